@@ -1,0 +1,75 @@
+"""Celery's settings. Why each one: ARCHITECTURE.md, "Celery on Redis".
+
+The broker loses messages and doubles them, so nothing here is needed for correctness: a message
+is only a bell. These settings make loss rare, recovery quick and workers robust.
+"""
+
+from __future__ import annotations
+
+import os
+
+from datp_tasks.maintenance.schedule import beat_schedule as _beat_schedule
+from datp_tasks.settings import Settings
+
+_settings = Settings.from_env(os.environ)
+
+# Where the bells go. One queue per node group, three priorities in each.
+broker_url = _settings.broker_url
+broker_transport_options = {
+    "priority_steps": [0, 3, 6],
+    "global_keyprefix": f"{_settings.key_prefix}:broker:",
+    # Longer than any hop should take; a bell that comes back is refused at the door anyway.
+    "visibility_timeout": 600,
+    "unacked_restore_interval": 5,
+    "unacked_restore_throttle": 1,
+    "unacked_restore_limit": 100,
+    # Without timeouts a half-open connection hangs a worker for ever.
+    "socket_timeout": 5,
+    "socket_connect_timeout": 5,
+    "socket_keepalive": True,
+    "health_check_interval": 5,
+    "retry_on_timeout": False,
+    "fanout_prefix": True,
+    "fanout_patterns": True,
+}
+broker_connection_retry = True
+broker_connection_retry_on_startup = True
+broker_connection_max_retries = None
+broker_channel_error_retry = True
+task_default_queue = _settings.maintenance_group
+task_default_priority = 6
+task_create_missing_queues = True
+task_publish_retry = True
+task_publish_retry_policy = {
+    "max_retries": 2,
+    "interval_start": 0.05,
+    "interval_step": 0.2,
+    "interval_max": 0.5,
+}
+
+# Ids only, JSON only, no results: the record is in SQL.
+task_serializer = "json"
+accept_content = ["json"]
+result_backend = None
+task_ignore_result = True
+task_store_errors_even_if_ignored = False
+
+# A worker takes one bell at a time and gives it back if it dies.
+task_acks_late = True
+task_reject_on_worker_lost = True
+task_acks_on_failure_or_timeout = True
+worker_prefetch_multiplier = 1
+worker_cancel_long_running_tasks_on_connection_loss = False
+worker_max_tasks_per_child = 20_000
+worker_max_memory_per_child = 600_000
+worker_eta_task_limit = 100
+worker_hijack_root_logger = True
+worker_proc_alive_timeout = 30.0
+worker_soft_shutdown_timeout = 20.0
+worker_enable_soft_shutdown_on_idle = False
+
+# Beat: each job is harmless twice at once, late, or not at all for a while.
+beat_schedule = _beat_schedule(_settings)
+beat_max_loop_interval = 1
+timezone = "UTC"
+enable_utc = True

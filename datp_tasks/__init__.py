@@ -1,0 +1,50 @@
+"""DATP Tasks: distributed asynchronous transaction pipelines on Celery."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from datp_tasks.model.outcome import Abort, Call, Done, DontKnow, Fail, NotDone, Sleep
+from datp_tasks.model.pipeline import Pipeline
+from datp_tasks.steps.registry import step
+
+if TYPE_CHECKING:
+    from datp_tasks.intake.client import Client as Client
+    from datp_tasks.intake.requests import Request as Request
+    from datp_tasks.settings import Settings as Settings
+    from datp_tasks.steps.context import StepContext as StepContext
+
+__all__ = [
+    "Abort",
+    "Call",
+    "Client",
+    "Done",
+    "DontKnow",
+    "Fail",
+    "NotDone",
+    "Pipeline",
+    "Request",
+    "Settings",
+    "Sleep",
+    "StepContext",
+    "step",
+]
+
+#: Names that need more of the package than a step module does are imported when asked for.
+_LATER = {
+    "Client": "datp_tasks.intake.client",
+    "Request": "datp_tasks.intake.requests",
+    "Settings": "datp_tasks.settings",
+    "StepContext": "datp_tasks.steps.context",
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
+    if name == "celery":
+        # What `celery -A datp_tasks` looks for.
+        return import_module("datp_tasks.app").app
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

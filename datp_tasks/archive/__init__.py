@@ -1,0 +1,1 @@
+"""Cold state: the record in PostgreSQL."""

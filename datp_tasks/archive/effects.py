@@ -1,0 +1,72 @@
+"""Transactional steps: the effects of a step and its output are one commit.
+
+The commit also holds the summary row FOR SHARE and looks at its fence, so a worker whose
+transaction was taken over cannot apply anything any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, Engine
+
+from datp_tasks.clock import Clock
+from datp_tasks.errors import StaleFence
+from datp_tasks.model.payload import Json, encode
+
+GUARD = """
+SELECT 1 FROM tx_summary
+WHERE tx_id = %(tx_id)s AND completed_at IS NULL AND fence <= %(fence)s
+FOR SHARE
+"""
+FIND = "SELECT output FROM step_effect WHERE tx_id = %(tx_id)s AND step_key = %(step_key)s"
+SAVE = """
+INSERT INTO step_effect (tx_id, step_key, fence, output, created_at)
+VALUES (%(tx_id)s, %(step_key)s, %(fence)s, %(output)s::json, coalesce(%(now)s, now()))
+"""
+
+
+class Effect:
+    """One execution of a transactional step."""
+
+    def __init__(self, connection: Connection, recorded: tuple[Json | None] | None) -> None:
+        self.connection = connection
+        #: Set when the step took effect in an earlier try: its output, in a tuple.
+        self.recorded = recorded
+        #: Set to commit; without it everything is rolled back.
+        self.output: tuple[Json | None] | None = None
+
+
+@contextmanager
+def effect(
+    engine: Engine, clock: Clock, *, tx_id: str, step_key: str, fence: int
+) -> Iterator[Effect]:
+    """A connection whose commit happens once per step of a transaction, if `output` is set."""
+    identity = {"tx_id": tx_id, "step_key": step_key}
+    with engine.connect() as connection:
+        if connection.exec_driver_sql(GUARD, {"tx_id": tx_id, "fence": fence}).first() is None:
+            raise StaleFence
+        row = connection.exec_driver_sql(FIND, identity).first()
+        found = None if row is None else (_parse(row.output),)
+        happening = Effect(connection, found)
+        yield happening
+        if happening.output is None or found is not None:
+            connection.rollback()
+            return
+        output = happening.output[0]
+        now_ms = clock.now_ms()
+        values = {
+            **identity,
+            "fence": fence,
+            "output": None if output is None else encode(output),
+            "now": None if now_ms is None else datetime.fromtimestamp(now_ms / 1_000, UTC),
+        }
+        connection.exec_driver_sql(SAVE, values)
+        connection.commit()
+
+
+def _parse(text: str | None) -> Json | None:
+    return None if text is None else json.loads(text)

@@ -1,0 +1,57 @@
+"""The connection to PostgreSQL, and bringing its tables up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import make_url
+
+from datp_tasks.settings import Settings
+
+HERE = Path(__file__).resolve().parent
+#: The wheel carries the migrations inside the package; a checkout has them at its top.
+MIGRATIONS = (HERE.parent / "_migrations", HERE.parent.parent / "migrations")
+
+
+def make_engine(settings: Settings) -> Engine:
+    url = make_url(settings.database_url).set(drivername="postgresql+psycopg2")
+    engine = create_engine(
+        url,
+        pool_size=settings.sql_pool_size,
+        max_overflow=settings.sql_pool_size,
+        pool_pre_ping=False,
+        pool_use_lifo=True,
+        connect_args={
+            "connect_timeout": 5,
+            "keepalives_idle": 30,
+            "application_name": "datp",
+            "options": (
+                f"-c statement_timeout={int(settings.sql_statement_timeout_s * 1000)} "
+                "-c timezone=UTC"
+            ),
+        },
+    )
+    event.listen(engine, "connect", _plain_json)
+    return engine
+
+
+def _plain_json(connection: object, _record: object) -> None:
+    """Leave JSON columns as text: money must not pass through floats on its way out."""
+    from psycopg2.extras import register_default_json, register_default_jsonb
+
+    register_default_json(connection, loads=lambda text: text)  # type: ignore[arg-type]
+    register_default_jsonb(connection, loads=lambda text: text)  # type: ignore[arg-type]
+
+
+def migrate(database_url: str, revision: str = "head") -> None:
+    """Create or upgrade the tables. Two at once are harmless: a lock lets one through."""
+    from alembic import command
+    from alembic.config import Config
+
+    folder = next(path for path in MIGRATIONS if (path / "env.py").exists())
+    config = Config()
+    config.set_main_option("script_location", str(folder))
+    config.set_main_option("path_separator", "os")
+    config.attributes["database_url"] = database_url
+    command.upgrade(config, revision)

@@ -1,0 +1,173 @@
+"""The tables of the record. Constraints state what must always hold.
+
+`migrations/` makes them; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.types import UserDefinedType
+
+from datp_tasks.model.status import FINAL, Status
+
+metadata = MetaData()
+
+
+class Xid8(UserDefinedType[str]):
+    """PostgreSQL's 64-bit transaction id."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: object) -> str:
+        return "xid8"
+
+
+def _names(statuses: object) -> str:
+    return ", ".join(f"'{status}'" for status in sorted(statuses))  # type: ignore[call-overload]
+
+
+FINAL_SQL = _names(FINAL)
+ANY_SQL = _names(Status)
+
+#: One row per pipeline name: which version new transactions use.
+pipeline = Table(
+    "pipeline",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("version_in_use", Text),
+    Column("disabled", Boolean, nullable=False, server_default=text("false")),
+    Column("updated_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+)
+
+#: Every version ever applied. `version` is the start of the content hash.
+pipeline_version = Table(
+    "pipeline_version",
+    metadata,
+    Column("name", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("content_hash", Text, nullable=False),
+    Column("definition", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("comment", Text),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+    Column("committed_at", DateTime(timezone=True)),
+    PrimaryKeyConstraint("name", "version"),
+    ForeignKeyConstraint(["name"], ["pipeline.name"]),
+    CheckConstraint("state IN ('draft', 'committed')", name="pipeline_version_state"),
+    CheckConstraint(
+        "(state = 'committed') = (committed_at IS NOT NULL)", name="pipeline_version_committed"
+    ),
+)
+
+#: The transaction as its client sees it. Its insert accepts, its last update decides.
+tx_summary = Table(
+    "tx_summary",
+    metadata,
+    Column("tx_id", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("external_id", Text),
+    Column("fingerprint", Text, nullable=False),
+    Column("pipeline", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    #: No final status is taken from a worker whose fence is lower.
+    Column("fence", BigInteger, nullable=False, server_default=text("0")),
+    Column("input", JSON, nullable=False),
+    Column("metadata", JSON),
+    Column("output", JSON),
+    Column("progress", JSON),
+    Column("note", Text),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("completed_at", DateTime(timezone=True)),
+    Column("expires_at", DateTime(timezone=True)),
+    CheckConstraint(f"status IN ({ANY_SQL})", name="tx_summary_status"),
+    CheckConstraint(
+        f"(status IN ({FINAL_SQL})) = (completed_at IS NOT NULL)", name="tx_summary_final"
+    ),
+    Index(
+        "tx_summary_external_id",
+        "owner",
+        "external_id",
+        unique=True,
+        postgresql_where=text("external_id IS NOT NULL"),
+    ),
+    Index("tx_summary_open", "created_at", postgresql_where=text("completed_at IS NULL")),
+)
+
+#: Append-only log of what the record says of each transaction.
+tx_state_change = Table(
+    "tx_state_change",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("tx_id", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("note", Text),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    #: Rows become visible in commit order, not in id order; readers bound their window by this.
+    Column("xact", Xid8, nullable=False, server_default=text("pg_current_xact_id()")),
+    CheckConstraint(f"status IN ({ANY_SQL})", name="tx_state_change_status"),
+    Index("tx_state_change_tx", "tx_id", "id"),
+)
+
+#: The transaction as the engine sees it, once it is out of Redis.
+tx_state = Table(
+    "tx_state",
+    metadata,
+    Column("tx_id", Text, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    #: Everything the live hash held, as one JSON object of strings.
+    Column("fields", JSON, nullable=False),
+    Column("archived_at", DateTime(timezone=True), nullable=False),
+)
+
+#: Output of a transactional step, written by the same commit as its effects.
+step_effect = Table(
+    "step_effect",
+    metadata,
+    Column("tx_id", Text, nullable=False),
+    Column("step_key", Text, nullable=False),
+    Column("fence", BigInteger, nullable=False),
+    Column("output", JSON),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint("tx_id", "step_key"),
+)
+
+#: What operators did, and why. Rows are only ever added.
+operator_action = Table(
+    "operator_action",
+    metadata,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("actor", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("reason", Text),
+    Column("details", JSON),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+)
+
+__all__ = [
+    "FINAL_SQL",
+    "metadata",
+    "operator_action",
+    "pipeline",
+    "pipeline_version",
+    "step_effect",
+    "tx_state",
+    "tx_state_change",
+    "tx_summary",
+]

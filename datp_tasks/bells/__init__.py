@@ -1,0 +1,1 @@
+"""Bells: Celery messages that say which transactions are due. Hints, never the record."""

@@ -1,0 +1,52 @@
+"""Bells as Celery messages."""
+
+from __future__ import annotations
+
+from celery import Celery
+
+from datp_tasks.live.words import PRIORITIES
+from datp_tasks.settings import Settings
+
+TASK_PREFIX = "datp.step."
+
+
+def make_celery(settings: Settings) -> Celery:
+    """A Celery app that sends to, and takes from, the queues of these settings."""
+    app = Celery("datp_tasks", set_as_current=False)
+    app.config_from_object("celeryconfig", force=True)
+    app.conf.broker_url = settings.broker_url
+    return app
+
+
+class CelerySend:
+    """Rings by sending the step type's task to the queue of the node group."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+
+    def __call__(
+        self, step_type: str, pairs: list[tuple[str, int]], *, group: str, priority: str
+    ) -> None:
+        self._app.send_task(
+            TASK_PREFIX + step_type,
+            args=(pairs,),
+            queue=group,
+            priority=PRIORITIES[priority],
+            # Flower and logs show this: ids are all there is.
+            argsrepr=_shown(pairs),
+            kwargsrepr="{}",
+        )
+
+
+def _shown(pairs: list[tuple[str, int]]) -> str:
+    first = ", ".join(tx_id for tx_id, _ in pairs[:3])
+    return f"{first} and {len(pairs) - 3} more" if len(pairs) > 3 else first
+
+
+def backlog(app: Celery, group: str) -> int:
+    """How many bells wait in the queue of a node group."""
+    with app.connection_for_read() as connection:
+        try:
+            return int(connection.default_channel.queue_declare(group, passive=True).message_count)
+        except connection.channel_errors:
+            return 0

@@ -1,0 +1,88 @@
+"""The cost book: how long a transaction takes from a given place, so that a vector stays short.
+
+Workers measure and publish to Redis; whoever rings reads. A place that nobody has measured yet
+gets vectors of one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from datp_tasks.settings import Settings
+
+log = logging.getLogger("datp.bells")
+
+#: Weight of a new measurement.
+WEIGHT = 0.2
+PUBLISH_EVERY_S = 1.0
+READ_EVERY_S = 1.0
+#: While a place is unknown its first measurement is worth waiting for, but not for long.
+READ_UNKNOWN_EVERY_S = 0.05
+#: The fixed cost of a hop is shared by its transactions; a hop of few says little about it.
+SHARED_BY_AT_LEAST = 10
+
+
+class CostBook:
+    def __init__(self, redis: Redis, key: str, settings: Settings) -> None:
+        self._redis = redis
+        self._key = key
+        self._budget_us = settings.vector_budget_ms * 1_000
+        self._vector_max = settings.vector_max
+        self._known: dict[str, int] = {}
+        self._measured: dict[str, float] = {}
+        self._unpublished: set[str] = set()
+        self._read_at = self._published_at = float("-inf")
+        self._lock = threading.Lock()
+
+    def vector_size(self, place: str) -> int:
+        """How many transactions may share a bell for this place."""
+        self._read_again_if_due(place)
+        cost_us = self._known.get(place)
+        if cost_us is None:
+            return 1
+        return max(1, min(self._vector_max, int(self._budget_us / max(cost_us, 1))))
+
+    def measured(self, place: str, *, transactions: int, work_s: float, hop_s: float) -> None:
+        """A hop from this place took so long, of which so much was in the steps."""
+        overhead_s = max(0.0, hop_s - work_s) / max(transactions, SHARED_BY_AT_LEAST)
+        cost_us = (work_s / transactions + overhead_s) * 1e6
+        with self._lock:
+            before = self._measured.get(place)
+            after = cost_us if before is None else before + WEIGHT * (cost_us - before)
+            self._measured[place] = after
+            self._unpublished.add(place)
+            first = before is None
+        if first or time.monotonic() - self._published_at > PUBLISH_EVERY_S:
+            self.publish()
+
+    def publish(self) -> None:
+        """Show the measurements to those who ring; an outage costs only precision."""
+        with self._lock:
+            fresh: dict[str | bytes | bytearray | memoryview | int | float, Any] = {
+                place: int(self._measured[place]) for place in self._unpublished
+            }
+            self._unpublished.clear()
+            self._published_at = time.monotonic()
+        if fresh:
+            try:
+                self._redis.hset(self._key, mapping=fresh)
+            except RedisError as error:
+                log.debug("cost book not published: %s", error)
+
+    def _read_again_if_due(self, place: str) -> None:
+        every_s = READ_EVERY_S if place in self._known else READ_UNKNOWN_EVERY_S
+        if time.monotonic() - self._read_at < every_s:
+            return
+        self._read_at = time.monotonic()
+        try:
+            book = self._redis.hgetall(self._key)
+        except RedisError as error:
+            log.debug("cost book not read: %s", error)
+            return
+        self._known = {str(name): int(cost) for name, cost in book.items()}

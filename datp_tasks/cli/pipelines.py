@@ -1,0 +1,236 @@
+"""`datp pipelines …`: put pipelines into the store, choose the version in use, look at them."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.syntax import Syntax
+from rich.table import Table
+
+from datp_tasks.errors import PipelineInvalid
+from datp_tasks.pipelines.files import load_definitions, read_json_file
+from datp_tasks.pipelines.offers import offered_step_types, unoffered
+from datp_tasks.pipelines.records import PipelineInfo, VersionInfo
+from datp_tasks.pipelines.yaml_text import dump
+
+if TYPE_CHECKING:
+    import redis
+
+    from datp_tasks.live.keys import Keys
+    from datp_tasks.pipelines.store import PipelineStore
+    from datp_tasks.settings import Settings
+
+
+class Connected(Protocol):
+    """What these commands need of `datp_tasks.cli.context.connect()`."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def pipelines(self) -> PipelineStore: ...
+    @property
+    def redis(self) -> redis.Redis: ...
+    @property
+    def keys(self) -> Keys: ...
+
+
+app = typer.Typer(help="Pipelines and their versions.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="Name of the pipeline.")]
+Version = Annotated[str, typer.Argument(help="Version, or the start of it.")]
+VersionOption = Annotated[str | None, typer.Option("--version", help="Version, or its start.")]
+AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+@app.command()
+def apply(
+    files: Annotated[list[Path], typer.Argument(help="YAML or JSON files, or folders of them.")],
+    commit: Annotated[str | None, typer.Option(help="Commit too, with this comment.")] = None,
+    use: Annotated[bool, typer.Option("--use", help="Put into use too.")] = False,
+) -> None:
+    """Store each pipeline as a new version, if its content is new."""
+    datp = _connect()
+    definitions = load_definitions(files, steps_max=datp.settings.pipeline_steps_max)
+    for definition in definitions:
+        applied = datp.pipelines.apply(definition)
+        done = ["new version" if applied.is_new else "unchanged"]
+        if commit is not None and applied.state == "draft":
+            datp.pipelines.commit(applied.name, applied.version, comment=commit)
+            done.append("committed")
+        if use:
+            datp.pipelines.use(applied.name, applied.version)
+            done.append("in use")
+        _say(f"{applied.name} {applied.version}: {', '.join(done)}")
+    for warning in unoffered(definitions, offered_step_types(datp.redis, datp.keys)):
+        _warn(warning)
+
+
+@app.command("list")
+def list_(as_json: AsJson = False) -> None:
+    """Show all pipelines."""
+    found = _connect().pipelines.list()
+    if as_json:
+        _say_json([_pipeline_json(each) for each in found])
+        return
+    table = Table("Pipeline", "In use", "State", "Versions", "Drafts", "Changed")
+    for each in found:
+        table.add_row(
+            each.name,
+            each.version_in_use or "-",
+            _state(each),
+            str(each.versions),
+            str(each.drafts),
+            _time(each.updated_at),
+        )
+    Console().print(table)
+
+
+@app.command()
+def show(name: Name, version: VersionOption = None, as_json: AsJson = False) -> None:
+    """Show one version (else the one in use, else the newest) and what other versions there are."""
+    pipelines = _connect().pipelines
+    stored = pipelines.show(name, version)
+    versions = pipelines.versions(name)
+    if as_json:
+        _say_json(
+            _version_json(stored.info)
+            | {
+                "definition": stored.definition.to_mapping(),
+                "versions": [_version_json(each) for each in versions],
+            }
+        )
+        return
+    table = Table("", "Version", "State", "Applied", "Committed", "Comment")
+    for each in versions:
+        mark = ">" if each.version == stored.info.version else ""
+        state = f"{each.state}, in use" if each.in_use else each.state
+        committed = _time(each.committed_at) if each.committed_at else "-"
+        comment = escape(each.comment or "")
+        table.add_row(mark, each.version, state, _time(each.created_at), committed, comment)
+    console = Console()
+    console.print(table)
+    console.print(_highlighted(dump(stored.definition.to_mapping()), "yaml"))
+
+
+@app.command()
+def commit(
+    name: Name,
+    comment: Annotated[str, typer.Option("--comment", "-m", help="What was changed, and why.")],
+    version: VersionOption = None,
+) -> None:
+    """Mark a version (else the latest draft) as committed."""
+    info = _connect().pipelines.commit(name, version, comment)
+    _say(f"{info.name} {info.version}: committed: {info.comment}")
+
+
+@app.command()
+def use(name: Name, version: Version) -> None:
+    """Give this version to new transactions; those on their way keep theirs."""
+    info = _connect().pipelines.use(name, version)
+    _say(f"{info.name} {info.version}: in use{'' if info.state == 'committed' else ' (a draft)'}")
+
+
+@app.command()
+def disable(name: Name) -> None:
+    """Take no new transactions; those on their way go on."""
+    _connect().pipelines.disable(name)
+    _say(f"{name}: disabled")
+
+
+@app.command()
+def export(
+    name: Name,
+    version: VersionOption = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.")] = None,
+) -> None:
+    """Write one version with its hash, for `import` elsewhere."""
+    document = _connect().pipelines.export(name, version)
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    if output is None:
+        typer.echo(text)
+        return
+    try:
+        output.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise PipelineInvalid([f"{output}: cannot be written: {error.strerror}"]) from None
+    _say(f"{document['name']} {document['version']}: written to {output}")
+
+
+@app.command("import")
+def import_(file: Annotated[Path, typer.Argument(help="File that `export` wrote.")]) -> None:
+    """Store an exported version: committed, but not in use. An altered file is refused."""
+    applied = _connect().pipelines.import_(read_json_file(file))
+    _say(f"{applied.name} {applied.version}: {'imported' if applied.is_new else 'unchanged'}")
+
+
+@app.command()
+def diff(name: Name, a: Version, b: Version) -> None:
+    """Show what changed from version A to version B."""
+    text = _connect().pipelines.diff(name, a, b)
+    if text:
+        Console().print(_highlighted(text, "diff"))
+    else:
+        _say("no difference")
+
+
+def _connect() -> Connected:
+    # Late, because connecting needs libraries that `--help` does not.
+    from datp_tasks.cli.context import connect
+
+    return connect()
+
+
+def _say(text: str) -> None:
+    typer.echo(text)
+
+
+def _say_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _warn(text: str) -> None:
+    typer.secho(f"warning: {text}", err=True, fg=typer.colors.YELLOW)
+
+
+def _highlighted(text: str, language: str) -> Syntax:
+    return Syntax(text, language, background_color="default", word_wrap=True)
+
+
+def _time(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _state(info: PipelineInfo) -> str:
+    if info.disabled:
+        return "disabled"
+    return "in use" if info.version_in_use else "not in use"
+
+
+def _pipeline_json(info: PipelineInfo) -> dict[str, Any]:
+    return {
+        "name": info.name,
+        "versionInUse": info.version_in_use,
+        "disabled": info.disabled,
+        "versions": info.versions,
+        "drafts": info.drafts,
+        "updatedAt": info.updated_at.isoformat(),
+    }
+
+
+def _version_json(info: VersionInfo) -> dict[str, Any]:
+    return {
+        "name": info.name,
+        "version": info.version,
+        "contentHash": info.content_hash,
+        "state": info.state,
+        "inUse": info.in_use,
+        "comment": info.comment,
+        "createdAt": info.created_at.isoformat(),
+        "committedAt": info.committed_at.isoformat() if info.committed_at else None,
+    }

@@ -1,0 +1,134 @@
+"""Every error a user can meet, as one short tree.
+
+DatpError
+├── SettingsError             a setting has a value that is not allowed
+├── LocalStackError           the embedded servers or processes cannot run
+├── PipelineError
+│   ├── PipelineInvalid       a definition has mistakes; each one is named
+│   ├── PipelineUnknown       no pipeline (or version) of that name
+│   ├── PipelineDisabled      the pipeline exists, but takes no transactions now
+│   ├── PipelineNotStartable  only other pipelines may call it
+│   └── VersionMismatch       the content does not match the hash it claims to have
+├── RequestError              what a client sent cannot be accepted; nothing was stored
+│   ├── InputInvalid          the data is not an acceptable JSON object
+│   ├── ExternalIdInvalid
+│   ├── ExternalIdConflict    the id was used before, for another request
+│   └── SwitchInvalid
+├── TransactionError
+│   ├── TransactionUnknown
+│   ├── TransactionFinal      the transaction has ended; it cannot be changed
+│   └── WaitTimeout           it has not ended within the time the caller gave
+├── StepError
+│   ├── StepTypeInvalid       a step type is declared wrongly
+│   ├── StepTypeUnknown       this node does not offer that step type
+│   ├── StepOutputInvalid     a step returned something that is not JSON
+│   └── StepTimeout           a step ran longer than its timeout
+└── StaleFence                another worker owns the transaction now
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class DatpError(Exception):
+    """Something went wrong in DATP Tasks."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or self.__doc__)
+
+
+class SettingsError(DatpError):
+    """A setting has a value that is not allowed."""
+
+
+class LocalStackError(DatpError):
+    """The embedded servers cannot run here."""
+
+
+class PipelineError(DatpError):
+    """Something is wrong with a pipeline."""
+
+
+class PipelineInvalid(PipelineError):
+    """A pipeline definition has mistakes."""
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join(self.mistakes))
+
+
+class PipelineUnknown(PipelineError):
+    """There is no such pipeline. `datp pipelines list` shows what there is."""
+
+
+class PipelineDisabled(PipelineError):
+    """The pipeline is disabled. `datp pipelines use` enables a version of it."""
+
+
+class PipelineNotStartable(PipelineError):
+    """Clients cannot start this pipeline; only other pipelines may call it."""
+
+
+class VersionMismatch(PipelineError):
+    """The definition does not match the hash it is stored under; it was altered."""
+
+
+class RequestError(DatpError):
+    """The request cannot be accepted; nothing was stored."""
+
+
+class InputInvalid(RequestError):
+    """The data is not an acceptable JSON object."""
+
+
+class ExternalIdInvalid(RequestError):
+    """The external id is not acceptable."""
+
+
+class ExternalIdConflict(RequestError):
+    """The external id was already used for a different request."""
+
+
+class SwitchInvalid(RequestError):
+    """The switch name or value is not acceptable."""
+
+
+class TransactionError(DatpError):
+    """Something is wrong with a transaction."""
+
+
+class TransactionUnknown(TransactionError):
+    """There is no transaction with this id."""
+
+
+class TransactionFinal(TransactionError):
+    """The transaction has ended and cannot be changed."""
+
+
+class WaitTimeout(TransactionError):
+    """The transaction has not ended yet. It goes on; ask again later."""
+
+
+class StepError(DatpError):
+    """Something is wrong with a step."""
+
+
+class StepTypeInvalid(StepError):
+    """A step type is declared wrongly."""
+
+
+class StepTypeUnknown(StepError):
+    """This node does not offer that step type. Add its module to DATP_STEPS."""
+
+
+class StepOutputInvalid(StepError):
+    """A step must return a JSON object, None, Sleep or Call."""
+
+
+class StepTimeout(StepError):
+    """The step ran longer than its timeout."""
+
+
+class StaleFence(DatpError):
+    """Another worker owns this transaction now; this one must drop it."""

@@ -1,0 +1,1 @@
+"""The way in: what a client can ask for."""

@@ -1,0 +1,289 @@
+"""The Python client: submit transactions, look at them, act on them.
+
+It needs Redis, PostgreSQL and the broker, but no worker, so a web process can hold one. Threads
+may share a client.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self
+
+from redis.exceptions import RedisError
+
+from datp_tasks.archive.words import Existing, Final, Summary
+from datp_tasks.connections import Connections
+from datp_tasks.errors import (
+    DatpError,
+    ExternalIdConflict,
+    PipelineError,
+    RequestError,
+    SwitchInvalid,
+    TransactionError,
+    TransactionFinal,
+    TransactionUnknown,
+    WaitTimeout,
+)
+from datp_tasks.intake.requests import Prepared, Request, Submitted, prepare
+from datp_tasks.live.keys import shard_of_tx
+from datp_tasks.live.words import Bell, Claimed, Held, Refused
+from datp_tasks.model.payload import Json
+from datp_tasks.model.state import State, apply, ending
+from datp_tasks.model.status import Status
+from datp_tasks.model.switch import switch_json
+from datp_tasks.observe.failpoints import reach
+from datp_tasks.replies.notify import Notifications
+from datp_tasks.settings import Settings
+
+log = logging.getLogger("datp.client")
+
+#: How often `wait` looks by itself, in case a notification was missed.
+SLOW_TICK_S = 1.0
+
+
+class Client:
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._settings = connections.settings
+        self._live = connections.live
+        self._record = connections.record
+        self._notifications = Notifications(connections.redis, self._live.keys.notify)
+        self._node = f"client-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+    @classmethod
+    def from_settings(cls, settings: Settings | None = None) -> Self:
+        """A client of the servers that the settings (or the environment) name."""
+        return cls(Connections.open(settings or Settings.from_env()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._notifications.close()
+        self._connections.close()
+
+    # Submitting.
+
+    def submit(
+        self,
+        pipeline: str,
+        data: Mapping[str, Any],
+        *,
+        owner: str = "local",
+        external_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Submitted:
+        """Hand in a transaction. When this returns it is committed and will not be lost.
+
+        The same external id with the same request gives the first transaction again; with
+        another request it raises ExternalIdConflict.
+        """
+        request = Request(
+            pipeline=pipeline, data=data, owner=owner, external_id=external_id, metadata=metadata
+        )
+        answer = self.submit_many([request])[0]
+        if isinstance(answer, DatpError):
+            raise answer
+        return answer
+
+    def submit_many(
+        self, requests: Sequence[Request]
+    ) -> list[Submitted | RequestError | PipelineError]:
+        """Hand in many at once; one bad request does not hold up the others.
+
+        Answers come in the order of the requests. Thousands per call are fine.
+        """
+        answers: list[Submitted | RequestError | PipelineError] = []
+        for start in range(0, len(requests), self._settings.submit_batch_max):
+            answers += self._submit_batch(requests[start : start + self._settings.submit_batch_max])
+        return answers
+
+    def _submit_batch(
+        self, requests: Sequence[Request]
+    ) -> list[Submitted | RequestError | PipelineError]:
+        prepared = [self._prepare(request) for request in requests]
+        good = [each for each in prepared if isinstance(each, Prepared)]
+        reach("submit.before_accept")
+        existing = self._record.accept_many([each.acceptance for each in good]) if good else []
+        reach("submit.after_accept")
+        self._place([each for each, before in zip(good, existing, strict=True) if before is None])
+        found = iter(zip(good, existing, strict=True))
+        return [_answer(*next(found)) if isinstance(each, Prepared) else each for each in prepared]
+
+    def _prepare(self, request: Request) -> Prepared | RequestError | PipelineError:
+        try:
+            definition = self._connections.catalogue.current(request.pipeline)
+            return prepare(request, definition, self._settings)
+        except (RequestError, PipelineError) as error:
+            return error
+
+    def _place(self, accepted: Sequence[Prepared]) -> None:
+        """Into Redis and to a worker. What fails here is only late: SQL has it."""
+        try:
+            bells = self._live.create_many([each.new for each in accepted])
+        except RedisError as error:
+            log.warning("%d accepted transactions wait for Redis: %s", len(accepted), error)
+            return
+        reach("submit.after_create")
+        self._connections.ringer.ring(bells)
+
+    # Looking.
+
+    def status(self, tx_id: str) -> Summary:
+        """The transaction as its client sees it, as of now."""
+        return self._overlay(self._summary(tx_id))
+
+    def find(self, owner: str, external_id: str) -> Summary:
+        """The transaction that an owner submitted under this external id."""
+        summary = self._record.by_external_id(owner, external_id)
+        if summary is None:
+            raise TransactionUnknown(f"{owner} has no transaction with external id {external_id!r}")
+        return self._overlay(summary)
+
+    def wait(self, tx_id: str, timeout_s: float = 60.0) -> Summary:
+        """Wait until the transaction has ended, or raise WaitTimeout; it goes on regardless."""
+        give_up_s = time.monotonic() + timeout_s
+        with self._notifications.waiter(tx_id) as news:
+            while True:
+                summary = self._summary(tx_id)
+                if summary.is_final:
+                    return summary
+                left_s = give_up_s - time.monotonic()
+                if left_s <= 0:
+                    status = self._overlay(summary).status
+                    raise WaitTimeout(f"{tx_id} is still {status} after {timeout_s:g} s")
+                news.wait(min(left_s, SLOW_TICK_S))
+                news.clear()
+
+    def _summary(self, tx_id: str) -> Summary:
+        found = self._record.summaries([tx_id]) if shard_of_tx(tx_id) else []
+        if not found:
+            raise TransactionUnknown(f"there is no transaction {tx_id!r}")
+        return found[0]
+
+    def _overlay(self, summary: Summary) -> Summary:
+        """What is not final is known best by Redis; what is final, by SQL."""
+        if summary.is_final:
+            return summary
+        fields = self._live.fields_many([summary.tx_id])[0]
+        if not fields or Status(fields["status"]).is_final:
+            return self._summary(summary.tx_id) if fields else summary
+        progress = fields.get("progress")
+        return replace(
+            summary,
+            status=Status(fields["status"]),
+            progress=_parsed(progress) if progress else summary.progress,
+            note=fields.get("problem") or summary.note,
+        )
+
+    # Acting.
+
+    def set_switch(self, tx_id: str, name: str, value: bool | int | float | str | None) -> bool:
+        """Set a switch; True if that woke the transaction. None removes the switch."""
+        text = switch_json(name, value)
+        answer = self._live.set_switch(self._known(tx_id), name, text)
+        if isinstance(answer, Bell):
+            self._connections.ringer.ring([answer])
+            return True
+        if answer.word == "TOO_MANY":
+            limit = self._settings.switches_per_transaction_max
+            raise SwitchInvalid(f"{tx_id} has {limit} switches already; no more are allowed")
+        self._raise_if_impossible(answer, "SET", "NO_CHANGE")
+        return False
+
+    def wake(self, tx_id: str) -> bool:
+        """End a sleep early; False if it does not sleep."""
+        answer = self._live.wake_many([self._known(tx_id)], only_due=False)[0]
+        if isinstance(answer, Bell):
+            self._connections.ringer.ring([answer])
+            return True
+        self._raise_if_impossible(answer, "NOT_SLEEPING")
+        if Status(answer.found).is_final:
+            raise TransactionFinal(f"{tx_id} has ended: {answer.found}")
+        return False
+
+    def cancel(self, tx_id: str, reason: str = "cancelled by its owner") -> Summary:
+        """Take a transaction back: at once if nothing has begun, else after its current step.
+
+        Steps that were done are rolled back. The answer shows the status right now; `wait`
+        tells how it ended, which may be success if the cancel came too late.
+        """
+        self._known(tx_id)
+        # Known as a node, so that the reaper notices should this process die half-way.
+        self._live.beat(self._node)
+        answer = self._live.cancel(tx_id, reason[:500] or "cancelled", self._node)
+        if isinstance(answer, Claimed):
+            reach("cancel.after_seize")
+            self._finish_cancelled(answer, reason)
+        elif isinstance(answer, Bell):
+            self._connections.ringer.ring([answer])
+        else:
+            self._raise_if_impossible(answer, "ASKED")
+        return self.status(tx_id)
+
+    def _finish_cancelled(self, seized: Claimed, reason: str) -> None:
+        state = State.from_json(seized.fields["state"])
+        delta = ending(Status.CANCELLED, reason, None)
+        apply(state, delta)
+        final = Final(
+            tx_id=seized.tx_id,
+            fence=seized.fence,
+            status=Status.CANCELLED,
+            output_json=None,
+            note=reason,
+        )
+        won = self._record.finish_many([final])
+        if seized.tx_id in won:
+            held = Held(seized.tx_id, seized.fence, (delta,))
+            call = self._live.call_finish(held, self._node, Status.CANCELLED, state.to_json())
+            self._live.run([call])
+
+    def _known(self, tx_id: str) -> str:
+        if not shard_of_tx(tx_id):
+            raise TransactionUnknown(f"there is no transaction {tx_id!r}")
+        return tx_id
+
+    def _raise_if_impossible(self, refused: Refused, *fine: str) -> None:
+        tx_id = refused.tx_id
+        if refused.word in fine:
+            return
+        if refused.word == "PARKED":
+            raise TransactionError(f"{tx_id} is in doubt; that must be resolved first")
+        if refused.word == "FINAL":
+            raise TransactionFinal(f"{tx_id} has ended: {refused.found}")
+        summary = self._summary(tx_id)
+        if summary.is_final:
+            raise TransactionFinal(f"{tx_id} has ended: {summary.status}")
+        raise TransactionError(f"{tx_id} is on its way into memory; try again in a few seconds")
+
+
+def _answer(prepared: Prepared, existing: Existing | None) -> Submitted | RequestError:
+    if existing is None:
+        return Submitted(prepared.acceptance.tx_id, Status.QUEUED)
+    if existing.fingerprint == prepared.acceptance.fingerprint:
+        return Submitted(existing.tx_id, existing.status, duplicate=True)
+    return ExternalIdConflict(
+        f"external id {prepared.acceptance.external_id!r} was already used for another request, "
+        f"transaction {existing.tx_id}"
+    )
+
+
+def _parsed(text: str) -> Json:
+    parsed: Json = json.loads(text)
+    return parsed

@@ -1,0 +1,1 @@
+"""Hot state: Redis, changed only by the Lua scripts in `lua/`."""

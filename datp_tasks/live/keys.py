@@ -1,0 +1,123 @@
+"""Every key in Redis: type, what it holds, when it leaves.
+
+Keys of transactions lie in shards, `datp:{07}:stateH:<tx>`: the part in braces is Redis
+Cluster's hash tag, so all keys that one script touches live on one server. The shard is part of
+the transaction id (`t07-…`), so whoever has the id can name its keys.
+
+| key (in a shard)          | type   | holds                                      | leaves when            |
+|---------------------------|--------|--------------------------------------------|------------------------|
+| stateH:<tx>               | hash   | state JSON and externalised fields (below) | TTL, once archived     |
+| deltaL:<tx>               | list   | deltas since the last full JSON            | next full JSON         |
+| queuedZ                   | zset   | tx by time queued: bells to ring again     | claim                  |
+| processingZ               | zset   | tx by claim time                           | hop ends               |
+| runningS:<node>           | set    | tx that this node runs                     | hop ends               |
+| sleepingZ                 | zset   | tx by wake time                            | wake, switch, cancel   |
+| toArchiveZ                | zset   | tx by the time it may be archived          | archived, or changed   |
+| exceptionZ                | zset   | tx parked in doubt, by time                | somebody decides       |
+| externalId:<owner>:<id>   | string | tx                                         | uniqueness period over |
+
+| key (outside shards)      | type   | holds                                      | leaves when            |
+|---------------------------|--------|--------------------------------------------|------------------------|
+| pipelineH:<name>          | hash   | inUse, disabled, and v:<version> = JSON    | never                  |
+| node:<group>:<node>       | string | JSON: step types, version, host            | 60 s without a beat    |
+| {nodes}:nodesZ            | zset   | node by last beat                          | leaves or is reaped    |
+| {nodes}:staleZ            | zset   | node by the time it was first found silent | beats again, or reaped |
+| stepCostH                 | hash   | pipeline/step -> microseconds per tx       | never                  |
+| tick:<job>                | string | a maintenance job ran just now             | its period             |
+| datp-notify               | channel| <event>:<tx>:<status>                      |                        |
+
+Fields of stateH:
+
+| field       | meaning                                                                     |
+|-------------|-----------------------------------------------------------------------------|
+| status      | queued, running, sleeping, in-doubt or a final status                       |
+| owner       | whose transaction it is                                                     |
+| pipeline    | name of the pipeline the client asked for                                   |
+| group       | node group that runs it now or next                                         |
+| stepType    | step type that runs now or next: the name of the bell                       |
+| place       | pipeline/step index, for the cost book and for people                       |
+| priority    | class of its bell: in, out or admin                                         |
+| fence       | number of the last claim; every write must show it                          |
+| sequence    | number of times it was queued; a bell must show it                          |
+| version     | number of deltas so far                                                     |
+| jsonVersion | value of `version` when `state` was written                                 |
+| state       | the state as JSON                                                           |
+| node        | who runs it                                                                 |
+| begun       | "1" from the moment any step may have had an effect                         |
+| crashes     | how often a worker died or was lost while it ran this step                  |
+| wakeTime    | when it wakes (ms)                                                          |
+| wakeSwitch  | switch it waits for                                                         |
+| switchSeq   | number of switch settings so far                                            |
+| switch:<n>  | "<switchSeq when set>:<JSON value>"                                         |
+| cancel      | reason, once a cancel was asked for                                         |
+| progress    | last progress report, JSON                                                  |
+| problem     | why it is not moving, for people                                            |
+| externalId, metadata, created | as the client gave them                                   |
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass
+
+TX_ID = re.compile(r"t(\d{2})-[0-9a-f]{32}")
+
+#: Lists that hold transactions, in every shard.
+LISTS = ("queuedZ", "processingZ", "sleepingZ", "toArchiveZ", "exceptionZ")
+
+
+def shard_of_tx(tx_id: str) -> str | None:
+    """The shard in a transaction id, or None if that is no transaction id."""
+    match = TX_ID.fullmatch(tx_id)
+    return match.group(1) if match else None
+
+
+def shard_of_external_id(owner: str, external_id: str, shards: int) -> str:
+    """The uniqueness key and the state of one transaction share a shard."""
+    checksum = zlib.crc32(f"{owner}\n{external_id}".encode())
+    return f"{checksum % shards:02d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Names of keys for one prefix."""
+
+    prefix: str
+
+    def in_shard(self, shard: str, name: str) -> str:
+        return f"{self.prefix}:{{{shard}}}:{name}"
+
+    def state(self, tx_id: str) -> str:
+        return self.in_shard(tx_id[1:3], f"stateH:{tx_id}")
+
+    def deltas(self, tx_id: str) -> str:
+        return self.in_shard(tx_id[1:3], f"deltaL:{tx_id}")
+
+    def of_tx(self, tx_id: str, name: str) -> str:
+        """A list of the shard that the transaction lives in."""
+        return self.in_shard(tx_id[1:3], name)
+
+    def external_id(self, shard: str, owner: str, external_id: str) -> str:
+        return self.in_shard(shard, f"externalId:{owner}:{external_id}")
+
+    def pipeline(self, name: str) -> str:
+        return f"{self.prefix}:pipelineH:{name}"
+
+    def node(self, group: str, node: str) -> str:
+        return f"{self.prefix}:node:{group}:{node}"
+
+    def outside(self, name: str) -> str:
+        return f"{self.prefix}:{name}"
+
+    @property
+    def nodes(self) -> str:
+        return self.in_shard("nodes", "nodesZ")
+
+    @property
+    def stale_nodes(self) -> str:
+        return self.in_shard("nodes", "staleZ")
+
+    @property
+    def notify(self) -> str:
+        return f"{self.prefix}-notify"

@@ -1,0 +1,68 @@
+--[[
+Give one worker the sole right to run a queued transaction. Every start goes through here.
+
+Moves:
+  queued -> running
+KEYS:
+  state        hash  the transaction
+  deltas       list  deltas since the last full JSON
+  queued       zset  transactions by time queued
+  processing   zset  transactions by claim time
+  running      set   transactions of this node
+ARGV:
+  now_ms       int   time, or empty for the server's
+  tx_id        str   transaction id
+  sequence     int   as the bell says
+  node         str   who claims
+  held_version int   version of the JSON that the worker holds, or empty
+  step_type    str   as the bell says
+  begin        json  delta that opens a step of that type, or empty to open it later
+Returns:
+  OK           fence, fields, deltas before this claim, 1 if the step was opened
+  UNKNOWN      no such transaction here
+  NOT_QUEUED   status found
+  OLD_BELL     sequence found
+]]
+--- @include "clock"
+--- @include "integer"
+--- @include "next_fence"
+--- @include "fields_of"
+local state = KEYS[1]
+local deltas = KEYS[2]
+local queued = KEYS[3]
+local processing = KEYS[4]
+local running = KEYS[5]
+local now_ms = ARGV[1]
+local tx_id = ARGV[2]
+local sequence = ARGV[3]
+local node = ARGV[4]
+local held_version = ARGV[5]
+local step_type = ARGV[6]
+local begin = ARGV[7]
+
+local found = redis.call('HMGET', state, 'status', 'sequence')
+if not found[1] then
+  redis.call('ZREM', queued, tx_id)
+  return {'UNKNOWN', ''}
+end
+if found[1] ~= 'queued' then
+  return {'NOT_QUEUED', found[1]}
+end
+if found[2] ~= sequence then
+  return {'OLD_BELL', found[2]}
+end
+local now = clock(now_ms)
+local fence = integer(next_fence(state, now))
+redis.call('HSET', state, 'status', 'running', 'fence', fence, 'node', node)
+redis.call('ZREM', queued, tx_id)
+redis.call('ZADD', processing, now, tx_id)
+redis.call('SADD', running, tx_id)
+local before = redis.call('LRANGE', deltas, 0, -1)
+local fields = fields_of(state, held_version)
+local opens = begin ~= '' and redis.call('HGET', state, 'stepType') == step_type
+if opens then
+  redis.call('RPUSH', deltas, begin)
+  redis.call('HINCRBY', state, 'version', 1)
+  redis.call('HSET', state, 'begun', '1')
+end
+return {'OK', fence, fields, before, opens and 1 or 0}

@@ -1,0 +1,40 @@
+--[[
+Put an accepted transaction into the queue of its node group. Safe to repeat.
+
+Moves:
+  (none) -> queued
+KEYS:
+  state        hash    the transaction
+  queued       zset    transactions by time queued
+  external     string  the owner's external id, or a key that is not used
+ARGV:
+  now_ms       int     time, or empty for the server's
+  tx_id        str     transaction id
+  external_ms  int     how long the external id stays reserved here, 0 for none
+  fields       pairs   names and values of the hash
+Returns:
+  OK           sequence
+  EXISTS       status found; nothing was changed
+]]
+--- @include "clock"
+--- @include "write_fields"
+--- @include "enqueue"
+local state = KEYS[1]
+local queued = KEYS[2]
+local external = KEYS[3]
+local now_ms = ARGV[1]
+local tx_id = ARGV[2]
+local external_ms = tonumber(ARGV[3])
+local fields = 4
+
+local found = redis.call('HGET', state, 'status')
+if found then
+  return {'EXISTS', found}
+end
+local now = clock(now_ms)
+write_fields(state, fields)
+redis.call('HSET', state, 'fence', '0', 'version', '0', 'jsonVersion', '0')
+if external_ms > 0 then
+  redis.call('SET', external, tx_id, 'PX', external_ms)
+end
+return {'OK', enqueue(state, queued, tx_id, now)}

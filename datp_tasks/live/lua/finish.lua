@@ -1,0 +1,78 @@
+--[[
+Follow the record: SQL has committed a final status, so the live transaction ends too.
+
+Moves:
+  running -> final
+  (any) -> final
+KEYS:
+  state        hash    the transaction
+  deltas       list    deltas since the last full JSON
+  queued       zset    transactions by time queued
+  processing   zset    transactions by claim time
+  running      set     transactions of this node
+  sleeping     zset    transactions by wake time
+  exception    zset    transactions in doubt
+  to_archive   zset    transactions by the time they may be archived
+ARGV:
+  now_ms       int     time, or empty for the server's
+  tx_id        str     transaction id
+  fence        int     of the claim that SQL accepted, or empty to follow SQL in any case
+  status       str     the final status
+  archive_ms   int     delay before archiving
+  channel      str     where to tell about it
+  count        int     number of deltas in the JSON since the last script
+  json         json    the whole state, or empty to keep what is there
+  fields       pairs   names and values of the hash
+Returns:
+  OK           version
+  FINAL        status found; it had ended before
+  STALE        status found; another worker owns it
+  UNKNOWN      no such transaction here
+]]
+--- @include "clock"
+--- @include "holds"
+--- @include "write_fields"
+--- @include "write_state"
+local state = KEYS[1]
+local deltas = KEYS[2]
+local queued = KEYS[3]
+local processing = KEYS[4]
+local running = KEYS[5]
+local sleeping = KEYS[6]
+local exception = KEYS[7]
+local to_archive = KEYS[8]
+local now_ms = ARGV[1]
+local tx_id = ARGV[2]
+local fence = ARGV[3]
+local status = ARGV[4]
+local archive_ms = tonumber(ARGV[5])
+local channel = ARGV[6]
+local count = tonumber(ARGV[7])
+local json = ARGV[8]
+local fields = 9
+
+local held, found = holds(state, fence)
+if found == 'UNKNOWN' then
+  return {'UNKNOWN', ''}
+end
+if found ~= 'queued' and found ~= 'running' and found ~= 'sleeping' and found ~= 'in-doubt' then
+  return {'FINAL', found}
+end
+if fence ~= '' and not held then
+  return {'STALE', found}
+end
+local version = 0
+if json ~= '' then
+  version = write_state(state, deltas, json, count)
+end
+write_fields(state, fields)
+redis.call('HSET', state, 'status', status)
+redis.call('HDEL', state, 'node', 'wakeTime', 'wakeSwitch', 'cancel', 'problem', 'stepType')
+redis.call('ZREM', queued, tx_id)
+redis.call('ZREM', processing, tx_id)
+redis.call('SREM', running, tx_id)
+redis.call('ZREM', sleeping, tx_id)
+redis.call('ZREM', exception, tx_id)
+redis.call('ZADD', to_archive, clock(now_ms) + archive_ms, tx_id)
+redis.call('PUBLISH', channel, 'completed:' .. tx_id .. ':' .. status)
+return {'OK', version}

@@ -1,0 +1,4 @@
+-- What a bell for this transaction must say: sequence, group, step type, place, priority.
+local function bell(state)
+  return redis.call('HMGET', state, 'sequence', 'group', 'stepType', 'place', 'priority')
+end

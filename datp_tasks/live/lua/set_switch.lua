@@ -1,0 +1,67 @@
+--[[
+Set a switch of a transaction, and queue the transaction if it sleeps until that switch is set.
+
+Moves:
+  sleeping -> queued
+KEYS:
+  state        hash  the transaction
+  queued       zset  transactions by time queued
+  sleeping     zset  transactions by wake time
+  to_archive   zset  transactions by the time they may be archived
+ARGV:
+  now_ms       int   time, or empty for the server's
+  tx_id        str   transaction id
+  name         str   of the switch
+  value        json  a boolean, number or short string; empty removes the switch
+  switches_max int   how many different switches a transaction may have
+Returns:
+  SET          switch sequence
+  WOKEN        bell
+  NO_CHANGE    it had that value already
+  TOO_MANY     number of switches
+  FINAL        status found
+  UNKNOWN      no such transaction here
+]]
+--- @include "clock"
+--- @include "enqueue"
+--- @include "bell"
+local state = KEYS[1]
+local queued = KEYS[2]
+local sleeping = KEYS[3]
+local to_archive = KEYS[4]
+local now_ms = ARGV[1]
+local tx_id = ARGV[2]
+local name = ARGV[3]
+local value = ARGV[4]
+local switches_max = tonumber(ARGV[5])
+
+local field = 'switch:' .. name
+local found = redis.call('HMGET', state, 'status', field, 'wakeSwitch', 'switchCount')
+local status = found[1]
+if not status then
+  return {'UNKNOWN', ''}
+end
+if status ~= 'queued' and status ~= 'running' and status ~= 'sleeping' and status ~= 'in-doubt' then
+  return {'FINAL', status}
+end
+local before = found[2] and string.match(found[2], '^%d+:(.*)$') or ''
+if before == value then
+  return {'NO_CHANGE', ''}
+end
+local switches = tonumber(found[4] or '0')
+if not found[2] then
+  if switches >= switches_max then
+    return {'TOO_MANY', switches}
+  end
+  redis.call('HSET', state, 'switchCount', switches + 1)
+end
+local sequence = redis.call('HINCRBY', state, 'switchSeq', 1)
+redis.call('HSET', state, field, sequence .. ':' .. value)
+if status ~= 'sleeping' or found[3] ~= name then
+  return {'SET', sequence}
+end
+redis.call('ZREM', sleeping, tx_id)
+redis.call('ZREM', to_archive, tx_id)
+redis.call('HSET', state, 'priority', 'out')
+enqueue(state, queued, tx_id, clock(now_ms))
+return {'WOKEN', bell(state)}

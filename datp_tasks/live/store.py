@@ -1,0 +1,343 @@
+"""The live store: one method per script, batch first, one round trip per batch.
+
+Methods that begin with `call_` only describe a script call, so that a hop can send different
+transitions of its transactions together with `run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from redis import Redis
+
+from datp_tasks.clock import Clock
+from datp_tasks.live.keys import LISTS, Keys
+from datp_tasks.live.scripts import Call, Reply, ScriptRunner, script
+from datp_tasks.live.words import (
+    Bell,
+    Claimed,
+    Held,
+    NewTransaction,
+    Position,
+    Refused,
+    flat_to_dict,
+)
+from datp_tasks.model.payload import encode
+from datp_tasks.model.state import CRASH
+from datp_tasks.settings import Settings
+
+
+class LiveStore:
+    def __init__(self, redis: Redis, settings: Settings, clock: Clock) -> None:
+        self.redis = redis
+        self.keys = Keys(settings.key_prefix)
+        self._settings = settings
+        self._clock = clock
+        self._runner = ScriptRunner(redis)
+        self._shards = [f"{number:02d}" for number in range(settings.shards)]
+
+    @property
+    def round_trips(self) -> int:
+        return self._runner.round_trips
+
+    @property
+    def shards(self) -> list[str]:
+        return self._shards
+
+    def run(self, calls: Sequence[Call]) -> list[Reply]:
+        """Send calls in one round trip; replies in the same order."""
+        return self._runner.run(calls)
+
+    # The way in.
+
+    def create_many(self, new: Sequence[NewTransaction]) -> list[Bell | None]:
+        """Queue accepted transactions; None for those that were here already."""
+        replies = self.run([self._call_create(each) for each in new])
+        return [
+            each.bell(reply[1]) if reply[0] == "OK" else None
+            for each, reply in zip(new, replies, strict=True)
+        ]
+
+    def _call_create(self, new: NewTransaction) -> Call:
+        keep_ms = 0
+        external = self.keys.of_tx(new.tx_id, "externalId")
+        pairs = [
+            *("owner", new.owner, "pipeline", new.pipeline, "group", new.group),
+            *("stepType", new.step_type, "place", new.place, "priority", "in"),
+            *("state", new.state_json),
+        ]
+        if new.metadata_json:
+            pairs += ("metadata", new.metadata_json)
+        if new.external_id:
+            keep_ms = self._settings.external_id_uniqueness_s * 1_000
+            external = self.keys.external_id(new.tx_id[1:3], new.owner, new.external_id)
+            pairs += ("externalId", new.external_id)
+        keys = (self.keys.state(new.tx_id), self.keys.of_tx(new.tx_id, "queuedZ"), external)
+        return script("create"), keys, (self._now(), new.tx_id, keep_ms, *pairs)
+
+    # The hop.
+
+    def claim_many(
+        self,
+        bells: Sequence[tuple[str, int]],
+        node: str,
+        *,
+        step_type: str = "",
+        begin: str = "",
+        held: Mapping[str, int] | None = None,
+    ) -> list[Claimed | Refused]:
+        """The one door: queued -> running, for each bell that is still right.
+
+        `begin` is the delta that opens a step of that type; `held` the versions of the states
+        that the worker still has, which need not be sent again.
+        """
+        held = held or {}
+        now = self._now()
+        claim = script("claim")
+        calls: list[Call] = []
+        for tx_id, sequence in bells:
+            keys = (*self._own(tx_id), *self._queues(tx_id, node))
+            version = held.get(tx_id, "")
+            calls.append((claim, keys, (now, tx_id, sequence, node, version, step_type, begin)))
+        results: list[Claimed | Refused] = []
+        for (tx_id, _), reply in zip(bells, self.run(calls), strict=True):
+            if reply[0] == "OK":
+                fields = flat_to_dict(reply[2])
+                results.append(Claimed(tx_id, int(reply[1]), fields, reply[3], reply[4] == 1))
+            else:
+                results.append(Refused(tx_id, reply[0], str(reply[1])))
+        return results
+
+    def call_checkpoint(self, held: Held, fields: tuple[str, ...] = ()) -> Call:
+        deltas = [encode(delta) for delta in held.deltas]
+        arguments: tuple[str | int, ...] = (held.fence, len(deltas), *deltas, *fields)
+        return script("checkpoint"), self._own(held.tx_id), arguments
+
+    def call_hand_over(self, held: Held, node: str, state_json: str, to: Position) -> Call:
+        keys = (*self._own(held.tx_id), *self._queues(held.tx_id, node))
+        head = (self._now(), held.tx_id, held.fence, len(held.deltas), state_json)
+        return script("hand_over"), keys, (*head, *to.pairs())
+
+    def call_sleep(
+        self,
+        held: Held,
+        node: str,
+        state_json: str,
+        to: Position,
+        *,
+        sleep_ms: int,
+        switch: str = "",
+        seen: int = 0,
+        heed_cancel: bool = True,
+    ) -> Call:
+        tx = held.tx_id
+        keys = (
+            *self._own(tx),
+            *(self.keys.of_tx(tx, "processingZ"), self.keys.of_tx(tx, f"runningS:{node}")),
+            *(self.keys.of_tx(tx, "sleepingZ"), self.keys.of_tx(tx, "toArchiveZ")),
+        )
+        head = (self._now(), tx, held.fence, sleep_ms, switch, seen, int(heed_cancel))
+        return script("sleep"), keys, (*head, len(held.deltas), state_json, *to.pairs())
+
+    def call_park(self, held: Held, node: str, state_json: str, problem: str) -> Call:
+        tx = held.tx_id
+        keys = (
+            *self._own(tx),
+            *(self.keys.of_tx(tx, "processingZ"), self.keys.of_tx(tx, f"runningS:{node}")),
+            self.keys.of_tx(tx, "exceptionZ"),
+        )
+        head = (self._now(), tx, held.fence, self.keys.notify, len(held.deltas), state_json)
+        return script("park"), keys, (*head, "problem", problem)
+
+    def call_finish(
+        self, held: Held, node: str, status: str, state_json: str, *, follow_sql: bool = False
+    ) -> Call:
+        """`follow_sql`: the record is final, whoever holds the live transaction."""
+        tx = held.tx_id
+        keys = (
+            *self._own(tx),
+            *self._queues(tx, node),
+            *(self.keys.of_tx(tx, "sleepingZ"), self.keys.of_tx(tx, "exceptionZ")),
+            self.keys.of_tx(tx, "toArchiveZ"),
+        )
+        fence = "" if follow_sql else held.fence
+        archive_ms = self._settings.delay_before_archiving_s * 1_000
+        arguments = (
+            *(self._now(), tx, fence, status, archive_ms, self.keys.notify),
+            *(len(held.deltas), state_json),
+        )
+        return script("finish"), keys, arguments
+
+    def report_progress(self, tx_id: str, fence: int, progress_json: str) -> Refused | None:
+        arguments = (tx_id, fence, progress_json, self.keys.notify)
+        call = (script("report_progress"), (self.keys.state(tx_id),), arguments)
+        word, found = self.run([call])[0]
+        return None if word == "OK" else Refused(tx_id, word, found)
+
+    # From outside.
+
+    def wake_many(self, tx_ids: Sequence[str], *, only_due: bool) -> list[Bell | Refused]:
+        calls: list[Call] = [
+            (script("wake"), self._wake_keys(tx), (self._now(), tx, int(only_due))) for tx in tx_ids
+        ]
+        return _bells(tx_ids, self.run(calls))
+
+    def set_switch(self, tx_id: str, name: str, value_json: str) -> Bell | Refused:
+        """A Bell if that woke the transaction; Refused with the word SET if it did not."""
+        limit = self._settings.switches_per_transaction_max
+        arguments = (self._now(), tx_id, name, value_json, limit)
+        word, found = self.run([(script("set_switch"), self._wake_keys(tx_id), arguments)])[0]
+        return _bell_or_refused(tx_id, word, found, "WOKEN")
+
+    def cancel(self, tx_id: str, reason: str, node: str) -> Claimed | Bell | Refused:
+        """Claimed: nothing had begun and the caller must finish it now."""
+        keys = (
+            self.keys.state(tx_id),
+            *self._queues(tx_id, node),
+            *(self.keys.of_tx(tx_id, "sleepingZ"), self.keys.of_tx(tx_id, "toArchiveZ")),
+        )
+        reply = self.run([(script("cancel"), keys, (self._now(), tx_id, reason, node))])[0]
+        if reply[0] == "SEIZED":
+            return Claimed(tx_id, int(reply[1]), flat_to_dict(reply[2]), [])
+        return _bell_or_refused(tx_id, reply[0], reply[1], "QUEUED")
+
+    def note_problems(self, bells: Iterable[tuple[str, int]], problem: str) -> None:
+        note = script("note_problem")
+        self.run([(note, (self.keys.state(tx),), (sequence, problem)) for tx, sequence in bells])
+
+    def fields_many(self, tx_ids: Sequence[str]) -> list[dict[str, str]]:
+        """All fields of each transaction; empty for one that is not here."""
+        pipeline = self.redis.pipeline(transaction=False)
+        for tx_id in tx_ids:
+            pipeline.hgetall(self.keys.state(tx_id))
+        return list(pipeline.execute())
+
+    def exist_many(self, tx_ids: Sequence[str]) -> list[bool]:
+        pipeline = self.redis.pipeline(transaction=False)
+        for tx_id in tx_ids:
+            pipeline.exists(self.keys.state(tx_id))
+        return [bool(found) for found in pipeline.execute()]
+
+    # Maintenance.
+
+    def ring_again_many(self, tx_ids: Sequence[str]) -> list[Bell | Refused]:
+        calls: list[Call] = []
+        for tx in tx_ids:
+            keys = (self.keys.state(tx), self.keys.of_tx(tx, "queuedZ"))
+            calls.append((script("ring_again"), keys, (self._now(), tx)))
+        return _bells(tx_ids, self.run(calls))
+
+    def take_over_many(
+        self, taken: Sequence[tuple[str, int, int]], node: str
+    ) -> list[Bell | Refused]:
+        """Transactions of a node that is gone, as (id, its fence, new fence that SQL knows)."""
+        calls: list[Call] = []
+        for tx, fence, new_fence in taken:
+            keys = (*self._own(tx), *self._queues(tx, node))
+            calls.append(
+                (script("take_over"), keys, (self._now(), tx, fence, new_fence, encode(CRASH)))
+            )
+        return _bells([tx for tx, _, _ in taken], self.run(calls))
+
+    def confirm_archived_many(self, written: Sequence[tuple[str, str]]) -> int:
+        """Transactions whose given version is in SQL may leave; how many did."""
+        ttl_ms = self._settings.state_ttl_s * 1_000
+        calls: list[Call] = []
+        for tx, version in written:
+            keys = (self.keys.state(tx), self.keys.of_tx(tx, "toArchiveZ"))
+            calls.append((script("confirm_archived"), keys, (tx, version, ttl_ms)))
+        return sum(reply[0] == "OK" for reply in self.run(calls))
+
+    def due(self, list_name: str, *, before_ms: int = 0, batch_max: int) -> list[str]:
+        """Members of a list whose time has come (minus `before_ms`), spread over the shards."""
+        until = self.server_now_ms() - before_ms
+        per_shard = max(1, -(-batch_max // len(self._shards)))
+        pipeline = self.redis.pipeline(transaction=False)
+        for shard in self._shards:
+            key = self.keys.in_shard(shard, list_name)
+            pipeline.zrangebyscore(key, "-inf", until, start=0, num=per_shard)
+        return [tx for found in pipeline.execute() for tx in found][:batch_max]
+
+    def running_on(self, node: str) -> list[str]:
+        pipeline = self.redis.pipeline(transaction=False)
+        for shard in self._shards:
+            pipeline.smembers(self.keys.in_shard(shard, f"runningS:{node}"))
+        return [tx for found in pipeline.execute() for tx in sorted(found)]
+
+    def drop_running(self, node: str, tx_ids: Sequence[str]) -> None:
+        """Forget that a node runs these; they are not there to be run."""
+        pipeline = self.redis.pipeline(transaction=False)
+        for tx_id in tx_ids:
+            pipeline.srem(self.keys.of_tx(tx_id, f"runningS:{node}"), tx_id)
+        pipeline.execute()
+
+    def sizes(self) -> dict[str, int]:
+        """How many transactions each list holds, over all shards."""
+        pipeline = self.redis.pipeline(transaction=False)
+        for name in LISTS:
+            for shard in self._shards:
+                pipeline.zcard(self.keys.in_shard(shard, name))
+        counts = pipeline.execute()
+        step = len(self._shards)
+        return {n: sum(counts[i * step : (i + 1) * step]) for i, n in enumerate(LISTS)}
+
+    # Nodes.
+
+    def beat(self, node: str) -> None:
+        keys = (self.keys.nodes, self.keys.stale_nodes)
+        self.run([(script("beat"), keys, (self._now(), node))])
+
+    def silent_nodes(self) -> list[str]:
+        keys = (self.keys.nodes, self.keys.stale_nodes)
+        limits = (self._settings.node_stale_ms, self._settings.node_grace_ms)
+        reply = self.run([(script("silent_nodes"), keys, (self._now(), *limits))])[0]
+        return list(reply[1])
+
+    def forget_node(self, node: str) -> None:
+        pipeline = self.redis.pipeline(transaction=False)
+        pipeline.zrem(self.keys.nodes, node)
+        pipeline.zrem(self.keys.stale_nodes, node)
+        pipeline.execute()
+
+    def server_now_ms(self) -> int:
+        given = self._clock.now_ms()
+        if given is not None:
+            return given
+        seconds, microseconds = self.redis.time()
+        return int(seconds) * 1_000 + int(microseconds) // 1_000
+
+    # Keys.
+
+    def _now(self) -> int | str:
+        now_ms = self._clock.now_ms()
+        return "" if now_ms is None else now_ms
+
+    def _own(self, tx_id: str) -> tuple[str, str]:
+        return self.keys.state(tx_id), self.keys.deltas(tx_id)
+
+    def _queues(self, tx_id: str, node: str) -> tuple[str, str, str]:
+        of_tx = self.keys.of_tx
+        return (
+            of_tx(tx_id, "queuedZ"),
+            of_tx(tx_id, "processingZ"),
+            of_tx(tx_id, f"runningS:{node}"),
+        )
+
+    def _wake_keys(self, tx_id: str) -> tuple[str, ...]:
+        of_tx = self.keys.of_tx
+        lists = (of_tx(tx_id, name) for name in ("queuedZ", "sleepingZ", "toArchiveZ"))
+        return (self.keys.state(tx_id), *lists)
+
+
+def _bells(tx_ids: Sequence[str], replies: Sequence[Reply]) -> list[Bell | Refused]:
+    return [
+        _bell_or_refused(tx, reply[0], reply[1], "OK")
+        for tx, reply in zip(tx_ids, replies, strict=True)
+    ]
+
+
+def _bell_or_refused(tx_id: str, word: str, found: Any, bell_word: str) -> Bell | Refused:
+    if word == bell_word:
+        return Bell.from_reply(tx_id, found)
+    return Refused(tx_id, word, str(found))

@@ -1,0 +1,111 @@
+"""What the live store takes and gives: plain frozen data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from datp_tasks.model.state import Delta
+
+#: Priority classes of bells, most urgent first, with the number that the broker sorts by.
+PRIORITIES = {"admin": 0, "out": 3, "in": 6}
+
+
+@dataclass(frozen=True, slots=True)
+class Bell:
+    """A hint that a transaction is due: everything needed to ring, nothing that is the record."""
+
+    tx_id: str
+    sequence: int
+    group: str
+    step_type: str
+    #: pipeline/step index: which entry of the cost book tells how many go together.
+    place: str
+    priority: str
+
+    @classmethod
+    def from_reply(cls, tx_id: str, reply: list[str | None]) -> Bell:
+        sequence, group, step_type, place, priority = reply
+        return cls(
+            tx_id, int(sequence or 0), group or "", step_type or "", place or "", priority or "in"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NewTransaction:
+    """A transaction to be put into the queue for the first time."""
+
+    tx_id: str
+    owner: str
+    external_id: str | None
+    pipeline: str
+    group: str
+    step_type: str
+    place: str
+    state_json: str
+    metadata_json: str | None
+
+    def bell(self, sequence: int) -> Bell:
+        return Bell(self.tx_id, sequence, self.group, self.step_type, self.place, "in")
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a successful claim gives."""
+
+    tx_id: str
+    fence: int
+    fields: Mapping[str, str]
+    deltas: list[str]
+    #: The claim opened the step, as far as a crash is concerned.
+    opened: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The door was shut, or another worker owns the transaction: the word says why."""
+
+    tx_id: str
+    word: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a queued or sleeping transaction will go on."""
+
+    group: str
+    step_type: str
+    place: str
+    priority: str = "out"
+
+    def pairs(self) -> tuple[str, ...]:
+        return (
+            *("group", self.group, "stepType", self.step_type),
+            *("place", self.place, "priority", self.priority),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A transaction that the caller holds: id, fence, and deltas not yet written."""
+
+    tx_id: str
+    fence: int
+    deltas: tuple[Delta, ...] = ()
+
+
+def flat_to_dict(flat: list[Any]) -> dict[str, str]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def switches_of(fields: Mapping[str, str]) -> dict[str, str]:
+    """Switch values (JSON) by name; a removed switch has no value any more."""
+    found = {}
+    for name, stored in fields.items():
+        if name.startswith("switch:"):
+            value = stored.partition(":")[2]
+            if value:
+                found[name[7:]] = value
+    return found

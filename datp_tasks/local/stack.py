@@ -1,0 +1,236 @@
+"""What `datp up` runs: both servers, the workers and beat, in one place, under one supervisor."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from datp_tasks.errors import LocalStackError
+from datp_tasks.local.accounts import running_as_root
+from datp_tasks.local.files import create_directory
+from datp_tasks.local.interruptions import Interruptions
+from datp_tasks.local.postgres import PostgresServer
+from datp_tasks.local.redis_server import RedisServer
+from datp_tasks.local.run_file import (
+    DirectoryLock,
+    RunInfo,
+    read_last_run,
+    read_run_file,
+    remove_run_file,
+    write_run_file,
+)
+from datp_tasks.local.server import EmbeddedServer
+from datp_tasks.local.supervisor import Supervised, Supervisor
+from datp_tasks.local.workers import (
+    beat_process,
+    check_groups,
+    kill_leftover_workers,
+    worker_process,
+)
+
+__all__ = ["DEFAULT_DIRECTORY", "RunInfo", "Stack", "StackUrls", "read_run_file"]
+
+DEFAULT_DIRECTORY = ".datp"
+# Celery's messages are kept apart from the transactions, in a database of the same server.
+BROKER_DATABASE = 1
+
+
+@dataclass(frozen=True)
+class StackUrls:
+    """Where the servers are. The URLs contain passwords, so they are not part of its text form."""
+
+    redis_url: str = field(repr=False)
+    broker_url: str = field(repr=False)
+    database_url: str = field(repr=False)
+
+    def as_environment(self) -> dict[str, str]:
+        return {
+            "DATP_REDIS_URL": self.redis_url,
+            "DATP_BROKER_URL": self.broker_url,
+            "DATP_DATABASE_URL": self.database_url,
+        }
+
+
+class Stack:
+    """One running DATP. Use it in a `with` block, so that an error or Ctrl-C stops everything.
+
+    A server whose URL is given is not started. Everything is kept in `directory`: `pg/`, `redis/`,
+    `logs/`, and `run.json`, by which other commands find the stack.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        say: Callable[[str], None] = lambda line: None,
+        redis_url: str | None = None,
+        broker_url: str | None = None,
+        database_url: str | None = None,
+        concurrency: int = 1,
+        environment: Mapping[str, str] | None = None,
+        app: str = "datp_tasks",
+        durable: bool = True,
+    ) -> None:
+        self.directory = (directory or Path(DEFAULT_DIRECTORY)).absolute()
+        self._say = say
+        self._given = (redis_url, broker_url, database_url)
+        self._concurrency = concurrency
+        self._environment = dict(environment or {})
+        self._app = app
+        self._durable = durable
+        self._lock = DirectoryLock(self.directory)
+        self._supervisor = Supervisor(say, on_change=self._record)
+        self._started_at = datetime.now(UTC)
+        self._groups: tuple[str, ...] = ()
+        self._urls: StackUrls | None = None
+
+    def __enter__(self) -> Stack:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def urls(self) -> StackUrls:
+        if self._urls is None:
+            raise LocalStackError("The servers have not been started.")
+        return self._urls
+
+    @property
+    def logs_dir(self) -> Path:
+        return self.directory / "logs"
+
+    @property
+    def children(self) -> tuple[Supervised, ...]:
+        return self._supervisor.children
+
+    def start_servers(self) -> StackUrls:
+        """Start what is not given and wait until it answers."""
+        if self._urls is not None:
+            return self._urls
+        self._prepare_directory()
+        self._lock.acquire()
+        try:
+            self._started_at = datetime.now(UTC)
+            self._end_last_run()
+            self._urls = self._start_missing_servers()
+            self._record()
+        except BaseException:
+            self.stop()
+            raise
+        return self._urls
+
+    def start_workers(self, groups: Sequence[str]) -> None:
+        """Start one worker per node group, and beat. Returns before they are ready."""
+        check_groups(groups)
+        if self._groups:
+            raise LocalStackError("The workers have already been started.")
+        env = {**os.environ, **self._environment, **self.urls.as_environment()}
+        workers = [
+            worker_process(
+                group,
+                app=self._app,
+                concurrency=self._concurrency,
+                logs_dir=self.logs_dir,
+                env=env,
+            )
+            for group in groups
+        ]
+        beat = beat_process(
+            app=self._app,
+            schedule_path=self.directory / "celerybeat-schedule",
+            logs_dir=self.logs_dir,
+            env=env,
+        )
+        self._groups = tuple(groups)
+        self._supervisor.start([*workers, beat])
+
+    def check(self) -> None:
+        """Start again what has ended since the last look; for callers with a loop of their own."""
+        self._supervisor.check()
+
+    def run_until_interrupted(self) -> None:
+        """Watch over everything until Ctrl-C or SIGTERM, then stop it; Ctrl-C again kills."""
+        with Interruptions() as interruptions:
+            try:
+                self._supervisor.run(until=interruptions.asked)
+                self._say("stopping (Ctrl-C again to force)")
+            finally:
+                self.stop(forced=interruptions.forced)
+
+    def stop(self, forced: Callable[[], bool] = lambda: False) -> None:
+        """Stop workers, then servers. The data stays. Does nothing if nothing runs."""
+        try:
+            self._supervisor.stop(forced)
+        finally:
+            if self._lock.is_held():
+                remove_run_file(self.directory)
+                self._lock.release()
+            self._urls = None
+            self._groups = ()
+
+    def _prepare_directory(self) -> None:
+        # Root's PostgreSQL runs as another user, who must be able to pass through to its data.
+        create_directory(self.directory, 0o711 if running_as_root() else 0o700)
+        create_directory(self.logs_dir, 0o700)
+        ignore_file = self.directory / ".gitignore"
+        if not ignore_file.exists():
+            ignore_file.write_text("*\n", encoding="utf-8")
+
+    def _end_last_run(self) -> None:
+        """Holding the lock, whatever still runs from an earlier stack here is nobody's."""
+        with contextlib.suppress(LocalStackError):
+            last_run = read_last_run(self.directory)
+            if last_run is not None:
+                kill_leftover_workers(last_run)
+        remove_run_file(self.directory)
+
+    def _start_missing_servers(self) -> StackUrls:
+        redis_url, broker_url, database_url = self._given
+        if database_url is None:
+            postgres = PostgresServer(
+                self.directory / "pg",
+                durable=self._durable,
+                log_path=self.logs_dir / "postgres.log",
+            )
+            self._start_server(postgres)
+            database_url = postgres.url
+        if redis_url is None:
+            redis = RedisServer(
+                self.directory / "redis",
+                appendfsync="everysec" if self._durable else "no",
+                log_path=self.logs_dir / "redis.log",
+            )
+            self._start_server(redis)
+            redis_url = redis.url
+            broker_url = broker_url or redis.url_of(BROKER_DATABASE)
+        # kombu spells the URL of a unix socket differently from redis-py.
+        broker_url = broker_url or redis_url.replace("unix://", "redis+socket://", 1)
+        return StackUrls(redis_url, broker_url, database_url)
+
+    def _start_server(self, server: EmbeddedServer) -> None:
+        server.stop_leftover()
+        self._supervisor.start([server])
+        self._say(f"{server.name} is ready on port {server.port}")
+
+    def _record(self) -> None:
+        """Write the run file; before all URLs are known there is nothing to find yet."""
+        if self._urls is None:
+            return
+        pids = {child.name: child.pid for child in self._supervisor.children}
+        write_run_file(
+            RunInfo(
+                directory=self.directory,
+                pid=os.getpid(),
+                started_at=self._started_at,
+                redis_url=self._urls.redis_url,
+                broker_url=self._urls.broker_url,
+                database_url=self._urls.database_url,
+                groups=self._groups,
+                pids={name: pid for name, pid in pids.items() if pid is not None},
+            )
+        )

@@ -1,0 +1,34 @@
+"""What beat schedules, how often, and where it goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from datp_tasks.settings import Settings
+
+TASK_PREFIX = "datp.maintenance."
+
+#: Job (a module beside this one) -> the setting that holds its period.
+JOBS = {
+    "sleeper": "sleeper_period_s",
+    "reaper": "reaper_period_s",
+    "reconciler": "reconciler_period_s",
+    "archiver": "archiver_period_s",
+    "pipeline_cache": "pipeline_cache_period_s",
+}
+
+
+def period_s(settings: Settings, job: str) -> float:
+    return float(getattr(settings, JOBS[job]))
+
+
+def beat_schedule(settings: Settings) -> dict[str, dict[str, Any]]:
+    """For Celery's `beat_schedule`. Priority 0 is admin: before any transaction."""
+    return {
+        job: {
+            "task": TASK_PREFIX + job,
+            "schedule": period_s(settings, job),
+            "options": {"queue": settings.maintenance_group, "priority": 0},
+        }
+        for job in JOBS
+    }

@@ -1,0 +1,243 @@
+"""A pipeline as data: a named list of steps, known by the hash of its content.
+
+A definition never changes. Another content is another version, so a transaction that pins a
+version runs the same steps to its end, whatever is applied meanwhile.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Self
+
+from datp_tasks.model.backoff import RetryPolicy
+from datp_tasks.model.payload import canonical
+from datp_tasks.model.pipeline_rules import clean_definition
+from datp_tasks.settings import Settings
+
+Dispatch = Literal["inline", "queue"]
+OnError = Literal["keep", "rollback"]
+
+VERSION_CHARS = 16
+
+
+def hash_of(text: str) -> str:
+    """The content hash of a definition's canonical JSON."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepDefinition:
+    """One step of a pipeline: which step type, with which parameters."""
+
+    type: str
+    name: str | None = None
+    description: str = ""
+    #: None: the node group of the pipeline.
+    node_group: str | None = None
+    #: "queue" gives the step its own message, also when it could go on in the same process.
+    dispatch: Dispatch = "inline"
+    #: Shared by every transaction of this version: give a copy to code that may change it.
+    params: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    timeout_s: float | None = None
+    retry: RetryPolicy | None = None
+    checkpoint: bool = False
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The step as a file would have it; what is as by default is left out."""
+        return _without_defaults(
+            ("type", self.type, None),
+            ("name", self.name, None),
+            ("description", self.description, ""),
+            ("nodeGroup", self.node_group, None),
+            ("dispatch", self.dispatch, "inline"),
+            ("params", copy.deepcopy(dict(self.params)), {}),
+            ("timeoutSeconds", _number(self.timeout_s), None),
+            ("retry", _retry_mapping(self.retry), None),
+            ("checkpoint", self.checkpoint, False),
+        )
+
+    @classmethod
+    def from_mapping(cls, clean: Mapping[str, Any]) -> Self:
+        """A step from a mapping that was checked before."""
+        timeout_s = clean.get("timeoutSeconds")
+        return cls(
+            type=clean["type"],
+            name=clean.get("name"),
+            description=clean.get("description", ""),
+            node_group=clean.get("nodeGroup"),
+            dispatch=clean.get("dispatch", "inline"),
+            params=clean.get("params", {}),
+            timeout_s=None if timeout_s is None else float(timeout_s),
+            retry=_retry_from(clean.get("retry")),
+            checkpoint=clean.get("checkpoint", False),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineDefinition:
+    """One version of a pipeline. Its hash and its JSON are made once."""
+
+    name: str
+    description: str = ""
+    node_group: str = "master"
+    #: Whether clients may start it; otherwise only other pipelines call it.
+    startable: bool = True
+    #: What an internal error does with the steps already done.
+    on_error: OnError = "keep"
+    steps: tuple[StepDefinition, ...]
+
+    content_hash: str = field(init=False, repr=False, compare=False)
+    version: str = field(init=False, compare=False)
+    _json: str = field(init=False, repr=False, compare=False)
+    _groups: tuple[str, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        groups = tuple(step.node_group or self.node_group for step in self.steps)
+        object.__setattr__(self, "_groups", groups)
+        self._remember(canonical(self.to_mapping()))
+
+    def group_of(self, index: int) -> str:
+        """The node group that runs the step with this index."""
+        return self._groups[index]
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The definition as a file would have it; what is as by default is left out."""
+        head = _without_defaults(
+            ("pipeline", self.name, None),
+            ("description", self.description, ""),
+            ("nodeGroup", self.node_group, "master"),
+            ("startable", self.startable, True),
+            ("onError", self.on_error, "keep"),
+        )
+        return head | {"steps": [step.to_mapping() for step in self.steps]}
+
+    def to_json(self) -> str:
+        """The canonical JSON, which the content hash is taken of."""
+        return self._json
+
+    @classmethod
+    def from_mapping(cls, clean: Mapping[str, Any]) -> Self:
+        """A definition from a mapping that was checked before."""
+        return cls(
+            name=clean["pipeline"],
+            description=clean.get("description", ""),
+            node_group=clean.get("nodeGroup", "master"),
+            startable=clean.get("startable", True),
+            on_error=clean.get("onError", "keep"),
+            steps=tuple(StepDefinition.from_mapping(step) for step in clean["steps"]),
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """A definition from our own store, where only checked ones are put."""
+        definition = cls.from_mapping(json.loads(text))
+        # A later release may write the same content otherwise; its version must stay what it was.
+        definition._remember(text)
+        return definition
+
+    def _remember(self, text: str) -> None:
+        content_hash = hash_of(text)
+        object.__setattr__(self, "_json", text)
+        object.__setattr__(self, "content_hash", content_hash)
+        object.__setattr__(self, "version", content_hash[:VERSION_CHARS])
+
+
+def parse_definition(raw: object, *, source: str, steps_max: int) -> PipelineDefinition:
+    """What somebody wrote to a definition, or PipelineInvalid with every mistake in it."""
+    return PipelineDefinition.from_mapping(
+        clean_definition(raw, source=source, steps_max=steps_max)
+    )
+
+
+class Pipeline:
+    """Builds a definition in Python: `Pipeline("transfer").step("bank/reserve").build()`."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        group: str = "master",
+        startable: bool = True,
+        on_error: OnError = "keep",
+        description: str = "",
+    ) -> None:
+        self._mapping = {
+            "pipeline": name,
+            "description": description,
+            "nodeGroup": group,
+            "startable": startable,
+            "onError": on_error,
+        }
+        self._steps: list[dict[str, Any]] = []
+
+    def step(
+        self,
+        type: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        description: str = "",
+        group: str | None = None,
+        dispatch: Dispatch = "inline",
+        timeout_s: float | None = None,
+        retry: Mapping[str, Any] | RetryPolicy | None = None,
+        checkpoint: bool = False,
+    ) -> Self:
+        """Add a step at the end."""
+        step = {
+            "type": type,
+            "name": name,
+            "description": description,
+            "nodeGroup": group,
+            "dispatch": dispatch,
+            "params": _as_dict(params),
+            "timeoutSeconds": timeout_s,
+            "retry": _retry_mapping(retry) if isinstance(retry, RetryPolicy) else _as_dict(retry),
+            "checkpoint": checkpoint,
+        }
+        self._steps.append(step)
+        return self
+
+    def build(self, *, steps_max: int = Settings.pipeline_steps_max) -> PipelineDefinition:
+        """The definition, or PipelineInvalid with every mistake in it."""
+        raw = self._mapping | {"steps": self._steps}
+        source = f"Pipeline({self._mapping['pipeline']!r})"
+        return parse_definition(raw, source=source, steps_max=steps_max)
+
+
+def _without_defaults(*entries: tuple[str, Any, Any]) -> dict[str, Any]:
+    return {key: value for key, value, default in entries if value != default}
+
+
+def _number(value: float | None) -> float | int | None:
+    """30.0 is written as 30, so that both ways to write it have one hash."""
+    return int(value) if value is not None and value == int(value) else value
+
+
+def _retry_mapping(policy: RetryPolicy | None) -> dict[str, Any] | None:
+    if policy is None:
+        return None
+    entries: Iterable[tuple[str, Any, Any]] = (
+        (item.name, _number(getattr(policy, item.name)), item.default) for item in fields(policy)
+    )
+    return _without_defaults(*entries)
+
+
+def _retry_from(clean: Mapping[str, Any] | None) -> RetryPolicy | None:
+    if clean is None:
+        return None
+    return RetryPolicy.from_mapping(
+        {
+            name: int(value) if name == "max_attempts" else float(value)
+            for name, value in clean.items()
+        }
+    )
+
+
+def _as_dict(given: object) -> object:
+    """Any mapping will do in Python; what is none goes on, to be named as a mistake."""
+    return dict(given) if isinstance(given, Mapping) else given

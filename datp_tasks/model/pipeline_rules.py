@@ -1,0 +1,215 @@
+"""What a pipeline file may say. Every mistake is collected and named, not only the first.
+
+Pure functions from what somebody wrote to a clean mapping with the keys of the file; the classes
+in `pipeline` are made from that mapping.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import reprlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from datp_tasks.errors import PipelineInvalid
+from datp_tasks.model import payload
+from datp_tasks.model.backoff import RetryPolicy
+from datp_tasks.settings import GROUP_NAME
+
+PIPELINE_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}")
+STEP_TYPE = re.compile(r"[a-z0-9][a-z0-9_.-]*(/[a-z0-9][a-z0-9_.-]*)*")
+
+DESCRIPTION_CHARS_MAX = 4_000
+NAME_CHARS_MAX = 128
+PARAMS_BYTES_MAX = 65_536
+PARAMS_DEPTH_MAX = 32
+DEFINITION_BYTES_MAX = 1_048_576
+TIMEOUT_S_MAX = 86_400
+#: Above any sensible number of tries or seconds; keeps whole numbers within what a float holds.
+RETRY_NUMBER_MAX = 1_000_000_000
+
+DISPATCHES = ("inline", "queue")
+ON_ERRORS = ("keep", "rollback")
+
+Rule = Callable[[Any], Any]
+
+
+class _FieldError(ValueError):
+    """One or more mistakes in one field; each argument is a sentence without the field's name."""
+
+
+def clean_definition(raw: object, *, source: str, steps_max: int) -> dict[str, Any]:
+    """The definition as a mapping without mistakes, or PipelineInvalid with all of them."""
+    mistakes: list[str] = []
+    rules = PIPELINE_RULES | {"steps": _list_up_to(steps_max)}
+    clean = _fields(raw, rules, required=("pipeline", "steps"), where=source, mistakes=mistakes)
+    steps = enumerate(clean.get("steps", ()))
+    clean["steps"] = [
+        _fields(
+            step,
+            STEP_RULES,
+            required=("type",),
+            where=f"{source}: {step_label(index, step)}",
+            mistakes=mistakes,
+        )
+        for index, step in steps
+    ]
+    if not mistakes and len(payload.encode(clean).encode()) > DEFINITION_BYTES_MAX:
+        mistakes.append(f"{source}: is more than {DEFINITION_BYTES_MAX} bytes of JSON")
+    if mistakes:
+        raise PipelineInvalid(mistakes)
+    return clean
+
+
+def step_label(index: int, step: object) -> str:
+    """How messages name a step: `steps[2] (bank/reserve)`."""
+    step_type = step.get("type") if isinstance(step, Mapping) else None
+    return f"steps[{index}] ({step_type})" if isinstance(step_type, str) else f"steps[{index}]"
+
+
+def _fields(
+    raw: object,
+    rules: Mapping[str, Rule],
+    *,
+    required: Iterable[str],
+    where: str,
+    mistakes: list[str],
+) -> dict[str, Any]:
+    """Put each value through the rule of its key. A null is the same as leaving the key out."""
+    if not isinstance(raw, dict):
+        mistakes.append(f"{where}: must be an object with keys, was {reprlib.repr(raw)}")
+        return {}
+    missing = (key for key in required if raw.get(key) is None)
+    mistakes.extend(f"{where}: {key}: is missing" for key in missing)
+    clean: dict[str, Any] = {}
+    for key, value in raw.items():
+        if key not in rules:
+            mistakes.append(f"{where}: {key}: {_unknown(key, rules)}")
+        elif value is not None:
+            try:
+                clean[key] = rules[key](value)
+            except _FieldError as error:
+                mistakes.extend(f"{where}: {key}: {message}" for message in error.args)
+    return clean
+
+
+def _unknown(key: object, known: Iterable[str]) -> str:
+    by_lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(str(key).lower(), by_lower, n=1)
+    if close:
+        return f"is not a known key; did you mean {by_lower[close[0]]}?"
+    return f"is not a known key; known are {', '.join(by_lower.values())}"
+
+
+def _matching(pattern: re.Pattern[str]) -> Rule:
+    def rule(value: object) -> str:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise _FieldError(f"must match {pattern.pattern}, was {reprlib.repr(value)}")
+        if len(value) > NAME_CHARS_MAX:
+            raise _FieldError(f"has {len(value)} characters; {NAME_CHARS_MAX} are allowed")
+        return value
+
+    return rule
+
+
+def _text(chars_max: int) -> Rule:
+    def rule(value: object) -> str:
+        if not isinstance(value, str):
+            raise _FieldError(f"must be a text, was {reprlib.repr(value)}")
+        if len(value) > chars_max:
+            raise _FieldError(f"has {len(value)} characters; {chars_max} are allowed")
+        if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
+            raise _FieldError("holds a character that cannot be stored")
+        return value
+
+    return rule
+
+
+def _one_of(allowed: tuple[str, ...]) -> Rule:
+    def rule(value: object) -> str:
+        if not isinstance(value, str) or value not in allowed:
+            raise _FieldError(f"must be {' or '.join(allowed)}, was {reprlib.repr(value)}")
+        return value
+
+    return rule
+
+
+def _boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _FieldError(f"must be true or false, was {reprlib.repr(value)}")
+    return value
+
+
+def _timeout(value: object) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 < value <= TIMEOUT_S_MAX:  # type: ignore[operator]
+        raise _FieldError(
+            f"must be a number above 0 and at most {TIMEOUT_S_MAX}, was {reprlib.repr(value)}"
+        )
+    return float(value)  # type: ignore[arg-type]
+
+
+def _params(value: object) -> payload.Json:
+    try:
+        limits = {"bytes_max": PARAMS_BYTES_MAX, "depth_max": PARAMS_DEPTH_MAX}
+        return payload.checked(value, what="params", **limits)[0]
+    except payload.NotJson as error:
+        raise _FieldError(str(error).removeprefix("params").lstrip(" .")) from None
+
+
+def _retry(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _FieldError(f"must be an object with keys, was {reprlib.repr(value)}")
+    found = (_retry_mistake(key, number) for key, number in value.items())
+    mistakes = [message for message in found if message]
+    if mistakes:
+        raise _FieldError(*mistakes)
+    return value
+
+
+def _retry_mistake(key: object, number: object) -> str | None:
+    known = RetryPolicy.__slots__
+    if not isinstance(key, str) or key not in known:
+        return f"{key} {_unknown(key, known)}"
+    try:
+        RetryPolicy.from_mapping({key: number})
+    except ValueError as error:
+        return str(error).removeprefix("retry.")
+    if number > RETRY_NUMBER_MAX:  # type: ignore[operator]
+        return f"{key} must be at most {RETRY_NUMBER_MAX}, was {reprlib.repr(number)}"
+    return None
+
+
+def _list_up_to(steps_max: int) -> Rule:
+    def rule(value: object) -> list[Any] | tuple[Any, ...]:
+        if not isinstance(value, list | tuple):
+            raise _FieldError(f"must be a list, was {reprlib.repr(value)}")
+        if not value:
+            raise _FieldError("is empty; a pipeline has at least one step")
+        if len(value) > steps_max:
+            raise _FieldError(f"has {len(value)} steps; {steps_max} are allowed")
+        return value
+
+    return rule
+
+
+PIPELINE_RULES: dict[str, Rule] = {
+    "pipeline": _matching(PIPELINE_NAME),
+    "description": _text(DESCRIPTION_CHARS_MAX),
+    "nodeGroup": _matching(GROUP_NAME),
+    "startable": _boolean,
+    "onError": _one_of(ON_ERRORS),
+}
+
+STEP_RULES: dict[str, Rule] = {
+    "type": _matching(STEP_TYPE),
+    "name": _text(NAME_CHARS_MAX),
+    "description": _text(DESCRIPTION_CHARS_MAX),
+    "nodeGroup": _matching(GROUP_NAME),
+    "dispatch": _one_of(DISPATCHES),
+    "params": _params,
+    "timeoutSeconds": _timeout,
+    "retry": _retry,
+    "checkpoint": _boolean,
+}

@@ -1,0 +1,250 @@
+"""The transaction as the engine sees it, and how deltas change it.
+
+The state is the last full JSON plus the deltas after it. A delta says what happened, never what
+the result is, so that a journal of deltas can be read by people and folded again by `apply`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from datp_tasks.model.payload import Json, encode
+from datp_tasks.model.status import Status
+
+Delta = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Frame:
+    """A pipeline that runs: which one, and how far it has come."""
+
+    pipeline: str
+    version: str
+    index: int = 0
+
+
+@dataclass(slots=True)
+class Undo:
+    """A step that was done and can be rolled back."""
+
+    pipeline: str
+    version: str
+    index: int
+    path: str
+    data: Json
+    #: None: nobody knows whether the step took effect.
+    output: Json | None
+
+
+@dataclass(slots=True)
+class Ending:
+    """How the transaction will end once everything that must be rolled back is."""
+
+    status: str
+    note: str
+    output: Json | None
+    rollback: bool
+
+
+@dataclass(slots=True)
+class State:
+    stack: list[Frame]
+    data: Json
+    #: The current step was opened and not closed: after a crash nobody knows how far it got.
+    open: bool = False
+    #: Failed tries of the current step.
+    errors: int = 0
+    #: Workers lost while they ran the current step.
+    crashes: int = 0
+    #: How often the current step slept.
+    sleeps: int = 0
+    undo: list[Undo] = field(default_factory=list)
+    ending: Ending | None = None
+
+    @property
+    def frame(self) -> Frame:
+        return self.stack[-1]
+
+    @property
+    def path(self) -> str:
+        """Names the current step in its transaction: the index in each pipeline of the stack."""
+        return ".".join(str(frame.index) for frame in self.stack)
+
+    @property
+    def attempt(self) -> int:
+        return self.errors + self.crashes + 1
+
+    def to_json(self) -> str:
+        """Compact: what has its default value is left out."""
+        packed: dict[str, Any] = {
+            "stack": [[f.pipeline, f.version, f.index] for f in self.stack],
+            "data": self.data,
+        }
+        for name in ("open", "errors", "crashes", "sleeps"):
+            value = getattr(self, name)
+            if value:
+                packed[name] = value
+        if self.undo:
+            packed["undo"] = [
+                [u.pipeline, u.version, u.index, u.path, u.data, u.output] for u in self.undo
+            ]
+        if self.ending:
+            e = self.ending
+            packed["ending"] = [e.status, e.note, e.output, e.rollback]
+        return encode(packed)
+
+    @classmethod
+    def from_json(cls, text: str) -> State:
+        packed = json.loads(text)
+        ending = packed.get("ending")
+        return cls(
+            stack=[Frame(*frame) for frame in packed["stack"]],
+            data=packed["data"],
+            open=packed.get("open", False),
+            errors=packed.get("errors", 0),
+            crashes=packed.get("crashes", 0),
+            sleeps=packed.get("sleeps", 0),
+            undo=[Undo(*record) for record in packed.get("undo", ())],
+            ending=Ending(*ending) if ending else None,
+        )
+
+
+# What can happen. Each function makes the delta; `apply` below says what it changes.
+
+BEGIN: Delta = {"k": "begin"}
+CLOSE: Delta = {"k": "close"}
+CRASH: Delta = {"k": "crash"}
+UNDONE: Delta = {"k": "undone"}
+
+
+def done(output: Json, *, undoable: bool) -> Delta:
+    delta: Delta = {"k": "done", "out": output}
+    if undoable:
+        delta["undo"] = 1
+    return delta
+
+
+def passed(*, undoable: bool) -> Delta:
+    """The step was done and its input goes on unchanged."""
+    return {"k": "done", "undo": 1} if undoable else {"k": "done"}
+
+
+def called(pipeline: str, version: str, data: Json | None) -> Delta:
+    return {"k": "call", "p": pipeline, "v": version, "data": data}
+
+
+def returned() -> Delta:
+    return {"k": "return"}
+
+
+def slept(seconds: float, switch: str | None) -> Delta:
+    return {"k": "sleep", "s": seconds, "switch": switch}
+
+
+def erred(note: str, retry_in_s: float) -> Delta:
+    return {"k": "error", "note": note, "s": retry_in_s}
+
+
+def ending(
+    status: Status,
+    note: str,
+    output: Json | None,
+    *,
+    rollback: bool = False,
+    undo_current: bool = False,
+) -> Delta:
+    """`undo_current`: the step that ran last may have taken effect, so undo it as well."""
+    delta = {"k": "end", "status": status, "note": note, "out": output, "rollback": rollback}
+    return {**delta, "partial": 1} if undo_current else delta
+
+
+def apply(state: State, delta: Delta) -> None:
+    """Change the state by one delta."""
+    _APPLY[delta["k"]](state, delta)
+
+
+def _begin(state: State, _: Delta) -> None:
+    state.open = True
+
+
+def _close(state: State, _: Delta) -> None:
+    state.open = False
+
+
+def _crash(state: State, _: Delta) -> None:
+    # The step stays open: whoever claims next must decide what became of it.
+    state.crashes += 1
+
+
+def _done(state: State, delta: Delta) -> None:
+    output = delta.get("out", state.data)
+    frame = state.frame
+    if delta.get("undo"):
+        state.undo.append(
+            Undo(frame.pipeline, frame.version, frame.index, state.path, state.data, output)
+        )
+    state.data = output
+    _advance(state)
+
+
+def _call(state: State, delta: Delta) -> None:
+    if delta["data"] is not None:
+        state.data = delta["data"]
+    state.stack.append(Frame(delta["p"], delta["v"]))
+    _fresh_step(state)
+
+
+def _return(state: State, _: Delta) -> None:
+    state.stack.pop()
+    _advance(state)
+
+
+def _sleep(state: State, _: Delta) -> None:
+    state.sleeps += 1
+    state.open = False
+
+
+def _error(state: State, _: Delta) -> None:
+    state.errors += 1
+    state.open = False
+
+
+def _end(state: State, delta: Delta) -> None:
+    if delta.get("partial"):
+        frame = state.frame
+        state.undo.append(
+            Undo(frame.pipeline, frame.version, frame.index, state.path, state.data, None)
+        )
+    state.ending = Ending(delta["status"], delta["note"], delta["out"], delta["rollback"])
+    _fresh_step(state)
+
+
+def _undone(state: State, _: Delta) -> None:
+    state.undo.pop()
+    _fresh_step(state)
+
+
+def _advance(state: State) -> None:
+    state.frame.index += 1
+    _fresh_step(state)
+
+
+def _fresh_step(state: State) -> None:
+    state.open = False
+    state.errors = state.crashes = state.sleeps = 0
+
+
+_APPLY = {
+    "begin": _begin,
+    "close": _close,
+    "crash": _crash,
+    "done": _done,
+    "call": _call,
+    "return": _return,
+    "sleep": _sleep,
+    "error": _error,
+    "end": _end,
+    "undone": _undone,
+}

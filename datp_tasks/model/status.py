@@ -1,0 +1,44 @@
+"""The statuses a transaction can have, and which of them are the end."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    #: Waits for a worker of its node group.
+    QUEUED = "queued"
+    #: A worker has claimed it.
+    RUNNING = "running"
+    #: Waits for a time or a switch.
+    SLEEPING = "sleeping"
+    #: Parked: nobody knows whether a step took effect, so a person or a probe must decide.
+    IN_DOUBT = "in-doubt"
+    #: Every step was done.
+    SUCCESS = "success"
+    #: A step said no; what had been done was rolled back.
+    FAILED = "failed"
+    #: A step said no and asked for nothing to be rolled back.
+    ABORTED = "aborted"
+    #: A client took it back; what had been done was rolled back.
+    CANCELLED = "cancelled"
+    #: It outlived its time; what had been done was rolled back.
+    EXPIRED = "expired"
+    #: A step broke unexpectedly, more often than its retry policy allows.
+    INTERNAL_ERROR = "internal-error"
+
+    @property
+    def is_final(self) -> bool:
+        return self in FINAL
+
+
+FINAL = frozenset(
+    {
+        Status.SUCCESS,
+        Status.FAILED,
+        Status.ABORTED,
+        Status.CANCELLED,
+        Status.EXPIRED,
+        Status.INTERNAL_ERROR,
+    }
+)

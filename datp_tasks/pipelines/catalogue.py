@@ -1,0 +1,103 @@
+"""What clients and workers ask for: the version in use, or the version a transaction pins.
+
+Answers come from memory, else from Redis, else from SQL. Which version is in use is asked again
+after `reload_s`; a version itself never changes, so it is kept as long as there is room.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+import redis
+
+from datp_tasks.errors import PipelineDisabled, PipelineUnknown
+from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.model.pipeline_rules import PIPELINE_NAME
+from datp_tasks.pipelines.cache import PipelineCache
+from datp_tasks.pipelines.store import PipelineStore
+
+VERSIONS_MAX = 1_000
+
+
+class Catalogue:
+    """One per process; threads may share it."""
+
+    def __init__(
+        self,
+        redis: redis.Redis,
+        store: PipelineStore,
+        reload_s: float,
+        *,
+        versions_max: int = VERSIONS_MAX,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._cache = PipelineCache(redis, store.keys)
+        self._reload_s = reload_s
+        self._versions_max = versions_max
+        self._monotonic_s = monotonic_s
+        #: name -> (asked again after, definition). Holds only pipelines that exist.
+        self._in_use: dict[str, tuple[float, PipelineDefinition]] = {}
+        self._versions: OrderedDict[tuple[str, str], PipelineDefinition] = OrderedDict()
+        self._versions_lock = threading.Lock()
+
+    def current(self, name: str) -> PipelineDefinition:
+        """The version in use, for a new transaction."""
+        now_s = self._monotonic_s()
+        # Reading one entry of a dict needs no lock, and two that reload at once do no harm.
+        known = self._in_use.get(name)
+        if known is not None and now_s < known[0]:
+            return known[1]
+        self._in_use.pop(name, None)
+        definition = self.version(name, self._ask_which(name))
+        self._in_use[name] = (now_s + self._reload_s, definition)
+        return definition
+
+    def version(self, name: str, version: str) -> PipelineDefinition:
+        """A version by its whole name, for a transaction that pins it."""
+        key = (name, version)
+        with self._versions_lock:
+            known = self._versions.get(key)
+            if known is not None:
+                self._versions.move_to_end(key)
+                return known
+        definition = self._load(name, version)
+        with self._versions_lock:
+            self._versions[key] = definition
+            while len(self._versions) > self._versions_max:
+                self._versions.popitem(last=False)
+        return definition
+
+    def _ask_which(self, name: str) -> str:
+        head = None
+        if PIPELINE_NAME.fullmatch(name):
+            # Redis may have been emptied, so only SQL can say that there is no such pipeline.
+            head = self._cache.head(name) or self._store.refresh(name)
+        if head is None:
+            raise PipelineUnknown(
+                f"There is no pipeline {name!r}. `datp pipelines list` shows what there is."
+            )
+        if head.disabled:
+            raise PipelineDisabled(
+                f"Pipeline {name} is disabled. `datp pipelines use {name} VERSION` enables it."
+            )
+        if head.in_use is None:
+            raise PipelineDisabled(
+                f"Pipeline {name} has no version in use yet. `datp pipelines use {name} VERSION` "
+                f"puts one into use; `datp pipelines show {name}` lists them."
+            )
+        return head.in_use
+
+    def _load(self, name: str, version: str) -> PipelineDefinition:
+        text = self._cache.text(name, version)
+        if text is not None:
+            return PipelineDefinition.from_json(text)
+        definition = self._store.load(name, version)
+        if definition.version != version:
+            # The store also takes the start of a version, which may be unique today only.
+            raise PipelineUnknown(f"Pipeline {name} has no version {version!r}.")
+        self._cache.put_text(name, definition.version, definition.to_json())
+        return definition

@@ -1,0 +1,235 @@
+"""The record of all pipelines: versions in SQL, and which of them is in use.
+
+A version is a draft until it is committed with a comment; any version can be put into use. Each
+change is committed in SQL first and then copied to Redis. If the copy fails or the process dies
+in between, the periodic `refresh_all` brings Redis up to date.
+"""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+from dataclasses import replace
+from typing import Any
+
+import redis
+from sqlalchemy import Connection, Engine, func, select
+
+from datp_tasks.archive.tables import pipeline, pipeline_version
+from datp_tasks.errors import PipelineUnknown
+from datp_tasks.live.keys import Keys
+from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.pipelines import exchange, rows
+from datp_tasks.pipelines.cache import Head, PipelineCache
+from datp_tasks.pipelines.records import (
+    Applied,
+    PipelineInfo,
+    StoredVersion,
+    VersionInfo,
+    is_intact,
+    verified,
+)
+from datp_tasks.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+class PipelineStore:
+    """Wherever a version is asked for, the start of it will do if it is unique."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        redis: redis.Redis,
+        keys: Keys,
+        *,
+        steps_max: int = Settings.pipeline_steps_max,
+        actor: str | None = None,
+    ) -> None:
+        self.keys = keys
+        self._engine = engine
+        self._cache = PipelineCache(redis, keys)
+        self._steps_max = steps_max
+        self._actor = actor or _os_user()
+
+    def apply(self, definition: PipelineDefinition) -> Applied:
+        """Put a version into the store as a draft; the same content again changes nothing."""
+        name, version = definition.name, definition.version
+        with self._engine.begin() as connection:
+            applied = rows.insert_version(connection, definition)
+            if not applied.is_new and applied.state == "draft":
+                # It is the latest draft again, which is what `commit` takes by itself.
+                rows.set_version(connection, name, version, created_at=func.now())
+        self._copy_to_redis(name)
+        return applied
+
+    def commit(self, name: str, version: str | None = None, comment: str = "") -> VersionInfo:
+        """Mark a version (else the latest draft) as committed; a committed one stays as it is."""
+        comment = exchange.checked_comment(comment, source=name)
+        with self._engine.begin() as connection:
+            if version:
+                row = rows.find_version(connection, name, version)
+            else:
+                row = rows.latest_draft(connection, name)
+            verified(row)
+            if rows.commit_version(connection, name, row.version, comment):
+                self._audit(connection, "pipeline.commit", name, row.version, reason=comment)
+        self._copy_to_redis(name)
+        return self.show(name, row.version).info
+
+    def use(self, name: str, version: str) -> VersionInfo:
+        """New transactions get this version from now on, also if the pipeline was disabled."""
+        with self._engine.begin() as connection:
+            row = rows.find_version(connection, name, version)
+            verified(row)
+            rows.set_head(connection, name, version_in_use=row.version, disabled=False)
+            self._audit(connection, "pipeline.use", name, row.version)
+        self._copy_to_redis(name)
+        return VersionInfo.from_row(row, version_in_use=row.version)
+
+    def disable(self, name: str) -> None:
+        """Take no new transactions; those on their way go on."""
+        with self._engine.begin() as connection:
+            rows.set_head(connection, name, disabled=True)
+            self._audit(connection, "pipeline.disable", name)
+        self._copy_to_redis(name)
+
+    def list(self) -> tuple[PipelineInfo, ...]:
+        """Every pipeline, by name."""
+        drafts = func.count().filter(pipeline_version.c.state == "draft")
+        query = (
+            select(
+                pipeline,
+                func.count(pipeline_version.c.version).label("versions"),
+                drafts.label("drafts"),
+            )
+            .outerjoin(pipeline_version, pipeline_version.c.name == pipeline.c.name)
+            .group_by(pipeline.c.name)
+            .order_by(pipeline.c.name)
+        )
+        with self._engine.connect() as connection:
+            found = connection.execute(query).mappings().all()
+        return tuple(PipelineInfo(**row) for row in found)
+
+    def versions(self, name: str) -> tuple[VersionInfo, ...]:
+        """Every version of a pipeline, the newest first."""
+        with self._engine.connect() as connection:
+            in_use = rows.head(connection, name).version_in_use
+            found = rows.version_rows(connection, name)
+        return tuple(VersionInfo.from_row(row, version_in_use=in_use) for row in found)
+
+    def show(self, name: str, version: str | None = None) -> StoredVersion:
+        """One version with its content: the given one, else the one in use, else the newest."""
+        with self._engine.connect() as connection:
+            in_use = rows.head(connection, name).version_in_use
+            wanted = version or in_use
+            if wanted:
+                row = rows.find_version(connection, name, wanted)
+            else:
+                row = rows.newest_version(connection, name)
+        info = VersionInfo.from_row(row, version_in_use=in_use)
+        return StoredVersion(info=info, definition=verified(row))
+
+    def load(self, name: str, version: str) -> PipelineDefinition:
+        """The content of a version, such as one that a transaction has pinned."""
+        with self._engine.connect() as connection:
+            return verified(rows.find_version(connection, name, version))
+
+    def export(self, name: str, version: str | None = None) -> dict[str, Any]:
+        """A document for `import_` elsewhere; it carries its hash."""
+        return exchange.export_document(self.show(name, version))
+
+    def import_(self, document: object) -> Applied:
+        """Put an exported version into the store: committed, but not in use."""
+        definition, comment = exchange.read_document(document, steps_max=self._steps_max)
+        name, version = definition.name, definition.version
+        with self._engine.begin() as connection:
+            applied = rows.insert_version(connection, definition)
+            if rows.commit_version(connection, name, version, comment):
+                self._audit(connection, "pipeline.import", name, version, reason=comment)
+        self._copy_to_redis(name)
+        return replace(applied, state="committed")
+
+    def diff(self, name: str, a: str, b: str) -> str:
+        """What changed from version a to version b; empty if nothing did."""
+        return exchange.diff_text(self.load(name, a), self.load(name, b))
+
+    def refresh(self, name: str) -> Head | None:
+        """Copy what SQL says of a pipeline to Redis. None: SQL does not know it.
+
+        The row stays locked until Redis has the copy. So of two at once, the later one both reads
+        and writes later, and an old truth never comes to lie over a new one.
+        """
+        with self._engine.begin() as connection:
+            try:
+                row = rows.head(connection, name, lock=True)
+            except PipelineUnknown:
+                self._cache.forget(name)
+                return None
+            head = Head(in_use=row.version_in_use, disabled=row.disabled)
+            text = self._intact_text(connection, name, head.in_use)
+            self._cache.put_head(name, head, text)
+        return head
+
+    def refresh_all(self) -> int:
+        """Bring Redis up to date; returns how many pipelines were not. Safe twice at once.
+
+        Cheap when nothing is wrong: one query and one round trip.
+        """
+        with self._engine.connect() as connection:
+            heads = connection.execute(select(pipeline).order_by(pipeline.c.name)).all()
+        copies = self._cache.heads([row.name for row in heads])
+        stale = [
+            row.name
+            for row, copy in zip(heads, copies, strict=True)
+            if copy != Head(in_use=row.version_in_use, disabled=row.disabled)
+        ]
+        for name in stale:
+            self.refresh(name)
+        return len(stale)
+
+    def _intact_text(self, connection: Connection, name: str, version: str | None) -> str | None:
+        """The JSON to copy; an altered one is left out, so that whoever needs it is told why."""
+        if version is None:
+            return None
+        row = rows.find_version(connection, name, version)
+        intact = is_intact(row.definition, content_hash=row.content_hash, version=row.version)
+        return row.definition if intact else None
+
+    def _copy_to_redis(self, name: str) -> None:
+        try:
+            self.refresh(name)
+        except redis.RedisError as error:
+            log.warning(
+                "The change of pipeline %s is recorded, but Redis did not take it (%s). "
+                "Workers see it after the next refresh.",
+                name,
+                error,
+            )
+
+    def _audit(
+        self,
+        connection: Connection,
+        action: str,
+        name: str,
+        version: str | None = None,
+        reason: str | None = None,
+    ) -> None:
+        details = {"version": version} if version else None
+        rows.audit(
+            connection,
+            actor=self._actor,
+            action=action,
+            subject=name,
+            reason=reason,
+            details=details,
+        )
+
+
+def _os_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run under a number that has no name.
+        return f"uid {os.getuid()}"

@@ -1,0 +1,1 @@
+"""The way out: telling a client what became of its transaction."""

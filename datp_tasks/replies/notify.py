@@ -1,0 +1,84 @@
+"""Waiting for news of transactions: one subscription per process, many waiters.
+
+A publish can be missed (the subscription was not there yet, or was broken), so a waiter reads
+the state after it has registered, and again on a slow tick.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+log = logging.getLogger("datp.notify")
+
+RECONNECT_S = 0.5
+
+
+class Notifications:
+    """Wakes waiters when Redis publishes something about their transaction."""
+
+    def __init__(self, redis: Redis, channel: str) -> None:
+        self._redis = redis
+        self._channel = channel
+        self._waiters: dict[str, set[threading.Event]] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+        self._subscribed = threading.Event()
+
+    @contextmanager
+    def waiter(self, tx_id: str) -> Iterator[threading.Event]:
+        """An event that is set whenever there may be news of this transaction."""
+        news = threading.Event()
+        with self._lock:
+            self._waiters.setdefault(tx_id, set()).add(news)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._listen, name="datp-notify", daemon=True
+                )
+                self._thread.start()
+        self._subscribed.wait(RECONNECT_S)
+        try:
+            yield news
+        finally:
+            with self._lock:
+                others = self._waiters.get(tx_id, set())
+                others.discard(news)
+                if not others:
+                    self._waiters.pop(tx_id, None)
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _listen(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._listen_until_broken()
+            except (RedisError, OSError) as error:
+                self._subscribed.clear()
+                log.info("subscription lost, trying again: %s", error)
+                self._closed.wait(RECONNECT_S)
+
+    def _listen_until_broken(self) -> None:
+        with self._redis.pubsub() as subscription:  # type: ignore[no-untyped-call]
+            subscription.subscribe(self._channel)
+            while not self._closed.is_set():
+                message = subscription.get_message(timeout=1.0)
+                if message is None:
+                    continue
+                if message["type"] == "subscribe":
+                    self._subscribed.set()
+                elif message["type"] == "message":
+                    self._wake(str(message["data"]))
+
+    def _wake(self, text: str) -> None:
+        _, _, rest = text.partition(":")
+        tx_id = rest.partition(":")[0]
+        with self._lock:
+            for news in self._waiters.get(tx_id, ()):
+                news.set()

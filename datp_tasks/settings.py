@@ -1,0 +1,157 @@
+"""Every setting, validated once at start.
+
+Each field is read from the environment as `DATP_<NAME>`; a value that is not allowed is refused
+with its name, what is allowed and what was given. Units are in the names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+from urllib.parse import urlsplit
+
+from datp_tasks.errors import SettingsError
+
+GROUP_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+def _number(default: float, low: float, high: float) -> Any:
+    return field(default=default, metadata={"low": low, "high": high})
+
+
+def _url(default: str, *schemes: str) -> Any:
+    return field(default=default, metadata={"schemes": schemes})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All limits, periods and addresses of one process."""
+
+    # Where things are.
+    redis_url: str = _url("redis://127.0.0.1:6379/0", "redis", "rediss", "unix")
+    broker_url: str = _url("", "redis", "rediss", "redis+socket", "amqp", "amqps", "memory")
+    database_url: str = _url(
+        "postgresql+psycopg2://datp@127.0.0.1:5432/datp", "postgresql+psycopg2", "postgresql"
+    )
+    key_prefix: str = field(default="datp", metadata={"pattern": r"[A-Za-z0-9_.-]{1,32}"})
+    shards: int = _number(16, 1, 100)
+    maintenance_group: str = field(default="master", metadata={"pattern": GROUP_NAME.pattern})
+    steps: tuple[str, ...] = ()
+
+    # What a client may send.
+    input_bytes_max: int = _number(262_144, 1_024, 16_777_216)
+    input_depth_max: int = _number(32, 2, 128)
+    output_bytes_max: int = _number(262_144, 1_024, 16_777_216)
+    progress_bytes_max: int = _number(16_384, 64, 262_144)
+    external_id_chars_max: int = _number(64, 8, 255)
+    external_id_uniqueness_s: int = _number(172_800, 1, 31_536_000)
+    switches_per_transaction_max: int = _number(64, 1, 1_000)
+    submit_batch_max: int = _number(500, 1, 5_000)
+
+    # Pipelines and steps.
+    pipeline_steps_max: int = _number(200, 1, 2_000)
+    nesting_max: int = _number(16, 1, 64)
+    retry_attempts_max: int = _number(100, 1, 10_000)
+    crashes_max: int = _number(5, 1, 100)
+    sleep_s_max: int = _number(31_622_400, 1, 315_360_000)
+    step_timeout_s: float = _number(60.0, 0.01, 86_400)
+    step_kill_grace_s: float = _number(10.0, 0.1, 600)
+    pipeline_reload_s: float = _number(2.0, 0, 60)
+
+    # Vectors.
+    vector_max: int = _number(100, 1, 1_000)
+    vector_budget_ms: int = _number(25, 1, 10_000)
+    vector_stuck_ms: int = _number(500, 10, 60_000)
+    state_cache_entries_max: int = _number(2_000, 0, 1_000_000)
+
+    # Nodes.
+    node_beat_ms: int = _number(2_000, 50, 60_000)
+    node_stale_ms: int = _number(6_000, 100, 600_000)
+    node_grace_ms: int = _number(3_000, 0, 600_000)
+
+    # Maintenance.
+    sleeper_period_s: float = _number(1.0, 0.1, 3_600)
+    sleeper_batch_max: int = _number(1_000, 1, 100_000)
+    reaper_period_s: float = _number(2.0, 0.1, 3_600)
+    reaper_batch_max: int = _number(500, 1, 100_000)
+    reconciler_period_s: float = _number(5.0, 0.1, 3_600)
+    reconciler_batch_max: int = _number(1_000, 1, 100_000)
+    reconciler_window_s: int = _number(3_600, 1, 864_000)
+    ring_again_after_ms: int = _number(10_000, 10, 3_600_000)
+    archiver_period_s: float = _number(5.0, 0.1, 3_600)
+    archiver_batch_max: int = _number(500, 1, 10_000)
+    pipeline_cache_period_s: float = _number(10.0, 0.1, 3_600)
+    delay_before_archiving_s: int = _number(60, 0, 86_400)
+    state_ttl_s: int = _number(1_800, 1, 864_000)
+
+    # Databases.
+    redis_timeout_s: float = _number(5.0, 0.1, 60)
+    sql_statement_timeout_s: float = _number(30.0, 0.1, 3_600)
+    sql_pool_size: int = _number(5, 1, 100)
+
+    def __post_init__(self) -> None:
+        if not self.broker_url:
+            object.__setattr__(self, "broker_url", _broker_from(self.redis_url))
+        for item in fields(self):
+            _check(item.name, getattr(self, item.name), item.metadata)
+        if self.node_stale_ms < 2 * self.node_beat_ms:
+            raise SettingsError(
+                f"DATP_NODE_STALE_MS must be at least twice DATP_NODE_BEAT_MS "
+                f"({self.node_beat_ms}), was {self.node_stale_ms}"
+            )
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str] | None = None) -> Settings:
+        """Read `DATP_*` from the environment; what is not set keeps its default."""
+        env = os.environ if env is None else env
+        given: dict[str, Any] = {}
+        for item in fields(cls):
+            raw = env.get(variable(item.name))
+            if raw is not None and raw.strip():
+                given[item.name] = _parse(item.name, raw.strip(), item.default)
+        return cls(**given)
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return f"DATP_{name.upper()}"
+
+
+def _broker_from(redis_url: str) -> str:
+    """kombu spells the URL of a unix socket differently from redis-py."""
+    return redis_url.replace("unix://", "redis+socket://", 1)
+
+
+def _parse(name: str, raw: str, default: object) -> object:
+    try:
+        if isinstance(default, tuple):
+            return tuple(part.strip() for part in raw.split(",") if part.strip())
+        if isinstance(default, int):
+            return int(raw)
+        if isinstance(default, float):
+            return float(raw)
+    except ValueError:
+        kind = "a whole number" if isinstance(default, int) else "a number"
+        raise SettingsError(f"{variable(name)} must be {kind}, was {raw!r}") from None
+    return raw
+
+
+def _check(name: str, value: Any, rules: Mapping[str, Any]) -> None:
+    if "low" in rules and not rules["low"] <= value <= rules["high"]:
+        raise SettingsError(
+            f"{variable(name)} must be from {rules['low']} to {rules['high']}, was {value}"
+        )
+    if "pattern" in rules and not re.fullmatch(rules["pattern"], value):
+        raise SettingsError(f"{variable(name)} must match {rules['pattern']}, was {value!r}")
+    if "schemes" in rules:
+        scheme = urlsplit(value).scheme
+        if scheme not in rules["schemes"]:
+            allowed = ", ".join(f"{each}://" for each in rules["schemes"])
+            # The URL itself may hold a password, so only its scheme is repeated.
+            raise SettingsError(
+                f"{variable(name)} must be a URL that starts with one of {allowed}; "
+                f"its scheme was {scheme!r}"
+            )

@@ -1,0 +1,1 @@
+"""The work: step types, and the engine that runs them."""

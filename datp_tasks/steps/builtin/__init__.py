@@ -1,0 +1,25 @@
+"""The step types that come with the package; importing this registers them all."""
+
+from __future__ import annotations
+
+from datp_tasks.steps.builtin import (
+    child_pipeline,
+    delay,
+    fixed_reply,
+    http_request,
+    mandatory_fields,
+    map_fields,
+    progress_report,
+    wait,
+)
+
+__all__ = [
+    "child_pipeline",
+    "delay",
+    "fixed_reply",
+    "http_request",
+    "mandatory_fields",
+    "map_fields",
+    "progress_report",
+    "wait",
+]

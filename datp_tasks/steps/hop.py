@@ -1,0 +1,205 @@
+"""The hop: what one bell does, for a vector of transactions in lockstep.
+
+    claim → admit → [ perform → digest → settle ] … until every transaction has left
+
+All of a vector share each round trip and each SQL commit; each keeps its own fence, checkpoint
+and outcome. One that sleeps, ends, hands over or is refused leaves, the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+
+from datp_tasks.bells.costs import CostBook
+from datp_tasks.errors import DatpError
+from datp_tasks.live.store import LiveStore
+from datp_tasks.live.words import Claimed, Refused
+from datp_tasks.model.payload import encode
+from datp_tasks.model.state import BEGIN
+from datp_tasks.observe.failpoints import reach
+from datp_tasks.settings import Settings
+from datp_tasks.steps.digest import Digester, Move, Next, Park, Pipelines, close
+from datp_tasks.steps.loop import EventLoop
+from datp_tasks.steps.outcomes import Again, Lost
+from datp_tasks.steps.perform import Performer
+from datp_tasks.steps.registry import Registry, StepType
+from datp_tasks.steps.run import Run
+from datp_tasks.steps.settle import Settler
+from datp_tasks.steps.state_cache import StateCache
+from datp_tasks.steps.vector import Stuck, Vector
+
+log = logging.getLogger("datp.hop")
+
+Pairs = Sequence[tuple[str, int]]
+
+
+class Hop:
+    """The engine of one process. It is used by one thread at a time, plus the watchman."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        live: LiveStore,
+        pipelines: Pipelines,
+        registry: Registry,
+        performer: Performer,
+        digester: Digester,
+        settler: Settler,
+        costs: CostBook,
+        cache: StateCache,
+        node: str,
+    ) -> None:
+        self._settings = settings
+        self._live = live
+        self._pipelines = pipelines
+        self._registry = registry
+        self._performer = performer
+        self._digester = digester
+        self._settler = settler
+        self._costs = costs
+        self._cache = cache
+        self._node = node
+        self._loop = EventLoop()
+        self.vector = Vector()
+
+    def run(self, step_type: StepType, pairs: Pairs) -> int:
+        """Do what a bell asks for; the number of transactions that were claimed."""
+        started_s = time.perf_counter()
+        runs = self.claim(step_type, pairs)
+        reach("hop.after_claim")
+        claimed = len(runs)
+        runs = self.admit(runs)
+        place = runs[0].action.place if runs else ""
+        work_s = 0.0
+        while runs:
+            performing_s = time.perf_counter()
+            runs = self.perform(runs)
+            work_s += time.perf_counter() - performing_s
+            moves = self.digest(runs)
+            runs = self._settler.settle(moves)
+        if place:
+            hop_s = time.perf_counter() - started_s
+            self._costs.measured(place, transactions=claimed, work_s=work_s, hop_s=hop_s)
+        return claimed
+
+    def claim(self, step_type: StepType, pairs: Pairs) -> list[Run]:
+        """Through the one door; what is refused has been dealt with by somebody else."""
+        begin = encode(BEGIN) if step_type.on_crash == "rerun" else ""
+        held = self._cache.versions(tx_id for tx_id, _ in pairs)
+        runs = []
+        answers = self._live.claim_many(
+            pairs, self._node, step_type=step_type.name, begin=begin, held=held
+        )
+        for answer in answers:
+            if isinstance(answer, Claimed):
+                cached = self._cache.take(answer.tx_id) if answer.tx_id in held else None
+                # The JSON is only sent when what is held here is not what is stored there.
+                runs.append(Run.from_claim(answer, None if answer.fields["state"] else cached))
+            else:
+                self._refused(answer)
+        return runs
+
+    def admit(self, runs: list[Run]) -> list[Run]:
+        """Decide what claimed transactions do first; those that cannot go on here leave."""
+        moves: list[tuple[Run, Move]] = []
+        admitted: list[Run] = []
+        for run in runs:
+            try:
+                move = self._first_move(run)
+            except DatpError as error:
+                log.error("%s cannot go on: %s", run.tx_id, error)
+                move = Park(str(error))
+            if move is None:
+                admitted.append(run)
+            else:
+                moves.append((run, move))
+        return admitted + self._settler.settle(moves)
+
+    def _first_move(self, run: Run) -> Move | None:
+        run.plan(self._pipelines.version)
+        if run.action.kind == "end" or not self._registry.find(run.action.step_type):
+            return Next()
+        if run.crashed:
+            # What the lost worker did must be found out before anything else.
+            return self._digester.too_many_crashes(run)
+        if run.cancel and run.state.ending is None:
+            self._digester.cancel(run)
+            return Next()
+        return None
+
+    def perform(self, runs: list[Run]) -> list[Run]:
+        """Call the step of each transaction: those on the event loop together, others in turn."""
+        together = [run for run in runs if self._performer.is_async(run)]
+        in_turn = [run for run in runs if not self._performer.is_async(run)] if together else runs
+        performed = self._perform_in_turn(in_turn)
+        if together:
+            performed += self._perform_together(together)
+        reach("hop.after_step")
+        return [run for run in performed if not isinstance(run.outcome, Lost)]
+
+    def _perform_in_turn(self, runs: list[Run]) -> list[Run]:
+        vector = self.vector
+        vector.start_round(runs)
+        while (run := vector.next()) is not None:
+            vector.limit(self._performer.timeout_s(run))
+            if not self._begin(run):
+                run.outcome = Lost()
+                continue
+            run.outcome = self._performer.perform(run)
+            if isinstance(run.outcome, Again):
+                run.crashed = False
+                run.outcome = self._performer.perform(run)
+        return vector.end_round()
+
+    def _perform_together(self, runs: list[Run]) -> list[Run]:
+        begun = [run for run in runs if self._begin(run)]
+
+        async def all_of_them() -> None:
+            outcomes = await asyncio.gather(*map(self._performer.perform_async, begun))
+            for run, outcome in zip(begun, outcomes, strict=True):
+                run.outcome = outcome
+
+        self._loop.run(all_of_them())
+        return begun
+
+    def _begin(self, run: Run) -> bool:
+        """Mark the step begun, unless the claim or the last checkpoint did so already."""
+        if run.state.open:
+            return True
+        run.change(BEGIN)
+        call = self._live.call_checkpoint(run.take_pending(), ("begun", "1"))
+        word = self._live.run([call])[0][0]
+        reach("hop.after_begin")
+        return bool(word == "OK")
+
+    def digest(self, runs: list[Run]) -> list[tuple[Run, Move]]:
+        moves: list[tuple[Run, Move]] = []
+        for run in runs:
+            run.crashed = False
+            moves.append((run, self._digester.digest(run)))
+        return moves
+
+    def rescue(self, stuck: Stuck) -> None:
+        """Called by the watchman: let the neighbours of a stuck step go on elsewhere."""
+        log.warning(
+            "%s has been in step %s (%s) for %.1f s; %d transactions beside it go on elsewhere",
+            stuck.current.tx_id,
+            stuck.current.action.path,
+            stuck.current.action.step_type,
+            stuck.current_s,
+            len(stuck.done) + len(stuck.waiting),
+        )
+        place = stuck.current.action.place
+        self._costs.measured(place, transactions=1, work_s=stuck.current_s, hop_s=stuck.current_s)
+        for run in stuck.waiting:
+            close(run)
+        waiting: list[tuple[Run, Move]] = [(run, Next()) for run in stuck.waiting]
+        done = [run for run in stuck.done if not isinstance(run.outcome, Lost)]
+        self._settler.settle(waiting + self.digest(done), may_go_on=False)
+
+    def _refused(self, refused: Refused) -> None:
+        log.debug("%s not claimed: %s %s", refused.tx_id, refused.word, refused.found)

@@ -1,0 +1,225 @@
+"""Calling user code: the only place where that happens.
+
+Whatever a function does (returns, raises, hangs) becomes one Outcome of a closed list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import OperationalError
+
+from datp_tasks.archive.effects import effect
+from datp_tasks.clock import Clock
+from datp_tasks.errors import StaleFence, StepTimeout
+from datp_tasks.model.outcome import Abort, Call, Done, DontKnow, Fail, NotDone, Sleep
+from datp_tasks.model.payload import Json, NotJson, checked
+from datp_tasks.model.status import Status
+from datp_tasks.observe.failpoints import reach
+from datp_tasks.settings import Settings
+from datp_tasks.steps.context import StepContext, SwitchValue
+from datp_tasks.steps.outcomes import Again, Broken, Doubt, Ended, Lost, Outcome, Output
+from datp_tasks.steps.registry import Registry, StepType
+from datp_tasks.steps.run import Run
+from datp_tasks.steps.time_limit import time_limit
+
+log = logging.getLogger("datp.step")
+
+NOTE_CHARS_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """What a step's context can do, besides thinking."""
+
+    report: Callable[[Run, object], None]
+    set_switch: Callable[[Run, str, SwitchValue], None]
+    now_ms: Callable[[], int]
+
+
+class Performer:
+    def __init__(
+        self, settings: Settings, clock: Clock, engine: Engine, registry: Registry, hands: Hands
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._engine = engine
+        self._registry = registry
+        self._hands = hands
+
+    def is_async(self, run: Run) -> bool:
+        """Whether this action can share the event loop with others."""
+        step_type = self._registry.get(run.action.step_type)
+        function = step_type.rollback_function if run.action.kind == "undo" else step_type.function
+        return asyncio.iscoroutinefunction(function) and not self._must_ask(run, step_type)
+
+    def timeout_s(self, run: Run) -> float:
+        step = run.action.step
+        step_type = self._registry.get(run.action.step_type)
+        given = step.timeout_s if step and step.timeout_s is not None else step_type.timeout_s
+        return self._settings.step_timeout_s if given is None else given
+
+    def perform(self, run: Run) -> Outcome:
+        """Run or undo one step in this thread."""
+        step_type = self._registry.get(run.action.step_type)
+        try:
+            with time_limit(self.timeout_s(run)):
+                if self._must_ask(run, step_type):
+                    return self._probe(run, step_type)
+                if step_type.transactional:
+                    return self._transactional(run, step_type)
+                return self._sorted(run, self._call(run, step_type, None))
+        except Exception as error:
+            return self._raised(run, error)
+
+    async def perform_async(self, run: Run) -> Outcome:
+        """Run or undo one step on the event loop, beside others."""
+        step_type = self._registry.get(run.action.step_type)
+        limit = asyncio.timeout(self.timeout_s(run))
+        try:
+            async with limit:
+                return self._sorted(run, await self._call(run, step_type, None))
+        except Exception as error:
+            if limit.expired():
+                return Broken(f"the step ran longer than {self.timeout_s(run):g} s")
+            return self._raised(run, error)
+
+    def _must_ask(self, run: Run, step_type: StepType) -> bool:
+        """After a crash, a step that is not safe to run again is not simply run again."""
+        return run.crashed and run.action.kind == "run" and step_type.on_crash != "rerun"
+
+    def _probe(self, run: Run, step_type: StepType) -> Outcome:
+        where = f"step {run.action.path} ({step_type.name})"
+        if step_type.on_crash == "review" or step_type.probe_function is None:
+            return Doubt(f"a worker was lost in the middle of {where}; a person must decide")
+        answer = _finished(step_type.probe_function(self._context(run, None), run.state.data))
+        match answer:
+            case Done(output=output):
+                return self._sorted(run, None if output is None else dict(output))
+            case NotDone():
+                return Again()
+            case DontKnow(note=note):
+                return Doubt(f"the probe of {where} does not know: {note}")
+            case _:
+                return Broken(f"the probe of {where} must return Done, NotDone or DontKnow")
+
+    def _transactional(self, run: Run, step_type: StepType) -> Outcome:
+        try:
+            return self._in_transaction(run, step_type)
+        except OperationalError as error:
+            if not error.connection_invalidated:
+                raise
+            # Whether the commit happened is unknown; the second try finds out first.
+            return self._in_transaction(run, step_type)
+
+    def _in_transaction(self, run: Run, step_type: StepType) -> Outcome:
+        identity = {"tx_id": run.tx_id, "step_key": run.idempotency_key, "fence": run.fence}
+        with effect(self._engine, self._clock, **identity) as happening:  # type: ignore[arg-type]
+            if happening.recorded is not None:
+                return Output(happening.recorded[0])
+            outcome = self._sorted(run, self._call(run, step_type, happening.connection))
+            if isinstance(outcome, Output):
+                happening.output = (outcome.data,)
+                reach("effect.before_commit")
+        reach("effect.after_commit")
+        return outcome
+
+    def _call(self, run: Run, step_type: StepType, sql: Connection | None) -> Any:
+        context = self._context(run, sql)
+        if run.action.kind == "run":
+            return step_type.function(context, context.data)
+        assert run.action.undo is not None
+        if step_type.rollback_function is None:
+            raise StepTypeHasNoRollback(step_type.name)
+        output = copy.deepcopy(run.action.undo.output)
+        return step_type.rollback_function(context, context.data, output)
+
+    def _sorted(self, run: Run, returned: object) -> Outcome:
+        """What a function returned, as an Outcome."""
+        returned = _finished(returned)
+        if run.action.kind == "undo" or returned is None:
+            return Output(None)
+        if isinstance(returned, Call):
+            data = returned.data
+            return Call(returned.pipeline, None if data is None else self._json(dict(data)))
+        if isinstance(returned, Sleep):
+            return Sleep(min(returned.seconds, self._settings.sleep_s_max), returned.switch)
+        return Output(self._json(returned))
+
+    def _raised(self, run: Run, error: Exception) -> Outcome:
+        if run.action.kind == "run" and isinstance(error, Fail | Abort):
+            status = Status.FAILED if isinstance(error, Fail) else Status.ABORTED
+            try:
+                output = None if error.output is None else self._json(error.output)
+            except NotJson as not_json:
+                return Ended(status, f"{error.note} (its output was dropped: {not_json})", None)
+            return Ended(status, error.note[:NOTE_CHARS_MAX], output)
+        if isinstance(error, StaleFence):
+            return Lost()
+        if isinstance(error, NotJson):
+            note = f"the step must return a JSON object, None, Sleep or Call: {error}"
+            return Broken(note[:NOTE_CHARS_MAX])
+        expected = isinstance(error, StepTimeout | StepTypeHasNoRollback)
+        log.warning("%s: step %s broke", run.tx_id, run.action.path, exc_info=not expected)
+        note = str(error) if expected else f"{type(error).__name__}: {error}"
+        return Broken(note[:NOTE_CHARS_MAX].replace("\x00", ""))
+
+    def _json(self, value: object) -> Json:
+        clean, _ = checked(
+            value,
+            what="output",
+            bytes_max=self._settings.output_bytes_max,
+            depth_max=self._settings.input_depth_max,
+        )
+        return clean
+
+    def _context(self, run: Run, sql: Connection | None) -> StepContext:
+        undo = run.action.undo
+        data = undo.data if undo else run.state.data
+        hands = self._hands
+        return StepContext(
+            tx_id=run.tx_id,
+            owner=run.fields.get("owner", ""),
+            external_id=run.fields.get("externalId"),
+            metadata=run.metadata,
+            params=_copy(run.action.step.params) if run.action.step else {},
+            # A copy: what a step does to its input must not reach the state.
+            data=_copy(data),
+            attempt=run.state.attempt,
+            sleeps=run.state.sleeps,
+            idempotency_key=run.idempotency_key,
+            _switches=run.switches,
+            _report=lambda _tx, report: hands.report(run, report),
+            _set_switch=lambda _tx, name, value: hands.set_switch(run, name, value),
+            _now_ms=hands.now_ms,
+            _sql=sql,
+        )
+
+
+class StepTypeHasNoRollback(Exception):
+    """A step was done by a release that could undo it; this one cannot."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the step type {name!r} has no rollback on this node")
+
+
+def _finished(returned: object) -> object:
+    """An async function that ends up in a thread of its own runs to its end there."""
+    if asyncio.iscoroutine(returned):
+        return asyncio.run(returned)
+    return returned
+
+
+def _copy(value: Any) -> Any:
+    """A copy of JSON, much quicker than deepcopy."""
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_copy(item) for item in value]
+    return value

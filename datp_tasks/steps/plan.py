@@ -1,0 +1,65 @@
+"""What a transaction does next: read off its state and its pipelines, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from datp_tasks.live.words import Position
+from datp_tasks.model.pipeline import PipelineDefinition, StepDefinition
+from datp_tasks.model.state import Delta, State, Undo, apply, ending, returned
+from datp_tasks.model.status import Status
+
+VersionOf = Callable[[str, str], PipelineDefinition]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Run a step, undo a step, or end."""
+
+    kind: Literal["run", "undo", "end"]
+    group: str
+    step: StepDefinition | None
+    place: str
+    path: str
+    undo: Undo | None = None
+
+    @property
+    def step_type(self) -> str:
+        return self.step.type if self.step else ""
+
+    def position(self, priority: str = "out") -> Position:
+        return Position(self.group, self.step_type, self.place, priority)
+
+
+def next_action(state: State, version_of: VersionOf) -> tuple[list[Delta], Action]:
+    """The next action, and the deltas (already applied) that lead there."""
+    deltas: list[Delta] = []
+    while True:
+        if state.ending is not None:
+            return deltas, _unwind(state, version_of)
+        frame = state.frame
+        definition = version_of(frame.pipeline, frame.version)
+        if frame.index < len(definition.steps):
+            return deltas, _run(definition, frame.index, state.path)
+        delta = returned() if len(state.stack) > 1 else ending(Status.SUCCESS, "", state.data)
+        apply(state, delta)
+        deltas.append(delta)
+
+
+def _run(definition: PipelineDefinition, index: int, path: str) -> Action:
+    step = definition.steps[index]
+    place = f"{definition.name}/{index}"
+    return Action("run", definition.group_of(index), step, place, path)
+
+
+def _unwind(state: State, version_of: VersionOf) -> Action:
+    assert state.ending is not None
+    if state.ending.rollback and state.undo:
+        last = state.undo[-1]
+        definition = version_of(last.pipeline, last.version)
+        step = definition.steps[last.index]
+        place = f"{definition.name}/{last.index}"
+        return Action("undo", definition.group_of(last.index), step, place, last.path, last)
+    return Action("end", "", None, "", "")

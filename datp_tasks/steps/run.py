@@ -1,0 +1,88 @@
+"""One transaction inside a hop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from datp_tasks.live.words import Claimed, Held, switches_of
+from datp_tasks.model.state import Delta, State, apply
+from datp_tasks.steps.outcomes import Outcome
+from datp_tasks.steps.plan import Action, VersionOf, next_action
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """Memory of a claimed transaction: the truth while the hop lasts."""
+
+    tx_id: str
+    fence: int
+    state: State
+    fields: Mapping[str, str]
+    #: The worker before this one was lost in the middle of the step.
+    crashed: bool
+    switches: Mapping[str, str]
+    switch_seq: int
+    cancel: str
+    #: Node group it runs in now, as Redis has it.
+    group: str
+    #: Last progress report, JSON.
+    progress: str | None
+    #: Deltas that are in the state but not in Redis yet.
+    pending: list[Delta] = field(default_factory=list)
+    action: Action = field(init=False)
+    outcome: Outcome | None = None
+
+    @classmethod
+    def from_claim(cls, claimed: Claimed, cached: State | None = None) -> Run:
+        """Fold what Redis has: the JSON, or the state held since it was written, and deltas."""
+        fields = claimed.fields
+        state = cached or State.from_json(fields["state"])
+        for delta in claimed.deltas:
+            apply(state, json.loads(delta))
+        crashed = state.open
+        state.open = crashed or claimed.opened
+        return cls(
+            tx_id=claimed.tx_id,
+            fence=claimed.fence,
+            state=state,
+            fields=fields,
+            crashed=crashed,
+            switches=switches_of(fields),
+            switch_seq=int(fields.get("switchSeq", 0)),
+            cancel=fields.get("cancel", ""),
+            group=fields.get("group", ""),
+            progress=fields.get("progress"),
+        )
+
+    def change(self, delta: Delta) -> None:
+        apply(self.state, delta)
+        self.pending.append(delta)
+
+    def plan(self, version_of: VersionOf) -> Action:
+        deltas, self.action = next_action(self.state, version_of)
+        self.pending.extend(deltas)
+        return self.action
+
+    def take_pending(self) -> Held:
+        """What the next script must write; from here on it counts as written."""
+        held = Held(self.tx_id, self.fence, tuple(self.pending))
+        self.pending = []
+        return held
+
+    def refresh(self, fields: Mapping[str, str]) -> None:
+        """Switches as Redis has them now."""
+        self.switches = switches_of(fields)
+        self.switch_seq = int(fields.get("switchSeq", 0))
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        text = self.fields.get("metadata")
+        return json.loads(text) if text else {}
+
+    @property
+    def idempotency_key(self) -> str:
+        undo = ":undo" if self.action.kind == "undo" else ""
+        return f"{self.tx_id}:{self.action.path}{undo}"

@@ -1,0 +1,88 @@
+"""A worker: one thread's engine, put together, with a node of its own."""
+
+from __future__ import annotations
+
+import json
+import random
+
+from datp_tasks.archive.record import Record
+from datp_tasks.bells.costs import CostBook
+from datp_tasks.bells.ringer import Ringer
+from datp_tasks.clock import Clock
+from datp_tasks.errors import StaleFence, SwitchInvalid
+from datp_tasks.live.store import LiveStore
+from datp_tasks.live.words import Refused
+from datp_tasks.model.payload import checked
+from datp_tasks.model.switch import switch_json
+from datp_tasks.settings import Settings
+from datp_tasks.steps.context import SwitchValue
+from datp_tasks.steps.digest import Digester, Pipelines
+from datp_tasks.steps.hop import Hop
+from datp_tasks.steps.perform import Hands, Performer
+from datp_tasks.steps.registry import Registry
+from datp_tasks.steps.run import Run
+from datp_tasks.steps.settle import Settler
+from datp_tasks.steps.state_cache import StateCache
+
+
+class Worker:
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        clock: Clock,
+        live: LiveStore,
+        record: Record,
+        ringer: Ringer,
+        costs: CostBook,
+        pipelines: Pipelines,
+        registry: Registry,
+        node: str,
+        groups: frozenset[str] = frozenset(),
+        rng: random.Random | None = None,
+    ) -> None:
+        self.node = node
+        self._settings = settings
+        self._live = live
+        self._ringer = ringer
+        hands = Hands(self._report, self._set_switch, live.server_now_ms)
+        performer = Performer(settings, clock, record.engine, registry, hands)
+        digester = Digester(settings, pipelines, registry, rng or random.Random())
+        cache = StateCache(settings.state_cache_entries_max)
+        settler = Settler(
+            live=live,
+            record=record,
+            ringer=ringer,
+            pipelines=pipelines,
+            registry=registry,
+            digester=digester,
+            cache=cache,
+            node=node,
+            groups=groups,
+        )
+        self.hop = Hop(
+            settings=settings,
+            live=live,
+            pipelines=pipelines,
+            registry=registry,
+            performer=performer,
+            digester=digester,
+            settler=settler,
+            costs=costs,
+            cache=cache,
+            node=node,
+        )
+
+    def _report(self, run: Run, report: object) -> None:
+        limits = {"bytes_max": self._settings.progress_bytes_max, "depth_max": 8}
+        _, text = checked(report, what="progress", **limits)
+        refused = self._live.report_progress(run.tx_id, run.fence, text)
+        if refused:
+            raise StaleFence
+        run.progress = text
+
+    def _set_switch(self, run: Run, name: str, value: SwitchValue) -> None:
+        answer = self._live.set_switch(run.tx_id, name, switch_json(name, value))
+        if isinstance(answer, Refused) and answer.word not in ("SET", "NO_CHANGE"):
+            raise SwitchInvalid(f"switch {name!r} was not set: {answer.word.lower()}")
+        run.switches = {**run.switches, name: json.dumps(value)}

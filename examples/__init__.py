@@ -1,0 +1,1 @@
+"""Examples of what can be built with datp_tasks."""

@@ -1,0 +1,148 @@
+"""The migrations make exactly the tables of `archive/tables.py`, and can be run by many at once."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.dialects.postgresql.base import ischema_names
+from sqlalchemy.engine import make_url
+from sqlalchemy.pool import NullPool
+
+from datp_tasks.archive.engine import MIGRATIONS, migrate
+from datp_tasks.archive.tables import Xid8, metadata
+from datp_tasks.local.postgres import PostgresServer
+
+database_numbers = count(1)
+
+
+@pytest.fixture(scope="module")
+def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    server = PostgresServer(tmp_path_factory.mktemp("servers") / "postgres", durable=False)
+    try:
+        server.start()
+        yield server.url
+    finally:
+        server.destroy()
+
+
+@pytest.fixture
+def new_database(server_url: str) -> str:
+    """The URL of a database that is empty."""
+    name = f"empty_{next(database_numbers)}"
+    server = create_engine(server_url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with server.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    return make_url(server_url).set(database=name).render_as_string(hide_password=False)
+
+
+def engine_of(url: str) -> Engine:
+    return create_engine(url, poolclass=NullPool)
+
+
+def alembic_config(url: str) -> Config:
+    config = Config()
+    folder = next(path for path in MIGRATIONS if (path / "env.py").exists())
+    config.set_main_option("script_location", str(folder))
+    config.set_main_option("path_separator", "os")
+    config.attributes["database_url"] = url
+    return config
+
+
+def rows(url: str, query: str) -> list[Any]:
+    with engine_of(url).connect() as connection:
+        return sorted(tuple(row) for row in connection.execute(text(query)))
+
+
+def columns(url: str) -> list[Any]:
+    return rows(
+        url,
+        "SELECT table_name, column_name, data_type, is_nullable, column_default, is_identity,"
+        " identity_generation FROM information_schema.columns"
+        " WHERE table_schema = 'public' AND table_name <> 'alembic_version'",
+    )
+
+
+def constraints(url: str) -> list[Any]:
+    """Names given by us; the rules of a CHECK compared as sets of their words."""
+    found = rows(
+        url,
+        "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint"
+        " WHERE connamespace = 'public'::regnamespace AND contype <> 'n'"
+        " AND conrelid IS DISTINCT FROM to_regclass('alembic_version')",
+    )
+    return [(table, name, sorted(re.findall(r"[\w-]+", rule))) for table, name, rule in found]
+
+
+def indexes(url: str) -> list[Any]:
+    return rows(
+        url,
+        "SELECT indexname, indexdef FROM pg_indexes"
+        " WHERE schemaname = 'public' AND tablename <> 'alembic_version'",
+    )
+
+
+def tables(url: str) -> list[str]:
+    query = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+    return [name for (name,) in rows(url, query)]
+
+
+def test_an_upgraded_database_has_exactly_the_declared_tables(
+    new_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # SQLAlchemy does not know this type of PostgreSQL when it reads a database.
+    monkeypatch.setitem(ischema_names, "xid8", Xid8)
+    migrate(new_database)
+    with engine_of(new_database).connect() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "compare_server_default": True}
+        )
+        assert compare_metadata(context, metadata) == []
+
+
+def test_migrations_and_declarations_make_the_same_database(
+    new_database: str, server_url: str
+) -> None:
+    """Also what Alembic does not compare: checks, identities, conditions of indexes."""
+    migrate(new_database)
+    # The server's own database is used by nobody else in this module.
+    metadata.create_all(engine_of(server_url))
+    assert columns(new_database) == columns(server_url)
+    assert constraints(new_database) == constraints(server_url)
+    assert indexes(new_database) == indexes(server_url)
+
+
+def test_upgrading_twice_is_harmless(new_database: str) -> None:
+    migrate(new_database)
+    with engine_of(new_database).begin() as connection:
+        connection.execute(text("INSERT INTO pipeline (name) VALUES ('kept')"))
+    migrate(new_database)
+    assert rows(new_database, "SELECT name FROM pipeline") == [("kept",)]
+
+
+def test_many_that_upgrade_at_once_do_not_disturb_each_other(new_database: str) -> None:
+    """Processes, as in life: Alembic cannot run twice in one process at the same time."""
+    program = "import sys; from datp_tasks.archive.engine import migrate; migrate(sys.argv[1])"
+    upgrades = [subprocess.Popen([sys.executable, "-c", program, new_database]) for _ in range(4)]
+    assert [upgrade.wait(60) for upgrade in upgrades] == [0, 0, 0, 0]
+    assert len(rows(new_database, "SELECT version_num FROM alembic_version")) == 1
+
+
+def test_a_downgrade_to_the_beginning_leaves_nothing(new_database: str) -> None:
+    migrate(new_database)
+    assert set(tables(new_database)) >= set(metadata.tables)
+    command.downgrade(alembic_config(new_database), "base")
+    assert tables(new_database) == ["alembic_version"]
+    assert rows(new_database, "SELECT version_num FROM alembic_version") == []
+    migrate(new_database)
+    assert set(tables(new_database)) >= set(metadata.tables)

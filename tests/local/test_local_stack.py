@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from datp_tasks.errors import LocalStackError
+from datp_tasks.local.stack import Stack, read_run_file
+
+WaitUntil = Callable[[Callable[[], object]], None]
+IsGone = Callable[[int], bool]
+
+# A real Celery application with one task, which takes a second.
+TINY_APP = """
+import os, threading
+from pathlib import Path
+from celery import Celery
+
+app = Celery("tiny_app", broker=os.environ["DATP_BROKER_URL"])
+app.conf.broker_connection_retry_on_startup = True
+
+@app.task(name="slow")
+def slow(place):
+    Path(place, "begun").touch()
+    threading.Event().wait(1)
+    Path(place, "done").touch()
+"""
+
+SEND_SLOW = """
+import sys
+from tiny_app import slow
+slow.apply_async([sys.argv[1]], queue="master")
+"""
+
+# `datp up` in small: servers only, until interrupted.
+UP = """
+import sys
+from pathlib import Path
+from datp_tasks.local.stack import Stack
+
+with Stack(Path(sys.argv[1]), durable=False, say=lambda line: None) as stack:
+    stack.start_servers()
+    Path(sys.argv[1], "up").touch()
+    stack.run_until_interrupted()
+Path(sys.argv[1], "down").touch()
+"""
+
+
+@pytest.fixture
+def place(quick_dir: Path, seed_cluster: Callable[[Path], None]) -> Path:
+    place = quick_dir / ".datp"
+    seed_cluster(place / "pg")
+    return place
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def stack(place: Path, open_dir: Path, said: list[str]) -> Iterator[Stack]:
+    (open_dir / "tiny_app.py").write_text(TINY_APP)
+    environment = {"PYTHONPATH": str(open_dir)}
+    with Stack(
+        place, say=said.append, durable=False, app="tiny_app", environment=environment
+    ) as stack:
+        yield stack
+
+
+def up(place: Path, wait_until: WaitUntil) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen([sys.executable, "-c", UP, str(place)])
+    wait_until(lambda: (place / "up").exists() or process.poll() is not None)
+    assert process.poll() is None
+    return process
+
+
+def set_and_get(url: str, key: str, value: str | None = None) -> object:
+    client = redis.Redis.from_url(url, decode_responses=True)
+    try:
+        if value is not None:
+            client.set(key, value)
+        return client.get(key)
+    finally:
+        client.close()
+
+
+def test_workers_are_supervised_and_finish_their_task_before_the_end(
+    stack: Stack,
+    place: Path,
+    open_dir: Path,
+    said: list[str],
+    wait_until: WaitUntil,
+    process_is_gone: IsGone,
+) -> None:
+    urls = stack.start_servers()
+    stack.start_workers(["master", "bank"])
+    first = read_run_file(place)
+    assert first is not None and first.groups == ("master", "bank")
+    assert set(first.pids) == {"PostgreSQL", "Redis", "worker master", "worker bank", "beat"}
+
+    os.kill(first.pids["worker bank"], signal.SIGKILL)
+
+    def bank_is_back() -> bool:
+        stack.check()
+        info = read_run_file(place)
+        return info is not None and info.pids["worker bank"] != first.pids["worker bank"]
+
+    wait_until(bank_is_back)
+    assert "worker bank exited (by SIGKILL), starting again in 0.5 s" in said
+
+    subprocess.run(
+        [sys.executable, "-c", SEND_SLOW, str(open_dir)],
+        env={**os.environ, **urls.as_environment(), "PYTHONPATH": str(open_dir)},
+        check=True,
+    )
+    wait_until((open_dir / "begun").exists)
+    last = read_run_file(place)
+    assert last is not None
+    stack.stop()
+    assert (open_dir / "done").exists()
+    for pid in {*first.pids.values(), *last.pids.values()}:
+        assert process_is_gone(pid)
+        with pytest.raises(ProcessLookupError):
+            os.killpg(pid, 0)
+    assert read_run_file(place) is None
+
+
+def test_a_second_stack_in_the_same_place_is_refused(stack: Stack, place: Path) -> None:
+    stack.start_servers()
+    second = Stack(place, durable=False)
+    with pytest.raises(LocalStackError, match=rf"already running .*pid {os.getpid()}, since 20"):
+        second.start_servers()
+    second.stop()
+    info = read_run_file(place)
+    assert info is not None and info.redis_url == stack.urls.redis_url
+    assert "redis://" not in repr(info) and "redis://" not in repr(stack.urls)
+    for name in ("run.json", "lock"):
+        assert stat.S_IMODE((place / name).stat().st_mode) == 0o600
+
+
+def test_given_servers_are_used(tmp_path: Path) -> None:
+    with Stack(tmp_path, redis_url="unix:///run/r.sock", database_url="postgresql://db/x") as stack:
+        urls = stack.start_servers()
+        assert not stack.children
+        assert urls.as_environment() == {
+            "DATP_REDIS_URL": "unix:///run/r.sock",
+            "DATP_BROKER_URL": "redis+socket:///run/r.sock",
+            "DATP_DATABASE_URL": "postgresql://db/x",
+        }
+        with pytest.raises(LocalStackError, match="not the name of a node group"):
+            stack.start_workers(["../other"])
+
+
+def test_ctrl_c_stops_everything_and_the_data_stays(
+    place: Path, wait_until: WaitUntil, process_is_gone: IsGone
+) -> None:
+    process = up(place, wait_until)
+    info = read_run_file(place)
+    assert info is not None and info.pid == process.pid
+    set_and_get(info.redis_url, "kept", "7")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=15) == 0
+    assert (place / "down").exists()
+    assert all(process_is_gone(pid) for pid in info.pids.values())
+    assert read_run_file(place) is None
+
+    with Stack(place, durable=False) as again:
+        urls = again.start_servers()
+        assert (urls.redis_url, urls.database_url) == (info.redis_url, info.database_url)
+        assert set_and_get(urls.redis_url, "kept") == "7"
+
+
+def test_a_killed_stack_leaves_no_orphans_and_its_data(
+    place: Path, wait_until: WaitUntil, process_is_gone: IsGone
+) -> None:
+    process = up(place, wait_until)
+    info = read_run_file(place)
+    assert info is not None
+    set_and_get(info.redis_url, "kept", "7")
+    process.kill()
+    process.wait()
+    assert json.loads((place / "run.json").read_text())["pid"] == process.pid
+    assert read_run_file(place) is None
+    if sys.platform == "linux":
+        wait_until(lambda: all(process_is_gone(pid) for pid in info.pids.values()))
+        assert "database system is shut down" in (place / "logs" / "postgres.log").read_text()
+
+    with Stack(place, durable=False) as again:
+        urls = again.start_servers()
+        assert set_and_get(urls.redis_url, "kept") == "7"
