@@ -17,7 +17,6 @@ _settings = Settings.from_env(os.environ)
 broker_url = _settings.broker_url
 broker_transport_options = {
     "priority_steps": [0, 3, 6],
-    "global_keyprefix": f"{_settings.key_prefix}:broker:",
     # Longer than any hop should take; a bell that comes back is refused at the door anyway.
     "visibility_timeout": 600,
     "unacked_restore_interval": 5,

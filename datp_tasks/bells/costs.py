@@ -24,8 +24,9 @@ PUBLISH_EVERY_S = 1.0
 READ_EVERY_S = 1.0
 #: While a place is unknown its first measurement is worth waiting for, but not for long.
 READ_UNKNOWN_EVERY_S = 0.05
-#: The fixed cost of a hop is shared by its transactions; a hop of few says little about it.
-SHARED_BY_AT_LEAST = 10
+#: What the engine itself adds per transaction. The fixed cost of a hop (a commit, round trips)
+#: is left out: counting it would keep short vectors short.
+ENGINE_US = 100
 
 
 class CostBook:
@@ -48,10 +49,9 @@ class CostBook:
             return 1
         return max(1, min(self._vector_max, int(self._budget_us / max(cost_us, 1))))
 
-    def measured(self, place: str, *, transactions: int, work_s: float, hop_s: float) -> None:
-        """A hop from this place took so long, of which so much was in the steps."""
-        overhead_s = max(0.0, hop_s - work_s) / max(transactions, SHARED_BY_AT_LEAST)
-        cost_us = (work_s / transactions + overhead_s) * 1e6
+    def measured(self, place: str, *, transactions: int, work_s: float) -> None:
+        """So much time was spent in the steps of a hop from this place."""
+        cost_us = work_s / transactions * 1e6 + ENGINE_US
         with self._lock:
             before = self._measured.get(place)
             after = cost_us if before is None else before + WEIGHT * (cost_us - before)

@@ -23,8 +23,7 @@ from datp_tasks.live.words import (
     Refused,
     flat_to_dict,
 )
-from datp_tasks.model.payload import encode
-from datp_tasks.model.state import CRASH
+from datp_tasks.model.state import CRASH, delta_json
 from datp_tasks.settings import Settings
 
 
@@ -110,7 +109,7 @@ class LiveStore:
         return results
 
     def call_checkpoint(self, held: Held, fields: tuple[str, ...] = ()) -> Call:
-        deltas = [encode(delta) for delta in held.deltas]
+        deltas = [delta_json(delta) for delta in held.deltas]
         arguments: tuple[str | int, ...] = (held.fence, len(deltas), *deltas, *fields)
         return script("checkpoint"), self._own(held.tx_id), arguments
 
@@ -236,7 +235,7 @@ class LiveStore:
         for tx, fence, new_fence in taken:
             keys = (*self._own(tx), *self._queues(tx, node))
             calls.append(
-                (script("take_over"), keys, (self._now(), tx, fence, new_fence, encode(CRASH)))
+                (script("take_over"), keys, (self._now(), tx, fence, new_fence, delta_json(CRASH)))
             )
         return _bells([tx for tx, _, _ in taken], self.run(calls))
 

@@ -101,13 +101,9 @@ class Cluster:
                 f"initdb failed (exit code {done.returncode}):\n{last_lines(done.stdout)}"
             )
 
-    def postmaster_pid(self) -> int | None:
-        """The server that runs on these files, also one that this process did not start."""
-        pid = self._recorded_pid()
-        if pid is None or not is_alive(pid):
-            return None
-        command = command_line_of(pid)
-        return pid if "postgres" in command and str(self.directory) in command else None
+    def is_served_by(self, command: str) -> bool:
+        """Whether a process with this command line is a server on these files."""
+        return "postgres" in command and str(self.directory) in command
 
     def excuse_reused_pid(self) -> None:
         """Let a server start although another program now has the process id of one that crashed.
@@ -116,8 +112,8 @@ class Cluster:
         server are still at work, and waits for them. Only the id is replaced, by that of this
         process, which PostgreSQL as its child takes for stale.
         """
-        pid = self._recorded_pid()
-        if pid is None or not is_alive(pid) or self.postmaster_pid() is not None:
+        pid = self.recorded_pid()
+        if pid is None or not is_alive(pid) or self.is_served_by(command_line_of(pid)):
             return
         lines = self._pid_file.read_text(encoding="utf-8").splitlines(keepends=True)
         # Written in place, because the file must keep its owner.
@@ -127,7 +123,8 @@ class Cluster:
     def _pid_file(self) -> Path:
         return self.directory / "postmaster.pid"
 
-    def _recorded_pid(self) -> int | None:
+    def recorded_pid(self) -> int | None:
+        """The process id that a server has left here; the process may be gone."""
         first_line = (read_text(self._pid_file) or "").partition("\n")[0]
         return int(first_line) if first_line.isdigit() else None
 

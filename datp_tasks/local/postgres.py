@@ -102,7 +102,10 @@ class PostgresServer(EmbeddedServer):
             shutil.rmtree(elsewhere, ignore_errors=True)
 
     def _recorded_pid(self) -> int | None:
-        return self._found_cluster().postmaster_pid()
+        return self._found_cluster().recorded_pid()
+
+    def _recognizes(self, command: str) -> bool:
+        return self._found_cluster().is_served_by(command)
 
     def _found_cluster(self) -> Cluster:
         if self._cluster is None:

@@ -172,13 +172,17 @@ class ManagedProcess:
 
 
 def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    """Whether a process runs; one that has ended but was not reaped does not."""
+    if sys.platform == "linux":
+        try:
+            status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return False
+        # The state follows the name, which is in parentheses and may contain anything.
+        state = status.rpartition(")")[2].strip()
+    else:
+        state = _ask_ps(pid, "stat")
+    return state != "" and state[0] not in "ZX"
 
 
 def command_line_of(pid: int) -> str:
@@ -188,10 +192,16 @@ def command_line_of(pid: int) -> str:
             raw = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             raw = b""
+        command = raw.replace(b"\0", b" ").decode(errors="replace").strip()
     else:
-        command = ["ps", "-p", str(pid), "-ww", "-o", "command="]
-        raw = subprocess.run(command, capture_output=True, check=False).stdout
-    return raw.replace(b"\0", b" ").decode(errors="replace").strip()
+        command = _ask_ps(pid, "command")
+    return command
+
+
+def _ask_ps(pid: int, column: str) -> str:
+    asked = ["ps", "-p", str(pid), "-ww", "-o", f"{column}="]
+    done = subprocess.run(asked, capture_output=True, check=False)
+    return done.stdout.decode(errors="replace").strip()
 
 
 def _has_ended(child: subprocess.Popen[bytes]) -> bool:

@@ -20,7 +20,7 @@ from datp_tasks.local.files import (
     write_private,
 )
 from datp_tasks.local.ports import HOST
-from datp_tasks.local.processes import ManagedProcess, StopStep, command_line_of
+from datp_tasks.local.processes import ManagedProcess, StopStep
 from datp_tasks.local.server import START_TIMEOUT_S, EmbeddedServer
 
 FSYNC_CHOICES = ("always", "everysec", "no")
@@ -64,10 +64,10 @@ class RedisServer(EmbeddedServer):
 
     def _recorded_pid(self) -> int | None:
         text = read_text(self.data_dir / "server.pid")
-        if not text or not text.isdigit():
-            return None
-        # The configuration file among the arguments tells our server from a later process.
-        return int(text) if str(self._configuration_path) in command_line_of(int(text)) else None
+        return int(text) if text and text.isdigit() else None
+
+    def _recognizes(self, command: str) -> bool:
+        return str(self._configuration_path) in command
 
     @property
     def _configuration_path(self) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.files import last_lines, read_text, size_of, text_since, write_private
 from datp_tasks.local.ports import pick_free_port, port_is_free
-from datp_tasks.local.processes import POLL_S, ManagedProcess, StopStep
+from datp_tasks.local.processes import POLL_S, ManagedProcess, StopStep, command_line_of, is_alive
 
 START_TIMEOUT_S = 60.0
 LEFTOVER_STOP_S = 30.0
@@ -119,18 +119,25 @@ class EmbeddedServer(ABC):
             return
         os.kill(pid, self.stop_plan[0].signal)
         ends_at_s = time.monotonic() + LEFTOVER_STOP_S
-        while self._leftover_pid() == pid:
+        # The record on disk goes before the server has let go of its port and files.
+        while is_alive(pid):
             if time.monotonic() >= ends_at_s:
                 raise LocalStackError(f"{self.name} of an earlier run (pid {pid}) does not stop.")
             time.sleep(POLL_S)
 
     def _leftover_pid(self) -> int | None:
         pid = self._recorded_pid()
-        return None if pid == self.pid else pid
+        if pid is None or pid == self.pid or not self._recognizes(command_line_of(pid)):
+            return None
+        return pid
 
     @abstractmethod
     def _recorded_pid(self) -> int | None:
-        """The process that runs on the data by the record on disk, if it is there and alive."""
+        """The process id that the server left on disk; the process may be gone."""
+
+    @abstractmethod
+    def _recognizes(self, command: str) -> bool:
+        """Whether a process with this command line is a server on this data."""
 
     @abstractmethod
     def _prepare_directory(self) -> None:

@@ -117,6 +117,17 @@ BEGIN: Delta = {"k": "begin"}
 CLOSE: Delta = {"k": "close"}
 CRASH: Delta = {"k": "crash"}
 UNDONE: Delta = {"k": "undone"}
+PASSED: Delta = {"k": "done"}
+PASSED_UNDOABLE: Delta = {"k": "done", "undo": 1}
+
+#: Most deltas of most hops are one of these, so their JSON is made once.
+_READY_JSON = {
+    id(each): encode(each) for each in (BEGIN, CLOSE, CRASH, UNDONE, PASSED, PASSED_UNDOABLE)
+}
+
+
+def delta_json(delta: Delta) -> str:
+    return _READY_JSON.get(id(delta)) or encode(delta)
 
 
 def done(output: Json, *, undoable: bool) -> Delta:
@@ -128,7 +139,7 @@ def done(output: Json, *, undoable: bool) -> Delta:
 
 def passed(*, undoable: bool) -> Delta:
     """The step was done and its input goes on unchanged."""
-    return {"k": "done", "undo": 1} if undoable else {"k": "done"}
+    return PASSED_UNDOABLE if undoable else PASSED
 
 
 def called(pipeline: str, version: str, data: Json | None) -> Delta:

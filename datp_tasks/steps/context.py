@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from datp_tasks.errors import StepError
 from datp_tasks.model.payload import Json
@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
 SwitchValue = bool | int | float | str
 
-log = logging.getLogger("datp.step")
+_log = logging.getLogger("datp.step")
+
+
+class Hands(Protocol):
+    """What a step can do to its transaction while it runs."""
+
+    def report(self, report: object) -> None: ...
+    def set_switch(self, name: str, value: SwitchValue) -> None: ...
+    def now_ms(self) -> int: ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,19 +48,18 @@ class StepContext:
     idempotency_key: str
     #: When the transaction must be over, if it has an expiry.
     deadline: datetime | None = None
-    log: logging.LoggerAdapter[logging.Logger] = field(init=False)
     _switches: Mapping[str, str] = field(default_factory=dict)
-    _report: Callable[[str, object], None] = field(repr=False)
-    _set_switch: Callable[[str, str, SwitchValue], None] = field(repr=False)
-    _now_ms: Callable[[], int] = field(repr=False)
+    _hands: Hands = field(repr=False)
     _sql: Connection | None = field(default=None, repr=False)
 
-    def __post_init__(self) -> None:
-        self.log = logging.LoggerAdapter(log, {"tx_id": self.tx_id})
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger that knows the transaction."""
+        return logging.LoggerAdapter(_log, {"tx_id": self.tx_id})
 
     def progress(self, report: Json) -> None:
         """Show a progress report to the client, at once."""
-        self._report(self.tx_id, report)
+        self._hands.report(report)
 
     def switch(self, name: str) -> SwitchValue | None:
         """The value of a switch, or None. Sleep(switch=name) waits for it to change."""
@@ -61,11 +68,11 @@ class StepContext:
 
     def set_switch(self, name: str, value: SwitchValue) -> None:
         """Set a switch of this transaction; later steps see it."""
-        self._set_switch(self.tx_id, name, value)
+        self._hands.set_switch(name, value)
 
     def now_ms(self) -> int:
         """The time of the server, in milliseconds since 1970."""
-        return self._now_ms()
+        return self._hands.now_ms()
 
     @property
     def sql(self) -> Connection:

@@ -17,8 +17,7 @@ from datp_tasks.bells.costs import CostBook
 from datp_tasks.errors import DatpError
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.words import Claimed, Refused
-from datp_tasks.model.payload import encode
-from datp_tasks.model.state import BEGIN
+from datp_tasks.model.state import BEGIN, delta_json
 from datp_tasks.observe.failpoints import reach
 from datp_tasks.settings import Settings
 from datp_tasks.steps.digest import Digester, Move, Next, Park, Pipelines, close
@@ -68,7 +67,6 @@ class Hop:
 
     def run(self, step_type: StepType, pairs: Pairs) -> int:
         """Do what a bell asks for; the number of transactions that were claimed."""
-        started_s = time.perf_counter()
         runs = self.claim(step_type, pairs)
         reach("hop.after_claim")
         claimed = len(runs)
@@ -82,13 +80,12 @@ class Hop:
             moves = self.digest(runs)
             runs = self._settler.settle(moves)
         if place:
-            hop_s = time.perf_counter() - started_s
-            self._costs.measured(place, transactions=claimed, work_s=work_s, hop_s=hop_s)
+            self._costs.measured(place, transactions=claimed, work_s=work_s)
         return claimed
 
     def claim(self, step_type: StepType, pairs: Pairs) -> list[Run]:
         """Through the one door; what is refused has been dealt with by somebody else."""
-        begin = encode(BEGIN) if step_type.on_crash == "rerun" else ""
+        begin = delta_json(BEGIN) if step_type.on_crash == "rerun" else ""
         held = self._cache.versions(tx_id for tx_id, _ in pairs)
         runs = []
         answers = self._live.claim_many(
@@ -194,7 +191,7 @@ class Hop:
             len(stuck.done) + len(stuck.waiting),
         )
         place = stuck.current.action.place
-        self._costs.measured(place, transactions=1, work_s=stuck.current_s, hop_s=stuck.current_s)
+        self._costs.measured(place, transactions=1, work_s=stuck.current_s)
         for run in stuck.waiting:
             close(run)
         waiting: list[tuple[Run, Move]] = [(run, Next()) for run in stuck.waiting]

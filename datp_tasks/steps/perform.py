@@ -9,7 +9,6 @@ import asyncio
 import copy
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Engine
@@ -23,35 +22,36 @@ from datp_tasks.model.payload import Json, NotJson, checked
 from datp_tasks.model.status import Status
 from datp_tasks.observe.failpoints import reach
 from datp_tasks.settings import Settings
-from datp_tasks.steps.context import StepContext, SwitchValue
+from datp_tasks.steps.context import Hands, StepContext
 from datp_tasks.steps.outcomes import Again, Broken, Doubt, Ended, Lost, Outcome, Output
 from datp_tasks.steps.registry import Registry, StepType
 from datp_tasks.steps.run import Run
-from datp_tasks.steps.time_limit import time_limit
+from datp_tasks.steps.time_limit import TimeLimit
 
 log = logging.getLogger("datp.step")
 
 NOTE_CHARS_MAX = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Hands:
-    """What a step's context can do, besides thinking."""
-
-    report: Callable[[Run, object], None]
-    set_switch: Callable[[Run, str, SwitchValue], None]
-    now_ms: Callable[[], int]
+#: Makes the hands of one run: what its step can do while it runs.
+HandsOf = Callable[[Run], Hands]
 
 
 class Performer:
     def __init__(
-        self, settings: Settings, clock: Clock, engine: Engine, registry: Registry, hands: Hands
+        self,
+        settings: Settings,
+        clock: Clock,
+        engine: Engine,
+        registry: Registry,
+        hands_of: HandsOf,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._engine = engine
         self._registry = registry
-        self._hands = hands
+        self._hands_of = hands_of
+        self._time_limit = TimeLimit()
 
     def is_async(self, run: Run) -> bool:
         """Whether this action can share the event loop with others."""
@@ -69,7 +69,7 @@ class Performer:
         """Run or undo one step in this thread."""
         step_type = self._registry.get(run.action.step_type)
         try:
-            with time_limit(self.timeout_s(run)):
+            with self._time_limit(self.timeout_s(run)):
                 if self._must_ask(run, step_type):
                     return self._probe(run, step_type)
                 if step_type.transactional:
@@ -165,7 +165,9 @@ class Performer:
         if isinstance(error, NotJson):
             note = f"the step must return a JSON object, None, Sleep or Call: {error}"
             return Broken(note[:NOTE_CHARS_MAX])
-        expected = isinstance(error, StepTimeout | StepTypeHasNoRollback)
+        if isinstance(error, StepTimeout):
+            return Broken(f"the step ran longer than {self.timeout_s(run):g} s")
+        expected = isinstance(error, StepTypeHasNoRollback)
         log.warning("%s: step %s broke", run.tx_id, run.action.path, exc_info=not expected)
         note = str(error) if expected else f"{type(error).__name__}: {error}"
         return Broken(note[:NOTE_CHARS_MAX].replace("\x00", ""))
@@ -182,7 +184,6 @@ class Performer:
     def _context(self, run: Run, sql: Connection | None) -> StepContext:
         undo = run.action.undo
         data = undo.data if undo else run.state.data
-        hands = self._hands
         return StepContext(
             tx_id=run.tx_id,
             owner=run.fields.get("owner", ""),
@@ -195,9 +196,7 @@ class Performer:
             sleeps=run.state.sleeps,
             idempotency_key=run.idempotency_key,
             _switches=run.switches,
-            _report=lambda _tx, report: hands.report(run, report),
-            _set_switch=lambda _tx, name, value: hands.set_switch(run, name, value),
-            _now_ms=hands.now_ms,
+            _hands=self._hands_of(run),
             _sql=sql,
         )
 

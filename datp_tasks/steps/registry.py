@@ -115,51 +115,62 @@ class Registry:
     def names(self) -> list[str]:
         return sorted(self._types)
 
+    def step(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        retry: RetryPolicy | Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
+        on_crash: OnCrash = "rerun",
+        transactional: bool = False,
+    ) -> Callable[[StepFunction], StepType]:
+        """Declare a step type.
 
-#: Decorators run at import, before anything else exists, so they share one registry.
-registry = Registry()
+        The function gets (ctx, data) and returns a dict, None, Sleep or Call, or raises Fail or
+        Abort. `on_crash` says what to do when a worker is lost in the middle of it: run it
+        again, ask its probe, or park the transaction for a person. With `transactional`, what
+        it does on `ctx.sql` happens exactly once.
+        """
+        _check_declaration(name, timeout_s, on_crash)
+        policy = retry if isinstance(retry, RetryPolicy) else RetryPolicy.from_mapping(retry or {})
+
+        def declare(function: StepFunction) -> StepType:
+            if transactional and inspect.iscoroutinefunction(function):
+                raise StepTypeInvalid(f"{name}: a transactional step cannot be async")
+            declared = StepType(
+                name=name,
+                function=function,
+                description=description or inspect.getdoc(function) or "",
+                retry=policy,
+                timeout_s=timeout_s,
+                on_crash=on_crash,
+                transactional=transactional,
+            )
+            self.add(declared)
+            return declared
+
+        return declare
+
+    def copy(self) -> Registry:
+        """The same step types, and room for more that nobody else sees."""
+        other = Registry()
+        other._types = dict(self._types)
+        return other
 
 
-def step(
-    name: str,
-    *,
-    description: str = "",
-    retry: RetryPolicy | Mapping[str, Any] | None = None,
-    timeout_s: float | None = None,
-    on_crash: OnCrash = "rerun",
-    transactional: bool = False,
-) -> Callable[[StepFunction], StepType]:
-    """Declare a step type.
-
-    The function gets (ctx, data) and returns a dict, None, Sleep or Call, or raises Fail or
-    Abort. `on_crash` says what to do when a worker is lost in the middle of it: run it again,
-    ask its probe, or park the transaction for a person. With `transactional`, what it does on
-    `ctx.sql` happens exactly once.
-    """
+def _check_declaration(name: str, timeout_s: float | None, on_crash: str) -> None:
     if not TYPE_NAME.fullmatch(name):
         raise StepTypeInvalid(f"step type {name!r} must look like 'bank/reserve'")
     if on_crash not in ("rerun", "probe", "review"):
         raise StepTypeInvalid(f"{name}: on_crash must be rerun, probe or review, was {on_crash!r}")
     if timeout_s is not None and not timeout_s > 0:
         raise StepTypeInvalid(f"{name}: timeout_s must be above 0, was {timeout_s!r}")
-    policy = retry if isinstance(retry, RetryPolicy) else RetryPolicy.from_mapping(retry or {})
 
-    def declare(function: StepFunction) -> StepType:
-        if transactional and inspect.iscoroutinefunction(function):
-            raise StepTypeInvalid(f"{name}: a transactional step cannot be async")
-        declared = StepType(
-            name=name,
-            function=function,
-            description=description or inspect.getdoc(function) or "",
-            retry=policy,
-            timeout_s=timeout_s,
-            on_crash=on_crash,
-            transactional=transactional,
-        )
-        registry.add(declared)
-        return declared
 
-    return declare
+#: Decorators run at import, before anything else exists, so they share one registry.
+registry = Registry()
+step = registry.step
 
 
 def discover(modules: Iterable[str]) -> None:

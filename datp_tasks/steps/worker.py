@@ -18,7 +18,7 @@ from datp_tasks.settings import Settings
 from datp_tasks.steps.context import SwitchValue
 from datp_tasks.steps.digest import Digester, Pipelines
 from datp_tasks.steps.hop import Hop
-from datp_tasks.steps.perform import Hands, Performer
+from datp_tasks.steps.perform import Performer
 from datp_tasks.steps.registry import Registry
 from datp_tasks.steps.run import Run
 from datp_tasks.steps.settle import Settler
@@ -45,8 +45,7 @@ class Worker:
         self._settings = settings
         self._live = live
         self._ringer = ringer
-        hands = Hands(self._report, self._set_switch, live.server_now_ms)
-        performer = Performer(settings, clock, record.engine, registry, hands)
+        performer = Performer(settings, clock, record.engine, registry, self._hands_of)
         digester = Digester(settings, pipelines, registry, rng or random.Random())
         cache = StateCache(settings.state_cache_entries_max)
         settler = Settler(
@@ -73,16 +72,35 @@ class Worker:
             node=node,
         )
 
-    def _report(self, run: Run, report: object) -> None:
+    def _hands_of(self, run: Run) -> RunHands:
+        return RunHands(run, self._live, self._settings)
+
+
+class RunHands:
+    """What a step can do to its own transaction while it runs."""
+
+    __slots__ = ("_live", "_run", "_settings")
+
+    def __init__(self, run: Run, live: LiveStore, settings: Settings) -> None:
+        self._run = run
+        self._live = live
+        self._settings = settings
+
+    def report(self, report: object) -> None:
         limits = {"bytes_max": self._settings.progress_bytes_max, "depth_max": 8}
         _, text = checked(report, what="progress", **limits)
+        run = self._run
         refused = self._live.report_progress(run.tx_id, run.fence, text)
         if refused:
             raise StaleFence
         run.progress = text
 
-    def _set_switch(self, run: Run, name: str, value: SwitchValue) -> None:
+    def set_switch(self, name: str, value: SwitchValue) -> None:
+        run = self._run
         answer = self._live.set_switch(run.tx_id, name, switch_json(name, value))
         if isinstance(answer, Refused) and answer.word not in ("SET", "NO_CHANGE"):
             raise SwitchInvalid(f"switch {name!r} was not set: {answer.word.lower()}")
         run.switches = {**run.switches, name: json.dumps(value)}
+
+    def now_ms(self) -> int:
+        return self._live.server_now_ms()

@@ -69,11 +69,16 @@ def said() -> list[str]:
 @pytest.fixture
 def stack(place: Path, open_dir: Path, said: list[str]) -> Iterator[Stack]:
     (open_dir / "tiny_app.py").write_text(TINY_APP)
-    environment = {"PYTHONPATH": str(open_dir)}
+    environment = python_path(open_dir)
     with Stack(
         place, say=said.append, durable=False, app="tiny_app", environment=environment
     ) as stack:
         yield stack
+
+
+def python_path(directory: Path) -> dict[str, str]:
+    before = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([str(directory), *([before] if before else [])])}
 
 
 def up(place: Path, wait_until: WaitUntil) -> subprocess.Popen[bytes]:
@@ -119,7 +124,7 @@ def test_workers_are_supervised_and_finish_their_task_before_the_end(
 
     subprocess.run(
         [sys.executable, "-c", SEND_SLOW, str(open_dir)],
-        env={**os.environ, **urls.as_environment(), "PYTHONPATH": str(open_dir)},
+        env={**os.environ, **urls.as_environment(), **python_path(open_dir)},
         check=True,
     )
     wait_until((open_dir / "begun").exists)

@@ -1,0 +1,12 @@
+"""A test kit for pipelines: real servers, eager tasks, a clock that can be advanced.
+
+The pytest plugin brings the fixture `datp`, a `Kit`:
+
+    def test_transfer(datp):
+        datp.use(Pipeline("hello").step("util/fixed-reply", params={"output": {"hi": 1}}).build())
+        assert datp.run("hello", {}).output == {"hi": 1}
+"""
+
+from datp_tasks.testing.kit import Kit
+
+__all__ = ["Kit"]

@@ -1,0 +1,61 @@
+"""Eager mode: a bell runs its task at once, in this process.
+
+A bell that is rung while another one runs waits for its turn, so that a pipeline with a thousand
+hops does not become a thousand nested calls.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from datp_tasks.bells.broker import TASK_PREFIX
+from datp_tasks.observe.failpoints import SimulatedCrash
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+    from datp_tasks.process import WorkerProcess
+
+
+class EagerSend:
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self.process: WorkerProcess | None = None
+        self._waiting: deque[tuple[str, list[tuple[str, int]]]] = deque()
+        self._running = False
+        #: Set to keep bells from being heard, as a broker that loses messages would.
+        self.deaf = False
+        #: Every bell that was rung: step type and pairs.
+        self.rung: list[tuple[str, list[tuple[str, int]]]] = []
+        self.crashes = 0
+
+    def __call__(
+        self, step_type: str, pairs: list[tuple[str, int]], *, group: str, priority: str
+    ) -> None:
+        self.rung.append((step_type, pairs))
+        if self.deaf:
+            return
+        self._waiting.append((step_type, pairs))
+        if not self._running:
+            self._drain()
+
+    def _drain(self) -> None:
+        self._running = True
+        try:
+            while self._waiting:
+                self._run(*self._waiting.popleft())
+        finally:
+            self._running = False
+
+    def _run(self, step_type: str, pairs: list[tuple[str, int]]) -> None:
+        task = self._app.tasks.get(TASK_PREFIX + step_type)
+        if task is None:
+            assert self.process is not None
+            self.process.note_unknown_step(TASK_PREFIX + step_type, pairs)
+            return
+        try:
+            task.apply_async(args=(pairs,))
+        except SimulatedCrash:
+            # The worker died, not the one who rang.
+            self.crashes += 1

@@ -1,0 +1,145 @@
+"""The kit: a whole system in one process, on real servers, with a clock of its own."""
+
+from __future__ import annotations
+
+import importlib
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from datp_tasks.archive.words import Summary
+from datp_tasks.bells.broker import make_celery
+from datp_tasks.clock import VirtualClock
+from datp_tasks.connections import Connections
+from datp_tasks.intake.client import Client
+from datp_tasks.maintenance.schedule import JOBS
+from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.model.status import Status
+from datp_tasks.observe import failpoints
+from datp_tasks.process import WorkerProcess, register
+from datp_tasks.settings import Settings
+from datp_tasks.steps.registry import Registry, discover, registry
+from datp_tasks.testing.eager import EagerSend
+from datp_tasks.testing.servers import Servers
+
+#: A pipeline that has not come to rest after so many wake-ups never will.
+WAKE_UPS_MAX = 1_000
+
+
+class Kit:
+    """Submit, let time pass, set switches, crash: everything happens at once and in order."""
+
+    def __init__(self, servers: Servers, **changes: Any) -> None:
+        discover(())
+        servers.empty_tables()
+        self.settings = Settings(
+            redis_url=servers.redis_url,
+            database_url=servers.database_url,
+            key_prefix=f"{servers.prefix}-{secrets.token_hex(3)}",
+            **{"pipeline_reload_s": 0, **changes},
+        )
+        self.clock = VirtualClock()
+        self.steps: Registry = registry.copy()
+        celery = make_celery(self.settings)
+        celery.conf.update(task_always_eager=True, task_eager_propagates=True)
+        self.send = EagerSend(celery)
+        self.process = WorkerProcess(
+            celery,
+            self.settings,
+            clock=self.clock,
+            send=self.send,
+            steps=self.steps,
+            watch=False,
+        )
+        self.send.process = self.process
+        register(celery, self.process, self.steps)
+        self.celery = celery
+        self.client = Client(self.connections)
+
+    @property
+    def connections(self) -> Connections:
+        return self.process.connections
+
+    def close(self) -> None:
+        failpoints.disarm_all()
+        self.client.close()
+        self.process.close()
+
+    # Declaring.
+
+    def step(self, name: str, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+        """Like `@step`, for this kit only."""
+        return self.steps.step(name, **options)
+
+    def use(self, *definitions: PipelineDefinition) -> None:
+        """Put pipelines into use."""
+        for definition in definitions:
+            applied = self.connections.pipelines.apply(definition)
+            self.connections.pipelines.use(applied.name, applied.version)
+
+    # Running.
+
+    def submit(self, pipeline: str, data: Mapping[str, Any], **options: Any) -> str:
+        """Hand in a transaction; it runs until it ends, sleeps or crashes."""
+        return self.client.submit(pipeline, data, **options).tx_id
+
+    def run(self, pipeline: str, data: Mapping[str, Any], **options: Any) -> Summary:
+        """Run a transaction to its end, or to where it waits for a switch."""
+        return self.finish(self.submit(pipeline, data, **options))
+
+    def finish(self, tx_id: str) -> Summary:
+        """Let time pass until the transaction has ended, or only a switch can move it."""
+        for _ in range(WAKE_UPS_MAX):
+            summary = self.client.status(tx_id)
+            if summary.status is not Status.SLEEPING:
+                return summary
+            fields = self.connections.live.fields_many([tx_id])[0]
+            if "wakeSwitch" in fields:
+                return summary
+            wait_ms = int(fields["wakeTime"]) - self.connections.live.server_now_ms()
+            self.advance(seconds=max(wait_ms, 0) / 1_000)
+        raise AssertionError(f"{tx_id} woke up {WAKE_UPS_MAX} times and has not ended")
+
+    def status(self, tx_id: str) -> Summary:
+        return self.client.status(tx_id)
+
+    def set_switch(self, tx_id: str, name: str, value: bool | int | float | str) -> Summary:
+        """Set a switch and see where that brings the transaction."""
+        self.client.set_switch(tx_id, name, value)
+        return self.client.status(tx_id)
+
+    # Time.
+
+    def advance(self, *, seconds: float = 0, days: float = 0) -> None:
+        """Let time pass; what is due by then happens."""
+        self.clock.advance(seconds=seconds, days=days)
+        self.run_jobs()
+
+    def run_jobs(self) -> None:
+        for job in JOBS:
+            self.run_job(job)
+
+    def run_job(self, name: str) -> Any:
+        """One run of a maintenance job."""
+        job = importlib.import_module(f"datp_tasks.maintenance.{name}")
+        if name == "reconciler":
+            return job.run_once(self.connections, lambda group: 0)
+        return job.run_once(self.connections)
+
+    # Trouble.
+
+    def crash_at(self, point: str, *, nth: int = 1) -> None:
+        """The process dies when this point is reached; `failpoints.POINTS` names them all."""
+        failpoints.arm(point, "crash", nth=nth)
+
+    def recover(self) -> None:
+        """Let so much time pass that dead nodes are noticed and lost bells rung again."""
+        failpoints.disarm_all()
+        settings = self.settings
+        self.advance(seconds=settings.node_stale_ms / 1_000 + 1)
+        self.advance(seconds=settings.node_grace_ms / 1_000 + 1)
+        self.advance(seconds=settings.ring_again_after_ms / 1_000 + 1)
+
+    def lose_bells(self, lost: bool = True) -> None:
+        """From now on (or no longer) the broker loses every message."""
+        self.send.deaf = lost
