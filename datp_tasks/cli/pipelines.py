@@ -18,11 +18,13 @@ from datp_tasks.pipelines.files import load_definitions, read_json_file
 from datp_tasks.pipelines.offers import offered_step_types, unoffered
 from datp_tasks.pipelines.records import PipelineInfo, VersionInfo
 from datp_tasks.pipelines.yaml_text import dump
+from datp_tasks.steps.registry import discover, param_mistakes, registry
 
 if TYPE_CHECKING:
     import redis
 
     from datp_tasks.live.keys import Keys
+    from datp_tasks.model.pipeline import PipelineDefinition
     from datp_tasks.pipelines.store import PipelineStore
     from datp_tasks.settings import Settings
 
@@ -57,6 +59,7 @@ def apply(
     """Store each pipeline as a new version, if its content is new."""
     datp = _connect()
     definitions = load_definitions(files, steps_max=datp.settings.pipeline_steps_max)
+    _check_params(definitions, datp.settings)
     for definition in definitions:
         applied = datp.pipelines.apply(definition)
         done = ["new version" if applied.is_new else "unchanged"]
@@ -184,6 +187,14 @@ def _connect() -> Connected:
     from datp_tasks.cli.context import connect
 
     return connect()
+
+
+def _check_params(definitions: list[PipelineDefinition], settings: Settings) -> None:
+    """Ask the step types that can be imported here; the others are checked when they run."""
+    discover(settings.steps)
+    mistakes = param_mistakes(definitions, registry)
+    if mistakes:
+        raise PipelineInvalid(mistakes)
 
 
 def _say(text: str) -> None:

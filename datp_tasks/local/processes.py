@@ -176,8 +176,12 @@ def is_alive(pid: int) -> bool:
     if sys.platform == "linux":
         try:
             status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+            threads = len(os.listdir(f"/proc/{pid}/task"))
         except OSError:
             return False
+        # While other threads are on their way out, the process still holds its files.
+        if threads > 1:
+            return True
         # The state follows the name, which is in parentheses and may contain anything.
         state = status.rpartition(")")[2].strip()
     else:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from datp_tasks.errors import StepTypeInvalid, StepTypeUnknown
 from datp_tasks.model.backoff import RetryPolicy
+from datp_tasks.model.pipeline import PipelineDefinition
 
 TYPE_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*(/[a-z0-9][a-z0-9_.-]*)*")
 ENTRY_POINT_GROUP = "datp_tasks.steps"
@@ -166,6 +167,20 @@ def _check_declaration(name: str, timeout_s: float | None, on_crash: str) -> Non
         raise StepTypeInvalid(f"{name}: on_crash must be rerun, probe or review, was {on_crash!r}")
     if timeout_s is not None and not timeout_s > 0:
         raise StepTypeInvalid(f"{name}: timeout_s must be above 0, was {timeout_s!r}")
+
+
+def param_mistakes(definitions: Iterable[PipelineDefinition], known: Registry) -> list[str]:
+    """What the step types say about the params in these definitions; unknown types say nothing."""
+    mistakes = []
+    for definition in definitions:
+        for index, step_definition in enumerate(definition.steps):
+            step_type = known.find(step_definition.type)
+            if step_type is None or step_type.check_function is None:
+                continue
+            where = f"{definition.name}: steps[{index}] ({step_definition.type}): params"
+            found = step_type.check_function(step_definition.params)
+            mistakes += [f"{where}: {mistake}" for mistake in found]
+    return mistakes
 
 
 #: Decorators run at import, before anything else exists, so they share one registry.

@@ -1,0 +1,51 @@
+# Everything a newcomer needs. `make help` lists it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP_FLAGS := --quiet --disable-pip-version-check
+ONLY ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help install up demo test lint format bench lock clean
+
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(STAMP) ## Make the virtualenv and install what the lock file says
+
+$(STAMP): requirements.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install $(PIP_FLAGS) --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install $(PIP_FLAGS) --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+up: $(STAMP) ## Run the whole product here; Ctrl-C ends it
+	@$(BIN)/datp up
+
+demo: $(STAMP) ## A few hundred transfers of all kinds, and a check of the books
+	@$(BIN)/datp demo
+
+test: $(STAMP) ## All tests, on real servers that the tests start themselves
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q
+
+lint: $(STAMP) ## Style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## Put the code into its style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP) ## Measure, beside a Celery chain; ONLY=name for one part
+	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
+
+lock: $(STAMP) ## Write the lock file anew (needs uv on the PATH)
+	UV_PYTHON_DOWNLOADS=never uv pip compile --universal --generate-hashes --no-annotate --no-header \
+		--all-extras --python-version 3.11 pyproject.toml --output-file requirements.lock
+
+clean: ## Remove the virtualenv, caches and the embedded servers' data
+	rm -rf $(VENV) .datp .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

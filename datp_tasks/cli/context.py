@@ -1,0 +1,71 @@
+"""How a command finds the servers: the environment first, else a running `datp up` here."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from redis import Redis
+from sqlalchemy import Engine
+
+from datp_tasks.connections import Connections
+from datp_tasks.intake.client import Client
+from datp_tasks.live.keys import Keys
+from datp_tasks.local.stack import DEFAULT_DIRECTORY, read_run_file
+from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.settings import Settings
+
+URL_VARIABLES = ("DATP_REDIS_URL", "DATP_DATABASE_URL")
+
+
+@dataclass(frozen=True)
+class Context:
+    """What commands work with; nothing is connected before it is used."""
+
+    settings: Settings
+
+    @cached_property
+    def connections(self) -> Connections:
+        return Connections.open(self.settings)
+
+    @cached_property
+    def client(self) -> Client:
+        return Client(self.connections)
+
+    @property
+    def pipelines(self) -> PipelineStore:
+        return self.connections.pipelines
+
+    @property
+    def redis(self) -> Redis:
+        return self.connections.redis
+
+    @property
+    def engine(self) -> Engine:
+        return self.connections.engine
+
+    @property
+    def keys(self) -> Keys:
+        return self.connections.live.keys
+
+
+def connect(directory: Path | None = None) -> Context:
+    return Context(Settings.from_env({**_of_running_stack(directory), **os.environ}))
+
+
+def is_running(directory: Path | None = None) -> bool:
+    """Whether there are servers to use: named by the environment, or run by `datp up`."""
+    return all(os.environ.get(name) for name in URL_VARIABLES) or bool(_of_running_stack(directory))
+
+
+def _of_running_stack(directory: Path | None) -> dict[str, str]:
+    run = read_run_file(directory or Path(DEFAULT_DIRECTORY))
+    if run is None:
+        return {}
+    return {
+        "DATP_REDIS_URL": run.redis_url,
+        "DATP_BROKER_URL": run.broker_url,
+        "DATP_DATABASE_URL": run.database_url,
+    }

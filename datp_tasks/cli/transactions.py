@@ -1,0 +1,165 @@
+"""Commands on transactions: submit, status, watch, switch, cancel, wake."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from datp_tasks.archive.words import Summary
+from datp_tasks.cli.context import connect
+from datp_tasks.cli.shown import as_mapping, print_json, print_summary
+from datp_tasks.errors import InputInvalid, WaitTimeout
+from datp_tasks.model.payload import NotJson, parse
+from datp_tasks.model.status import Status
+
+#: Exit codes, for scripts: 0 fine, 1 an error, 2 wrong usage, and these.
+NOT_SUCCESSFUL = 3
+NOT_ENDED = 4
+
+WATCH_EVERY_S = 0.25
+FILE_BYTES_MAX = 64 * 1024 * 1024
+
+TxId = Annotated[str, typer.Argument(help="Transaction id.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def add_commands(app: typer.Typer) -> None:
+    for command in (submit, status, watch, switch, cancel, wake):
+        app.command()(command)
+
+
+def submit(
+    pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
+    data: Annotated[
+        str, typer.Option("--data", "-d", help="JSON object, @file, or - for standard input.")
+    ] = "{}",
+    owner: Annotated[str, typer.Option(help="Whose transaction it is.")] = "local",
+    external_id: Annotated[str | None, typer.Option(help="Your own name for it.")] = None,
+    metadata: Annotated[str | None, typer.Option(help="JSON object.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait until it has ended.")] = False,
+    timeout_s: Annotated[float, typer.Option(help="How long to wait, in seconds.")] = 60.0,
+    as_json: AsJson = False,
+) -> None:
+    """Hand in a transaction. Exit code 3: it ended otherwise than successfully; 4: not yet."""
+    client = connect().client
+    submitted = client.submit(
+        pipeline,
+        _parsed("--data", data),
+        owner=owner,
+        external_id=external_id,
+        metadata=_parsed("--metadata", metadata) if metadata else None,
+    )
+    if not wait:
+        summary = client.status(submitted.tx_id)
+        _show(summary, as_json)
+        return
+    try:
+        summary = client.wait(submitted.tx_id, timeout_s)
+    except WaitTimeout as error:
+        typer.echo(f"{error}; `datp watch {submitted.tx_id}` shows how it goes on", err=True)
+        raise typer.Exit(NOT_ENDED) from None
+    _show(summary, as_json)
+    _exit_by(summary)
+
+
+def status(tx_id: TxId, as_json: AsJson = False) -> None:
+    """Show a transaction as its client sees it."""
+    _show(connect().client.status(tx_id), as_json)
+
+
+def watch(
+    tx_id: TxId,
+    timeout_s: Annotated[float, typer.Option(help="Give up after so many seconds.")] = 3600.0,
+) -> None:
+    """Follow a transaction until it has ended, a line for each change."""
+    client = connect().client
+    console = Console()
+    give_up_s = time.monotonic() + timeout_s
+    seen: tuple[Any, ...] = ()
+    while True:
+        summary = client.status(tx_id)
+        news = (summary.status, summary.progress, summary.note)
+        if news != seen:
+            seen = news
+            progress = json.dumps(summary.progress, ensure_ascii=False) if summary.progress else ""
+            console.print(
+                f"{time.strftime('%H:%M:%S')}  {summary.status!s:<14} {progress} "
+                f"{summary.note or ''}",
+                markup=False,
+            )
+        if summary.is_final:
+            _show(summary, as_json=False)
+            _exit_by(summary)
+            return
+        if time.monotonic() > give_up_s:
+            raise typer.Exit(NOT_ENDED)
+        time.sleep(WATCH_EVERY_S)
+
+
+def switch(
+    tx_id: TxId,
+    name: Annotated[str, typer.Argument(help="Name of the switch.")],
+    value: Annotated[str, typer.Argument(help="true, false, a number or a text of 32 characters.")],
+) -> None:
+    """Set a switch; a transaction that waits for it wakes up."""
+    woken = connect().client.set_switch(tx_id, name, _switch_value(value))
+    typer.echo("set; the transaction woke up" if woken else "set")
+
+
+def cancel(
+    tx_id: TxId,
+    reason: Annotated[str, typer.Option(help="Why.")] = "cancelled from the command line",
+) -> None:
+    """Take a transaction back; what was done is rolled back."""
+    summary = connect().client.cancel(tx_id, reason)
+    if summary.status is Status.CANCELLED:
+        typer.echo("cancelled; nothing had begun")
+    else:
+        typer.echo(f"asked for; it is {summary.status} and will be rolled back")
+
+
+def wake(tx_id: TxId) -> None:
+    """End a sleep early."""
+    typer.echo("woken up" if connect().client.wake(tx_id) else "it does not sleep")
+
+
+def _show(summary: Summary, as_json: bool) -> None:
+    console = Console()
+    if as_json:
+        print_json(console, as_mapping(summary))
+    else:
+        print_summary(console, summary)
+
+
+def _exit_by(summary: Summary) -> None:
+    if summary.status is not Status.SUCCESS:
+        raise typer.Exit(NOT_SUCCESSFUL)
+
+
+def _parsed(option: str, text: str) -> Any:
+    if text == "-":
+        text = sys.stdin.read()
+    elif text.startswith("@"):
+        path = Path(text[1:])
+        try:
+            text = path.read_text()
+        except OSError as error:
+            raise InputInvalid(f"{option}: {path} cannot be read: {error.strerror}") from None
+    try:
+        return parse(text, what=option, bytes_max=FILE_BYTES_MAX)
+    except NotJson as error:
+        raise InputInvalid(str(error)) from None
+
+
+def _switch_value(text: str) -> bool | int | float | str:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, bool | int | float | str) else text

@@ -1,0 +1,184 @@
+"""`datp up` and `datp demo`: the whole product on this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from datp_tasks.archive.engine import migrate
+from datp_tasks.cli.context import Context, connect, is_running
+from datp_tasks.cli.demo import run_demo
+from datp_tasks.cli.demo_plan import example
+from datp_tasks.connections import Connections
+from datp_tasks.errors import DatpError, LocalStackError
+from datp_tasks.local.stack import DEFAULT_DIRECTORY, Stack, StackUrls
+from datp_tasks.pipelines.files import load_definitions
+from datp_tasks.settings import Settings
+
+Directory = Annotated[Path, typer.Option(help="Where data and logs are kept.")]
+
+
+def add_commands(app: typer.Typer) -> None:
+    app.command()(up)
+    app.command()(demo)
+    app.command("migrate")(migrate_command)
+
+
+def up(
+    directory: Directory = Path(DEFAULT_DIRECTORY),
+    concurrency: Annotated[int, typer.Option(min=1, help="Processes per worker.")] = 1,
+    with_example: Annotated[
+        bool, typer.Option("--example/--no-example", help="Load the payments example.")
+    ] = True,
+) -> None:
+    """Run everything here: servers, workers for every node group, and beat. Ctrl-C ends it."""
+    console = Console()
+    with _started(console, directory, concurrency, with_example) as stack:
+        console.print(_what_runs(stack))
+        console.print(
+            "Try in another terminal:\n"
+            "  [bold]datp demo[/bold]\n"
+            "  [bold]datp submit transfer --wait --data "
+            '\'{"from": "ann", "to": "bob", "amount": 2500, "currency": "EUR"}\'[/bold]\n'
+            "Ctrl-C stops everything; the data stay."
+        )
+        stack.run_until_interrupted()
+    console.print("stopped")
+
+
+def demo(
+    transfers: Annotated[int, typer.Option(min=10, max=100_000, help="How many.")] = 300,
+    seed: Annotated[int, typer.Option(help="The same seed makes the same choices.")] = 1,
+    directory: Directory = Path(DEFAULT_DIRECTORY),
+    timeout_s: Annotated[float, typer.Option(help="Give up after so many seconds.")] = 120.0,
+) -> None:
+    """Run a few hundred transfers of all kinds and check the books. Exit code 0: all is right.
+
+    Uses a running `datp up` (or the servers that DATP_*_URL name); starts its own otherwise.
+    """
+    console = Console()
+    if is_running(directory):
+        good = _run_demo(connect(directory), console, transfers, seed, timeout_s)
+    else:
+        console.print("Nothing runs here yet, so the demo starts its own servers and workers.")
+        with _started(console, directory, concurrency=1, with_example=True) as stack:
+            settings = Settings.from_env({**os.environ, **stack.urls.as_environment()})
+            good = _run_demo(Context(settings), console, transfers, seed, timeout_s)
+    raise typer.Exit(0 if good else 1)
+
+
+def migrate_command() -> None:
+    """Create the tables in PostgreSQL, or bring them up to date."""
+    migrate(connect().settings.database_url)
+    typer.echo("the tables are up to date")
+
+
+def _run_demo(
+    context: Context, console: Console, transfers: int, seed: int, timeout_s: float
+) -> bool:
+    load_example(context.connections)
+    with context.client as client:
+        return run_demo(
+            client,
+            context.engine,
+            transfers=transfers,
+            seed=seed,
+            console=console,
+            timeout_s=timeout_s,
+        )
+
+
+@contextmanager
+def _started(
+    console: Console, directory: Path, concurrency: int, with_example: bool
+) -> Iterator[Stack]:
+    def say(line: str) -> None:
+        console.print(f"[dim]{line}[/dim]", highlight=False)
+
+    stack = Stack(
+        directory,
+        say=say,
+        redis_url=os.environ.get("DATP_REDIS_URL") or None,
+        broker_url=os.environ.get("DATP_BROKER_URL") or None,
+        database_url=os.environ.get("DATP_DATABASE_URL") or None,
+        concurrency=concurrency,
+        environment=_worker_environment(with_example),
+    )
+    with stack:
+        groups = prepare(stack.start_servers(), with_example=with_example)
+        stack.start_workers(groups)
+        yield stack
+
+
+def prepare(urls: StackUrls, *, with_example: bool) -> list[str]:
+    """Tables, pipelines, and the node groups that need a worker."""
+    migrate(urls.database_url)
+    connections = Connections.open(Settings.from_env({**os.environ, **urls.as_environment()}))
+    try:
+        if with_example:
+            load_example(connections)
+        connections.pipelines.refresh_all()
+        return node_groups(connections)
+    finally:
+        connections.close()
+
+
+def load_example(connections: Connections) -> None:
+    """Put the payments example into use; its accounts are made too."""
+    package = example("")
+    for definition in load_definitions(
+        [package.PIPELINES_FOLDER], steps_max=connections.settings.pipeline_steps_max
+    ):
+        applied = connections.pipelines.apply(definition)
+        connections.pipelines.commit(applied.name, applied.version, "payments example")
+        connections.pipelines.use(applied.name, applied.version)
+    example("sample").open_sample_accounts(connections.engine)
+
+
+def node_groups(connections: Connections) -> list[str]:
+    """The maintenance group first, then every group that a pipeline in use needs."""
+    groups = {connections.settings.maintenance_group: None}
+    for info in connections.pipelines.list():
+        try:
+            definition = connections.catalogue.current(info.name)
+        except DatpError:
+            continue
+        groups |= dict.fromkeys(
+            definition.group_of(index) for index in range(len(definition.steps))
+        )
+    return list(groups)
+
+
+def _worker_environment(with_example: bool) -> dict[str, str]:
+    steps = [part for part in os.environ.get("DATP_STEPS", "").split(",") if part]
+    if with_example:
+        steps.append(example("").STEPS_MODULE)
+    if importlib.util.find_spec("celeryconfig") is None:
+        raise LocalStackError("celeryconfig.py is missing; install datp-tasks again.")
+    return {"DATP_STEPS": ",".join(dict.fromkeys(steps))}
+
+
+def _what_runs(stack: Stack) -> Table:
+    table = Table(title="DATP Tasks is running", title_justify="left")
+    table.add_column("what")
+    table.add_column("pid", justify="right")
+    table.add_column("where")
+    for child in stack.children:
+        table.add_row(child.name, str(child.pid or "-"), _where(child.name, stack))
+    return table
+
+
+def _where(name: str, stack: Stack) -> str:
+    urls = {"PostgreSQL": stack.urls.database_url, "Redis": stack.urls.redis_url}
+    for label, url in urls.items():
+        if name.lower().startswith(label.lower()[:5]):
+            return url.rpartition("@")[2]
+    return os.path.relpath(stack.logs_dir / f"{name.replace(' ', '-')}.log")
