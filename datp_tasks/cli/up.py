@@ -48,7 +48,8 @@ def up(
             "  [bold]datp demo[/bold]\n"
             "  [bold]datp submit transfer --wait --data "
             '\'{"from": "ann", "to": "bob", "amount": 2500, "currency": "EUR"}\'[/bold]\n'
-            "Ctrl-C stops everything; the data stay."
+            "Ctrl-C stops everything; the data stay.",
+            soft_wrap=True,
         )
         stack.run_until_interrupted()
     console.print("stopped")

@@ -11,6 +11,7 @@ from datp_tasks.archive.words import Summary
 from datp_tasks.bells.broker import make_celery
 from datp_tasks.clock import VirtualClock
 from datp_tasks.connections import Connections
+from datp_tasks.errors import PipelineInvalid
 from datp_tasks.intake.client import Client
 from datp_tasks.maintenance.schedule import JOBS
 from datp_tasks.model.pipeline import PipelineDefinition
@@ -18,7 +19,7 @@ from datp_tasks.model.status import Status
 from datp_tasks.observe import failpoints
 from datp_tasks.process import WorkerProcess, register
 from datp_tasks.settings import Settings
-from datp_tasks.steps.registry import Registry, discover, registry
+from datp_tasks.steps.registry import Registry, discover, param_mistakes, registry
 from datp_tasks.testing.eager import EagerSend
 from datp_tasks.testing.servers import Servers
 
@@ -72,7 +73,10 @@ class Kit:
         return self.steps.step(name, **options)
 
     def use(self, *definitions: PipelineDefinition) -> None:
-        """Put pipelines into use."""
+        """Put pipelines into use; mistakes in the params of their steps are refused."""
+        mistakes = param_mistakes(definitions, self.steps)
+        if mistakes:
+            raise PipelineInvalid(mistakes)
         for definition in definitions:
             applied = self.connections.pipelines.apply(definition)
             self.connections.pipelines.use(applied.name, applied.version)
