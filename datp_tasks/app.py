@@ -34,6 +34,14 @@ def _discover(**_: Any) -> None:
 @signals.worker_process_init.connect(weak=False)  # type: ignore[untyped-decorator]
 def _forked(**_: Any) -> None:
     process.forget()
+    process.join()
+
+
+@signals.worker_ready.connect(weak=False)  # type: ignore[untyped-decorator]
+def _ready(sender: Any = None, **_: Any) -> None:
+    # A solo worker runs its tasks right here; in other pools the main process is no node.
+    if getattr(sender, "pool", None).__class__.__module__.endswith(".solo"):
+        process.join()
 
 
 @signals.worker_process_shutdown.connect(weak=False)  # type: ignore[untyped-decorator]

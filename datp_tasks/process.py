@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from celery import Celery
+from redis.exceptions import RedisError
 
 from datp_tasks.bells.broker import TASK_PREFIX, backlog
 from datp_tasks.bells.ringer import Send
@@ -110,6 +111,13 @@ class WorkerProcess:
         problem = f"the worker that took its bell does not offer the step type {step_type}"
         log.error("%s; %d transactions stay queued", problem, len(pairs))
         self.connections.live.note_problems(pairs, problem)
+
+    def join(self) -> None:
+        """Be known before the first bell, so that others see which step types are offered."""
+        try:
+            self._local.worker = self._new_worker()
+        except RedisError as error:
+            log.warning("Redis is away; this node joins with its first bell: %s", error)
 
     def forget(self) -> None:
         """After a fork: what the parent had belongs to the parent."""

@@ -23,7 +23,8 @@ def _number(default: float, low: float, high: float) -> Any:
 
 
 def _url(default: str, *schemes: str) -> Any:
-    return field(default=default, metadata={"schemes": schemes})
+    # Not shown when settings are printed: it may hold a password.
+    return field(default=default, repr=False, metadata={"schemes": schemes})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,8 +122,12 @@ def variable(name: str) -> str:
 
 
 def _broker_from(redis_url: str) -> str:
-    """kombu spells the URL of a unix socket differently from redis-py."""
-    return redis_url.replace("unix://", "redis+socket://", 1)
+    """kombu spells the URL of a unix socket, and the database in it, differently from redis-py."""
+    if not redis_url.startswith("unix://"):
+        return redis_url
+    base, _, query = redis_url.replace("unix://", "redis+socket://", 1).partition("?")
+    query = re.sub(r"(^|&)db=", r"\1virtual_host=", query)
+    return f"{base}?{query}" if query else base
 
 
 def _parse(name: str, raw: str, default: object) -> object:
@@ -147,7 +152,7 @@ def _check(name: str, value: Any, rules: Mapping[str, Any]) -> None:
     if "pattern" in rules and not re.fullmatch(rules["pattern"], value):
         raise SettingsError(f"{variable(name)} must match {rules['pattern']}, was {value!r}")
     if "schemes" in rules:
-        scheme = urlsplit(value).scheme
+        scheme = _scheme(value)
         if scheme not in rules["schemes"]:
             allowed = ", ".join(f"{each}://" for each in rules["schemes"])
             # The URL itself may hold a password, so only its scheme is repeated.
@@ -155,3 +160,11 @@ def _check(name: str, value: Any, rules: Mapping[str, Any]) -> None:
                 f"{variable(name)} must be a URL that starts with one of {allowed}; "
                 f"its scheme was {scheme!r}"
             )
+
+
+def _scheme(url: str) -> str:
+    try:
+        return urlsplit(url).scheme
+    except ValueError:
+        # Its message may repeat the URL, with the password.
+        return ""

@@ -74,11 +74,11 @@ WITH locked AS MATERIALIZED (
     WHERE tx_id = ANY(%(tx_id)s) AND completed_at IS NULL
     ORDER BY tx_id FOR UPDATE
 )
-UPDATE tx_summary s SET fence = greatest(s.fence, v.fence) + 1
+UPDATE tx_summary s SET fence = v.fence + 1
 FROM locked
 JOIN unnest(%(tx_id)s::text[], %(fence)s::bigint[]) AS v (tx_id, fence)
   ON v.tx_id = locked.tx_id
-WHERE s.tx_id = locked.tx_id AND s.completed_at IS NULL
+WHERE s.tx_id = locked.tx_id AND s.completed_at IS NULL AND s.fence <= v.fence + 1
 RETURNING s.tx_id, s.fence
 """
 
@@ -202,7 +202,10 @@ class Record:
             return {row.tx_id for row in connection.exec_driver_sql(FINISH, columns)}
 
     def raise_fences(self, claims: Sequence[tuple[str, int]]) -> dict[str, int]:
-        """Shut out the holders of these fences; the new fence of each that is not final."""
+        """Shut out the holders of these fences; the new fence of each that is not final.
+
+        Repeating it changes nothing, and a claim that is newer than the one named is left alone.
+        """
         columns = {"tx_id": [tx for tx, _ in claims], "fence": [fence for _, fence in claims]}
         self.commits += 1
         with self.engine.begin() as connection:

@@ -61,7 +61,7 @@ class Ringer:
         start = 0
         while start < len(bells):
             # Asked anew each time: a place that was unknown may have been measured by now.
-            end = start + self._costs.vector_size(first.place)
+            end = start + (1 if first.alone else self._costs.vector_size(first.place))
             pairs = [(bell.tx_id, bell.sequence) for bell in bells[start:end]]
             self._send(first.step_type, pairs, group=first.group, priority=first.priority)
             self.messages += 1
@@ -71,8 +71,8 @@ class Ringer:
 def _grouped(bells: list[Bell]) -> Iterator[list[Bell]]:
     """Bells that may share a message; the order within each group is kept."""
 
-    def kind(bell: Bell) -> tuple[int, str, str, str]:
-        return PRIORITIES[bell.priority], bell.group, bell.step_type, bell.place
+    def kind(bell: Bell) -> tuple[int, str, str, str, bool]:
+        return PRIORITIES[bell.priority], bell.group, bell.step_type, bell.place, bell.alone
 
     for _, group in groupby(sorted(bells, key=kind), key=kind):
         yield list(group)

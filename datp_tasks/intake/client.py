@@ -35,6 +35,7 @@ from datp_tasks.errors import (
 from datp_tasks.intake.requests import Prepared, Request, Submitted, prepare
 from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.live.words import Bell, Claimed, Held, Refused
+from datp_tasks.model.notes import clean_note
 from datp_tasks.model.payload import Json
 from datp_tasks.model.state import State, apply, ending
 from datp_tasks.model.status import Status
@@ -225,9 +226,10 @@ class Client:
         tells how it ended, which may be success if the cancel came too late.
         """
         self._known(tx_id)
+        reason = clean_note(reason) or "cancelled"
         # Known as a node, so that the reaper notices should this process die half-way.
         self._live.beat(self._node)
-        answer = self._live.cancel(tx_id, reason[:500] or "cancelled", self._node)
+        answer = self._live.cancel(tx_id, reason, self._node)
         if isinstance(answer, Claimed):
             reach("cancel.after_seize")
             self._finish_cancelled(answer, reason)

@@ -23,6 +23,8 @@ class Bell:
     #: pipeline/step index: which entry of the cost book tells how many go together.
     place: str
     priority: str
+    #: It may bring its worker down, so it must not share a vector.
+    alone: bool = False
 
     @classmethod
     def from_reply(cls, tx_id: str, reply: list[str | None]) -> Bell:

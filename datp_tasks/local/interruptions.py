@@ -39,5 +39,5 @@ class Interruptions:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         # Nothing is printed here: the signal may have interrupted a print.
-        self._forced = self._asked and number == signal.SIGINT
+        self._forced = self._forced or (self._asked and number == signal.SIGINT)
         self._asked = True

@@ -23,7 +23,10 @@ LOCK_PAUSE_S = 0.05
 
 @dataclass(frozen=True)
 class RunInfo:
-    """A running stack. The URLs contain passwords, so they are not part of its text form."""
+    """A running stack. The URLs contain passwords, so they are not part of its text form.
+
+    `broker_url` is empty if the settings are to derive it from `redis_url`.
+    """
 
     directory: Path
     pid: int

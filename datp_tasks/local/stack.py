@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -41,18 +42,23 @@ BROKER_DATABASE = 1
 
 @dataclass(frozen=True)
 class StackUrls:
-    """Where the servers are. The URLs contain passwords, so they are not part of its text form."""
+    """Where the servers are. The URLs contain passwords, so they are not part of its text form.
+
+    `broker_url` is empty if only the Redis URL was given: the settings derive the one from the other.
+    """
 
     redis_url: str = field(repr=False)
     broker_url: str = field(repr=False)
     database_url: str = field(repr=False)
 
     def as_environment(self) -> dict[str, str]:
-        return {
+        environment = {
             "DATP_REDIS_URL": self.redis_url,
-            "DATP_BROKER_URL": self.broker_url,
             "DATP_DATABASE_URL": self.database_url,
         }
+        if self.broker_url:
+            environment["DATP_BROKER_URL"] = self.broker_url
+        return environment
 
 
 class Stack:
@@ -173,6 +179,19 @@ class Stack:
             self._urls = None
             self._groups = ()
 
+    def destroy(self) -> None:
+        """Stop everything and delete all data, also what root's PostgreSQL keeps elsewhere."""
+        self.stop()
+        if not self.directory.exists():
+            return
+        self._lock.acquire()
+        try:
+            self._postgres().destroy()
+            self._redis().destroy()
+            shutil.rmtree(self.directory)
+        finally:
+            self._lock.release()
+
     def _prepare_directory(self) -> None:
         # Root's PostgreSQL runs as another user, who must be able to pass through to its data.
         create_directory(self.directory, 0o711 if running_as_root() else 0o700)
@@ -192,25 +211,29 @@ class Stack:
     def _start_missing_servers(self) -> StackUrls:
         redis_url, broker_url, database_url = self._given
         if database_url is None:
-            postgres = PostgresServer(
-                self.directory / "pg",
-                durable=self._durable,
-                log_path=self.logs_dir / "postgres.log",
-            )
+            postgres = self._postgres()
             self._start_server(postgres)
             database_url = postgres.url
+            if not postgres.cluster_dir.is_relative_to(self.directory.resolve()):
+                self._say(f"PostgreSQL keeps its data in {postgres.cluster_dir}")
         if redis_url is None:
-            redis = RedisServer(
-                self.directory / "redis",
-                appendfsync="everysec" if self._durable else "no",
-                log_path=self.logs_dir / "redis.log",
-            )
+            redis = self._redis()
             self._start_server(redis)
             redis_url = redis.url
             broker_url = broker_url or redis.url_of(BROKER_DATABASE)
-        # kombu spells the URL of a unix socket differently from redis-py.
-        broker_url = broker_url or redis_url.replace("unix://", "redis+socket://", 1)
-        return StackUrls(redis_url, broker_url, database_url)
+        return StackUrls(redis_url, broker_url or "", database_url)
+
+    def _postgres(self) -> PostgresServer:
+        return PostgresServer(
+            self.directory / "pg", durable=self._durable, log_path=self.logs_dir / "postgres.log"
+        )
+
+    def _redis(self) -> RedisServer:
+        return RedisServer(
+            self.directory / "redis",
+            appendfsync="everysec" if self._durable else "no",
+            log_path=self.logs_dir / "redis.log",
+        )
 
     def _start_server(self, server: EmbeddedServer) -> None:
         server.stop_leftover()

@@ -11,11 +11,10 @@ Crash:    a node is forgotten only when it holds nothing any more, so the next r
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from datp_tasks.connections import Connections
 from datp_tasks.live.words import Bell, Held
-from datp_tasks.model.status import Status
 from datp_tasks.observe.failpoints import reach
 
 log = logging.getLogger("datp.reaper")
@@ -46,14 +45,15 @@ def _reap(connections: Connections, node: str) -> tuple[int, int]:
     if not held:
         return 0, 0
     fences = {
-        tx: int(fields.get("fence", 0))
+        tx: int(fields["fence"])
         for tx, fields in zip(held, live.fields_many(held), strict=True)
+        if fields.get("node") == node
     }
     raised = connections.record.raise_fences(list(fences.items()))
     reach("reaper.after_fence")
-    orders = [(tx, fences[tx], raised.get(tx, fences[tx] + 1)) for tx in held if tx in raised]
-    answers = live.take_over_many(orders, node)
-    bells = [answer for answer in answers if isinstance(answer, Bell)]
+    answers = live.take_over_many([(tx, fences[tx], raised[tx]) for tx in raised], node)
+    # One of them may have brought its worker down, so none rings together with another.
+    bells = [replace(answer, alone=True) for answer in answers if isinstance(answer, Bell)]
     connections.ringer.ring(bells)
     ended = _follow_sql(connections, node, [tx for tx in held if tx not in raised])
     log.warning("node %s is gone: %d taken over, %d had ended", node, len(bells), ended)
@@ -61,17 +61,15 @@ def _reap(connections: Connections, node: str) -> tuple[int, int]:
 
 
 def _follow_sql(connections: Connections, node: str, tx_ids: list[str]) -> int:
-    """SQL has the final status, only Redis does not know it yet."""
+    """What is final in SQL ends in Redis too; what is not this node's is not looked at again."""
     live = connections.live
     summaries = connections.record.summaries(tx_ids) if tx_ids else []
-    calls = [
-        live.call_finish(
-            Held(each.tx_id, each.fence), node, Status(each.status), "", follow_sql=True
-        )
-        for each in summaries
-        if each.is_final
-    ]
-    live.run(calls)
-    # What is gone from Redis, or unknown to SQL, must not be looked at for ever.
-    live.drop_running(node, [tx for tx in tx_ids if tx not in {s.tx_id for s in summaries}])
-    return len(calls)
+    final = [summary for summary in summaries if summary.is_final]
+    live.run(
+        [
+            live.call_finish(Held(each.tx_id, each.fence), node, each.status, "", follow_sql=True)
+            for each in final
+        ]
+    )
+    live.drop_running(node, tx_ids)
+    return len(final)

@@ -24,7 +24,7 @@ class RetryPolicy:
             ("max_attempts", self.max_attempts >= 1, "1 or more"),
             ("first_s", self.first_s >= 0, "0 or more"),
             ("factor", self.factor >= 1, "1 or more"),
-            ("max_s", self.max_s >= 0, "0 or more"),
+            ("max_s", 0 <= self.max_s < float("inf"), "0 or more, and finite"),
             ("jitter", 0 <= self.jitter <= 1, "from 0 to 1"),
         )
         for name, holds, allowed in rules:
@@ -45,5 +45,8 @@ class RetryPolicy:
 
     def delay_s(self, attempt: int, rng: random.Random) -> float:
         """The pause after the given attempt (1 is the first) went wrong."""
-        delay = min(self.max_s, self.first_s * self.factor ** min(attempt - 1, 64))
+        try:
+            delay = min(self.max_s, self.first_s * float(self.factor) ** (attempt - 1))
+        except OverflowError:
+            delay = self.max_s if self.first_s else 0.0
         return max(0.0, delay * (1 + self.jitter * (2 * rng.random() - 1)))

@@ -36,7 +36,10 @@ def checked(value: object, *, what: str, bytes_max: int, depth_max: int) -> tupl
     if not isinstance(value, dict):
         raise NotJson(f"{what} must be a JSON object, was {_kind(value)}")
     copy = _copy(value, what, depth_max)
-    text = _encode(copy)
+    try:
+        text = _encode(copy)
+    except ValueError:
+        raise NotJson(f"{what} holds a number with more digits than can be stored") from None
     # A character takes at most four bytes, so short texts need no encoding to be measured.
     if len(text) * 4 > bytes_max and len(text.encode()) > bytes_max:
         raise NotJson(f"{what} is {len(text.encode())} bytes of JSON; {bytes_max} are allowed")

@@ -20,10 +20,12 @@ def switch_json(name: str, value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        if len(value) > TEXT_CHARS_MAX or "\x00" in value:
+        if len(value) > TEXT_CHARS_MAX:
             raise SwitchInvalid(
                 f"switch {name}: a text has up to {TEXT_CHARS_MAX} characters, was {len(value)}"
             )
+        if "\x00" in value or any("\ud800" <= char <= "\udfff" for char in value):
+            raise SwitchInvalid(f"switch {name}: the text holds a character that cannot be stored")
     elif not isinstance(value, bool | int | float):
         raise SwitchInvalid(
             f"switch {name}: the value must be a boolean, a number or a text, was {value!r}"
@@ -31,7 +33,10 @@ def switch_json(name: str, value: object) -> str:
     try:
         text = json.dumps(value, allow_nan=False)
     except ValueError:
-        raise SwitchInvalid(f"switch {name}: {value!r} is not a JSON number") from None
+        # Not {value!r}: a number can have more digits than Python is willing to print.
+        raise SwitchInvalid(
+            f"switch {name}: the value is not a number that JSON can carry"
+        ) from None
     if len(text) > 200:
         raise SwitchInvalid(f"switch {name}: the number has too many digits")
     return text

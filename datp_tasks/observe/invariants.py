@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import batched
-
-from redis.client import Pipeline
+from itertools import islice
+from typing import Any, TypeVar
 
 from datp_tasks.live.keys import LISTS, shard_of_tx
 from datp_tasks.live.store import LiveStore
@@ -45,15 +44,23 @@ gone      no        no    no        no          no      no
 """
 
 #: Every transaction has these, whatever it does.
-ALWAYS = ("owner", "pipeline", "group", "place", "priority", "fence", "sequence")
-ALWAYS += ("version", "jsonVersion", "state")
+ALWAYS = (
+    *("owner", "pipeline", "group", "place", "priority"),
+    *("fence", "sequence", "version", "jsonVersion", "state"),
+)
 #: Those of them that are numbers, and the least they can be.
 NUMBERS = {"fence": 0, "sequence": 1, "version": 0, "jsonVersion": 0}
 #: Statuses that only a claim leads to.
 CLAIMED_ONCE = frozenset({Status.RUNNING, Status.SLEEPING, Status.IN_DOUBT})
 
+#: How many transactions are looked at in one moment.
 BATCH = 100
+SCAN_COUNT = 1_000
 VIOLATIONS_MAX = 1_000
+#: What PTTL says instead of a time.
+NO_TTL, NO_SUCH_KEY = -1, -2
+
+T = TypeVar("T")
 
 
 def _table(text: str) -> dict[str, dict[str, str]]:
@@ -79,6 +86,9 @@ class Seen:
     nodes: frozenset[str] = frozenset()
     ttl_ms: int | None = None
     deltas: int = 0
+    #: Who has its external id (itself, if nobody has), and whether that ends by itself.
+    external_of: str = ""
+    external_ends: bool = True
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -88,21 +98,13 @@ class Violation:
 
 
 def check_all(live: LiveStore, *, violations_max: int = VIOLATIONS_MAX) -> list[Violation]:
-    """Everything that is wrong now, in bounded batches; the system may go on meanwhile."""
+    """What is wrong now, found in bounded batches; the system may go on meanwhile."""
     found: dict[Violation, None] = {}
-    nodes = find_nodes(live)
-    for shard in live.shards:
-        for name in (*LISTS, *(f"runningS:{node}" for node in sorted(nodes))):
-            for violation in _orphans(live, shard, name, nodes):
-                found[violation] = None
-            if len(found) >= violations_max:
-                return list(found)[:violations_max]
-    for tx_ids in _with_keys(live):
-        for violation in _check(live, tx_ids, nodes):
-            found[violation] = None
+    for violation in _violations(live, find_nodes(live)):
+        found[violation] = None
         if len(found) >= violations_max:
             break
-    return list(found)[:violations_max]
+    return list(found)
 
 
 def look(live: LiveStore, tx_ids: Iterable[str], nodes: Collection[str]) -> list[Seen]:
@@ -110,20 +112,22 @@ def look(live: LiveStore, tx_ids: Iterable[str], nodes: Collection[str]) -> list
     by_shard: defaultdict[str, list[str]] = defaultdict(list)
     for tx_id in tx_ids:
         by_shard[tx_id[1:3]].append(tx_id)
-    return [seen for ids in by_shard.values() for seen in _look_at_shard(live, ids, sorted(nodes))]
+    seen = [each for ids in by_shard.values() for each in _look_at_shard(live, ids, sorted(nodes))]
+    return _with_external_ids(live, seen)
 
 
 def find_nodes(live: LiveStore) -> set[str]:
-    """All nodes that are said to run something, those that nobody knows any more too."""
-    start = live.keys.in_shard("*", "runningS:")
-    keys = live.redis.scan_iter(match=f"{start}*", count=BATCH * 10)
+    """All nodes that are said to run something, even those that nobody knows any more."""
+    pattern = live.keys.in_shard("*", "runningS:*")
+    keys = live.redis.scan_iter(match=pattern, count=SCAN_COUNT)
     return {key.partition(":runningS:")[2] for key in keys}
 
 
 def check_transaction(seen: Seen) -> list[str]:
     """What is wrong with one transaction, in words; empty if nothing is."""
     if not seen.fields:
-        return _misplaced(seen, "gone") + ([f"{seen.deltas} deltas without a state"] * bool(seen.deltas))
+        left = [f"gone, but {seen.deltas} deltas of it are left"] if seen.deltas else []
+        return _misplaced(seen, "gone") + left
     status = seen.fields.get("status", "")
     if status not in list(Status):
         return [f"its status is {status!r}, which nobody knows"]
@@ -141,28 +145,24 @@ def _misplaced(seen: Seen, mode: str) -> list[str]:
         here.add("runningS")
     if seen.ttl_ms is not None:
         here.add("ttl")
-    marks = _WHERE[mode]
-    faults = _against(mode, marks, here, ("is not in", "is in"))
-    either = [name for name, mark in marks.items() if mark == "one"]
+    faults = _against(mode, _WHERE[mode], here)
+    either = [name for name, mark in _WHERE[mode].items() if mark == "one"]
     if either and len(here.intersection(either)) != 1:
-        both = " and ".join(sorted(here.intersection(either))) or "neither"
-        faults.append(f"{mode}, but of {' and '.join(either)} it has {both}")
+        has = "both" if here.issuperset(either) else "neither"
+        faults.append(f"{mode}, but of {' and '.join(either)} it has {has}")
     return faults
 
 
 def _wrong_fields(seen: Seen, mode: str) -> list[str]:
-    missing = [name for name in ALWAYS if name not in seen.fields]
-    faults = [f"{mode}, but has no {name}" for name in missing]
-    return faults + _against(mode, _FIELDS[mode], set(seen.fields), ("has no", "has"))
+    faults = [f"{mode}, but without {name}" for name in ALWAYS if name not in seen.fields]
+    return faults + _against(mode, _FIELDS[mode], set(seen.fields))
 
 
-def _against(
-    mode: str, marks: Mapping[str, str], here: set[str], say: tuple[str, str]
-) -> list[str]:
+def _against(mode: str, marks: Mapping[str, str], here: set[str]) -> list[str]:
     missing = [name for name, mark in marks.items() if mark == "yes" and name not in here]
     excess = [name for name, mark in marks.items() if mark == "no" and name in here]
-    faults = [f"{mode}, but {say[0]} {name}" for name in missing]
-    return faults + [f"{mode}, but {say[1]} {name}" for name in excess]
+    faults = [f"{mode}, but without {name}" for name in missing]
+    return faults + [f"{mode}, but with {name}" for name in excess]
 
 
 def _wrong_values(seen: Seen, status: Status) -> list[str]:
@@ -174,54 +174,127 @@ def _wrong_values(seen: Seen, status: Status) -> list[str]:
     ]
     if faults:
         return faults
-    if status in CLAIMED_ONCE and fields["fence"] == "0":
-        faults.append(f"{status}, but was never claimed: its fence is 0")
     behind = int(fields["version"]) - int(fields["jsonVersion"])
-    if behind != seen.deltas:
-        faults.append(f"its JSON is {behind} deltas behind, but there are {seen.deltas}")
-    if fields["priority"] not in PRIORITIES:
-        faults.append(f"its priority is {fields['priority']!r}")
-    if fields.get("begun", "1") != "1":
-        faults.append(f"begun is {fields['begun']!r}, not 1")
-    if status is Status.RUNNING and seen.nodes != {fields["node"]}:
-        faults.append(f"runs on {fields['node']}, but is in runningS of {', '.join(seen.nodes)}")
-    if status is Status.SLEEPING and str(int(seen.scores["sleepingZ"])) != fields["wakeTime"]:
-        faults.append(f"wakes at {fields['wakeTime']}, but sleepingZ says otherwise")
-    return faults
+    unclaimed = status in CLAIMED_ONCE and fields["fence"] == "0"
+    rules = {
+        f"{status}, but its fence is 0: nobody claimed it": unclaimed,
+        f"its JSON is {behind} deltas behind, but there are {seen.deltas}": behind != seen.deltas,
+        f"its priority is {fields['priority']!r}": fields["priority"] not in PRIORITIES,
+        f"begun is {fields.get('begun')!r}, not 1": fields.get("begun", "1") != "1",
+        f"its external id is that of {seen.external_of}": seen.external_of != seen.tx_id,
+        "its external id stays reserved for ever": not seen.external_ends,
+    }
+    return [fault for fault, broken in rules.items() if broken] + _wrong_place(seen, status)
 
 
-# Looking.
+def _wrong_place(seen: Seen, status: Status) -> list[str]:
+    if status is Status.RUNNING and seen.nodes != {seen.fields["node"]}:
+        nodes = ", ".join(sorted(seen.nodes))
+        return [f"{seen.fields['node']} runs it, but it is in runningS of {nodes}"]
+    if status is Status.SLEEPING and f"{seen.scores['sleepingZ']:.0f}" != seen.fields["wakeTime"]:
+        return [f"wakes at {seen.fields['wakeTime']}, but sleepingZ says otherwise"]
+    return []
+
+
+# Looking at transactions.
 
 
 def _look_at_shard(live: LiveStore, tx_ids: Sequence[str], nodes: Sequence[str]) -> list[Seen]:
-    # In one MULTI: between two scripts, never in the middle of what one changes.
+    # One MULTI: it sees what is there between two scripts, never half of what one changes.
     pipeline = live.redis.pipeline(transaction=True)
     for node in nodes:
         pipeline.smismember(live.keys.of_tx(tx_ids[0], f"runningS:{node}"), list(tx_ids))
     for tx_id in tx_ids:
-        _ask(pipeline, live, tx_id)
+        state = live.keys.state(tx_id)
+        pipeline.hmget(state, _READ)
+        pipeline.hexists(state, "state")
+        pipeline.pttl(state)
+        pipeline.llen(live.keys.deltas(tx_id))
+        for name in LISTS:
+            pipeline.zscore(live.keys.of_tx(tx_id, name), tx_id)
     answers = pipeline.execute()
     running, answers = answers[: len(nodes)], answers[len(nodes) :]
     size = len(answers) // len(tx_ids)
-    return [
-        _seen(
-            tx_id,
-            answers[place * size : (place + 1) * size],
-            frozenset(node for node, held in zip(nodes, running, strict=True) if held[place]),
-        )
-        for place, tx_id in enumerate(tx_ids)
-    ]
+    found = []
+    for place, tx_id in enumerate(tx_ids):
+        runs = frozenset(node for node, held in zip(nodes, running, strict=True) if held[place])
+        found.append(_seen(tx_id, runs, answers[place * size : (place + 1) * size]))
+    return found
 
 
-def _ask(pipeline: Pipeline, live: LiveStore, tx_id: str) -> None:
-    state = live.keys.state(tx_id)
-    pipeline.hmget(state, _READ)
-    pipeline.hexists(state, "state")
-    pipeline.pttl(state)
-    pipeline.llen(live.keys.deltas(tx_id))
-    for name in LISTS:
-        pipeline.zscore(live.keys.of_tx(tx_id, name), tx_id)
-
-
-def _seen(tx_id: str, answers: Sequence[object], nodes: frozenset[str]) -> Seen:
+def _seen(tx_id: str, nodes: frozenset[str], answers: Sequence[Any]) -> Seen:
     values, has_json, ttl_ms, deltas, *scores = answers
+    fields = {n: value for n, value in zip(_READ, values, strict=True) if value is not None}
+    if has_json:
+        fields["state"] = ""
+    if ttl_ms != NO_SUCH_KEY:
+        fields.setdefault("status", "")
+    placed = {n: score for n, score in zip(LISTS, scores, strict=True) if score is not None}
+    ends_in_ms = ttl_ms if ttl_ms >= 0 else None
+    return Seen(tx_id, fields, placed, nodes, ends_in_ms, deltas, external_of=tx_id)
+
+
+def _with_external_ids(live: LiveStore, found: Sequence[Seen]) -> list[Seen]:
+    named = [seen for seen in found if {"externalId", "owner"} <= seen.fields.keys()]
+    pipeline = live.redis.pipeline(transaction=False)
+    for seen in named:
+        owner, external_id = seen.fields["owner"], seen.fields["externalId"]
+        key = live.keys.external_id(seen.tx_id[1:3], owner, external_id)
+        pipeline.get(key)
+        pipeline.pttl(key)
+    answers = pipeline.execute() if named else []
+    known = {
+        seen.tx_id: replace(seen, external_of=holder or seen.tx_id, external_ends=ttl_ms != NO_TTL)
+        for seen, holder, ttl_ms in zip(named, answers[::2], answers[1::2], strict=True)
+    }
+    return [known.get(seen.tx_id, seen) for seen in found]
+
+
+# Looking for transactions.
+
+
+def _violations(live: LiveStore, nodes: Collection[str]) -> Iterator[Violation]:
+    for listed in _batches(_members(live, nodes)):
+        yield from _strays(live, listed, nodes)
+    for pattern in (live.keys.in_shard("*", name) for name in ("stateH:*", "deltaL:*")):
+        keys = live.redis.scan_iter(match=pattern, count=SCAN_COUNT)
+        for tx_ids in _batches(key.rpartition(":")[2] for key in keys):
+            yield from _check(live, tx_ids, nodes)
+
+
+def _strays(
+    live: LiveStore, listed: Sequence[tuple[str, str, str]], nodes: Collection[str]
+) -> Iterator[Violation]:
+    """Members of lists that have no state, or that belong elsewhere."""
+    at_home = [member for shard, _, member in listed if shard_of_tx(member) == shard]
+    orphans = [tx for tx, here in zip(at_home, live.exist_many(at_home), strict=True) if not here]
+    yield from _check(live, orphans, nodes)
+    for shard, name, member in listed:
+        if shard_of_tx(member) != shard:
+            yield Violation(member, f"no transaction of shard {shard}, but in {name} there")
+
+
+def _check(live: LiveStore, tx_ids: Sequence[str], nodes: Collection[str]) -> Iterator[Violation]:
+    suspects = [seen for seen in look(live, tx_ids, nodes) if check_transaction(seen)]
+    # A node that has started since the nodes were listed makes good transactions look bad.
+    newcomers = {seen.fields["node"] for seen in suspects if "node" in seen.fields}
+    for seen in look(live, [each.tx_id for each in suspects], newcomers.union(nodes)):
+        yield from (Violation(seen.tx_id, what) for what in check_transaction(seen))
+
+
+def _members(live: LiveStore, nodes: Collection[str]) -> Iterator[tuple[str, str, str]]:
+    """Shard, list and member, for every list of transactions."""
+    for shard in live.shards:
+        for name in LISTS:
+            key = live.keys.in_shard(shard, name)
+            for member, _ in live.redis.zscan_iter(key, count=BATCH):
+                yield shard, name, member
+        for name in (f"runningS:{node}" for node in sorted(nodes)):
+            for member in live.redis.sscan_iter(live.keys.in_shard(shard, name), count=BATCH):
+                yield shard, name, member
+
+
+def _batches(items: Iterable[T]) -> Iterator[list[T]]:
+    left = iter(items)
+    while batch := list(islice(left, BATCH)):
+        yield batch

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from redis import Redis
-from redis.exceptions import RedisError
 
 log = logging.getLogger("datp.notify")
 
@@ -59,10 +58,11 @@ class Notifications:
         while not self._closed.is_set():
             try:
                 self._listen_until_broken()
-            except (RedisError, OSError) as error:
+            except Exception as error:
+                # Also what redis-py raises when `close` takes the connection away from here.
                 self._subscribed.clear()
-                log.info("subscription lost, trying again: %s", error)
-                self._closed.wait(RECONNECT_S)
+                if not self._closed.wait(RECONNECT_S):
+                    log.info("subscription lost, trying again: %s", error)
 
     def _listen_until_broken(self) -> None:
         with self._redis.pubsub() as subscription:  # type: ignore[no-untyped-call]

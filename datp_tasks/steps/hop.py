@@ -8,10 +8,10 @@ and outcome. One that sleeps, ends, hands over or is refused leaves, the others 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from concurrent import futures
 
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.errors import DatpError
@@ -154,14 +154,17 @@ class Hop:
 
     def _perform_together(self, runs: list[Run]) -> list[Run]:
         begun = [run for run in runs if self._begin(run)]
-
-        async def all_of_them() -> None:
-            outcomes = await asyncio.gather(*map(self._performer.perform_async, begun))
-            for run, outcome in zip(begun, outcomes, strict=True):
-                run.outcome = outcome
-
-        self._loop.run(all_of_them())
-        return begun
+        running = {self._loop.start(self._performer.perform_async(run)): run for run in begun}
+        done, slow = futures.wait(running, timeout=self._settings.vector_stuck_ms / 1_000)
+        for future in done:
+            running[future].outcome = future.result()
+        if not slow:
+            return begun
+        # Those that are done need not wait for the slow ones: they go on elsewhere.
+        self._settler.settle(self.digest([running[future] for future in done]), may_go_on=False)
+        for future in slow:
+            running[future].outcome = future.result()
+        return [running[future] for future in slow]
 
     def _begin(self, run: Run) -> bool:
         """Mark the step begun, unless the claim or the last checkpoint did so already."""

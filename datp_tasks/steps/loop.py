@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class EventLoop:
@@ -14,12 +17,12 @@ class EventLoop:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine to its end on the loop, from another thread."""
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Let a coroutine run on the loop, from another thread."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             thread = threading.Thread(
                 target=self._loop.run_forever, name="datp-event-loop", daemon=True
             )
             thread.start()
-        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)

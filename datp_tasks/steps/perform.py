@@ -17,6 +17,7 @@ from sqlalchemy.exc import OperationalError
 from datp_tasks.archive.effects import effect
 from datp_tasks.clock import Clock
 from datp_tasks.errors import StaleFence, StepTimeout
+from datp_tasks.model.notes import clean_note
 from datp_tasks.model.outcome import Abort, Call, Done, DontKnow, Fail, NotDone, Sleep
 from datp_tasks.model.payload import Json, NotJson, checked
 from datp_tasks.model.status import Status
@@ -29,9 +30,6 @@ from datp_tasks.steps.run import Run
 from datp_tasks.steps.time_limit import TimeLimit
 
 log = logging.getLogger("datp.step")
-
-NOTE_CHARS_MAX = 500
-
 
 #: Makes the hands of one run: what its step can do while it runs.
 HandsOf = Callable[[Run], Hands]
@@ -105,7 +103,7 @@ class Performer:
             case NotDone():
                 return Again()
             case DontKnow(note=note):
-                return Doubt(f"the probe of {where} does not know: {note}")
+                return Doubt(clean_note(f"the probe of {where} does not know: {note}"))
             case _:
                 return Broken(f"the probe of {where} must return Done, NotDone or DontKnow")
 
@@ -158,19 +156,20 @@ class Performer:
             try:
                 output = None if error.output is None else self._json(error.output)
             except NotJson as not_json:
-                return Ended(status, f"{error.note} (its output was dropped: {not_json})", None)
-            return Ended(status, error.note[:NOTE_CHARS_MAX], output)
+                note = f"{error.note} (its output was dropped: {not_json})"
+                return Ended(status, clean_note(note), None)
+            return Ended(status, clean_note(str(error.note)), output)
         if isinstance(error, StaleFence):
             return Lost()
         if isinstance(error, NotJson):
             note = f"the step must return a JSON object, None, Sleep or Call: {error}"
-            return Broken(note[:NOTE_CHARS_MAX])
+            return Broken(clean_note(note))
         if isinstance(error, StepTimeout):
             return Broken(f"the step ran longer than {self.timeout_s(run):g} s")
         expected = isinstance(error, StepTypeHasNoRollback)
         log.warning("%s: step %s broke", run.tx_id, run.action.path, exc_info=not expected)
         note = str(error) if expected else f"{type(error).__name__}: {error}"
-        return Broken(note[:NOTE_CHARS_MAX].replace("\x00", ""))
+        return Broken(clean_note(note))
 
     def _json(self, value: object) -> Json:
         clean, _ = checked(

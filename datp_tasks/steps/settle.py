@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from datp_tasks.archive.record import Record
 from datp_tasks.archive.words import Final
@@ -177,11 +177,12 @@ class Settler:
     def _park(self, run: Run, note: str, settled: Settled) -> None:
         # SQL first: after a loss of Redis nobody may run again what is in doubt.
         if not self._record.mark(run.tx_id, run.fence, Status.IN_DOUBT, note):
-            return
+            return self._follow_sql([run])
         log.error("%s is parked in doubt: %s", run.tx_id, note)
         held, state_json = run.take_pending(), run.state.to_json()
         call = self._live.call_park(held, self._node, state_json, note)
         settled.orders.append((call, lambda reply: None))
+        return None
 
     def _lost(self, run: Run, reply: Reply) -> None:
         log.warning("%s belongs to another worker now (%s); dropped", run.tx_id, reply[1])
@@ -194,24 +195,41 @@ class Settler:
         reach("hop.before_final")
         try:
             won = self._record.finish_many([_final(run) for run in runs])
-        except DBAPIError as error:
+        except OperationalError as error:
             log.warning("SQL is away; %d transactions end later: %s", len(runs), error)
-            return self._end_later(runs)
+            return self._hand_back(runs)
+        except DBAPIError as error:
+            return self._end_one_by_one(runs, error)
         reach("hop.after_final")
+        mine = [run for run in runs if run.tx_id in won]
         calls = [
             self._live.call_finish(
                 run.take_pending(), self._node, _ending(run).status, run.state.to_json()
             )
-            for run in runs
-            if run.tx_id in won
+            for run in mine
         ]
-        self._live.run(calls)
+        stale = [
+            run
+            for run, reply in zip(mine, self._live.run(calls), strict=True)
+            if reply[0] == "STALE"
+        ]
         reach("hop.after_finish")
-        self._follow_sql([run for run in runs if run.tx_id not in won])
+        self._follow_sql([run for run in runs if run.tx_id not in won] + stale)
         return None
 
-    def _end_later(self, runs: list[Run]) -> None:
-        """The ending is in the state, so nothing but the commit will be tried again."""
+    def _end_one_by_one(self, runs: list[Run], error: DBAPIError) -> None:
+        """SQL refuses a value: find out whose, and let the neighbours end."""
+        if len(runs) == 1:
+            log.error("%s cannot be written to SQL: %s", runs[0].tx_id, error)
+            settled = Settled(may_go_on=False)
+            self._park(runs[0], f"its ending cannot be stored: {error.orig!r:.200}", settled)
+            return self._send(settled)
+        for run in runs:
+            self._end([run])
+        return None
+
+    def _hand_back(self, runs: list[Run]) -> None:
+        """Back into the queue. An ending is in the state, so only its commit is tried again."""
         calls = []
         for run in runs:
             close(run)
@@ -221,18 +239,24 @@ class Settler:
         self._live.run(calls)
 
     def _follow_sql(self, lost: list[Run]) -> None:
-        """Somebody else decided; if the transaction is final, Redis follows the record."""
+        """SQL decided otherwise. Where that is final, Redis follows; else a new claim must."""
         if not lost:
             return
-        calls = []
-        for summary in self._record.summaries([run.tx_id for run in lost]):
-            log.warning("%s was ended by another: %s", summary.tx_id, summary.status)
-            if summary.is_final:
-                held = Held(summary.tx_id, summary.fence)
-                calls.append(
-                    self._live.call_finish(held, self._node, summary.status, "", follow_sql=True)
+        final = {
+            summary.tx_id: summary
+            for summary in self._record.summaries([run.tx_id for run in lost])
+            if summary.is_final
+        }
+        log.warning("SQL refused %d endings, %d had ended before", len(lost), len(final))
+        self._live.run(
+            [
+                self._live.call_finish(
+                    Held(each.tx_id, each.fence), self._node, each.status, "", follow_sql=True
                 )
-        self._live.run(calls)
+                for each in final.values()
+            ]
+        )
+        self._hand_back([run for run in lost if run.tx_id not in final])
 
     # Sending.
 

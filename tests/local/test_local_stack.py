@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from datp_tasks.errors import LocalStackError
+from datp_tasks.local.interruptions import Interruptions
 from datp_tasks.local.stack import Stack, read_run_file
 
 WaitUntil = Callable[[Callable[[], object]], None]
@@ -44,6 +45,7 @@ slow.apply_async([sys.argv[1]], queue="master")
 UP = """
 import sys
 from pathlib import Path
+from datp_tasks.local.interruptions import Interruptions
 from datp_tasks.local.stack import Stack
 
 with Stack(Path(sys.argv[1]), durable=False, say=lambda line: None) as stack:
@@ -158,7 +160,6 @@ def test_given_servers_are_used(tmp_path: Path) -> None:
         assert not stack.children
         assert urls.as_environment() == {
             "DATP_REDIS_URL": "unix:///run/r.sock",
-            "DATP_BROKER_URL": "redis+socket:///run/r.sock",
             "DATP_DATABASE_URL": "postgresql://db/x",
         }
         with pytest.raises(LocalStackError, match="not the name of a node group"):
@@ -182,6 +183,32 @@ def test_ctrl_c_stops_everything_and_the_data_stays(
         urls = again.start_servers()
         assert (urls.redis_url, urls.database_url) == (info.redis_url, info.database_url)
         assert set_and_get(urls.redis_url, "kept") == "7"
+
+
+def test_destroy_deletes_everything(tmp_path: Path, said: list[str]) -> None:
+    # As root, pytest's own directory is one that PostgreSQL's user cannot enter.
+    stack = Stack(tmp_path / ".datp", durable=False, say=said.append)
+    stack.start_servers()
+    elsewhere = [line.rpartition(" ")[2] for line in said if "keeps its data" in line]
+    assert len(elsewhere) == (1 if os.geteuid() == 0 else 0)
+    assert all(Path(place).exists() for place in elsewhere)
+    stack.destroy()
+    assert not (tmp_path / ".datp").exists()
+    assert not any(Path(place).parent.exists() for place in elsewhere)
+
+
+def test_signals_are_noted_and_only_ctrl_c_again_forces() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with Interruptions() as interruptions:
+        assert not interruptions.asked()
+        signal.raise_signal(signal.SIGTERM)
+        assert interruptions.asked()
+        signal.raise_signal(signal.SIGTERM)
+        assert not interruptions.forced()
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+        assert interruptions.forced()
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_a_killed_stack_leaves_no_orphans_and_its_data(

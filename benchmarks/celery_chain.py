@@ -1,0 +1,63 @@
+"""Celery's side: chains of tasks that do nothing, a client, and one worker of the same size."""
+
+from __future__ import annotations
+
+import time
+
+from celery import chain
+from redis import Redis
+
+from benchmarks import chain_app
+from benchmarks.stack import Stack
+from datp_tasks.local.processes import ManagedProcess
+
+POLL_S = 0.01
+GIVE_UP_S = 120
+
+
+class Chain:
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._redis = Redis.from_url(stack.chain_url)
+        self._worker: ManagedProcess | None = None
+        chain_app.app.conf.broker_url = stack.chain_url
+
+    def start_worker(self) -> None:
+        """Start it and warm it up."""
+        if self._worker is None:
+            env = {chain_app.BROKER: self._stack.chain_url}
+            self._worker = self._stack.start_worker("benchmarks.chain_app", chain_app.QUEUE, **env)
+            self.many(3, 30)
+
+    def stop_worker(self) -> None:
+        if self._worker is not None:
+            self._stack.stop_worker(self._worker)
+            self._worker = None
+
+    def many(self, steps: int, chains: int) -> float:
+        """Send so many from one process; chains a second until the last task of each has run."""
+        give_up_s = time.monotonic() + GIVE_UP_S
+        self._redis.delete(chain_app.DONE)
+        began_s = time.perf_counter()
+        for number in range(chains):
+            _chain(steps, number).apply_async()
+        while int(self._redis.llen(chain_app.DONE)) < chains:
+            if time.monotonic() > give_up_s:
+                raise TimeoutError(f"the chains have not ended after {GIVE_UP_S} s")
+            time.sleep(POLL_S)
+        return chains / (time.perf_counter() - began_s)
+
+    def one(self, steps: int) -> float:
+        """Send one and wait for its last task; the seconds that took."""
+        self._redis.delete(chain_app.DONE)
+        began_s = time.perf_counter()
+        _chain(steps, 1).apply_async()
+        if self._redis.blpop([chain_app.DONE], timeout=GIVE_UP_S) is None:
+            raise TimeoutError(f"a chain has not ended after {GIVE_UP_S} s")
+        return time.perf_counter() - began_s
+
+
+def _chain(steps: int, number: int) -> chain:
+    first = chain_app.pass_on.s({"n": number})
+    middle = [chain_app.pass_on.s() for _ in range(steps - 2)]
+    return chain(first, *middle, chain_app.last.s())

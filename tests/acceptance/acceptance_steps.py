@@ -1,0 +1,119 @@
+"""Step types that the workers of this ring offer; what they do is written to Redis or SQL."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import time
+from functools import cache
+from typing import Any
+
+from redis import Redis
+from sqlalchemy import text
+
+from datp_tasks import Call, step
+from datp_tasks.connections import make_redis
+from datp_tasks.settings import Settings
+from datp_tasks.steps.context import StepContext
+
+HELD_S_MAX = 60.0
+
+
+@cache
+def redis_of(pid: int) -> Redis:
+    """A connection of this process; a child must not use the one of its parent."""
+    return make_redis(Settings.from_env())
+
+
+def note(topic: str, ctx: StepContext, **more: Any) -> None:
+    """Write down who did what."""
+    what = {"tx": ctx.tx_id, "pid": os.getpid(), "attempt": ctx.attempt, **more}
+    redis_of(os.getpid()).rpush(f"notes:{topic}", json.dumps(what))
+
+
+def wait_at_gate(name: str) -> None:
+    ends_at_s = time.monotonic() + HELD_S_MAX
+    while not redis_of(os.getpid()).exists(f"gate:{name}"):
+        if time.monotonic() > ends_at_s:
+            raise TimeoutError(f"nobody opened the gate {name}")
+        time.sleep(0.01)
+
+
+@step("acc/mark")
+def mark(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
+    """Says that it ran, and adds its word to the data."""
+    word = ctx.params.get("word")
+    note(ctx.params.get("topic", "mark"), ctx, word=word)
+    return {**data, "words": [*data.get("words", []), word]} if word else data
+
+
+@step("acc/hold", retry={"max_attempts": 1})
+def hold(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
+    """Holds its first try at a gate, if the data names one; says who did it."""
+    key = ctx.idempotency_key
+    note("hold", ctx, key=key)
+    if ctx.attempt == 1 and data.get("gate"):
+        wait_at_gate(data["gate"])
+    note("held", ctx, key=key)
+    return {"pid": os.getpid(), "attempt": ctx.attempt}
+
+
+@step("acc/review", on_crash="review")
+def review(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
+    """The same, for a step that must not be run again after a crash."""
+    return dict(hold(ctx, data))
+
+
+@step("acc/ask", on_crash="probe")
+def ask(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
+    """The same, for a step whose outside can be asked."""
+    return dict(hold(ctx, data))
+
+
+@ask.probe
+def ask_outside(ctx: StepContext, data: dict[str, Any]) -> Any:
+    from datp_tasks import Done, DontKnow, NotDone
+
+    note("probe", ctx, key=ctx.idempotency_key)
+    answers = {"done": Done({"probed": True}), "not-done": NotDone(), "unknown": DontKnow("?")}
+    return answers[data["answer"]]
+
+
+@step("acc/pay", transactional=True)
+def pay(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
+    """An effect in SQL, which must happen once."""
+    note("pay", ctx)
+    ctx.sql.execute(
+        text("INSERT INTO payment (tx_id, step_key, slow) VALUES (:tx, :key, :slow)"),
+        {"tx": ctx.tx_id, "key": ctx.idempotency_key, "slow": bool(data.get("slow"))},
+    )
+    if ctx.attempt == 1 and data.get("gate"):
+        wait_at_gate(data["gate"])
+    return {**data, "paid": data.get("paid", 0) + 1}
+
+
+@step("acc/pay-quietly", transactional=True)
+def pay_quietly(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
+    """The same without a word to Redis."""
+    ctx.sql.execute(
+        text("INSERT INTO payment (tx_id, step_key, slow) VALUES (:tx, :key, false)"),
+        {"tx": ctx.tx_id, "key": ctx.idempotency_key},
+    )
+    return {**data, "paid": data.get("paid", 0) + 1}
+
+
+@step("acc/deaf", timeout_s=0.5)
+def deaf(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
+    """Its first try is stuck in C code, where no alarm and no exception reaches it."""
+    note("deaf", ctx)
+    if ctx.attempt <= data.get("stuck_tries", 1):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+        ctypes.CDLL(None).sleep(600)
+    return {"attempt": ctx.attempt}
+
+
+@step("acc/call")
+def call(ctx: StepContext, data: dict[str, Any]) -> Call:
+    return Call(ctx.params["pipeline"], data)

@@ -1,0 +1,163 @@
+"""Settings: read once, refused clearly, never a password in what is shown."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import FrozenInstanceError, fields
+from typing import Any
+
+import pytest
+
+from datp_tasks.errors import SettingsError
+from datp_tasks.settings import Settings, variable
+
+NUMBERS = [item.name for item in fields(Settings) if "low" in item.metadata]
+URLS = [item.name for item in fields(Settings) if "schemes" in item.metadata]
+PASSWORD = "hunter2-very-secret"
+
+
+def refusal(**given: Any) -> str:
+    with pytest.raises(SettingsError) as refused:
+        Settings(**given)
+    return "".join(traceback.format_exception(refused.value)).split("SettingsError: ")[-1].strip()
+
+
+def refusal_of_env(**env: str) -> str:
+    with pytest.raises(SettingsError) as refused:
+        Settings.from_env(env)
+    return str(refused.value)
+
+
+def test_the_defaults_are_valid_and_need_no_environment() -> None:
+    assert Settings.from_env({}) == Settings()
+    assert Settings().shards == 16
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_out_of_its_range_is_refused_with_variable_allowed_and_given(name: str) -> None:
+    rules = next(item.metadata for item in fields(Settings) if item.name == name)
+    for value in (rules["low"] - 1, rules["high"] + 1):
+        message = refusal(**{name: value})
+        assert message == (
+            f"{variable(name)} must be from {rules['low']} to {rules['high']}, was {value}"
+        )
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_a_number_that_is_none_is_refused(value: str) -> None:
+    assert refusal_of_env(DATP_STEP_TIMEOUT_S=value).startswith("DATP_STEP_TIMEOUT_S must be from")
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        ({"DATP_SHARDS": "many"}, "DATP_SHARDS must be a whole number, was 'many'"),
+        ({"DATP_SHARDS": "1.5"}, "DATP_SHARDS must be a whole number, was '1.5'"),
+        ({"DATP_STEP_TIMEOUT_S": "1s"}, "DATP_STEP_TIMEOUT_S must be a number, was '1s'"),
+        (
+            {"DATP_KEY_PREFIX": "a b"},
+            "DATP_KEY_PREFIX must match [A-Za-z0-9_.-]{1,32}, was 'a b'",
+        ),
+        (
+            {"DATP_MAINTENANCE_GROUP": "Master"},
+            "DATP_MAINTENANCE_GROUP must match [a-z0-9][a-z0-9_-]{0,63}, was 'Master'",
+        ),
+        (
+            {"DATP_NODE_BEAT_MS": "2000", "DATP_NODE_STALE_MS": "3999"},
+            "DATP_NODE_STALE_MS must be at least twice DATP_NODE_BEAT_MS (2000), was 3999",
+        ),
+    ],
+)
+def test_a_mistake_in_the_environment_is_named(env: dict[str, str], message: str) -> None:
+    assert refusal_of_env(**env) == message
+
+
+@pytest.mark.parametrize("name", URLS)
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"mysql://app:{PASSWORD}@db/datp",
+        f"//app:{PASSWORD}@db",
+        # The standard library repeats this host, with the password, in its own complaint.
+        f"redis://app:{PASSWORD}@ho\u2100st/0",
+        f"postgresql://app:{PASSWORD}@[::1/datp",
+    ],
+)
+def test_a_url_is_refused_without_showing_its_password(name: str, url: str) -> None:
+    message = refusal(**{name: url})
+    assert message.startswith(f"{variable(name)} must be a URL that starts with one of ")
+    assert PASSWORD not in message
+
+
+def test_settings_do_not_show_passwords_when_they_are_printed() -> None:
+    settings = Settings(
+        redis_url=f"redis://:{PASSWORD}@cache/0",
+        database_url=f"postgresql://app:{PASSWORD}@db/datp",
+    )
+    assert PASSWORD not in repr(settings)
+    assert PASSWORD not in str(settings)
+
+
+def test_settings_cannot_be_changed() -> None:
+    settings = Settings()
+    with pytest.raises(FrozenInstanceError):
+        settings.shards = 3  # type: ignore[misc]
+
+
+def test_every_setting_can_be_given_by_the_environment() -> None:
+    samples = {int: "100", float: "50", str: "x"}
+    urls = {"redis_url": "redis://r/1", "broker_url": "amqp://b//", "database_url": "postgresql:///d"}
+    env = {
+        variable(item.name): urls.get(item.name) or samples.get(type(item.default), "a.b")
+        for item in fields(Settings)
+        if item.name not in _WITH_OTHER_RANGES
+    }
+    settings = Settings.from_env(env)
+    assert settings.redis_url == "redis://r/1"
+    assert settings.shards == 100
+    assert settings.step_timeout_s == 50.0
+    assert settings.steps == ("a.b",)
+    changed = {item.name for item in fields(Settings)} - _WITH_OTHER_RANGES
+    assert {name for name in changed if getattr(settings, name) == getattr(Settings(), name)} <= {
+        # Those whose default is the sample.
+        *("retry_attempts_max", "vector_max"),
+    }
+
+
+#: 100 or 50 is not allowed for these.
+_WITH_OTHER_RANGES = {
+    *("input_bytes_max", "input_depth_max", "output_bytes_max", "nesting_max"),
+    *("node_beat_ms", "node_stale_ms"),
+}
+
+
+def test_values_are_stripped_and_empty_ones_are_as_if_not_set() -> None:
+    env = {"DATP_SHARDS": " 4 ", "DATP_VECTOR_MAX": "", "DATP_KEY_PREFIX": "   "}
+    settings = Settings.from_env(env)
+    assert (settings.shards, settings.vector_max, settings.key_prefix) == (4, 100, "datp")
+
+
+def test_step_modules_are_a_list_with_commas() -> None:
+    env = {"DATP_STEPS": " examples.payments.steps, my.steps ,,"}
+    assert Settings.from_env(env).steps == ("examples.payments.steps", "my.steps")
+
+
+@pytest.mark.parametrize(
+    ("redis_url", "broker_url"),
+    [
+        ("redis://:pw@cache:6380/3", "redis://:pw@cache:6380/3"),
+        ("rediss://cache/0", "rediss://cache/0"),
+        ("unix:///run/redis.sock", "redis+socket:///run/redis.sock"),
+        # kombu calls the database of a socket its virtual host and ignores `db`.
+        ("unix:///run/redis.sock?db=3", "redis+socket:///run/redis.sock?virtual_host=3"),
+        (
+            "unix://:pw@/run/db=1/r.sock?a=b&db=3",
+            "redis+socket://:pw@/run/db=1/r.sock?a=b&virtual_host=3",
+        ),
+    ],
+)
+def test_the_broker_is_the_redis_server_unless_another_is_given(
+    redis_url: str, broker_url: str
+) -> None:
+    assert Settings(redis_url=redis_url).broker_url == broker_url
+    assert Settings(redis_url=redis_url, broker_url="amqp://q//").broker_url == "amqp://q//"
