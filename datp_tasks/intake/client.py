@@ -51,6 +51,8 @@ SLOW_TICK_S = 1.0
 
 
 class Client:
+    """One connection to the whole system, for any number of threads."""
+
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
         self._settings = connections.settings

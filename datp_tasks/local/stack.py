@@ -44,7 +44,7 @@ BROKER_DATABASE = 1
 class StackUrls:
     """Where the servers are. The URLs contain passwords, so they are not part of its text form.
 
-    `broker_url` is empty if only the Redis URL was given: the settings derive the one from the other.
+    `broker_url` is empty if only the Redis URL was given: the settings derive one from it.
     """
 
     redis_url: str = field(repr=False)

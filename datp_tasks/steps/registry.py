@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, overload
 
 from datp_tasks.errors import StepTypeInvalid, StepTypeUnknown
 from datp_tasks.model.backoff import RetryPolicy
@@ -19,6 +19,7 @@ ENTRY_POINT_GROUP = "datp_tasks.steps"
 
 OnCrash = Literal["rerun", "probe", "review"]
 StepFunction = Callable[..., Any]
+Function = TypeVar("Function", bound=StepFunction)
 
 
 @dataclass(eq=False)
@@ -50,21 +51,25 @@ class StepType:
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.function)
 
-    def rollback(self, function: StepFunction | None = None, *, partial: bool = False) -> Any:
+    @overload
+    def rollback(self, function: Function, /) -> Function: ...
+    @overload
+    def rollback(self, *, partial: bool = False) -> Callable[[Function], Function]: ...
+    def rollback(self, function: Any = None, /, *, partial: bool = False) -> Any:
         """Decorator: how to undo the step, called with (ctx, data, output).
 
         With `partial=True` it is also called, with None as the output, for a try that broke or
         was interrupted, of which nobody knows whether it took effect.
         """
 
-        def declare(given: StepFunction) -> StepFunction:
+        def declare(given: Function) -> Function:
             self.rollback_function = given
             self.rollback_partial = partial
             return given
 
         return declare if function is None else declare(function)
 
-    def probe(self, function: StepFunction) -> StepFunction:
+    def probe(self, function: Function) -> Function:
         """Decorator: asks the outside, after a crash, whether the step took effect."""
         self.probe_function = function
         return function
@@ -134,7 +139,11 @@ class Registry:
         it does on `ctx.sql` happens exactly once.
         """
         _check_declaration(name, timeout_s, on_crash)
-        policy = retry if isinstance(retry, RetryPolicy) else RetryPolicy.from_mapping(retry or {})
+        try:
+            given = {} if retry is None else retry
+            policy = given if isinstance(given, RetryPolicy) else RetryPolicy.from_mapping(given)
+        except ValueError as error:
+            raise StepTypeInvalid(f"{name}: {error}") from None
 
         def declare(function: StepFunction) -> StepType:
             if transactional and inspect.iscoroutinefunction(function):
@@ -206,7 +215,6 @@ def discover(modules: Iterable[str]) -> None:
 
 def _same_source(known: StepType, new: StepType) -> bool:
     """A module that is imported again (under another name, say) declares the same steps."""
-    return (
-        known.function.__qualname__ == new.function.__qualname__
-        and known.function.__code__.co_filename == new.function.__code__.co_filename
-    )
+    one, other = known.function.__code__, new.function.__code__
+    places = [(code.co_filename, code.co_firstlineno) for code in (one, other)]
+    return known.function.__qualname__ == new.function.__qualname__ and places[0] == places[1]

@@ -106,7 +106,11 @@ def test_settings_cannot_be_changed() -> None:
 
 def test_every_setting_can_be_given_by_the_environment() -> None:
     samples = {int: "100", float: "50", str: "x"}
-    urls = {"redis_url": "redis://r/1", "broker_url": "amqp://b//", "database_url": "postgresql:///d"}
+    urls = {
+        "redis_url": "redis://r/1",
+        "broker_url": "amqp://b//",
+        "database_url": "postgresql:///d",
+    }
     env = {
         variable(item.name): urls.get(item.name) or samples.get(type(item.default), "a.b")
         for item in fields(Settings)
