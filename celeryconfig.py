@@ -58,6 +58,7 @@ task_acks_late = True
 task_reject_on_worker_lost = True
 task_acks_on_failure_or_timeout = True
 worker_prefetch_multiplier = 1
+worker_consumer = "datp_tasks.bells.consumer:BellConsumer"
 worker_cancel_long_running_tasks_on_connection_loss = False
 worker_max_tasks_per_child = 20_000
 worker_max_memory_per_child = 600_000

@@ -35,11 +35,9 @@ SETTINGS = {
     "logging_collector": "off",
 }
 
-# For tests only: even a killed server may lose its last commits. A test that kills the server and
-# looks for its data says durable=True, or settings={"synchronous_commit": "on"}.
+# For tests only: a killed server keeps its commits, a machine that loses power may not.
 NOT_DURABLE = {
     "fsync": "off",
-    "synchronous_commit": "off",
     "full_page_writes": "off",
     # In the data directory, so that it is deleted with it even after a kill.
     "dynamic_shared_memory_type": "mmap",

@@ -83,7 +83,8 @@ class Performer:
         try:
             async with limit:
                 return self._sorted(run, await self._call(run, step_type, None))
-        except Exception as error:
+        except (Exception, asyncio.CancelledError, SystemExit) as error:
+            # The last two would end the event loop, and with it every step beside this one.
             if limit.expired():
                 return Broken(f"the step ran longer than {self.timeout_s(run):g} s")
             return self._raised(run, error)
@@ -150,7 +151,7 @@ class Performer:
             return Sleep(min(returned.seconds, self._settings.sleep_s_max), returned.switch)
         return Output(self._json(returned))
 
-    def _raised(self, run: Run, error: Exception) -> Outcome:
+    def _raised(self, run: Run, error: BaseException) -> Outcome:
         if run.action.kind == "run" and isinstance(error, Fail | Abort):
             status = Status.FAILED if isinstance(error, Fail) else Status.ABORTED
             try:
@@ -168,8 +169,8 @@ class Performer:
             return Broken(f"the step ran longer than {self.timeout_s(run):g} s")
         expected = isinstance(error, StepTypeHasNoRollback)
         log.warning("%s: step %s broke", run.tx_id, run.action.path, exc_info=not expected)
-        note = str(error) if expected else f"{type(error).__name__}: {error}"
-        return Broken(clean_note(note))
+        note = _shown(error)
+        return Broken(clean_note(note if expected else f"{type(error).__name__}: {note}"))
 
     def _json(self, value: object) -> Json:
         clean, _ = checked(
@@ -212,6 +213,13 @@ def _finished(returned: object) -> object:
     if asyncio.iscoroutine(returned):
         return asyncio.run(returned)
     return returned
+
+
+def _shown(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(it cannot be shown)"
 
 
 def _copy(value: Any) -> Any:

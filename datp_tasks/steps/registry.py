@@ -55,14 +55,14 @@ class StepType:
     def rollback(self, function: Function, /) -> Function: ...
     @overload
     def rollback(self, *, partial: bool = False) -> Callable[[Function], Function]: ...
-    def rollback(self, function: Any = None, /, *, partial: bool = False) -> Any:
+    def rollback(self, function: StepFunction | None = None, *, partial: bool = False) -> Any:
         """Decorator: how to undo the step, called with (ctx, data, output).
 
         With `partial=True` it is also called, with None as the output, for a try that broke or
         was interrupted, of which nobody knows whether it took effect.
         """
 
-        def declare(given: Function) -> Function:
+        def declare(given: StepFunction) -> StepFunction:
             self.rollback_function = given
             self.rollback_partial = partial
             return given

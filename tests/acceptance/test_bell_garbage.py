@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kombu import Connection, Exchange, Producer
 
 from datp_tasks import Pipeline
 from datp_tasks.local.processes import ManagedProcess
@@ -38,23 +36,19 @@ class Listener:
         house.wait_ready(self.worker)
 
     def bell(self, *pairs: Any, step: str = STEP) -> None:
-        self.house.send(step, list(pairs), group="master", priority="in")
+        """What the engine would send, with any pairs in it."""
+        self.house.celery.send_task(
+            f"datp.step.{step}", args=(pairs,), queue="master", priority=6, argsrepr="?"
+        )
 
     def message(self, body: bytes, *, task: str = f"datp.step.{STEP}", **options: Any) -> None:
         """A message as Celery sends it, around any body."""
         headers = {"task": task, "id": str(uuid.uuid4()), "lang": "py", "argsrepr": "?"}
         headers |= options.pop("headers", {})
-        with Connection(
-            self.house.settings.broker_url,
-            transport_options=dict(self.house.celery.conf.broker_transport_options),
-        ) as connection:
-            Producer(connection).publish(
-                body,
-                exchange=Exchange("master", type="direct"),
-                routing_key="master",
-                headers=headers,
-                priority=6,
-                **{"content_type": "application/json", "content_encoding": "utf-8"} | options,
+        kind = {"content_type": "application/json", "content_encoding": "utf-8"} | options
+        with self.house.celery.connection_for_write() as connection:
+            connection.Producer().publish(
+                body, exchange="", routing_key="master", headers=headers, priority=6, **kind
             )
 
     def everything_was_heard(self) -> int:
@@ -67,7 +61,7 @@ class Listener:
 
 
 @pytest.fixture(scope="module")
-def listener(new_house: NewHouse) -> Iterator[Listener]:
+def listener(new_house: NewHouse) -> Listener:
     return Listener(new_house())
 
 
@@ -145,6 +139,7 @@ GARBAGE_BODIES: tuple[bytes, ...] = (
     b'["text", {}, {}]',
     b"[[], 5, {}]",
     b"[[], {}, 5]",
+    b'[[], {}, {"callbacks": 5, "chord": 5, "chain": "x", "errbacks": {}}]',
     b"[[], {}]",
     b"[]",
     b"5",
@@ -156,6 +151,23 @@ GARBAGE_BODIES: tuple[bytes, ...] = (
     b"\xff\xfe not even text",
     b"[" * 5_000,
     b"[[[[1" + b"0" * 5_000 + b"]]], {}, {}]",
+)
+GARBAGE_HEADERS: tuple[dict[str, Any], ...] = (
+    {"id": None},
+    {"id": 5},
+    {"task": None},
+    {"task": []},
+    {"task": {"name": 1}},
+    {"lang": None, "origin": 5, "root_id": [], "parent_id": {}},
+    {"expires": "yesterday"},
+    {"expires": 5},
+    {"timelimit": "x"},
+    {"timelimit": [0.001, 0.001]},
+    {"timelimit": 7},
+    {"eta": "never"},
+    {"eta": "2999-01-01T00:00:00"},
+    {"retries": "many"},
+    {"shadow": 5, "group": 5, "ignore_result": "x", "argsrepr": 5},
 )
 
 
@@ -169,9 +181,8 @@ def test_garbage_neither_kills_the_worker_nor_loses_anything(listener: Listener)
     listener.message(b"[[], {}, {}]", content_type="application/x-python-serialize")
     listener.message(b"[[], {}, {}]", content_type="no/such-type")
     listener.message(b"[[], {}, {}]", content_encoding="no-such-encoding")
-    listener.message(b"[[], {}, {}]", headers={"expires": "yesterday", "timelimit": "x"})
-    listener.message(b"[[], {}, {}]", headers={"eta": "never", "retries": "many"})
-    listener.message(b"[[], {}, {}]", headers={"id": None, "lang": None, "task": None})
+    for headers in GARBAGE_HEADERS:
+        listener.message(b"[[], {}, {}]", headers=headers)
     listener.message(b"[[], {}, {}]", task="no.such.task")
     listener.message(b"[[], {}, {}]", task="datp.step.nope")
     listener.message(b"garbage", task="datp.step.nope")
