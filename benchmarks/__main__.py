@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.bench import Bench
 from benchmarks.parts import DEFAULT, PARTS
 from benchmarks.report import LATEST, Figures, Report, save
-from benchmarks.stack import PROCESSES, Stack
+from benchmarks.stack import DATA, PROCESSES, Stack
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def main() -> None:
     report = Report()
     began_s = time.monotonic()
     figures: Figures = {}
-    with Stack() as stack:
+    with Stack(options.data) as stack:
         for server, setting in stack.durability():
             report.say(f"[bold]{server}[/bold]: {setting}")
         report.say(
@@ -40,6 +40,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", choices=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="small numbers, to see that it works")
     parser.add_argument("--output", type=Path, default=LATEST, help="file to merge figures into")
+    parser.add_argument("--data", type=Path, default=DATA, help="folder for the servers' data")
     return parser.parse_args()
 
 

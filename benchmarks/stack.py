@@ -21,6 +21,8 @@ from datp_tasks.local.processes import ManagedProcess, StopStep
 from datp_tasks.local.redis_server import RedisServer
 
 ROOT = Path(__file__).resolve().parent.parent
+#: On the disk of the checkout: /tmp may be memory, where every commit is quick.
+DATA = ROOT / ".datp"
 PROCESSES = 2
 #: The chain must not meet our keys, so it has a database of its own on the same server.
 CHAIN_DATABASE = 1
@@ -51,10 +53,9 @@ class Counts:
 
 
 class Stack:
-    """PostgreSQL and Redis, each with its own data directory on the disk of the checkout."""
+    """PostgreSQL and Redis, each with its own data directory."""
 
-    def __init__(self) -> None:
-        above = ROOT / ".datp"
+    def __init__(self, above: Path = DATA) -> None:
         above.mkdir(exist_ok=True)
         self.folder = Path(tempfile.mkdtemp(prefix="bench-", dir=above))
         # For PostgreSQL, which does not run as root.

@@ -6,6 +6,7 @@ database. A clock that returns None says "ask the server"; tests give one that r
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -13,11 +14,17 @@ class Clock(Protocol):
     def now_ms(self) -> int | None:
         """Milliseconds since 1970, or None to use the clock of the server that is asked."""
 
+    def now(self) -> datetime | None:
+        """The same for SQL."""
+
 
 class ServerClock:
     """Production: each server uses its own time."""
 
     def now_ms(self) -> int | None:
+        return None
+
+    def now(self) -> datetime | None:
         return None
 
 
@@ -29,6 +36,9 @@ class VirtualClock:
 
     def now_ms(self) -> int | None:
         return self._now_ms
+
+    def now(self) -> datetime | None:
+        return datetime.fromtimestamp(self._now_ms / 1_000, UTC)
 
     def advance(self, *, seconds: float = 0, days: float = 0) -> None:
         self._now_ms += int((seconds + days * 86_400) * 1_000)

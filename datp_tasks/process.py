@@ -90,6 +90,9 @@ class WorkerProcess:
             # This node may still hold claims that nobody works on: only its silence frees them.
             self.pulse.retire(worker.node)
             self._local.worker = None
+            if self._watch:
+                # What it would see from now on is a step that never ends.
+                self._local.watchman.stop()
             raise
 
     def run_job(self, name: str) -> Any:
@@ -147,7 +150,8 @@ class WorkerProcess:
             groups=groups,
         )
         if self._watch:
-            Watchman(self._settings, worker.hop).start()
+            self._local.watchman = Watchman(self._settings, worker.hop)
+            self._local.watchman.start()
         return worker
 
 

@@ -1,7 +1,8 @@
 """Transactional steps: the effects of a step and its output are one commit.
 
 The commit also holds the summary row FOR SHARE and looks at its fence, so a worker whose
-transaction was taken over cannot apply anything any more.
+transaction was taken over cannot apply anything any more. The row cannot be taken over while it
+is held, so PostgreSQL ends a connection that is silent for longer than the step may take.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from datp_tasks.errors import StaleFence
 from datp_tasks.model.payload import Json, encode
 
 GUARD = """
-SELECT 1 FROM tx_summary
+SELECT set_config('idle_in_transaction_session_timeout', %(idle_ms)s, true) FROM tx_summary
 WHERE tx_id = %(tx_id)s AND completed_at IS NULL AND fence <= %(fence)s
 FOR SHARE
 """
@@ -42,12 +43,13 @@ class Effect:
 
 @contextmanager
 def effect(
-    engine: Engine, clock: Clock, *, tx_id: str, step_key: str, fence: int
+    engine: Engine, clock: Clock, *, tx_id: str, step_key: str, fence: int, idle_s: float
 ) -> Iterator[Effect]:
     """A connection whose commit happens once per step of a transaction, if `output` is set."""
     identity = {"tx_id": tx_id, "step_key": step_key}
     with engine.connect() as connection:
-        if connection.exec_driver_sql(GUARD, {"tx_id": tx_id, "fence": fence}).first() is None:
+        guard = {"tx_id": tx_id, "fence": fence, "idle_ms": str(int(idle_s * 1_000))}
+        if connection.exec_driver_sql(GUARD, guard).first() is None:
             raise StaleFence
         row = connection.exec_driver_sql(FIND, identity).first()
         found = None if row is None else (_parse(row.output),)

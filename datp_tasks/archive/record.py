@@ -45,10 +45,12 @@ JOIN unnest(%(owner)s::text[], %(external_id)s::text[]) AS v (owner, external_id
 """
 
 # The rows are locked in the order of their ids first, so that two finishers cannot deadlock.
+# `coalesce` keeps the planner from the index of open rows: that is full of rows that were closed
+# since the last vacuum, and all of it would be read.
 FINISH = """
 WITH locked AS MATERIALIZED (
     SELECT tx_id FROM tx_summary
-    WHERE tx_id = ANY(%(tx_id)s) AND completed_at IS NULL
+    WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') = 'infinity'
     ORDER BY tx_id FOR UPDATE
 ), won AS (
     UPDATE tx_summary s
@@ -59,7 +61,8 @@ WITH locked AS MATERIALIZED (
     JOIN unnest(%(tx_id)s::text[], %(fence)s::bigint[], %(status)s::text[], %(output)s::text[],
                 %(note)s::text[], %(progress)s::text[])
          AS v (tx_id, fence, status, output, note, progress) ON v.tx_id = locked.tx_id
-    WHERE s.tx_id = locked.tx_id AND s.completed_at IS NULL AND s.fence <= v.fence
+    WHERE s.tx_id = locked.tx_id AND coalesce(s.completed_at, 'infinity') = 'infinity'
+      AND s.fence <= v.fence
     RETURNING s.tx_id, s.status, s.note, s.completed_at
 ), logged AS (
     INSERT INTO tx_state_change (tx_id, status, note, created_at)
@@ -72,7 +75,7 @@ FENCE = """
 WITH locked AS MATERIALIZED (
     SELECT tx_id FROM tx_summary
     WHERE tx_id = ANY(%(tx_id)s) AND completed_at IS NULL
-    ORDER BY tx_id FOR UPDATE
+    ORDER BY tx_id FOR UPDATE SKIP LOCKED
 )
 UPDATE tx_summary s SET fence = v.fence + 1
 FROM locked
@@ -204,7 +207,8 @@ class Record:
     def raise_fences(self, claims: Sequence[tuple[str, int]]) -> dict[str, int]:
         """Shut out the holders of these fences; the new fence of each that is not final.
 
-        Repeating it changes nothing, and a claim that is newer than the one named is left alone.
+        Repeating it changes nothing, and a claim that is newer than the one named is left alone,
+        as is a row that is locked: its holder may be in the middle of a transactional step.
         """
         columns = {"tx_id": [tx for tx, _ in claims], "fence": [fence for _, fence in claims]}
         self.commits += 1
@@ -266,6 +270,15 @@ class Record:
             connection.exec_driver_sql(SAVE_STATES, columns)
 
     def _select(self, sql: str, values: dict[str, Any]) -> list[Summary]:
+        try:
+            return self._read(sql, values)
+        except OperationalError as error:
+            if not error.connection_invalidated:
+                raise
+            # A connection from before a restart of the server; the next one is new.
+            return self._read(sql, values)
+
+    def _read(self, sql: str, values: dict[str, Any]) -> list[Summary]:
         with self.engine.connect() as connection:
             return [summary_from_row(row) for row in connection.exec_driver_sql(sql, values)]
 

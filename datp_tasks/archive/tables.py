@@ -15,6 +15,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Identity,
     Index,
+    Integer,
     MetaData,
     PrimaryKeyConstraint,
     Table,
@@ -95,6 +96,8 @@ tx_summary = Table(
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("completed_at", DateTime(timezone=True)),
     Column("expires_at", DateTime(timezone=True)),
+    #: When the timeout handler decided that it expires although work had begun.
+    Column("expiring_at", DateTime(timezone=True)),
     CheckConstraint(f"status IN ({ANY_SQL})", name="tx_summary_status"),
     CheckConstraint(
         f"(status IN ({FINAL_SQL})) = (completed_at IS NOT NULL)", name="tx_summary_final"
@@ -120,8 +123,45 @@ tx_state_change = Table(
     Column("created_at", DateTime(timezone=True), nullable=False),
     #: Rows become visible in commit order, not in id order; readers bound their window by this.
     Column("xact", Xid8, nullable=False, server_default=text("pg_current_xact_id()")),
+    #: What timeouts call this change: EXPIRED_PREPARED, RESERVED_TIMEOUT or EXPIRED_RESERVED.
+    Column("detail", Text),
+    #: That of the transaction, in each of its rows, so that timeouts need no other table.
+    Column("expires_at", DateTime(timezone=True)),
     CheckConstraint(f"status IN ({ANY_SQL})", name="tx_state_change_status"),
     Index("tx_state_change_tx", "tx_id", "id"),
+    Index(
+        "tx_state_change_window", "xact", "id", postgresql_where=text("expires_at IS NOT NULL")
+    ),
+)
+
+#: How far a reader of a log has come: everything up to (xact, value) is done.
+segment = Table(
+    "segment",
+    metadata,
+    Column("segment_type", Text, nullable=False),
+    Column("enumeration", Integer, nullable=False, server_default=text("0")),
+    Column("table_name", Text, nullable=False),
+    Column("xact", Xid8, nullable=False),
+    Column("value", BigInteger, nullable=False),
+    Column("changed_at", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint("segment_type", "enumeration", "table_name"),
+)
+
+#: Transactions in process that will expire unless they end before.
+tx_timeout = Table(
+    "tx_timeout",
+    metadata,
+    Column("tx_id", Text, primary_key=True),
+    Column("expires_at", DateTime(timezone=True), nullable=False),
+    #: When the handler must look at it next; after a look that is some time later.
+    Column("due_at", DateTime(timezone=True), nullable=False),
+    #: What its worker had done when it was asked to stop: "<fence>:<version>".
+    Column("asked", Text),
+    Column("asked_at", DateTime(timezone=True)),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    CheckConstraint("due_at >= expires_at", name="tx_timeout_due_later"),
+    CheckConstraint("(asked IS NULL) = (asked_at IS NULL)", name="tx_timeout_asked"),
+    Index("tx_timeout_due", "due_at"),
 )
 
 #: The transaction as the engine sees it, once it is out of Redis.
@@ -237,10 +277,12 @@ __all__ = [
     "operator_action",
     "pipeline",
     "pipeline_version",
+    "segment",
     "step_begun",
     "step_effect",
     "tx_journal",
     "tx_state",
     "tx_state_change",
     "tx_summary",
+    "tx_timeout",
 ]

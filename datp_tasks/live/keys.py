@@ -24,6 +24,7 @@ the transaction id (`t07-…`), so whoever has the id can name its keys.
 | {nodes}:staleZ            | zset   | node by the time it was first found silent | beats again, or reaped |
 | stepCostH                 | hash   | pipeline/step -> microseconds per tx       | never                  |
 | tick:<job>                | string | a maintenance job ran just now             | its period             |
+| reconciledTo              | string | last of the older rows that was looked at  | never                  |
 | datp-notify               | channel| <event>:<tx>:<status>                      |                        |
 
 Fields of stateH:
@@ -89,14 +90,14 @@ class Keys:
         return f"{self.prefix}:{{{shard}}}:{name}"
 
     def state(self, tx_id: str) -> str:
-        return self.in_shard(tx_id[1:3], f"stateH:{tx_id}")
+        return f"{self.prefix}:{{{tx_id[1:3]}}}:stateH:{tx_id}"
 
     def deltas(self, tx_id: str) -> str:
-        return self.in_shard(tx_id[1:3], f"deltaL:{tx_id}")
+        return f"{self.prefix}:{{{tx_id[1:3]}}}:deltaL:{tx_id}"
 
     def of_tx(self, tx_id: str, name: str) -> str:
         """A list of the shard that the transaction lives in."""
-        return self.in_shard(tx_id[1:3], name)
+        return f"{self.prefix}:{{{tx_id[1:3]}}}:{name}"
 
     def external_id(self, shard: str, owner: str, external_id: str) -> str:
         return self.in_shard(shard, f"externalId:{owner}:{external_id}")

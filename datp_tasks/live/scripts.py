@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,9 @@ from redis.exceptions import NoScriptError, ResponseError
 FOLDER = Path(__file__).resolve().parent / "lua"
 INCLUDE = re.compile(r'^--- @include "(\w+)"$', re.MULTILINE)
 SECTION = re.compile(r"^(Moves|KEYS|ARGV|Returns):$", re.MULTILINE)
+
+#: The stub of the C function allows for one word only.
+_pack: Callable[[tuple[str | int, ...]], bytes] = pack_command  # type: ignore[assignment]
 
 Reply = list[Any]
 #: One call of a script: its keys, then its arguments.
@@ -114,13 +117,12 @@ class ScriptRunner:
         self.round_trips += 1
         self.calls += len(calls)
         packed = b"".join(
-            [
-                pack_command(("EVALSHA", called.sha, len(keys), *keys, *arguments))
-                for called, keys, arguments in calls
-            ]
+            _pack(("EVALSHA", called.sha, len(keys), *keys, *arguments))
+            for called, keys, arguments in calls
         )
         pool = self._redis.connection_pool
-        connection = pool.get_connection()
+        # Its methods are public, but have no types.
+        connection: Any = pool.get_connection()
         try:
             connection.send_packed_command([packed])
             return [_read(connection) for _ in calls]

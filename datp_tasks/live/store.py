@@ -168,6 +168,16 @@ class LiveStore:
         )
         return script("finish"), keys, arguments
 
+    def follow_sql(self, ended: Sequence[tuple[str, str]]) -> None:
+        """The record has these final statuses: the live transactions end, whoever holds them."""
+        holders = [fields.get("node", "") for fields in self.fields_many([tx for tx, _ in ended])]
+        self.run(
+            [
+                self.call_finish(Held(tx, 0), node, status, "", follow_sql=True)
+                for (tx, status), node in zip(ended, holders, strict=True)
+            ]
+        )
+
     def report_progress(self, tx_id: str, fence: int, progress_json: str) -> Refused | None:
         arguments = (tx_id, fence, progress_json, self.keys.notify)
         call = (script("report_progress"), (self.keys.state(tx_id),), arguments)
@@ -234,9 +244,8 @@ class LiveStore:
         calls: list[Call] = []
         for tx, fence, new_fence in taken:
             keys = (*self._own(tx), *self._queues(tx, node))
-            calls.append(
-                (script("take_over"), keys, (self._now(), tx, fence, new_fence, delta_json(CRASH)))
-            )
+            order = (self._now(), tx, fence, new_fence, delta_json(CRASH))
+            calls.append((script("take_over"), keys, order))
         return _bells([tx for tx, _, _ in taken], self.run(calls))
 
     def confirm_archived_many(self, written: Sequence[tuple[str, str]]) -> int:
@@ -244,7 +253,7 @@ class LiveStore:
         ttl_ms = self._settings.state_ttl_s * 1_000
         calls: list[Call] = []
         for tx, version in written:
-            keys = (self.keys.state(tx), self.keys.of_tx(tx, "toArchiveZ"))
+            keys = (*self._own(tx), self.keys.of_tx(tx, "toArchiveZ"))
             calls.append((script("confirm_archived"), keys, (tx, version, ttl_ms)))
         return sum(reply[0] == "OK" for reply in self.run(calls))
 
@@ -265,11 +274,12 @@ class LiveStore:
         return [tx for found in pipeline.execute() for tx in sorted(found)]
 
     def drop_running(self, node: str, tx_ids: Sequence[str]) -> None:
-        """Forget that a node runs these; they are not there to be run."""
-        pipeline = self.redis.pipeline(transaction=False)
-        for tx_id in tx_ids:
-            pipeline.srem(self.keys.of_tx(tx_id, f"runningS:{node}"), tx_id)
-        pipeline.execute()
+        """Forget that a node runs these, except those that it does run."""
+        calls: list[Call] = []
+        for tx in tx_ids:
+            keys = (self.keys.state(tx), self.keys.of_tx(tx, f"runningS:{node}"))
+            calls.append((script("drop_running"), keys, (tx, node)))
+        self.run(calls)
 
     def sizes(self) -> dict[str, int]:
         """How many transactions each list holds, over all shards."""

@@ -14,7 +14,7 @@ import logging
 from dataclasses import dataclass, replace
 
 from datp_tasks.connections import Connections
-from datp_tasks.live.words import Bell, Held
+from datp_tasks.live.words import Bell
 from datp_tasks.observe.failpoints import reach
 
 log = logging.getLogger("datp.reaper")
@@ -55,21 +55,24 @@ def _reap(connections: Connections, node: str) -> tuple[int, int]:
     # One of them may have brought its worker down, so none rings together with another.
     bells = [replace(answer, alone=True) for answer in answers if isinstance(answer, Bell)]
     connections.ringer.ring(bells)
-    ended = _follow_sql(connections, node, [tx for tx in held if tx not in raised])
+    ended = _follow_sql(connections, node, [tx for tx in held if tx not in raised], fences)
     log.warning("node %s is gone: %d taken over, %d had ended", node, len(bells), ended)
     return len(bells), ended
 
 
-def _follow_sql(connections: Connections, node: str, tx_ids: list[str]) -> int:
+def _follow_sql(
+    connections: Connections, node: str, tx_ids: list[str], fences: dict[str, int]
+) -> int:
     """What is final in SQL ends in Redis too; what is not this node's is not looked at again."""
     live = connections.live
     summaries = connections.record.summaries(tx_ids) if tx_ids else []
     final = [summary for summary in summaries if summary.is_final]
-    live.run(
-        [
-            live.call_finish(Held(each.tx_id, each.fence), node, each.status, "", follow_sql=True)
-            for each in final
-        ]
-    )
-    live.drop_running(node, tx_ids)
+    live.follow_sql([(each.tx_id, each.status) for each in final])
+    # Its row is locked by its worker or another reaper: one of the next runs gets it.
+    locked = {
+        each.tx_id
+        for each in summaries
+        if each.tx_id in fences and not each.is_final and each.fence <= fences[each.tx_id] + 1
+    }
+    live.drop_running(node, [tx for tx in tx_ids if tx not in locked])
     return len(final)

@@ -3,7 +3,8 @@
 Moves:    nothing -> queued for the rows; rings for both.
 Knows:    only how long a transaction has been waiting. A long queue looks like lost bells, so
           where bells are still waiting in a queue only a few more are rung.
-Bound:    `reconciler_batch_max` queued transactions and PAGES_MAX pages of rows a run.
+Bound:    `reconciler_batch_max` queued transactions, PAGES_MAX pages of recent rows and one page
+          of older ones a run; the older ones in turn, round and round.
 Overlap:  harmless: a second bell finds the door shut, a second create finds the transaction.
 Crash:    the next run does the rest.
 """
@@ -18,9 +19,11 @@ from datp_tasks.connections import Connections
 from datp_tasks.intake.requests import first_state_json
 from datp_tasks.live.words import Bell, NewTransaction
 from datp_tasks.model.payload import encode
+from datp_tasks.model.status import Status
 
 PAGES_MAX = 10
 RING_DESPITE_BACKLOG_MAX = 50
+CENTURY_S = 3_155_760_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,8 @@ class Result:
 
 
 def run_once(connections: Connections, backlog: Callable[[str], int]) -> Result:
-    return Result(rung=_ring_lost(connections, backlog), placed=_place_missing(connections))
+    rung = _ring_lost(connections, backlog)
+    return Result(rung=rung, placed=_place_missing(connections) + _place_older(connections))
 
 
 def _ring_lost(connections: Connections, backlog: Callable[[str], int]) -> int:
@@ -66,9 +70,31 @@ def _place_missing(connections: Connections) -> int:
     return placed
 
 
+def _place_older(connections: Connections) -> int:
+    """Nobody may have looked for longer than the window, and what was accepted is never lost."""
+    settings, redis = connections.settings, connections.redis
+    cursor = connections.live.keys.outside("reconciledTo")
+    created_at, _, tx_id = str(redis.get(cursor) or "").partition(" ")
+    page = connections.record.open_page(
+        oldest_s=CENTURY_S,
+        newest_s=settings.reconciler_window_s,
+        after=(created_at, tx_id),
+        rows_max=settings.reconciler_batch_max,
+    )
+    placed = _place(connections, page)
+    is_full = len(page) == settings.reconciler_batch_max
+    redis.set(cursor, f"{page[-1].created_at.isoformat()} {page[-1].tx_id}" if is_full else "")
+    return placed
+
+
 def _place(connections: Connections, rows: Sequence[Summary]) -> int:
     known = connections.live.exist_many([row.tx_id for row in rows])
-    missing = [row for row, here in zip(rows, known, strict=True) if not here]
+    # What is in doubt must not run again, also if Redis has lost it.
+    missing = [
+        row
+        for row, here in zip(rows, known, strict=True)
+        if not here and row.status is Status.QUEUED
+    ]
     bells = connections.live.create_many([_new(connections, row) for row in missing])
     connections.ringer.ring(bells)
     return sum(bell is not None for bell in bells)

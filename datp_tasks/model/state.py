@@ -154,8 +154,10 @@ def slept(seconds: float, switch: str | None) -> Delta:
     return {"k": "sleep", "s": seconds, "switch": switch}
 
 
-def erred(note: str, retry_in_s: float) -> Delta:
-    return {"k": "error", "note": note, "s": retry_in_s}
+def erred(note: str, retry_in_s: float, *, still_open: bool = False) -> Delta:
+    """`still_open`: what an earlier try did is not known yet, and must be found out first."""
+    delta = {"k": "error", "note": note, "s": retry_in_s}
+    return {**delta, "open": 1} if still_open else delta
 
 
 def ending(
@@ -217,9 +219,9 @@ def _sleep(state: State, _: Delta) -> None:
     state.open = False
 
 
-def _error(state: State, _: Delta) -> None:
+def _error(state: State, delta: Delta) -> None:
     state.errors += 1
-    state.open = False
+    state.open = bool(delta.get("open"))
 
 
 def _end(state: State, delta: Delta) -> None:

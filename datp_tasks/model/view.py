@@ -2,7 +2,8 @@
 
 A journal entry is what one script call did: the time, the fence and its deltas. Folding all
 entries over the accepted request gives the same picture as Redis has: the engine's state, the
-status, and everything that is set from outside.
+status, and everything that is set from outside. Where it goes on is not part of the picture: that
+follows from the state and the pipeline.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from datp_tasks.model.payload import Json
 from datp_tasks.model.state import Delta, Frame, State, apply
@@ -18,12 +20,12 @@ from datp_tasks.model.status import Status
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One script call: `deltas` end at `last_sequence`."""
+    """One script call: its deltas end at `last_sequence`."""
 
     last_sequence: int
     at_ms: int
     fence: int
-    deltas: tuple[str, ...]
+    deltas: tuple[Delta, ...]
 
     @property
     def first_sequence(self) -> int:
@@ -39,10 +41,6 @@ class View:
     fence: int = 0
     version: int = 0
     begun: bool = False
-    group: str = ""
-    step_type: str = ""
-    place: str = ""
-    priority: str = "in"
     wake_time_ms: int | None = None
     wake_switch: str | None = None
     #: Name -> "<sequence>:<JSON value>", as in Redis.
@@ -57,6 +55,51 @@ class View:
         """Before the first entry: all that the accept commit says."""
         return cls(State([Frame(pipeline, version)], data))
 
+    @classmethod
+    def from_fields(cls, fields: dict[str, str], deltas: Iterable[str] = ()) -> View:
+        """From a live hash (or its copy in the archive) and the deltas after its JSON."""
+        state = State.from_json(fields["state"])
+        for text in deltas:
+            for line in text.split("\n"):
+                apply(state, json.loads(line))
+        wake_time = fields.get("wakeTime")
+        return cls(
+            state,
+            status=Status(fields["status"]),
+            fence=int(fields.get("fence", 0)),
+            version=int(fields.get("version", 0)),
+            begun=fields.get("begun") == "1",
+            wake_time_ms=int(wake_time) if wake_time else None,
+            wake_switch=fields.get("wakeSwitch"),
+            switches={
+                name[7:]: value for name, value in fields.items() if name.startswith("switch:")
+            },
+            switch_seq=int(fields.get("switchSeq", 0)),
+            cancel=fields.get("cancel"),
+            progress=fields.get("progress"),
+            problem=fields.get("problem") if fields["status"] == Status.IN_DOUBT else None,
+        )
+
+    def to_fields(self) -> dict[str, str]:
+        """The fields of a live hash that this view determines."""
+        fields: dict[str, Any] = {
+            "status": str(self.status),
+            "state": self.state.to_json(),
+            "fence": str(self.fence),
+            "version": str(self.version),
+            "jsonVersion": str(self.version),
+            "begun": "1" if self.begun else None,
+            "wakeTime": None if self.wake_time_ms is None else str(self.wake_time_ms),
+            "wakeSwitch": self.wake_switch,
+            "switchSeq": str(self.switch_seq) if self.switch_seq else None,
+            "switchCount": str(len(self.switches)) if self.switches else None,
+            "cancel": self.cancel,
+            "progress": self.progress,
+            "problem": self.problem,
+        }
+        fields |= {f"switch:{name}": value for name, value in self.switches.items()}
+        return {name: value for name, value in fields.items() if value is not None}
+
 
 def fold(view: View, entries: Iterable[Entry]) -> View:
     """Apply entries in order; those the view has already are passed over."""
@@ -65,8 +108,8 @@ def fold(view: View, entries: Iterable[Entry]) -> View:
             continue
         if entry.first_sequence != view.version + 1:
             raise ValueError(f"deltas {view.version + 1} to {entry.first_sequence - 1} are missing")
-        for text in entry.deltas:
-            _apply(view, json.loads(text), entry)
+        for delta in entry.deltas:
+            _apply(view, delta, entry)
         view.version = entry.last_sequence
         view.fence = max(view.fence, entry.fence)
     return view
@@ -76,34 +119,29 @@ def _apply(view: View, delta: Delta, entry: Entry) -> None:
     transition = _TRANSITIONS.get(delta["k"])
     if transition is not None:
         transition(view, delta, entry)
-    else:
-        if delta["k"] == "begin":
-            view.begun = True
-        apply(view.state, delta)
+        return
+    if delta["k"] == "begin":
+        view.begun = True
+    apply(view.state, delta)
 
 
 def _claimed(view: View, delta: Delta, _: Entry) -> None:
     view.status = Status.RUNNING
+    view.wake_time_ms = view.wake_switch = None
     if delta.get("b"):
         view.begun = True
         view.state.open = True
 
 
-def _queued(view: View, delta: Delta, _: Entry) -> None:
+def _queued(view: View, _delta: Delta, _: Entry) -> None:
     view.status = Status.QUEUED
     view.wake_time_ms = view.wake_switch = view.problem = None
-    _place(view, delta)
 
 
 def _asleep(view: View, delta: Delta, entry: Entry) -> None:
     view.status = Status.SLEEPING
     view.wake_time_ms = entry.at_ms + delta["ms"]
     view.wake_switch = delta.get("switch")
-    _place(view, delta)
-
-
-def _placed(view: View, delta: Delta, _: Entry) -> None:
-    _place(view, delta)
 
 
 def _parked(view: View, delta: Delta, _: Entry) -> None:
@@ -129,21 +167,22 @@ def _reported(view: View, delta: Delta, _: Entry) -> None:
     view.progress = delta["r"]
 
 
-def _place(view: View, delta: Delta) -> None:
-    view.group = delta.get("g", view.group)
-    view.step_type = delta.get("t", view.step_type)
-    view.place = delta.get("at", view.place)
-    view.priority = delta.get("pr", view.priority)
+def _replaced(view: View, delta: Delta, _: Entry) -> None:
+    """After a loss of Redis the picture was made anew; what led to it counts no more."""
+    other = View.from_fields(delta["fields"])
+    for name in View.__slots__:
+        if name not in ("version", "fence"):
+            setattr(view, name, getattr(other, name))
 
 
 _TRANSITIONS = {
     "claim": _claimed,
     "queue": _queued,
     "asleep": _asleep,
-    "place": _placed,
     "park": _parked,
     "final": _ended,
     "switch": _switched,
     "cancel": _cancelled,
     "progress": _reported,
+    "snapshot": _replaced,
 }

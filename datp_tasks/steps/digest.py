@@ -21,9 +21,12 @@ from datp_tasks.model.state import (
 )
 from datp_tasks.model.status import Status
 from datp_tasks.settings import Settings
-from datp_tasks.steps.outcomes import Broken, Doubt, Ended, Output
+from datp_tasks.steps.outcomes import Away, Broken, Doubt, Ended, Output, Unanswered
 from datp_tasks.steps.registry import Registry, StepType
 from datp_tasks.steps.run import Run
+
+#: Pause before a step is tried again that SQL was away for; that costs it no attempt.
+AWAY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,11 @@ class Digester:
         outcome = run.outcome
         if isinstance(outcome, Doubt):
             return Park(outcome.note)
+        if isinstance(outcome, Unanswered):
+            return self._unanswered(run, outcome.note)
+        if isinstance(outcome, Away):
+            close(run)
+            return Rest(AWAY_S)
         if run.action.kind == "undo":
             return self._undone(run)
         match outcome:
@@ -114,6 +122,10 @@ class Digester:
         where = f"step {run.action.path} ({run.action.step_type})"
         return self._retry(run, note) or Park(f"{where} cannot be rolled back: {note}")
 
+    def _unanswered(self, run: Run, note: str) -> Move:
+        where = f"step {run.action.path} ({run.action.step_type})"
+        return self._retry(run, note, still_open=True) or Park(f"the probe of {where}: {note}")
+
     def _broken(self, run: Run, note: str) -> Move:
         again = self._retry(run, note)
         if again:
@@ -132,7 +144,7 @@ class Digester:
         )
         return Next()
 
-    def _retry(self, run: Run, note: str) -> Rest | None:
+    def _retry(self, run: Run, note: str, *, still_open: bool = False) -> Rest | None:
         """Another try after a pause, if the policy allows one."""
         step = run.action.step
         policy = (step.retry if step else None) or self._type(run).retry
@@ -140,7 +152,7 @@ class Digester:
         if tries >= min(policy.max_attempts, self._settings.retry_attempts_max):
             return None
         delay_s = policy.delay_s(tries, self._rng)
-        run.change(erred(note, delay_s))
+        run.change(erred(note, delay_s, still_open=still_open))
         return Rest(delay_s)
 
     def _called(self, run: Run, call: Call) -> Move:

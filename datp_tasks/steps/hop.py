@@ -150,21 +150,28 @@ class Hop:
             if isinstance(run.outcome, Again):
                 run.crashed = False
                 run.outcome = self._performer.perform(run)
+            if len(runs) > 1 and self._performer.is_unsafe(run):
+                # Written down before the next one begins, whose crash must not put it in doubt.
+                vector.leave()
+                alone = [] if isinstance(run.outcome, Lost) else self.digest([run])
+                self._settler.settle(alone, may_go_on=False)
         return vector.end_round()
 
     def _perform_together(self, runs: list[Run]) -> list[Run]:
         begun = [run for run in runs if self._begin(run)]
         running = {self._loop.start(self._performer.perform_async(run)): run for run in begun}
-        done, slow = futures.wait(running, timeout=self._settings.vector_stuck_ms / 1_000)
-        for future in done:
-            running[future].outcome = future.result()
-        if not slow:
-            return begun
-        # Those that are done need not wait for the slow ones: they go on elsewhere.
-        self._settler.settle(self.digest([running[future] for future in done]), may_go_on=False)
-        for future in slow:
-            running[future].outcome = future.result()
-        return [running[future] for future in slow]
+        stuck_s = self._settings.vector_stuck_ms / 1_000
+        done, slow = futures.wait(running, timeout=stuck_s)
+        while True:
+            for future in done:
+                running[future].outcome = future.result()
+            performed = [running[future] for future in running if future in done]
+            if not slow:
+                return performed
+            # Those that are done need not wait for the slow ones: they go on elsewhere.
+            kept = [run for run in performed if not isinstance(run.outcome, Lost)]
+            self._settler.settle(self.digest(kept), may_go_on=False)
+            done, slow = futures.wait(slow, timeout=stuck_s)
 
     def _begin(self, run: Run) -> bool:
         """Mark the step begun, unless the claim or the last checkpoint did so already."""

@@ -40,6 +40,13 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A probe broke: it must be asked again, and the step not be run before it answers."""
+
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class Again:
     """Nothing happened yet: a probe said so. Run the step."""
 
@@ -49,4 +56,9 @@ class Lost:
     """Another worker owns the transaction; this one must drop it."""
 
 
-Outcome = Output | Ended | Broken | Doubt | Again | Lost | Sleep | Call
+@dataclass(frozen=True, slots=True)
+class Away:
+    """SQL was away, so a transactional step could not even be tried."""
+
+
+Outcome = Output | Ended | Broken | Doubt | Unanswered | Again | Lost | Away | Sleep | Call

@@ -9,6 +9,7 @@ import asyncio
 import copy
 import logging
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, Engine
@@ -24,7 +25,17 @@ from datp_tasks.model.status import Status
 from datp_tasks.observe.failpoints import reach
 from datp_tasks.settings import Settings
 from datp_tasks.steps.context import Hands, StepContext
-from datp_tasks.steps.outcomes import Again, Broken, Doubt, Ended, Lost, Outcome, Output
+from datp_tasks.steps.outcomes import (
+    Again,
+    Away,
+    Broken,
+    Doubt,
+    Ended,
+    Lost,
+    Outcome,
+    Output,
+    Unanswered,
+)
 from datp_tasks.steps.registry import Registry, StepType
 from datp_tasks.steps.run import Run
 from datp_tasks.steps.time_limit import TimeLimit
@@ -55,7 +66,12 @@ class Performer:
         """Whether this action can share the event loop with others."""
         step_type = self._registry.get(run.action.step_type)
         function = step_type.rollback_function if run.action.kind == "undo" else step_type.function
-        return asyncio.iscoroutinefunction(function) and not self._must_ask(run, step_type)
+        return _is_async(function) and not self._must_ask(run)
+
+    def is_unsafe(self, run: Run) -> bool:
+        """Whether a crash in the middle of this action leaves a doubt."""
+        step_type = self._registry.get(run.action.step_type)
+        return run.action.kind == "run" and step_type.on_crash != "rerun"
 
     def timeout_s(self, run: Run) -> float:
         step = run.action.step
@@ -66,15 +82,19 @@ class Performer:
     def perform(self, run: Run) -> Outcome:
         """Run or undo one step in this thread."""
         step_type = self._registry.get(run.action.step_type)
+        asks = self._must_ask(run)
         try:
             with self._time_limit(self.timeout_s(run)):
-                if self._must_ask(run, step_type):
+                if asks:
                     return self._probe(run, step_type)
                 if step_type.transactional:
                     return self._transactional(run, step_type)
                 return self._sorted(run, self._call(run, step_type, None))
         except Exception as error:
-            return self._raised(run, error)
+            outcome = self._raised(run, error)
+            if asks and isinstance(outcome, Broken | Ended):
+                return Unanswered(outcome.note)
+            return outcome
 
     async def perform_async(self, run: Run) -> Outcome:
         """Run or undo one step on the event loop, beside others."""
@@ -89,9 +109,9 @@ class Performer:
                 return Broken(f"the step ran longer than {self.timeout_s(run):g} s")
             return self._raised(run, error)
 
-    def _must_ask(self, run: Run, step_type: StepType) -> bool:
+    def _must_ask(self, run: Run) -> bool:
         """After a crash, a step that is not safe to run again is not simply run again."""
-        return run.crashed and run.action.kind == "run" and step_type.on_crash != "rerun"
+        return run.crashed and self.is_unsafe(run)
 
     def _probe(self, run: Run, step_type: StepType) -> Outcome:
         where = f"step {run.action.path} ({step_type.name})"
@@ -106,20 +126,33 @@ class Performer:
             case DontKnow(note=note):
                 return Doubt(clean_note(f"the probe of {where} does not know: {note}"))
             case _:
-                return Broken(f"the probe of {where} must return Done, NotDone or DontKnow")
+                return Doubt(f"the probe of {where} must return Done, NotDone or DontKnow")
 
     def _transactional(self, run: Run, step_type: StepType) -> Outcome:
         try:
             return self._in_transaction(run, step_type)
         except OperationalError as error:
-            if not error.connection_invalidated:
+            if not _is_away(error):
                 raise
+        try:
             # Whether the commit happened is unknown; the second try finds out first.
             return self._in_transaction(run, step_type)
+        except OperationalError as error:
+            if not _is_away(error):
+                raise
+            log.warning("SQL is away; %s waits in step %s", run.tx_id, run.action.path)
+            return Away()
 
     def _in_transaction(self, run: Run, step_type: StepType) -> Outcome:
-        identity = {"tx_id": run.tx_id, "step_key": run.idempotency_key, "fence": run.fence}
-        with effect(self._engine, self._clock, **identity) as happening:  # type: ignore[arg-type]
+        idle_s = self.timeout_s(run) + self._settings.step_kill_grace_s
+        with effect(
+            self._engine,
+            self._clock,
+            tx_id=run.tx_id,
+            step_key=run.idempotency_key,
+            fence=run.fence,
+            idle_s=idle_s,
+        ) as happening:
             if happening.recorded is not None:
                 return Output(happening.recorded[0])
             outcome = self._sorted(run, self._call(run, step_type, happening.connection))
@@ -206,6 +239,17 @@ class StepTypeHasNoRollback(Exception):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the step type {name!r} has no rollback on this node")
+
+
+@lru_cache(maxsize=1_000)
+def _is_async(function: object) -> bool:
+    """Asked for every transaction of every round, and the answer takes a while to find."""
+    return asyncio.iscoroutinefunction(function)
+
+
+def _is_away(error: OperationalError) -> bool:
+    """The connection was lost or could not be made; what the server itself refuses has a code."""
+    return error.connection_invalidated or getattr(error.orig, "pgcode", None) is None
 
 
 def _finished(returned: object) -> object:

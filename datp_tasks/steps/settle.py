@@ -18,7 +18,7 @@ from datp_tasks.bells.ringer import Ringer
 from datp_tasks.live.scripts import Call as ScriptCall
 from datp_tasks.live.scripts import Reply
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.words import Bell, Held, Position, flat_to_dict
+from datp_tasks.live.words import Bell, Position, flat_to_dict
 from datp_tasks.model.payload import encode
 from datp_tasks.model.state import BEGIN
 from datp_tasks.model.status import Status
@@ -170,7 +170,8 @@ class Settler:
             sleep_ms=int(rest.seconds * 1_000),
             switch=rest.switch or "",
             seen=run.switch_seq,
-            heed_cancel=run.state.ending is None,
+            # Before anything is undone it must be known what an interrupted step did.
+            heed_cancel=run.state.ending is None and not run.state.open,
         )
         return call, answered
 
@@ -248,14 +249,7 @@ class Settler:
             if summary.is_final
         }
         log.warning("SQL refused %d endings, %d had ended before", len(lost), len(final))
-        self._live.run(
-            [
-                self._live.call_finish(
-                    Held(each.tx_id, each.fence), self._node, each.status, "", follow_sql=True
-                )
-                for each in final.values()
-            ]
-        )
+        self._live.follow_sql([(each.tx_id, each.status) for each in final.values()])
         self._hand_back([run for run in lost if run.tx_id not in final])
 
     # Sending.

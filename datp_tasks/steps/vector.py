@@ -48,6 +48,11 @@ class Vector:
             self._since_s = time.monotonic()
             return self._current
 
+    def leave(self) -> None:
+        """The current run is not part of the round any more."""
+        with self._lock:
+            self._current = None
+
     def limit(self, limit_s: float) -> None:
         """How long the current step may take at most."""
         self._limit_s = limit_s

@@ -19,7 +19,7 @@ from datp_tasks.model.status import Status
 from datp_tasks.observe import failpoints
 from datp_tasks.process import WorkerProcess, register
 from datp_tasks.settings import Settings
-from datp_tasks.steps.registry import Registry, discover, param_mistakes, registry
+from datp_tasks.steps.registry import Registry, StepType, discover, param_mistakes, registry
 from datp_tasks.testing.eager import EagerSend
 from datp_tasks.testing.servers import Servers
 
@@ -68,7 +68,7 @@ class Kit:
 
     # Declaring.
 
-    def step(self, name: str, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    def step(self, name: str, **options: Any) -> Callable[[Callable[..., Any]], StepType]:
         """Like `@step`, for this kit only."""
         return self.steps.step(name, **options)
 
@@ -117,6 +117,8 @@ class Kit:
     def advance(self, *, seconds: float = 0, days: float = 0) -> None:
         """Let time pass; what is due by then happens."""
         self.clock.advance(seconds=seconds, days=days)
+        # The worker lives on meanwhile; only nodes that crashed have fallen silent.
+        self.process.pulse.beat_once()
         self.run_jobs()
 
     def run_jobs(self) -> None:

@@ -94,9 +94,9 @@ def pay(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "paid": data.get("paid", 0) + 1}
 
 
-@step("acc/pay-quietly", transactional=True)
+@step("acc/pay-quietly", transactional=True, retry={"max_attempts": 1})
 def pay_quietly(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
-    """The same without a word to Redis."""
+    """The same without a word to Redis, and without a second try."""
     ctx.sql.execute(
         text("INSERT INTO payment (tx_id, step_key, slow) VALUES (:tx, :key, false)"),
         {"tx": ctx.tx_id, "key": ctx.idempotency_key},
@@ -111,6 +111,14 @@ def deaf(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
     if ctx.attempt <= data.get("stuck_tries", 1):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
         ctypes.CDLL(None).sleep(600)
+    return {"attempt": ctx.attempt}
+
+
+@step("acc/frozen")
+def frozen(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
+    """Its first try holds the interpreter's lock, so that no thread of the process can run."""
+    if ctx.attempt == 1:
+        ctypes.PyDLL(None).sleep(600)
     return {"attempt": ctx.attempt}
 
 

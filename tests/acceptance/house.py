@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from redis import Redis
-from sqlalchemy import text
+from sqlalchemy import NullPool, create_engine, text
 
 from datp_tasks.archive.words import Summary
 from datp_tasks.bells.broker import CelerySend, make_celery
@@ -69,10 +69,12 @@ class House:
         self.silent = Client(Connections.open(self.settings, send=_nobody_hears))
         self.send = CelerySend(self.celery)
         self.redis: Redis = make_redis(self.settings)
-        self._processes: list[ManagedProcess] = []
+        #: A new connection each time: one from before a crash would only be in the way.
+        self._engine = create_engine(database_url, poolclass=NullPool)
+        self.processes: list[ManagedProcess] = []
 
     def kill_processes(self) -> None:
-        for process in self._processes:
+        for process in self.processes:
             process.kill()
 
     def close(self) -> None:
@@ -88,7 +90,7 @@ class House:
         self, groups: str = "master", *, name: str = "", concurrency: int = 1, **changes: Any
     ) -> ManagedProcess:
         """`celery -A datp_tasks worker -Q <groups>`; `changes` are settings or `failpoints`."""
-        name = name or f"w{len(self._processes)}"
+        name = name or f"w{len(self.processes)}"
         return self._start(
             name,
             *("worker", "-Q", groups, "-n", f"{name}@%h", "-c", str(concurrency), "-l", "INFO"),
@@ -111,7 +113,7 @@ class House:
             cwd=ROOT,
         )
         process.start()
-        self._processes.append(process)
+        self.processes.append(process)
         return process
 
     def _environment(self, changes: Mapping[str, Any]) -> dict[str, str]:
@@ -171,6 +173,15 @@ class House:
         """What steps have written down, in order."""
         return [json.loads(str(each)) for each in self.redis.lrange(f"notes:{topic}", 0, -1)]
 
+    def notes_about(self, topic: str, tx_id: str) -> list[dict[str, Any]]:
+        return [each for each in self.notes(topic) if each["tx"] == tx_id]
+
+    def wait_for_note_about(self, topic: str, tx_id: str, *, number: int = 1) -> dict[str, Any]:
+        """The number-th note about a transaction, as soon as there is one."""
+        what = f"note {number} of {topic}"
+        wait_until(lambda: len(self.notes_about(topic, tx_id)) >= number, what=what)
+        return self.notes_about(topic, tx_id)[number - 1]
+
     def wait_for_note(self, topic: str, *, count: int = 1, within_s: float = 20.0) -> Any:
         """The count-th note on a topic, as soon as there is one."""
         what = f"note {count} of {topic}"
@@ -182,7 +193,7 @@ class House:
         self.redis.set(f"gate:{name}", "1")
 
     def sql(self, statement: str, **values: Any) -> list[Any]:
-        with self.connections.engine.begin() as connection:
+        with self._engine.begin() as connection:
             result = connection.execute(text(statement), values)
             return list(result) if result.returns_rows else []
 

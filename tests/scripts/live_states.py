@@ -7,7 +7,7 @@ that situation would hold: a bell, or a claim (which is an old one once the stat
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,7 +38,17 @@ STATE_JSON = (
     ',"money":"0.10","price":1234567890.10,"tiny":1e-7,"list":[],"dict":{},"text":"é😀\\u0000\\n"}}'
 )
 
+#: How to read all of a key, by its type.
+READS = {
+    "hash": ("HGETALL", "KEY"),
+    "list": ("LRANGE", "KEY", "0", "-1"),
+    "zset": ("ZRANGE", "KEY", "0", "-1", "WITHSCORES"),
+    "set": ("SMEMBERS", "KEY"),
+    "string": ("GET", "KEY"),
+}
+
 Picture = dict[str, Any]
+News = Callable[..., str | None]
 
 
 class WatchedStore(LiveStore):
@@ -147,7 +157,7 @@ class Stage:
         claim = claim or self.claimed()
         reply = self.hand_over(claim)
         assert reply[0] == "OK", reply
-        return claim, Bell(claim.tx_id, reply[1], *HERE.pairs()[1::2])
+        return claim, Bell(claim.tx_id, reply[1], HERE.group, STEP, HERE.place, HERE.priority)
 
     def sleeping(
         self, claim: Claimed | None = None, *, sleep_ms: int = 60_000, switch: str = ""
@@ -233,6 +243,9 @@ class Stage:
         call = self.live.call_finish(held(claim), node, status, json, follow_sql=follow_sql)
         return self.live.run([call])[0]
 
+    def holding_nothing_new(self, claim: Claimed) -> Held:
+        return Held(claim.tx_id, claim.fence)
+
     # Looking.
 
     def fields(self, tx_id: str) -> dict[str, str]:
@@ -245,7 +258,7 @@ class Stage:
         return self.fields(tx_id)["version"]
 
     def deltas(self, tx_id: str) -> list[str]:
-        return list(self.redis.lrange(self.live.keys.deltas(tx_id), 0, -1))
+        return [str(delta) for delta in self.redis.lrange(self.live.keys.deltas(tx_id), 0, -1)]
 
     def score(self, tx_id: str, list_name: str) -> float | None:
         found: float | None = self.redis.zscore(self.live.keys.of_tx(tx_id, list_name), tx_id)
@@ -259,7 +272,31 @@ class Stage:
 
     def picture(self) -> Picture:
         """Everything that is stored, to compare before and after."""
-        return {key: self._content(key) for key in self._all_keys()}
+        keys = self._all_keys()
+        pipeline: Any = self.redis.pipeline(transaction=False)
+        for key in keys:
+            pipeline.type(key)
+            pipeline.pttl(key)
+        answers = pipeline.execute()
+        kinds, ends = answers[::2], [ttl_ms >= 0 for ttl_ms in answers[1::2]]
+        for key, kind in zip(keys, kinds, strict=True):
+            pipeline.execute_command(*(part.replace("KEY", key) for part in READS[kind]))
+        contents = pipeline.execute()
+        return dict(zip(keys, zip(ends, contents, strict=True), strict=True))
+
+    @contextmanager
+    def news(self) -> Iterator[News]:
+        """What is published from here on, one message a call; None if nothing comes."""
+        subscription: Any = self.redis.pubsub()  # type: ignore[no-untyped-call]
+
+        def next_message(timeout_s: float = 2.0) -> str | None:
+            found = subscription.get_message(timeout=timeout_s)
+            return str(found["data"]) if found else None
+
+        with subscription:
+            subscription.subscribe(self.live.keys.notify)
+            assert next_message() == "1"  # the subscription itself
+            yield next_message
 
     @contextmanager
     def nothing_changes(self) -> Iterator[None]:
@@ -269,20 +306,6 @@ class Stage:
 
     def _all_keys(self) -> list[str]:
         return sorted(self.redis.scan_iter(match=f"{self.settings.key_prefix}:*", count=1_000))
-
-    def _content(self, key: str) -> Any:
-        ends = self.redis.pttl(key) >= 0
-        match self.redis.type(key):
-            case "hash":
-                return ends, self.redis.hgetall(key)
-            case "list":
-                return ends, self.redis.lrange(key, 0, -1)
-            case "zset":
-                return ends, self.redis.zrange(key, 0, -1, withscores=True)
-            case "set":
-                return ends, self.redis.smembers(key)
-            case _:
-                return ends, self.redis.get(key)
 
 
 def held(claim: Claimed) -> Held:

@@ -89,30 +89,27 @@ def test_parking_twice_changes_nothing_more(stage: Stage) -> None:
 
 
 def test_parking_is_told_to_whoever_waits(stage: Stage) -> None:
-    with stage.redis.pubsub(ignore_subscribe_messages=True) as news:
-        news.subscribe(stage.live.keys.notify)
+    with stage.news() as news:
         claim = stage.parked()
-        assert next_message(news) == f"parked:{claim.tx_id}:in-doubt"
+        assert news() == f"parked:{claim.tx_id}:in-doubt"
 
 
 def test_progress_is_stored_and_told(stage: Stage) -> None:
     claim = stage.claimed()
     report = '{"done":0.10,"of":9007199254740993}'
-    with stage.redis.pubsub(ignore_subscribe_messages=True) as news:
-        news.subscribe(stage.live.keys.notify)
+    with stage.news() as news:
         assert stage.live.report_progress(claim.tx_id, claim.fence, report) is None
-        assert next_message(news) == f"progress:{claim.tx_id}:running"
+        assert news() == f"progress:{claim.tx_id}:running"
     assert stage.fields(claim.tx_id)["progress"] == report
 
 
 def test_a_refused_report_is_not_told(stage: Stage) -> None:
     claim = stage.claimed()
-    with stage.redis.pubsub(ignore_subscribe_messages=True) as news:
-        news.subscribe(stage.live.keys.notify)
+    with stage.news() as news:
         stage.live.report_progress(claim.tx_id, claim.fence - 1, "{}")
         stage.live.report_progress(claim.tx_id, claim.fence, "{}")
-        assert next_message(news) == f"progress:{claim.tx_id}:running"
-        assert news.get_message(timeout=0) is None
+        assert news() == f"progress:{claim.tx_id}:running"
+        assert news(timeout_s=0) is None
 
 
 def test_the_priority_of_a_transaction_is_kept_until_it_is_placed_anew(stage: Stage) -> None:
@@ -123,11 +120,3 @@ def test_the_priority_of_a_transaction_is_kept_until_it_is_placed_anew(stage: St
     assert stage.fields(bell.tx_id)["priority"] == bell.priority == "in"
     stage.hand_over(claim, to=HERE)
     assert stage.fields(bell.tx_id)["priority"] == "out"
-
-
-def next_message(news: object) -> str | None:
-    """The next message that arrives within a second."""
-    found = news.get_message(timeout=1.0)  # type: ignore[attr-defined]
-    if found is None:
-        found = news.get_message(timeout=1.0)  # type: ignore[attr-defined]
-    return None if found is None else str(found["data"])

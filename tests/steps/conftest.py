@@ -8,6 +8,7 @@ import pytest
 
 from datp_tasks.observe.invariants import check_all
 from datp_tasks.testing import Kit
+from tests.steps.books import Books
 
 
 @pytest.fixture
@@ -15,3 +16,8 @@ def datp(datp: Kit) -> Iterator[Kit]:
     """The kit, and a look at every transaction in Redis when the test is over."""
     yield datp
     assert check_all(datp.connections.live) == []
+
+
+@pytest.fixture
+def books(datp: Kit) -> Books:
+    return Books(datp.connections.engine)

@@ -99,6 +99,11 @@ def test_sleep_and_error_shut_the_step_and_a_crash_leaves_it_open() -> None:
     assert not after(CRASH).open
 
 
+def test_an_error_of_a_probe_leaves_the_step_open_until_the_probe_answers() -> None:
+    state = after(BEGIN, CRASH, erred("no answer", 1, still_open=True))
+    assert (state.open, state.errors, state.attempt) == (True, 1, 3)
+
+
 def test_an_end_keeps_what_must_be_undone_and_each_undone_takes_one_off() -> None:
     deltas = [done({"n": n}, undoable=True) for n in (2, 3)]
     state = after(*deltas, BEGIN, ending(Status.FAILED, "no", {"why": 1}, rollback=True))
@@ -161,7 +166,7 @@ def possible_after(state: State) -> st.SearchStrategy[Delta]:
     possible = [
         st.sampled_from([BEGIN, CLOSE, CRASH]),
         st.builds(slept, st.floats(0, 1e6), st.none() | st.just("kyc")),
-        st.builds(erred, st.text("ab"), st.floats(0, 1e6)),
+        st.builds(erred, st.text("ab"), st.floats(0, 1e6), still_open=st.booleans()),
     ]
     if state.ending is None:
         possible += [

@@ -28,6 +28,7 @@ Returns:
 ]]
 --- @include "clock"
 --- @include "integer"
+--- @include "ended"
 --- @include "next_fence"
 --- @include "fields_of"
 --- @include "enqueue"
@@ -43,7 +44,7 @@ local tx_id = ARGV[2]
 local reason = ARGV[3]
 local node = ARGV[4]
 
-local found = redis.call('HMGET', state, 'status', 'begun')
+local found = redis.call('HMGET', state, 'status', 'begun', 'fence')
 local status = found[1]
 if not status then
   return {'UNKNOWN', ''}
@@ -51,7 +52,7 @@ end
 if status == 'in-doubt' then
   return {'PARKED', ''}
 end
-if status ~= 'queued' and status ~= 'running' and status ~= 'sleeping' then
+if ended(status) then
   return {'FINAL', status}
 end
 redis.call('HSETNX', state, 'cancel', reason)
@@ -60,15 +61,15 @@ if status == 'running' then
 end
 local now = clock(now_ms)
 if found[2] ~= '1' then
-  local fence = integer(next_fence(state, now))
+  local fence = integer(next_fence(found[3], now))
   redis.call('HSET', state, 'status', 'running', 'fence', fence, 'node', node)
-  redis.call('HDEL', state, 'wakeTime', 'wakeSwitch')
+  redis.call('HDEL', state, 'wakeTime', 'wakeSwitch', 'problem')
   redis.call('ZREM', queued, tx_id)
   redis.call('ZREM', sleeping, tx_id)
   redis.call('ZREM', to_archive, tx_id)
   redis.call('ZADD', processing, now, tx_id)
   redis.call('SADD', running, tx_id)
-  return {'SEIZED', fence, fields_of(state, '')}
+  return {'SEIZED', fence, fields_of(state, false)}
 end
 if status == 'queued' then
   return {'ASKED', status}

@@ -15,19 +15,20 @@ Returns:
   STALE        status found; another worker owns it
 ]]
 --- @include "holds"
---- @include "append"
---- @include "write_fields"
 local state = KEYS[1]
 local deltas = KEYS[2]
 local fence = ARGV[1]
 local count = tonumber(ARGV[2])
 local rest = 3
 
-local held, found = holds(state, fence)
+local held, found, version, cancel, switch_seq =
+  holds(state, fence, 'version', 'cancel', 'switchSeq')
 if not held then
   return {'STALE', found}
 end
-local version = append(state, deltas, rest, count)
-write_fields(state, rest + count)
-local flags = redis.call('HMGET', state, 'cancel', 'switchSeq')
-return {'OK', version, flags[1] or '', flags[2] or '0'}
+version = version + count
+if count > 0 then
+  redis.call('RPUSH', deltas, unpack(ARGV, rest, rest + count - 1))
+end
+redis.call('HSET', state, 'version', version, unpack(ARGV, rest + count, #ARGV))
+return {'OK', version, cancel or '', switch_seq or '0'}

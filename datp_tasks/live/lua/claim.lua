@@ -40,29 +40,34 @@ local held_version = ARGV[5]
 local step_type = ARGV[6]
 local begin = ARGV[7]
 
-local found = redis.call('HMGET', state, 'status', 'sequence')
-if not found[1] then
+local status, found_sequence, previous_fence, version, json_version, opening_type, problem = unpack(
+  redis.call('HMGET', state, 'status', 'sequence', 'fence', 'version', 'jsonVersion', 'stepType',
+    'problem'))
+if not status then
   redis.call('ZREM', queued, tx_id)
   return {'UNKNOWN', ''}
 end
-if found[1] ~= 'queued' then
-  return {'NOT_QUEUED', found[1]}
+if status ~= 'queued' then
+  return {'NOT_QUEUED', status}
 end
-if found[2] ~= sequence then
-  return {'OLD_BELL', found[2]}
+if found_sequence ~= sequence then
+  return {'OLD_BELL', found_sequence}
 end
 local now = clock(now_ms)
-local fence = integer(next_fence(state, now))
-redis.call('HSET', state, 'status', 'running', 'fence', fence, 'node', node)
+local fence = integer(next_fence(previous_fence, now))
+local before = version == json_version and {} or redis.call('LRANGE', deltas, 0, -1)
+local opens = begin ~= '' and opening_type == step_type
+if opens then
+  redis.call('RPUSH', deltas, begin)
+  redis.call('HSET', state, 'status', 'running', 'fence', fence, 'node', node,
+    'version', version + 1, 'begun', 1)
+else
+  redis.call('HSET', state, 'status', 'running', 'fence', fence, 'node', node)
+end
+if problem then
+  redis.call('HDEL', state, 'problem')
+end
 redis.call('ZREM', queued, tx_id)
 redis.call('ZADD', processing, now, tx_id)
 redis.call('SADD', running, tx_id)
-local before = redis.call('LRANGE', deltas, 0, -1)
-local fields = fields_of(state, held_version)
-local opens = begin ~= '' and redis.call('HGET', state, 'stepType') == step_type
-if opens then
-  redis.call('RPUSH', deltas, begin)
-  redis.call('HINCRBY', state, 'version', 1)
-  redis.call('HSET', state, 'begun', '1')
-end
-return {'OK', fence, fields, before, opens and 1 or 0}
+return {'OK', fence, fields_of(state, json_version == held_version), before, opens and 1 or 0}

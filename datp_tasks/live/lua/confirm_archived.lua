@@ -6,6 +6,7 @@ Moves:
   sleeping -> sleeping
 KEYS:
   state        hash  the transaction
+  deltas       list  deltas since the last full JSON
   to_archive   zset  transactions by the time they may be archived
 ARGV:
   tx_id        str   transaction id
@@ -16,8 +17,10 @@ Returns:
   CHANGED      version found; it stays due
   UNKNOWN      no such transaction here
 ]]
+--- @include "ended"
 local state = KEYS[1]
-local to_archive = KEYS[2]
+local deltas = KEYS[2]
+local to_archive = KEYS[3]
 local tx_id = ARGV[1]
 local version = ARGV[2]
 local ttl_ms = tonumber(ARGV[3])
@@ -31,7 +34,8 @@ if found[1] ~= version then
   return {'CHANGED', found[1]}
 end
 redis.call('ZREM', to_archive, tx_id)
-if found[2] ~= 'sleeping' then
+if ended(found[2]) then
   redis.call('PEXPIRE', state, ttl_ms)
+  redis.call('PEXPIRE', deltas, ttl_ms)
 end
 return {'OK', ''}

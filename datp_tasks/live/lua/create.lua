@@ -17,8 +17,6 @@ Returns:
   EXISTS       status found; nothing was changed
 ]]
 --- @include "clock"
---- @include "write_fields"
---- @include "enqueue"
 local state = KEYS[1]
 local queued = KEYS[2]
 local external = KEYS[3]
@@ -31,10 +29,11 @@ local found = redis.call('HGET', state, 'status')
 if found then
   return {'EXISTS', found}
 end
-local now = clock(now_ms)
-write_fields(state, fields)
-redis.call('HSET', state, 'fence', '0', 'version', '0', 'jsonVersion', '0')
+local sequence = 1
+redis.call('HSET', state, 'status', 'queued', 'sequence', sequence, 'fence', 0,
+  'version', 0, 'jsonVersion', 0, unpack(ARGV, fields, #ARGV))
+redis.call('ZADD', queued, clock(now_ms), tx_id)
 if external_ms > 0 then
   redis.call('SET', external, tx_id, 'PX', external_ms)
 end
-return {'OK', enqueue(state, queued, tx_id, now)}
+return {'OK', sequence}

@@ -30,8 +30,8 @@ Returns:
   UNKNOWN      no such transaction here
 ]]
 --- @include "clock"
+--- @include "ended"
 --- @include "holds"
---- @include "write_fields"
 --- @include "write_state"
 local state = KEYS[1]
 local deltas = KEYS[2]
@@ -51,28 +51,31 @@ local count = tonumber(ARGV[7])
 local json = ARGV[8]
 local fields = 9
 
-local held, found = holds(state, fence)
+local held, found, version = holds(state, fence, 'version')
 if found == 'UNKNOWN' then
+  redis.call('SREM', running, tx_id)
   return {'UNKNOWN', ''}
 end
-if found ~= 'queued' and found ~= 'running' and found ~= 'sleeping' and found ~= 'in-doubt' then
+if ended(found) then
+  redis.call('SREM', running, tx_id)
   return {'FINAL', found}
 end
 if fence ~= '' and not held then
   return {'STALE', found}
 end
-local version = 0
+version = tonumber(version)
 if json ~= '' then
-  version = write_state(state, deltas, json, count)
+  version = version + count
+  write_state(state, deltas, json, version, 'status', status, unpack(ARGV, fields, #ARGV))
+else
+  redis.call('HSET', state, 'status', status, unpack(ARGV, fields, #ARGV))
 end
-write_fields(state, fields)
-redis.call('HSET', state, 'status', status)
 redis.call('HDEL', state, 'node', 'wakeTime', 'wakeSwitch', 'cancel', 'problem', 'stepType')
-redis.call('ZREM', queued, tx_id)
-redis.call('ZREM', processing, tx_id)
+local listed = {
+  queued = queued, running = processing, sleeping = sleeping, ['in-doubt'] = exception,
+}
+redis.call('ZREM', listed[found], tx_id)
 redis.call('SREM', running, tx_id)
-redis.call('ZREM', sleeping, tx_id)
-redis.call('ZREM', exception, tx_id)
 redis.call('ZADD', to_archive, clock(now_ms) + archive_ms, tx_id)
 redis.call('PUBLISH', channel, 'completed:' .. tx_id .. ':' .. status)
 return {'OK', version}

@@ -23,7 +23,6 @@ Returns:
 ]]
 --- @include "clock"
 --- @include "holds"
---- @include "write_fields"
 --- @include "write_state"
 --- @include "enqueue"
 local state = KEYS[1]
@@ -38,12 +37,12 @@ local count = tonumber(ARGV[4])
 local json = ARGV[5]
 local fields = 6
 
-local held, found = holds(state, fence)
+local held, found, version = holds(state, fence, 'version')
 if not held then
   return {'STALE', found}
 end
-local version = write_state(state, deltas, json, count)
-write_fields(state, fields)
+version = version + count
+write_state(state, deltas, json, version, unpack(ARGV, fields, #ARGV))
 redis.call('ZREM', processing, tx_id)
 redis.call('SREM', running, tx_id)
 return {'OK', enqueue(state, queued, tx_id, clock(now_ms)), version}

@@ -23,7 +23,6 @@ Returns:
 ]]
 --- @include "clock"
 --- @include "holds"
---- @include "write_fields"
 --- @include "write_state"
 local state = KEYS[1]
 local deltas = KEYS[2]
@@ -38,13 +37,12 @@ local count = tonumber(ARGV[5])
 local json = ARGV[6]
 local fields = 7
 
-local held, found = holds(state, fence)
+local held, found, version = holds(state, fence, 'version')
 if not held then
   return {'STALE', found}
 end
-local version = write_state(state, deltas, json, count)
-write_fields(state, fields)
-redis.call('HSET', state, 'status', 'in-doubt')
+version = version + count
+write_state(state, deltas, json, version, 'status', 'in-doubt', unpack(ARGV, fields, #ARGV))
 redis.call('HDEL', state, 'node')
 redis.call('ZREM', processing, tx_id)
 redis.call('SREM', running, tx_id)

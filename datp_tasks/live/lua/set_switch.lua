@@ -23,6 +23,7 @@ Returns:
   UNKNOWN      no such transaction here
 ]]
 --- @include "clock"
+--- @include "ended"
 --- @include "enqueue"
 --- @include "bell"
 local state = KEYS[1]
@@ -41,7 +42,7 @@ local status = found[1]
 if not status then
   return {'UNKNOWN', ''}
 end
-if status ~= 'queued' and status ~= 'running' and status ~= 'sleeping' and status ~= 'in-doubt' then
+if ended(status) then
   return {'FINAL', status}
 end
 local before = found[2] and string.match(found[2], '^%d+:(.*)$') or ''
@@ -57,11 +58,16 @@ if not found[2] then
 end
 local sequence = redis.call('HINCRBY', state, 'switchSeq', 1)
 redis.call('HSET', state, field, sequence .. ':' .. value)
-if status ~= 'sleeping' or found[3] ~= name then
+if status ~= 'sleeping' then
+  return {'SET', sequence}
+end
+local now = clock(now_ms)
+if found[3] ~= name then
+  redis.call('ZADD', to_archive, now, tx_id)
   return {'SET', sequence}
 end
 redis.call('ZREM', sleeping, tx_id)
 redis.call('ZREM', to_archive, tx_id)
 redis.call('HSET', state, 'priority', 'out')
-enqueue(state, queued, tx_id, clock(now_ms))
+enqueue(state, queued, tx_id, now)
 return {'WOKEN', bell(state)}

@@ -31,7 +31,6 @@ Returns:
 --- @include "clock"
 --- @include "integer"
 --- @include "holds"
---- @include "write_fields"
 --- @include "write_state"
 --- @include "fields_of"
 local state = KEYS[1]
@@ -51,7 +50,7 @@ local count = tonumber(ARGV[8])
 local json = ARGV[9]
 local fields = 10
 
-local held, found = holds(state, fence)
+local held, found, version = holds(state, fence, 'version')
 if not held then
   return {'STALE', found}
 end
@@ -62,14 +61,14 @@ end
 if switch ~= '' then
   local value = redis.call('HGET', state, 'switch:' .. switch)
   if value and tonumber(string.match(value, '^%d+')) > seen then
-    return {'AWAKE', fields_of(state, redis.call('HGET', state, 'jsonVersion'))}
+    return {'AWAKE', fields_of(state, true)}
   end
 end
 local now = clock(now_ms)
 local wake = integer(now + sleep_ms)
-local version = write_state(state, deltas, json, count)
-write_fields(state, fields)
-redis.call('HSET', state, 'status', 'sleeping', 'wakeTime', wake)
+version = version + count
+write_state(state, deltas, json, version,
+  'status', 'sleeping', 'wakeTime', wake, unpack(ARGV, fields, #ARGV))
 redis.call('HDEL', state, 'node', 'wakeSwitch')
 if switch ~= '' then
   redis.call('HSET', state, 'wakeSwitch', switch)

@@ -36,10 +36,10 @@ local new_fence = ARGV[4]
 local delta = ARGV[5]
 
 local held, found = holds(state, fence)
-redis.call('SREM', running, tx_id)
 if not held then
   return {'STALE', found}
 end
+redis.call('SREM', running, tx_id)
 redis.call('RPUSH', deltas, delta)
 redis.call('HINCRBY', state, 'version', 1)
 redis.call('HSET', state, 'fence', new_fence, 'priority', 'out')

@@ -31,6 +31,7 @@ local only_due = ARGV[3]
 
 local found = redis.call('HMGET', state, 'status', 'wakeTime')
 if not found[1] then
+  redis.call('ZREM', sleeping, tx_id)
   return {'UNKNOWN', ''}
 end
 if found[1] ~= 'sleeping' then

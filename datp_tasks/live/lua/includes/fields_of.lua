@@ -1,8 +1,7 @@
--- All fields, flat; the JSON is left out when the caller already holds that version.
-local function fields_of(state, held_version)
+-- All fields, flat; the JSON is left out when the caller already holds it.
+local function fields_of(state, holds_json)
   local all = redis.call('HGETALL', state)
-  local skip = held_version ~= '' and redis.call('HGET', state, 'jsonVersion') == held_version
-  if skip then
+  if holds_json then
     for index = 1, #all, 2 do
       if all[index] == 'state' then
         all[index + 1] = ''

@@ -1,7 +1,5 @@
--- The whole state as JSON replaces the deltas that led to it.
-local function write_state(state, deltas, json, new_deltas)
-  local version = redis.call('HINCRBY', state, 'version', new_deltas)
-  redis.call('HSET', state, 'state', json, 'jsonVersion', version)
+-- The whole state as JSON replaces the deltas that led to it. More fields may follow.
+local function write_state(state, deltas, json, version, ...)
+  redis.call('HSET', state, 'state', json, 'version', version, 'jsonVersion', version, ...)
   redis.call('DEL', deltas)
-  return version
 end

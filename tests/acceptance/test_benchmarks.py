@@ -1,0 +1,59 @@
+"""The benchmark runs, cleans up, and writes the figures that others read; not how fast it is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.report import save
+from benchmarks.stack import ROOT
+
+pytestmark = pytest.mark.acceptance
+
+#: Name -> the lowest and the highest value that make sense on any machine.
+SANE = {
+    "three_step_tx_per_s": (10, 1_000_000),
+    "ten_step_tx_per_s": (10, 1_000_000),
+    "celery_chain_three_per_s": (1, 100_000),
+    "three_step_ratio_to_celery_chain": (1, 1_000),
+    "ten_step_ratio_to_celery_chain": (1, 1_000),
+    "one_tx_p50_ms": (0.5, 2_000),
+    "one_tx_p99_ms": (0.5, 10_000),
+    # A bell has at most a hundred transactions, and a transaction needs one.
+    "messages_per_tx": (0.01, 1),
+    "commits_per_tx": (0.01, 2),
+    "redis_round_trips_per_tx": (0.02, 10),
+    "redis_bytes_per_queued_tx": (200, 1_536),
+}
+
+
+@pytest.mark.timeout(300)
+def test_a_quick_run_takes_every_figure_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    output, data = tmp_path / "figures.json", tmp_path / "data"
+    options = ["--quick", "--output", str(output), "--data", str(data)]
+    command = [sys.executable, "-m", "benchmarks", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = json.loads(output.read_text())
+    missing = SANE.keys() - figures.keys()
+    strange = {
+        name: figures[name]
+        for name, (low, high) in SANE.items()
+        if name in figures and not low <= figures[name] <= high
+    }
+    assert (missing, strange) == (set(), {})
+    assert figures["one_tx_p50_ms"] <= figures["one_tx_p99_ms"]
+    assert "fsync on" in done.stdout
+    assert "appendonly yes" in done.stdout
+    assert list(data.iterdir()) == []
+
+
+def test_figures_that_a_run_did_not_take_stay_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    save({"one": 1, "two": 2}, path)
+    save({"two": 2.34567}, path)
+    assert json.loads(path.read_text()) == {"one": 1.0, "two": 2.346}

@@ -1,0 +1,160 @@
+"""Redis and PostgreSQL killed under load: what was accepted ends, once, and nobody had to help."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from redis.exceptions import RedisError
+from sqlalchemy.exc import DBAPIError
+
+from datp_tasks import Pipeline
+from datp_tasks.archive.engine import migrate
+from datp_tasks.errors import DatpError
+from datp_tasks.local.postgres import PostgresServer
+from datp_tasks.local.redis_server import RedisServer
+from datp_tasks.local.server import EmbeddedServer
+from datp_tasks.model.status import Status
+from tests.acceptance.conftest import prepare_payments
+from tests.acceptance.house import House, wait_until
+
+pytestmark = pytest.mark.acceptance
+
+TRANSACTIONS = 300
+PAYMENTS_EACH = 3
+
+
+@pytest.fixture(scope="module")
+def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path_factory.mktemp("restarts") / "redis")
+    server.start()
+    yield server
+    server.destroy()
+
+
+@pytest.fixture(scope="module")
+def own_postgres() -> Iterator[PostgresServer]:
+    folder = Path(tempfile.mkdtemp(prefix="datp-restarts-"))
+    folder.chmod(0o711)
+    # A commit that was answered must survive a kill of the server.
+    server = PostgresServer(
+        folder / "postgres", durable=False, settings={"synchronous_commit": "on"}
+    )
+    server.start()
+    migrate(server.url)
+    prepare_payments(server.url)
+    yield server
+    server.destroy()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class Site:
+    """A house with workers of two groups, under a supervisor that starts again what has ended."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        far = Pipeline("far", group="far", startable=False).step("acc/pay-quietly")
+        near = Pipeline("near").step("acc/pay-quietly").step("acc/call", params=CALL_FAR)
+        house.use(far, near.step("acc/pay-quietly"))
+        self._crew = [house.worker("master", concurrency=2), house.worker("far"), house.beat()]
+        house.wait_ready(*self._crew[:2])
+        self.accepted: list[str] = []
+
+    def wait_until(self, condition: Callable[[], object], *, within_s: float, what: str) -> None:
+        """Meanwhile processes that have ended are started again."""
+
+        def supervised() -> object:
+            for process in self._crew:
+                if not process.is_running():
+                    process.restart()
+            return condition()
+
+        wait_until(supervised, within_s=within_s, what=what)
+
+    def open(self) -> int:
+        rows = self.house.sql("SELECT count(*) AS n FROM tx_summary WHERE completed_at IS NULL")
+        return int(rows[0].n)
+
+    def running(self) -> int:
+        return self.house.connections.live.sizes()["processingZ"]
+
+    def load(self, prefix: str, count: int) -> threading.Thread:
+        """Submit as a careful client does: again, under the same id, until it is accepted."""
+
+        def submit_all() -> None:
+            pause = threading.Event()
+            for number in range(count):
+                while not self._accepts(f"{prefix}-{number}"):
+                    pause.wait(0.1)
+                pause.wait(0.005)
+
+        thread = threading.Thread(target=submit_all)
+        thread.start()
+        return thread
+
+    def _accepts(self, external_id: str) -> bool:
+        try:
+            tx_id = self.house.submit("near", owner="loader", external_id=external_id)
+        except (RedisError, DBAPIError, DatpError):
+            return False
+        self.accepted.append(tx_id)
+        return True
+
+    def crash(self, server: EmbeddedServer, *, down_s: float) -> None:
+        """In the middle of the work, or this would prove nothing."""
+        self.wait_until(self.running, within_s=20, what="a running transaction")
+        server.kill()
+        until_s = time.monotonic() + down_s
+        self.wait_until(lambda: time.monotonic() > until_s, within_s=30, what="the outage")
+        server.start()
+
+    def assert_everything_happened_once(self, count: int) -> None:
+        house, tx_ids = self.house, self.accepted
+        assert len(set(tx_ids)) == len(tx_ids) == count
+        found = house.connections.record.summaries(tx_ids)
+        bad = [each for each in found if each.status is not Status.SUCCESS]
+        assert not bad, bad[:3]
+        paid = house.sql("SELECT tx_id, step_key, count(*) AS n FROM payment GROUP BY 1, 2")
+        assert {row.n for row in paid} == {1}
+        assert len(paid) == count * PAYMENTS_EACH
+        ends = house.sql(
+            "SELECT tx_id, count(*) AS n FROM tx_state_change WHERE status = 'success' GROUP BY 1"
+        )
+        assert [row.n for row in ends] == [1] * count
+        rows = house.sql("SELECT count(*) AS n FROM tx_summary")
+        assert rows[0].n == count, "an external id was accepted twice"
+
+
+CALL_FAR = {"pipeline": "far"}
+
+
+@pytest.fixture
+def site(own_redis: RedisServer, own_postgres: PostgresServer, tmp_path: Path) -> Iterator[Site]:
+    house = House(own_redis.url, own_postgres.url, tmp_path)
+    yield Site(house)
+    house.close()
+
+
+def test_a_crash_of_each_server_under_load_loses_nothing_and_doubles_nothing(
+    site: Site, own_redis: RedisServer, own_postgres: PostgresServer
+) -> None:
+    loader = site.load("a", TRANSACTIONS)
+    for threshold, server in ((60, own_redis), (160, own_postgres)):
+        site.wait_until(
+            lambda threshold=threshold: len(site.accepted) > threshold,  # type: ignore[misc]
+            within_s=30,
+            what=f"transaction {threshold}",
+        )
+        site.crash(server, down_s=1.0)
+    site.wait_until(lambda: not loader.is_alive(), within_s=60, what="the end of the load")
+    site.wait_until(lambda: not site.open(), within_s=60, what="the end of all transactions")
+    site.assert_everything_happened_once(TRANSACTIONS)
+    # Nothing is left behind anywhere.
+    empty = ("queuedZ", "processingZ", "sleepingZ", "exceptionZ")
+    sizes = site.house.connections.live.sizes
+    wait_until(lambda: not any(sizes()[name] for name in empty), what="empty lists")
