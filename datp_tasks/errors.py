@@ -3,6 +3,7 @@
 DatpError
 ├── SettingsError             a setting has a value that is not allowed
 ├── LocalStackError           the embedded servers or processes cannot run
+├── RecordAway                PostgreSQL cannot be reached
 ├── PipelineError
 │   ├── PipelineInvalid       a definition has mistakes; each one is named
 │   ├── PipelineUnknown       no pipeline (or version) of that name
@@ -18,10 +19,16 @@ DatpError
 │   ├── TransactionUnknown
 │   ├── TransactionFinal      the transaction has ended; it cannot be changed
 │   └── WaitTimeout           it has not ended within the time the caller gave
+├── LedgerError
+│   ├── ServiceUnknown        no ledger service of that name
+│   ├── ServiceInvalid        its name, kind or address is not acceptable
+│   ├── BatchInvalid          a batch is not acceptable; nothing was stored
+│   ├── BatchConflict         the batch id was used before, for other bytes
+│   ├── BatchUnknown
+│   └── BatchBusy             the batch is in a state in which that cannot be done
 ├── StepError
 │   ├── StepTypeInvalid       a step type is declared wrongly
 │   ├── StepTypeUnknown       this node does not offer that step type
-│   ├── StepOutputInvalid     a step returned something that is not JSON
 │   └── StepTimeout           a step ran longer than its timeout
 └── StaleFence                another worker owns the transaction now
 """
@@ -44,6 +51,10 @@ class SettingsError(DatpError):
 
 class LocalStackError(DatpError):
     """The embedded servers cannot run here."""
+
+
+class RecordAway(DatpError):
+    """PostgreSQL cannot be reached. Ask again later."""
 
 
 class PipelineError(DatpError):
@@ -110,6 +121,34 @@ class WaitTimeout(TransactionError):
     """The transaction has not ended yet. It goes on; ask again later."""
 
 
+class LedgerError(DatpError):
+    """Something is wrong with a batch or with the ledger it goes to."""
+
+
+class ServiceUnknown(LedgerError):
+    """There is no such ledger service. `datp services add` makes one."""
+
+
+class ServiceInvalid(LedgerError):
+    """The name, the kind or the address of the ledger service is not acceptable."""
+
+
+class BatchInvalid(LedgerError):
+    """The batch is not acceptable; nothing was stored."""
+
+
+class BatchConflict(LedgerError):
+    """The batch id was already used for other bytes."""
+
+
+class BatchUnknown(LedgerError):
+    """There is no such batch."""
+
+
+class BatchBusy(LedgerError):
+    """The batch is in a state in which that cannot be done."""
+
+
 class StepError(DatpError):
     """Something is wrong with a step."""
 
@@ -120,10 +159,6 @@ class StepTypeInvalid(StepError):
 
 class StepTypeUnknown(StepError):
     """This node does not offer that step type. Add its module to DATP_STEPS."""
-
-
-class StepOutputInvalid(StepError):
-    """A step must return a JSON object, None, Sleep or Call."""
 
 
 class StepTimeout(StepError):

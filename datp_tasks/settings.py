@@ -22,6 +22,16 @@ def _number(default: float, low: float, high: float) -> Any:
     return field(default=default, metadata={"low": low, "high": high})
 
 
+#: A submission ends before the claim under which it was begun, or two may be on their way.
+_SHORTER_THAN = (
+    ("ledger_http_s", "ledger_post_budget_s"),
+    ("ledger_post_budget_s", "ledger_claim_ttl_s"),
+    ("claim_queuer_period_s", "ledger_claim_ttl_s"),
+    ("ledger_claim_ttl_s", "ledger_slow_ttl_s"),
+    ("ledger_post_budget_s", "ledger_grace_s"),
+)
+
+
 def _url(default: str, *schemes: str) -> Any:
     # Not shown when settings are printed: it may hold a password.
     return field(default=default, repr=False, metadata={"schemes": schemes})
@@ -88,6 +98,46 @@ class Settings:
     delay_before_archiving_s: int = _number(60, 0, 86_400)
     state_ttl_s: int = _number(1_800, 1, 864_000)
 
+    # Timeouts.
+    expiry_s_max: int = _number(31_622_400, 1, 315_360_000)
+    timeout_handler_period_s: float = _number(1.0, 0.1, 3_600)
+    timeout_window_max: int = _number(10_000, 1, 1_000_000)
+    timeout_batch_max: int = _number(1_000, 1, 100_000)
+    timeout_retry_s: float = _number(30.0, 0.1, 86_400)
+    timeout_takeover_s: float = _number(120.0, 0.1, 864_000)
+    timeout_lag_alert_s: float = _number(60.0, 0.1, 86_400)
+
+    # Ledgers: who may be asked, and how claims, submissions and questions are timed.
+    ledger_group: str = field(default="ledger", metadata={"pattern": GROUP_NAME.pattern})
+    ledger_hosts: tuple[str, ...] = ("127.0.0.1", "localhost")
+    ledger_authorization: str = field(default="", repr=False, metadata={"pattern": "[ -~]*"})
+    ledger_expiry: str = field(default="single", metadata={"pattern": "single|two-phase"})
+    ledger_payload_bytes_max: int = _number(1_048_576, 16, 67_108_864)
+    ledger_claim_ttl_s: float = _number(30.0, 0.2, 3_600)
+    ledger_slow_ttl_s: float = _number(180.0, 0.2, 86_400)
+    ledger_claim_batch_max: int = _number(5_000, 1, 100_000)
+    ledger_queue_batch_max: int = _number(1_000, 1, 100_000)
+    ledger_vector_max: int = _number(25, 1, 500)
+    ledger_connect_s: float = _number(3.0, 0.01, 60)
+    ledger_http_s: float = _number(15.0, 0.05, 300)
+    ledger_post_budget_s: float = _number(20.0, 0.1, 600)
+    ledger_grace_s: float = _number(25.0, 0.1, 3_600)
+    ledger_delay_first_s: float = _number(1.0, 0.01, 60)
+    ledger_delay_s_max: float = _number(30.0, 0.01, 3_600)
+    ledger_long_delay_s: float = _number(60.0, 0.01, 86_400)
+    ledger_ring_again_s: float = _number(10.0, 0.1, 600)
+    ledger_follow_s: float = _number(2.0, 0, 60)
+    ledger_run_s: float = _number(5.0, 0, 600)
+    ledger_poll_first_s: float = _number(1.0, 0.01, 60)
+    ledger_poll_s_max: float = _number(10.0, 0.01, 3_600)
+    ledger_poll_batch_max: int = _number(500, 1, 100_000)
+    ledger_unknown_max: int = _number(3, 1, 100)
+    ledger_resubmits_max: int = _number(3, 0, 100)
+    ledger_swallow_s: float = _number(1_200.0, 0, 86_400)
+    ledger_recheck_s: float = _number(600.0, 0, 86_400)
+    claim_queuer_period_s: float = _number(2.0, 0.1, 60)
+    batch_poller_period_s: float = _number(1.0, 0.1, 60)
+
     # Databases.
     redis_timeout_s: float = _number(5.0, 0.1, 60)
     sql_statement_timeout_s: float = _number(30.0, 0.1, 3_600)
@@ -103,6 +153,12 @@ class Settings:
                 f"DATP_NODE_STALE_MS must be at least twice DATP_NODE_BEAT_MS "
                 f"({self.node_beat_ms}), was {self.node_stale_ms}"
             )
+        for low, high in _SHORTER_THAN:
+            if getattr(self, low) >= getattr(self, high):
+                raise SettingsError(
+                    f"{variable(low)} must be below {variable(high)} "
+                    f"({getattr(self, high):g}), was {getattr(self, low):g}"
+                )
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Settings:

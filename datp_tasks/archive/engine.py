@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
 
+from datp_tasks.errors import RecordAway
 from datp_tasks.settings import Settings
 
 HERE = Path(__file__).resolve().parent
@@ -42,6 +46,26 @@ def _plain_json(connection: object, _record: object) -> None:
 
     register_default_json(connection, loads=lambda text: text)  # type: ignore[arg-type]
     register_default_jsonb(connection, loads=lambda text: text)  # type: ignore[arg-type]
+
+
+def is_away(error: OperationalError) -> bool:
+    """The connection was lost or could not be made; what the server itself refuses has a code."""
+    return error.connection_invalidated or getattr(error.orig, "pgcode", None) is None
+
+
+@contextmanager
+def away_is_named() -> Iterator[None]:
+    """For those who call us: RecordAway instead of an error of the library."""
+    try:
+        yield
+    except OperationalError as error:
+        if not is_away(error):
+            raise
+        reason = str(error.orig).strip().partition("\n")[0]
+        raise RecordAway(
+            f"PostgreSQL is away ({reason}). Ask again later; a request with an external id can "
+            "be repeated safely."
+        ) from error
 
 
 def migrate(database_url: str, revision: str = "head") -> None:

@@ -18,6 +18,7 @@ from datp_tasks.archive.words import Acceptance, Existing, Final, Summary, summa
 from datp_tasks.clock import Clock
 from datp_tasks.model.status import Status
 
+# In the order of their external ids: two batches that share some could wait for each other else.
 ACCEPT = """
 WITH accepted AS (
     INSERT INTO tx_summary (tx_id, owner, external_id, fingerprint, pipeline, version, status,
@@ -26,8 +27,9 @@ WITH accepted AS (
            v.input::json, v.metadata::json, coalesce(%(now)s, now())
     FROM unnest(%(tx_id)s::text[], %(owner)s::text[], %(external_id)s::text[],
                 %(fingerprint)s::text[], %(pipeline)s::text[], %(version)s::text[],
-                %(input)s::text[], %(metadata)s::text[])
-         AS v (tx_id, owner, external_id, fingerprint, pipeline, version, input, metadata)
+                %(input)s::text[], %(metadata)s::text[]) WITH ORDINALITY
+         AS v (tx_id, owner, external_id, fingerprint, pipeline, version, input, metadata, place)
+    ORDER BY v.owner, v.external_id, v.place
     ON CONFLICT (owner, external_id) WHERE external_id IS NOT NULL DO NOTHING
     RETURNING tx_id, created_at
 ), logged AS (

@@ -24,9 +24,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import UserDefinedType
 
+from datp_tasks.archive import ledger_tables
 from datp_tasks.model.status import FINAL, Status
 
 metadata = MetaData()
+ledger_tables.declare(metadata)
 
 
 class Xid8(UserDefinedType[str]):
@@ -129,9 +131,7 @@ tx_state_change = Table(
     Column("expires_at", DateTime(timezone=True)),
     CheckConstraint(f"status IN ({ANY_SQL})", name="tx_state_change_status"),
     Index("tx_state_change_tx", "tx_id", "id"),
-    Index(
-        "tx_state_change_window", "xact", "id", postgresql_where=text("expires_at IS NOT NULL")
-    ),
+    Index("tx_state_change_window", "xact", "id", postgresql_where=text("expires_at IS NOT NULL")),
 )
 
 #: How far a reader of a log has come: everything up to (xact, value) is done.

@@ -62,7 +62,8 @@ RETURNING xact::text, value
 """
 
 # A final status is never followed by another one, so "one of its rows is final" is its latest
-# state, in whatever order the rows come.
+# state, in whatever order the rows come. Ids are handed on as arrays: for a join the planner,
+# which cannot know how few they are, would read all of `tx_timeout`.
 READ_WINDOW = f"""
 WITH win AS MATERIALIZED (
     SELECT xact, id, tx_id, status, expires_at FROM tx_state_change
@@ -79,7 +80,7 @@ WITH win AS MATERIALIZED (
     ON CONFLICT (tx_id) DO NOTHING
     RETURNING 1
 ), removed AS (
-    DELETE FROM tx_timeout t USING latest l WHERE l.ended AND t.tx_id = l.tx_id
+    DELETE FROM tx_timeout WHERE tx_id = ANY(ARRAY(SELECT tx_id FROM latest WHERE ended))
     RETURNING 1
 ), advanced AS (
     UPDATE segment SET xact = e.xact, value = e.id, changed_at = coalesce(%(now)s, now())
@@ -95,20 +96,26 @@ WITH due AS MATERIALIZED (
     SELECT tx_id FROM tx_timeout WHERE due_at <= coalesce(%(now)s, now())
     ORDER BY due_at LIMIT %(batch_max)s FOR UPDATE SKIP LOCKED
 )
-UPDATE tx_timeout t
+UPDATE tx_timeout
 SET due_at = coalesce(%(now)s, now()) + make_interval(secs => %(again_s)s)
-FROM due WHERE t.tx_id = due.tx_id
-RETURNING t.tx_id, t.expires_at, t.asked,
-          extract(epoch FROM coalesce(%(now)s, now()) - t.asked_at)::float AS asked_ago_s
+WHERE tx_id = ANY(ARRAY(SELECT tx_id FROM due))
+RETURNING tx_id, expires_at, asked,
+          extract(epoch FROM coalesce(%(now)s, now()) - asked_at)::float AS asked_ago_s
 """
 
+# Of all statements that touch many rows, only the reader of the window ever waits for a row: so
+# no two of them can wait for each other.
 NOTE_ASKED = """
+WITH free AS MATERIALIZED (
+    SELECT tx_id FROM tx_timeout WHERE tx_id = ANY(%(tx_id)s) AND asked IS NULL
+    FOR UPDATE SKIP LOCKED
+)
 UPDATE tx_timeout t SET asked = v.asked, asked_at = coalesce(%(now)s, now())
-FROM unnest(%(tx_id)s::text[], %(asked)s::text[]) AS v (tx_id, asked)
-WHERE t.tx_id = v.tx_id AND t.asked IS NULL
+FROM free JOIN unnest(%(tx_id)s::text[], %(asked)s::text[]) AS v (tx_id, asked)
+  ON v.tx_id = free.tx_id
+WHERE t.tx_id = free.tx_id
 """
 
-# Never waits, so it cannot be part of a deadlock.
 FORGET = """
 DELETE FROM tx_timeout WHERE tx_id = ANY(ARRAY(
     SELECT tx_id FROM tx_timeout WHERE tx_id = ANY(%(tx_id)s) FOR UPDATE SKIP LOCKED))

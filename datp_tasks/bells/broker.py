@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from celery import Celery
 
+from datp_tasks.bells import broker_guard
 from datp_tasks.live.words import PRIORITIES
 from datp_tasks.settings import Settings
 
@@ -12,6 +13,7 @@ TASK_PREFIX = "datp.step."
 
 def make_celery(settings: Settings) -> Celery:
     """A Celery app that sends to, and takes from, the queues of these settings."""
+    broker_guard.install()
     app = Celery("datp_tasks", set_as_current=False)
     app.config_from_object("celeryconfig", force=True)
     app.conf.broker_url = settings.broker_url

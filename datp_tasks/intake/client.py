@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from redis.exceptions import RedisError
 
+from datp_tasks.archive.engine import away_is_named
 from datp_tasks.archive.words import Existing, Final, Summary
 from datp_tasks.connections import Connections
 from datp_tasks.errors import (
@@ -120,10 +121,11 @@ class Client:
     def _submit_batch(
         self, requests: Sequence[Request]
     ) -> list[Submitted | RequestError | PipelineError]:
-        prepared = [self._prepare(request) for request in requests]
-        good = [each for each in prepared if isinstance(each, Prepared)]
-        reach("submit.before_accept")
-        existing = self._record.accept_many([each.acceptance for each in good]) if good else []
+        with away_is_named():
+            prepared = [self._prepare(request) for request in requests]
+            good = [each for each in prepared if isinstance(each, Prepared)]
+            reach("submit.before_accept")
+            existing = self._record.accept_many([each.acceptance for each in good]) if good else []
         reach("submit.after_accept")
         self._place([each for each, before in zip(good, existing, strict=True) if before is None])
         found = iter(zip(good, existing, strict=True))
@@ -154,7 +156,8 @@ class Client:
 
     def find(self, owner: str, external_id: str) -> Summary:
         """The transaction that an owner submitted under this external id."""
-        summary = self._record.by_external_id(owner, external_id)
+        with away_is_named():
+            summary = self._record.by_external_id(owner, external_id)
         if summary is None:
             raise TransactionUnknown(f"{owner} has no transaction with external id {external_id!r}")
         return self._overlay(summary)
@@ -175,7 +178,8 @@ class Client:
                 news.clear()
 
     def _summary(self, tx_id: str) -> Summary:
-        found = self._record.summaries([tx_id]) if shard_of_tx(tx_id) else []
+        with away_is_named():
+            found = self._record.summaries([tx_id]) if shard_of_tx(tx_id) else []
         if not found:
             raise TransactionUnknown(f"there is no transaction {tx_id!r}")
         return found[0]
@@ -184,7 +188,11 @@ class Client:
         """What is not final is known best by Redis; what is final, by SQL."""
         if summary.is_final:
             return summary
-        fields = self._live.fields_many([summary.tx_id])[0]
+        try:
+            fields = self._live.fields_many([summary.tx_id])[0]
+        except RedisError as error:
+            log.warning("Redis is away; the status of %s may be old: %s", summary.tx_id, error)
+            return summary
         if not fields or Status(fields["status"]).is_final:
             return self._summary(summary.tx_id) if fields else summary
         progress = fields.get("progress")
@@ -252,7 +260,8 @@ class Client:
             output_json=None,
             note=reason,
         )
-        won = self._record.finish_many([final])
+        with away_is_named():
+            won = self._record.finish_many([final])
         if seized.tx_id in won:
             held = Held(seized.tx_id, seized.fence, (delta,))
             call = self._live.call_finish(held, self._node, Status.CANCELLED, state.to_json())

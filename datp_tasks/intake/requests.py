@@ -64,7 +64,7 @@ def prepare(request: Request, definition: PipelineDefinition, settings: Settings
     data, input_json = _checked_json(request.data, "data", settings.input_bytes_max, settings)
     metadata: dict[str, Any] | None = None
     metadata_json: str | None = None
-    if request.metadata:
+    if request.metadata is not None and request.metadata != {}:
         metadata, metadata_json = _checked_json(
             request.metadata, "metadata", METADATA_BYTES_MAX, settings
         )

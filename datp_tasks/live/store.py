@@ -14,15 +14,8 @@ from redis import Redis
 from datp_tasks.clock import Clock
 from datp_tasks.live.keys import LISTS, Keys
 from datp_tasks.live.scripts import Call, Reply, ScriptRunner, script
-from datp_tasks.live.words import (
-    Bell,
-    Claimed,
-    Held,
-    NewTransaction,
-    Position,
-    Refused,
-    flat_to_dict,
-)
+from datp_tasks.live.words import Bell, Claimed, Held, NewTransaction, Refused, flat_to_dict
+from datp_tasks.model.plan import Position
 from datp_tasks.model.state import CRASH, delta_json
 from datp_tasks.settings import Settings
 

@@ -74,22 +74,6 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """Where a queued or sleeping transaction will go on."""
-
-    group: str
-    step_type: str
-    place: str
-    priority: str = "out"
-
-    def pairs(self) -> tuple[str, ...]:
-        return (
-            *("group", self.group, "stepType", self.step_type),
-            *("place", self.place, "priority", self.priority),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Held:
     """A transaction that the caller holds: id, fence, and deltas not yet written."""
 

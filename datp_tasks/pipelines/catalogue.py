@@ -6,18 +6,22 @@ after `reload_s`; a version itself never changes, so it is kept as long as there
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 
 import redis
 
 from datp_tasks.errors import PipelineDisabled, PipelineUnknown
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.pipeline_rules import PIPELINE_NAME
-from datp_tasks.pipelines.cache import PipelineCache
+from datp_tasks.pipelines.cache import Head, PipelineCache
 from datp_tasks.pipelines.store import PipelineStore
+
+log = logging.getLogger(__name__)
 
 VERSIONS_MAX = 1_000
 
@@ -73,9 +77,8 @@ class Catalogue:
 
     def _ask_which(self, name: str) -> str:
         head = None
-        if PIPELINE_NAME.fullmatch(name):
-            # Redis may have been emptied, so only SQL can say that there is no such pipeline.
-            head = self._cache.head(name) or self._store.refresh(name)
+        if isinstance(name, str) and PIPELINE_NAME.fullmatch(name):
+            head = self._head(name)
         if head is None:
             raise PipelineUnknown(
                 f"There is no pipeline {name!r}. `datp pipelines list` shows what there is."
@@ -91,13 +94,25 @@ class Catalogue:
             )
         return head.in_use
 
+    def _head(self, name: str) -> Head | None:
+        try:
+            # Redis may have been emptied, so only SQL can say that there is no such pipeline.
+            return self._cache.head(name) or self._store.refresh(name)
+        except redis.RedisError as error:
+            log.warning(
+                "Redis is away, so SQL tells which version of %s is in use: %s", name, error
+            )
+            return self._store.head(name)
+
     def _load(self, name: str, version: str) -> PipelineDefinition:
-        text = self._cache.text(name, version)
-        if text is not None:
-            return PipelineDefinition.from_json(text)
+        with suppress(redis.RedisError):
+            text = self._cache.text(name, version)
+            if text is not None:
+                return PipelineDefinition.from_json(text)
         definition = self._store.load(name, version)
         if definition.version != version:
             # The store also takes the start of a version, which may be unique today only.
             raise PipelineUnknown(f"Pipeline {name} has no version {version!r}.")
-        self._cache.put_text(name, definition.version, definition.to_json())
+        with suppress(redis.RedisError):
+            self._cache.put_text(name, definition.version, definition.to_json())
         return definition

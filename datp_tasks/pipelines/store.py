@@ -155,6 +155,15 @@ class PipelineStore:
         """What changed from version a to version b; empty if nothing did."""
         return exchange.diff_text(self.load(name, a), self.load(name, b))
 
+    def head(self, name: str) -> Head | None:
+        """What SQL says of a pipeline, for when Redis cannot be asked. None: it is unknown."""
+        with self._engine.connect() as connection:
+            try:
+                row = rows.head(connection, name)
+            except PipelineUnknown:
+                return None
+        return Head(in_use=row.version_in_use, disabled=row.disabled)
+
     def refresh(self, name: str) -> Head | None:
         """Copy what SQL says of a pipeline to Redis. None: SQL does not know it.
 

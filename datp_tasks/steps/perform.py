@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import OperationalError
 
 from datp_tasks.archive.effects import effect
+from datp_tasks.archive.engine import is_away
 from datp_tasks.clock import Clock
 from datp_tasks.errors import StaleFence, StepTimeout
 from datp_tasks.model.notes import clean_note
@@ -132,13 +133,13 @@ class Performer:
         try:
             return self._in_transaction(run, step_type)
         except OperationalError as error:
-            if not _is_away(error):
+            if not is_away(error):
                 raise
         try:
             # Whether the commit happened is unknown; the second try finds out first.
             return self._in_transaction(run, step_type)
         except OperationalError as error:
-            if not _is_away(error):
+            if not is_away(error):
                 raise
             log.warning("SQL is away; %s waits in step %s", run.tx_id, run.action.path)
             return Away()
@@ -245,11 +246,6 @@ class StepTypeHasNoRollback(Exception):
 def _is_async(function: object) -> bool:
     """Asked for every transaction of every round, and the answer takes a while to find."""
     return asyncio.iscoroutinefunction(function)
-
-
-def _is_away(error: OperationalError) -> bool:
-    """The connection was lost or could not be made; what the server itself refuses has a code."""
-    return error.connection_invalidated or getattr(error.orig, "pgcode", None) is None
 
 
 def _finished(returned: object) -> object:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from datp_tasks.live.words import Claimed, Held, switches_of
+from datp_tasks.model.plan import Action, VersionOf, next_action
 from datp_tasks.model.state import Delta, State, apply
 from datp_tasks.steps.outcomes import Outcome
-from datp_tasks.steps.plan import Action, VersionOf, next_action
 
 
 @dataclass(slots=True, eq=False)

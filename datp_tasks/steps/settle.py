@@ -18,8 +18,9 @@ from datp_tasks.bells.ringer import Ringer
 from datp_tasks.live.scripts import Call as ScriptCall
 from datp_tasks.live.scripts import Reply
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.words import Bell, Position, flat_to_dict
+from datp_tasks.live.words import Bell, flat_to_dict
 from datp_tasks.model.payload import encode
+from datp_tasks.model.plan import Position
 from datp_tasks.model.state import BEGIN
 from datp_tasks.model.status import Status
 from datp_tasks.observe.failpoints import reach

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from alembic import op
 
 revision = "0004"
-# Until 0003 is there, this one follows 0002.
-down_revision = "0003" if list(Path(__file__).parent.glob("0003_*.py")) else "0002"
+down_revision = "0003"
 branch_labels = None
 depends_on = None
 

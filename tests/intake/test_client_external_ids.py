@@ -8,13 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Engine, text
 
 from datp_tasks import Pipeline, Request
 from datp_tasks.errors import ExternalIdConflict, TransactionUnknown
 from datp_tasks.intake.requests import Submitted
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
+from tests.steps.eventually import eventually
 
 Data = dict[str, Any]
 
@@ -156,23 +157,31 @@ def test_twenty_threads_with_different_requests_under_one_id_have_one_winner(
 
 
 def test_batches_that_name_the_same_ids_in_another_order_do_not_block_each_other(
-    datp: Kit, runs: list[str]
+    datp: Kit,
 ) -> None:
-    """Each waits for the other's rows: in any order but one that would be a deadlock."""
+    """Both are held up half-way by a third; what they have by then must not be crosswise."""
     datp.lose_bells()
-    requests = [Request(pipeline="p", data={"n": n}, external_id=f"o-{n}") for n in range(300)]
-    for _ in range(3):
-        answers = at_once(
-            4,
-            lambda n: datp.client.submit_many(requests if n % 2 else requests[::-1]),
+    requests = [Request(pipeline="p", data={"n": n}, external_id=f"o-{n}") for n in range(20)]
+    engine = datp.connections.engine
+    with engine.connect() as third, ThreadPoolExecutor(2) as pool:
+        third.execute(
+            text(
+                "INSERT INTO tx_summary (tx_id, owner, external_id, fingerprint, pipeline, "
+                "version, status, input, created_at) "
+                "VALUES ('t', 'local', 'o-10', 'f', 'p', 'v', 'queued', '{}', now())"
+            )
         )
-        for number, answer in enumerate(answers):
-            assert not isinstance(answer, Exception), answer
-            ordered = answer if number % 2 else answer[::-1]
-            summaries = {
-                each.tx_id: each.input["n"]
-                for each in datp.connections.record.summaries([a.tx_id for a in ordered])
-            }
-            assert [summaries[each.tx_id] for each in ordered] == list(range(300))
-        with datp.connections.engine.begin() as sql:
-            sql.execute(text("TRUNCATE tx_summary"))
+        both = [pool.submit(datp.client.submit_many, batch) for batch in (requests, requests[::-1])]
+        eventually(lambda: waiting_for_locks(engine) == 2)
+        third.rollback()
+        answers, backwards = (each.result(30) for each in both)
+    txs = [each.tx_id for each in answers if isinstance(each, Submitted)]
+    assert txs == [each.tx_id for each in backwards[::-1] if isinstance(each, Submitted)]
+    summaries = {each.tx_id: each.input["n"] for each in datp.connections.record.summaries(txs)}
+    assert [summaries[tx] for tx in txs] == list(range(20))
+
+
+def waiting_for_locks(engine: Engine) -> int:
+    query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with engine.connect() as sql:
+        return int(sql.execute(text(query)).scalar_one())

@@ -99,7 +99,7 @@ def test_a_notification_ends_the_wait_before_the_slow_tick(
         looks.release()
         return summary_of(tx)
 
-    waiting._summary = looked  # type: ignore[method-assign]
+    monkeypatch.setattr(waiting, "_summary", looked)
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(waiting.wait(tx_id, timeout_s=50)))
     thread.start()
@@ -128,9 +128,7 @@ def test_many_threads_can_wait_for_many_transactions(datp: Kit, waiting: Client)
     txs = [datp.submit("gate", {"n": n}) for n in range(10)]
     found: dict[str, Any] = {}
     threads = [
-        threading.Thread(
-            target=lambda tx=tx: found.setdefault(tx, waiting.wait(tx, timeout_s=30))  # type: ignore[misc]
-        )
+        threading.Thread(target=lambda tx=tx: found.setdefault(tx, waiting.wait(tx, timeout_s=30)))
         for tx in txs
     ]
     for thread in threads:

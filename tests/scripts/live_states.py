@@ -17,7 +17,8 @@ from datp_tasks.clock import Clock, VirtualClock
 from datp_tasks.connections import make_redis
 from datp_tasks.live.scripts import Call, Reply, Script, header_sections
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.words import Bell, Claimed, Held, NewTransaction, Position
+from datp_tasks.live.words import Bell, Claimed, Held, NewTransaction, flat_to_dict
+from datp_tasks.model.plan import Position
 from datp_tasks.model.state import BEGIN, PASSED, delta_json
 from datp_tasks.model.status import FINAL
 from datp_tasks.observe.invariants import Seen, check_transaction, look
@@ -38,14 +39,20 @@ STATE_JSON = (
     ',"money":"0.10","price":1234567890.10,"tiny":1e-7,"list":[],"dict":{},"text":"é😀\\u0000\\n"}}'
 )
 
-#: How to read all of a key, by its type.
-READS = {
-    "hash": ("HGETALL", "KEY"),
-    "list": ("LRANGE", "KEY", "0", "-1"),
-    "zset": ("ZRANGE", "KEY", "0", "-1", "WITHSCORES"),
-    "set": ("SMEMBERS", "KEY"),
-    "string": ("GET", "KEY"),
-}
+#: Everything that is stored under a prefix, at one moment: key, type, whether it ends, content.
+PICTURE = """
+local read = {hash = {'HGETALL'}, list = {'LRANGE', 0, -1}, zset = {'ZRANGE', 0, -1, 'WITHSCORES'},
+              set = {'SMEMBERS'}, string = {'GET'}}
+local found = {}
+for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
+  local kind = redis.call('TYPE', key).ok
+  local command, from, to, option = unpack(read[kind])
+  local content = option and redis.call(command, key, from, to, option)
+    or from and redis.call(command, key, from, to) or redis.call(command, key)
+  table.insert(found, {key, kind, redis.call('PTTL', key) >= 0 and 1 or 0, content})
+end
+return found
+"""
 
 Picture = dict[str, Any]
 News = Callable[..., str | None]
@@ -118,7 +125,7 @@ class Stage:
         self.live = WatchedStore(self.redis, self.settings, clock or self.clock)
 
     def close(self) -> None:
-        for key in self._all_keys():
+        for key in self.picture():
             self.redis.delete(key)
         self.redis.close()
 
@@ -272,17 +279,11 @@ class Stage:
 
     def picture(self) -> Picture:
         """Everything that is stored, to compare before and after."""
-        keys = self._all_keys()
-        pipeline: Any = self.redis.pipeline(transaction=False)
-        for key in keys:
-            pipeline.type(key)
-            pipeline.pttl(key)
-        answers = pipeline.execute()
-        kinds, ends = answers[::2], [ttl_ms >= 0 for ttl_ms in answers[1::2]]
-        for key, kind in zip(keys, kinds, strict=True):
-            pipeline.execute_command(*(part.replace("KEY", key) for part in READS[kind]))
-        contents = pipeline.execute()
-        return dict(zip(keys, zip(ends, contents, strict=True), strict=True))
+        found: Any = self.redis.eval(PICTURE, 0, f"{self.settings.key_prefix}:*")
+        in_any_order: dict[str, Callable[[list[str]], object]] = {"hash": flat_to_dict, "set": set}
+        return {
+            key: (ends, in_any_order.get(kind, list)(content)) for key, kind, ends, content in found
+        }
 
     @contextmanager
     def news(self) -> Iterator[News]:
@@ -303,9 +304,6 @@ class Stage:
         before = self.picture()
         yield
         assert self.picture() == before
-
-    def _all_keys(self) -> list[str]:
-        return sorted(self.redis.scan_iter(match=f"{self.settings.key_prefix}:*", count=1_000))
 
 
 def held(claim: Claimed) -> Held:

@@ -37,6 +37,8 @@ COMMANDS = {
     "no key": "TIME",
     "channel": "PUBLISH",
 }
+#: Commands of which every argument is a key.
+ALL_KEYS = {"DEL", "EXISTS"}
 TYPE_OF = {command: kind for kind, names in COMMANDS.items() for command in names.split()}
 
 BANNED = {"cjson", "cmsgpack", "pcall", "loadstring", "random", "randomseed", "os"}
@@ -316,7 +318,8 @@ def call_faults(
         if arguments[0][0].kind != "string" or needed is None:
             yield f"calls {command}, which is not among the commands that scripts may use"
         elif needed not in ("no key", "channel"):
-            yield from key_faults(command, arguments[1], needed, keys)
+            for argument in arguments[1:] if command in ALL_KEYS else arguments[1:2]:
+                yield from key_faults(command, argument, needed, keys)
     for include in includes.values():
         for arguments in calls_of(tokens, include.name):
             for parameter, argument in zip(include.parameters, arguments, strict=False):
@@ -339,16 +342,24 @@ def key_faults(
 
 
 def key_tables(tokens: Sequence[Token], keys: Mapping[str, str]) -> dict[str, str]:
-    """Local tables whose values are keys: `local lists = {queued = queued, ...}`."""
+    """Names that stand for one of several keys of a type.
+
+    `local lists = {queued = queued, ...}`, and `for _, list in ipairs({queued, ...})`.
+    """
     found = {}
-    for start in range(len(tokens) - 4):
-        local, name, equals, brace = tokens[start : start + 4]
-        if (local.text, equals.text, brace.text) == ("local", "=", "{"):
-            inside = [token.text for token in until_closed(tokens, start + 3)]
-            values = {inside[n + 1] for n, text in enumerate(inside[:-1]) if text == "="}
-            types = {keys.get(value, "") for value in values}
-            if len(types) == 1 and "" not in types:
-                found[name.text] = types.pop()
+    for start, brace in enumerate(tokens):
+        before = [token.text for token in tokens[max(0, start - 4) : start]]
+        inside = [token.text for token in until_closed(tokens, start)] if brace.text == "{" else []
+        if before[-3:-2] == ["local"] and before[-1:] == ["="]:
+            name = before[-2]
+            values = [inside[n + 1] for n, text in enumerate(inside[:-1]) if text == "="]
+        elif before[1:] == ["in", "ipairs", "("]:
+            name, values = before[0], inside[::2]
+        else:
+            continue
+        types = {keys.get(value, "") for value in values}
+        if len(types) == 1 and "" not in types:
+            found[name] = types.pop()
     return found
 
 

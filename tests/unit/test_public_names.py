@@ -6,6 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -88,3 +89,11 @@ def test_the_drawing_at_the_top_of_errors_is_the_tree() -> None:
             above[depth:] = [match.group(2)]
             drawn[match.group(2)] = above[depth - 1] if depth else "Exception"
     assert drawn == {each.__name__: each.__mro__[1].__name__ for each in ERRORS}
+
+
+def test_every_error_can_really_be_met() -> None:
+    package = Path(datp_tasks.__file__).parent
+    sources = [path.read_text() for path in package.rglob("*.py") if path.name != "errors.py"]
+    names = set(re.findall(r"\w+", "\n".join(sources)))
+    bases = {each.__mro__[1].__name__ for each in ERRORS}
+    assert {each.__name__ for each in ERRORS} - bases - names == set()

@@ -6,12 +6,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from datp_tasks.live.words import Position
 from datp_tasks.model.pipeline import PipelineDefinition, StepDefinition
 from datp_tasks.model.state import Delta, State, Undo, apply, ending, returned
 from datp_tasks.model.status import Status
 
 VersionOf = Callable[[str, str], PipelineDefinition]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a queued or sleeping transaction will go on."""
+
+    group: str
+    step_type: str
+    place: str
+    priority: str = "out"
+
+    def pairs(self) -> tuple[str, ...]:
+        return (
+            *("group", self.group, "stepType", self.step_type),
+            *("place", self.place, "priority", self.priority),
+        )
 
 
 @dataclass(frozen=True, slots=True)

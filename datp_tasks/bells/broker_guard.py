@@ -1,0 +1,60 @@
+"""Two repairs of kombu's Redis transport: without them a broker restart can stop a worker for good.
+
+Measured with celery 5.7.0, kombu 5.7.0 and redis-py 8.1.0, killing the server again and again:
+
+1. The exit. When the connection is lost, celery 5.7.0 calls `collect()`, which sets
+   `transport.client` to None, and then `close()`, which hands unacked messages back over a channel
+   that builds its pool from `transport.client`. The AttributeError that follows counts as
+   unrecoverable and the worker ends. Here it is a ConnectionError, which the worker recovers from.
+2. The hang. A task that ends while the broker is down cannot be acked, but its prefetch slot stays
+   taken. Once all slots are lost so, the worker asks for no message any more and never sees that
+   its connection is dead. Here the slot is freed: the next read meets the dead connection, and the
+   message comes back after the visibility timeout.
+
+Another version of kombu is left alone: it must be measured first.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+TESTED_KOMBU = "5.7.0"
+
+
+def install() -> bool:
+    """Repair the transport of this process; False if this is not the kombu it was made for."""
+    try:
+        transport: Any = import_module("kombu.transport.redis")
+        version = import_module("kombu").__version__
+        gone = import_module("redis.exceptions").ConnectionError
+        channel, qos, free_slot = transport.Channel, transport.QoS, transport.virtual.QoS.ack
+        connparams, ack, reject = channel._connparams, qos.ack, qos.reject
+        errors = transport.Transport.connection_errors
+    except (ImportError, AttributeError):
+        return False
+    if version != TESTED_KOMBU or hasattr(connparams, "guarded"):
+        return bool(version == TESTED_KOMBU)
+
+    def guarded_connparams(self: Any, asynchronous: bool = False) -> Any:
+        if getattr(self.connection, "client", None) is None:
+            raise gone("the broker connection of this channel is closed")
+        return connparams(self, asynchronous)
+
+    def guarded_ack(self: Any, delivery_tag: str) -> None:
+        try:
+            ack(self, delivery_tag)
+        except errors:
+            free_slot(self, delivery_tag)
+            raise
+
+    def guarded_reject(self: Any, delivery_tag: str, requeue: bool = False) -> None:
+        try:
+            reject(self, delivery_tag, requeue)
+        except errors:
+            free_slot(self, delivery_tag)
+            raise
+
+    vars(guarded_connparams)["guarded"] = True
+    channel._connparams, qos.ack, qos.reject = guarded_connparams, guarded_ack, guarded_reject
+    return True

@@ -1,0 +1,340 @@
+"""Batches: stored in commit order, begun under a claim, ended by compare-and-set, and observed.
+
+A batch is accepted when its row is committed. `begin` commits before anything is sent; `finish`
+counts only for the attempt that is still the current one; what the ledger itself says (`record`)
+is a fact whoever saw it, but never takes back what is final.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
+
+from datp_tasks.archive.alerts import Alerts
+from datp_tasks.errors import BatchConflict, BatchUnknown, ServiceUnknown
+from datp_tasks.ledger import batches_sql as statements
+from datp_tasks.ledger.kinds import KINDS
+from datp_tasks.ledger.sql import Sql, tried_again
+from datp_tasks.ledger.words import (
+    Asked,
+    Attempt,
+    Batch,
+    Begun,
+    Ended,
+    Finished,
+    Move,
+    NewBatch,
+    Service,
+    Sighting,
+    Stored,
+    Work,
+    batch_from_row,
+)
+from datp_tasks.model.batch import FINAL_STATES, BatchState, Verdict
+from datp_tasks.model.payload import encode
+from datp_tasks.settings import Settings
+
+#: Kinds of alerts. The first names a service, the others a batch.
+DELAYED_ALERT = "ledger-delayed"
+REFUSED_ALERT = "ledger-batch-refused"
+PARKED_ALERT = "ledger-batch-parked"
+TWICE_ALERT = "ledger-batch-twice"
+ANOMALY_ALERT = "ledger-batch-anomaly"
+
+
+def subject_of(service_id: str, batch_id: str) -> str:
+    """How alerts name a batch."""
+    return f"{service_id}/{batch_id}"
+
+
+class BatchStore:
+    def __init__(self, sql: Sql, alerts: Alerts, settings: Settings) -> None:
+        self._sql = sql
+        self._alerts = alerts
+        self._settings = settings
+
+    # The way in.
+
+    def add_service(self, service: Service) -> bool:
+        """Make a service or change its address; False if it exists with another kind."""
+        values = {"service": service.service_id, "kind": service.kind, "url": service.url}
+        return bool(self._sql.run(statements.ADD_SERVICE, values))
+
+    def services(
+        self, names: Sequence[str] | None = None, *, rows_max: int = 100_000
+    ) -> list[Service]:
+        values = {"services": None if names is None else list(names), "limit": rows_max}
+        return [
+            Service(service_id=row.service_id, kind=row.kind, url=row.url)
+            for row in self._sql.run(statements.SERVICES, values)
+        ]
+
+    def store_many(self, batches: Sequence[NewBatch]) -> list[Stored | BatchConflict]:
+        """Commit batches; of each service in the order given. All are stored, or an error."""
+        by_service = sorted(enumerate(batches), key=lambda pair: pair[1].service_id)
+        answers: dict[int, Stored | BatchConflict] = {}
+
+        def store() -> None:
+            with self._sql.transaction() as connection:
+                for service_id, group in groupby(by_service, lambda pair: pair[1].service_id):
+                    numbers, new = zip(*group, strict=True)
+                    stored = self._store(connection, service_id, new)
+                    answers.update(zip(numbers, stored, strict=True))
+
+        tried_again(store)
+        return [answers[number] for number in range(len(batches))]
+
+    def _store(
+        self, connection: Connection, service_id: str, batches: Sequence[NewBatch]
+    ) -> list[Stored | BatchConflict]:
+        values: dict[str, Any] = {"service": service_id, "count": 0}
+        rows = self._sql.rows(connection, statements.NUMBER, {**values, "count": len(batches)})
+        if not rows:
+            raise ServiceUnknown(f"there is no ledger service {service_id!r}")
+        # The service is locked now, and this statement sees what was committed before.
+        names = {"service": service_id, "batches": [each.batch_id for each in batches]}
+        known = {row.batch_id: row for row in self._sql.rows(connection, statements.KNOWN, names)}
+        first = rows[0].last_seq - len(batches) + 1
+        answers: list[Stored | BatchConflict] = []
+        new: dict[str, tuple[int, NewBatch]] = {}
+        for seq, batch in enumerate(batches, first):
+            earlier = known.get(batch.batch_id)
+            twin = new.get(batch.batch_id)
+            if earlier is not None:
+                same = earlier.fingerprint == _fingerprint(batch)
+                answers.append(_again(batch, earlier.seq, BatchState(earlier.state), same))
+            elif twin is not None:
+                same = twin[1].payload == batch.payload
+                answers.append(_again(batch, twin[0], BatchState.NEW, same))
+            else:
+                new[batch.batch_id] = (seq, batch)
+                answers.append(Stored(service_id, batch.batch_id, seq, BatchState.NEW))
+        if new:
+            self._sql.rows(connection, statements.STORE, _columns(service_id, new))
+            self._sql.rows(connection, statements.DUE, {"service": service_id})
+        return answers
+
+    # One attempt.
+
+    def begin_many(self, works: Sequence[Work], sender: str) -> list[Begun]:
+        """Commit that attempts begin: of those whose claim holds and whose batch is in turn."""
+        try:
+            return self._begin(works, sender)
+        except IntegrityError:
+            # The index of the serial rule refused one of them; let it not hold up the others.
+            if len(works) == 1:
+                return []
+            return [begun for each in works for begun in self.begin_many([each], sender)]
+
+    def _begin(self, works: Sequence[Work], sender: str) -> list[Begun]:
+        # One batch in turn per service, however often it was rung for.
+        unique = {work.service_id: work for work in works}
+        values = {
+            "service": list(unique),
+            "batch": [work.batch_id for work in unique.values()],
+            "epoch": [work.epoch for work in unique.values()],
+            "sender": sender,
+            "budget": self._settings.ledger_post_budget_s,
+            "grace": self._settings.ledger_grace_s,
+            "drops_duplicates": [kind.name for kind in KINDS.values() if kind.drops_duplicates],
+            "alert": TWICE_ALERT,
+        }
+        return [_begun(row) for row in self._sql.run(statements.BEGIN, values)]
+
+    def finish_many(self, ended: Sequence[Ended]) -> tuple[list[Ended], list[Finished]]:
+        """Record how attempts ended: those that counted, and the batches that are final now."""
+        values = {
+            "service": [each.begun.service_id for each in ended],
+            "batch": [each.begun.batch_id for each in ended],
+            "epoch": [each.begun.epoch for each in ended],
+            "attempt": [each.begun.attempt for each in ended],
+            "state": [str(each.state) for each in ended],
+            "verdict": [str(each.verdict) for each in ended],
+            "http": [each.http_status for each in ended],
+            "note": [each.note for each in ended],
+            "pause": [each.pause_s for each in ended],
+            "final": [each.state in FINAL_STATES for each in ended],
+            "alert": [each.alert for each in ended],
+            "subject": [_alert_subject(each) for each in ended],
+            "cleared": DELAYED_ALERT,
+        }
+        rows = self._sql.run(statements.FINISH, values)
+        counted = {(row.service_id, row.batch_id) for row in rows}
+        return [each for each in ended if each.begun.key in counted], _finished(rows)
+
+    # What the ledger says.
+
+    def take_up(self, *, rows_max: int) -> list[Asked]:
+        """Batches of which the ledger should be asked now; put off for everybody else."""
+        settings = self._settings
+        values = {
+            "limit": rows_max,
+            "first": settings.ledger_poll_first_s,
+            "slowest": settings.ledger_poll_s_max,
+            "recheck": settings.ledger_recheck_s,
+            "swallow": settings.ledger_swallow_s - settings.ledger_grace_s,
+        }
+        return [_asked(row) for row in self._sql.run(statements.TAKE_UP, values)]
+
+    def record_many(self, moves: Sequence[Move], source: str) -> list[Finished]:
+        """Write down what answers made of batches; those that are final by that."""
+        values: Mapping[str, Any] = {
+            "service": [move.asked.service_id for move in moves],
+            "batch": [move.asked.batch_id for move in moves],
+            "state": [str(move.state) for move in moves],
+            "was": [str(move.asked.state) for move in moves],
+            "attempts": [move.asked.attempts for move in moves],
+            "unknown_was": [move.asked.unknown_seen for move in moves],
+            "unknown_seen": [move.unknown_seen for move in moves],
+            "resubmits": [move.resubmits for move in moves],
+            "receipt": [None if move.receipt is None else encode(move.receipt) for move in moves],
+            "note": [move.note for move in moves],
+            "final": [move.state in FINAL_STATES for move in moves],
+            "recheck": [
+                move.state is BatchState.INVALID and move.asked.possible > 1 for move in moves
+            ],
+            "alert": [move.alert for move in moves],
+            "source": source,
+            "slowest": self._settings.ledger_poll_s_max,
+        }
+        rows = self._sql.run(statements.RECORD, values)
+        done = {(row.service_id, row.batch_id) for row in rows}
+        for move in moves:
+            if move.state is BatchState.COMMITTED and move.asked.key not in done:
+                self._report_late_commit(move, source)
+        return _finished(rows)
+
+    def _report_late_commit(self, move: Move, source: str) -> None:
+        """The ledger has committed what is final here: fine, unless we said otherwise."""
+        batch = self.find(*move.asked.key)
+        if batch.state is BatchState.COMMITTED:
+            return
+        note = f"the ledger has committed it, but it was recorded as {batch.state}"
+        names = {"service": batch.service_id, "batch": batch.batch_id}
+        self._sql.run(statements.SEEN_ANYWAY, {**names, "source": source, "note": note})
+        self._alerts.raise_alert(ANOMALY_ALERT, subject_of(*move.asked.key), note)
+
+    # For clients and operators.
+
+    def find(self, service_id: str, batch_id: str, *, owner: str | None = None) -> Batch:
+        values = {"service": service_id, "batch": batch_id, "owner": owner}
+        rows = self._sql.run(statements.FIND, values)
+        if not rows:
+            raise BatchUnknown(f"{service_id} has no batch {batch_id[:128]!r}")
+        return batch_from_row(rows[0])
+
+    def list_batches(
+        self,
+        *,
+        service_id: str | None = None,
+        state: BatchState | None = None,
+        owner: str | None = None,
+        with_final: bool = False,
+        rows_max: int = 100,
+    ) -> list[Batch]:
+        values = {
+            "service": service_id,
+            "state": state,
+            "owner": owner,
+            "all": with_final or state is not None,
+            "limit": rows_max,
+        }
+        return [batch_from_row(row) for row in self._sql.run(statements.LIST, values)]
+
+    def attempts(self, service_id: str, batch_id: str) -> list[Attempt]:
+        rows = self._sql.run(statements.ATTEMPTS, {"service": service_id, "batch": batch_id})
+        return [_attempt(row) for row in rows]
+
+    def sightings(self, service_id: str, batch_id: str) -> list[Sighting]:
+        rows = self._sql.run(statements.SIGHTINGS, {"service": service_id, "batch": batch_id})
+        return [
+            Sighting(
+                state=BatchState(row.state), source=row.source, note=row.note, seen_at=row.seen_at
+            )
+            for row in rows
+        ]
+
+
+def _alert_subject(ended: Ended) -> str:
+    """A ledger that does not want our batches is one matter, whichever batch is first in line."""
+    begun = ended.begun
+    return begun.service_id if ended.alert == DELAYED_ALERT else subject_of(*begun.key)
+
+
+def _fingerprint(batch: NewBatch) -> str:
+    return hashlib.sha256(batch.payload).hexdigest()
+
+
+def _again(batch: NewBatch, seq: int, state: BatchState, same: bool) -> Stored | BatchConflict:
+    if same:
+        return Stored(batch.service_id, batch.batch_id, seq, state, duplicate=True)
+    return BatchConflict(
+        f"{batch.service_id} has a batch {batch.batch_id[:16]}… already, with other bytes"
+    )
+
+
+def _columns(service_id: str, new: Mapping[str, tuple[int, NewBatch]]) -> dict[str, Any]:
+    batches = [batch for _, batch in new.values()]
+    return {
+        "service": service_id,
+        "batch": list(new),
+        "seq": [seq for seq, _ in new.values()],
+        "owner": [batch.owner for batch in batches],
+        "fingerprint": [_fingerprint(batch) for batch in batches],
+        "payload": [batch.payload for batch in batches],
+        "tx_id": [batch.tx_id for batch in batches],
+        "switch": [batch.switch for batch in batches],
+    }
+
+
+def _begun(row: Any) -> Begun:
+    return Begun(
+        service_id=row.service_id,
+        batch_id=row.batch_id,
+        kind=row.kind,
+        url=row.url,
+        payload=bytes(row.payload),
+        epoch=row.claim_epoch,
+        attempt=row.attempts,
+        possible=row.possible,
+    )
+
+
+def _asked(row: Any) -> Asked:
+    names = ("service_id", "batch_id", "kind", "url", "attempts", "possible", "resubmits")
+    more = ("unknown_seen", "grace_over", "swallow_over")
+    values = dict(zip((*names, *more), attrgetter(*names, *more)(row), strict=True))
+    return Asked(state=BatchState(row.state), **values)
+
+
+def _attempt(row: Any) -> Attempt:
+    return Attempt(
+        attempt=row.attempt,
+        epoch=row.epoch,
+        sender=row.sender,
+        begun_at=row.begun_at,
+        ended_at=row.ended_at,
+        verdict=None if row.verdict is None else Verdict(row.verdict),
+        http_status=row.http_status,
+        note=row.note,
+    )
+
+
+def _finished(rows: Sequence[Any]) -> list[Finished]:
+    return [
+        Finished(
+            service_id=row.service_id,
+            batch_id=row.batch_id,
+            state=BatchState(row.state),
+            tx_id=row.tx_id,
+            switch=row.switch,
+        )
+        for row in rows
+        if row.final
+    ]

@@ -1,0 +1,153 @@
+"""Claims: which instance queues the batches of which service, under which epoch, until when.
+
+Everything is decided by PostgreSQL and its clock. An instance has one lease; its claims end with
+it. A lease that has run out is never renewed: the instance starts anew under another name, so a
+claim can only go on with a higher epoch. Whoever shows an older epoch is refused by `begin`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection
+
+from datp_tasks.ledger import claims_sql as statements
+from datp_tasks.ledger.sql import Sql, tried_again
+from datp_tasks.ledger.words import Claim, Work
+from datp_tasks.model.batch import BatchState
+from datp_tasks.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What an instance sees when it looks around."""
+
+    live: frozenset[str]
+    #: Their leases have run out. With two-phase expiry some of their services may not be free yet.
+    dead: frozenset[str]
+    #: Some service is nobody's.
+    unclaimed: bool
+    any_service: bool
+
+
+class ClaimStore:
+    def __init__(self, sql: Sql, settings: Settings) -> None:
+        self._sql = sql
+        self._two_phase = settings.ledger_expiry == "two-phase"
+        ttl_s = settings.ledger_claim_ttl_s
+        self._lease = {
+            "ttl": ttl_s,
+            "slow": settings.ledger_slow_ttl_s if self._two_phase else ttl_s,
+        }
+        self._ring_again_s = settings.ledger_ring_again_s
+
+    # The lease of an instance.
+
+    def join(self, instance: str) -> None:
+        self._sql.run(statements.JOIN, {"me": instance, **self._lease})
+
+    def renew(self, instance: str) -> bool:
+        """False: the lease has run out, and everything that was claimed under it is lost."""
+        return bool(self._sql.run(statements.RENEW, {"me": instance, **self._lease}))
+
+    def leave(self, instance: str) -> None:
+        """End the lease now, so that others need not wait for it to run out."""
+        self._sql.run(statements.LEAVE, {"me": instance})
+
+    # What a tick does, in this order.
+
+    def clean_up(self, *, rows_max: int) -> int:
+        """Forget instances that hold nothing; attempts nobody will end become UNKNOWN."""
+        self._sql.run(statements.FORGET)
+        return len(self._sql.run(statements.MARK_LATE, {"limit": rows_max}))
+
+    def survey(self) -> Survey:
+        rows = self._sql.run(statements.SURVEY)
+        return Survey(
+            live=frozenset(row.instance for row in rows if row.instance and row.is_live),
+            dead=frozenset(row.instance for row in rows if row.instance and not row.is_live),
+            unclaimed=rows[0].unclaimed,
+            any_service=rows[0].any_service,
+        )
+
+    def counts(self) -> dict[str | None, int]:
+        """How many services each claimant has; None for those that are nobody's."""
+        return {row.claimant: row.services for row in self._sql.run(statements.COUNTS)}
+
+    def claim(self, instance: str, *, dead: Iterable[str], rows_max: int) -> list[tuple[str, int]]:
+        """Take services that are nobody's or whose claimant is gone; (service, epoch) of each.
+
+        Those with something to do come first. What a former claimant had begun is UNKNOWN from
+        the same commit on.
+        """
+        taken: list[tuple[str, int]] = []
+        for former in (None, *sorted(dead)):
+            left = rows_max - len(taken)
+            if left > 0:
+                taken += tried_again(partial(self._take, instance, former, left))
+        return taken
+
+    def _take(self, instance: str, former: str | None, rows_max: int) -> list[tuple[str, int]]:
+        values = {"me": instance, "former": former, "limit": rows_max}
+        free = statements.NOBODYS if former is None else statements.of_former(self._two_phase)
+        with self._sql.transaction() as connection:
+            rows = self._sql.rows(connection, statements.TAKE.format(free=free), values)
+            taken = [(row.service_id, row.epoch) for row in rows]
+            if taken and former is not None:
+                # A statement of its own: in the same one, an attempt that was begun between its
+                # snapshot and its locks would be missed.
+                services = {"services": [service for service, _ in taken]}
+                self._sql.rows(connection, statements.MARK_ORPHANS, services)
+        return taken
+
+    def release(self, instance: str, *, rows_max: int) -> int:
+        """Give services away, idle ones first; those in the middle of a submission stay."""
+        values = {"me": instance, "limit": rows_max}
+        return len(self._sql.run(statements.RELEASE, values))
+
+    def next_work(self, instance: str, *, rows_max: int) -> list[Work]:
+        """The first batch in line of each service that is due, for whoever submits."""
+        values = {"me": instance, "limit": rows_max}
+        # Without a lock first: most of the time nothing is due, and one round trip says so.
+        if not self._sql.run(statements.ANY_DUE, values):
+            return []
+        with self._sql.transaction() as connection:
+            rows = self._sql.rows(connection, statements.LOCK_DUE, values)
+            return self._look(connection, [row.service_id for row in rows])
+
+    def work_of(self, services: Sequence[str]) -> list[Work]:
+        """The same for these services, whoever has claimed them."""
+        with self._sql.transaction() as connection:
+            values = {"services": sorted(set(services))}
+            rows = self._sql.rows(connection, statements.LOCK_CLAIMED, values)
+            return self._look(connection, [row.service_id for row in rows])
+
+    def _look(self, connection: Connection, services: list[str]) -> list[Work]:
+        """A statement of its own, after the locks: it sees every batch that was there before."""
+        if not services:
+            return []
+        values = {"services": services, "again": self._ring_again_s}
+        rows = self._sql.rows(connection, statements.LOOK, values)
+        return [Work(row.service_id, row.batch_id, row.epoch) for row in rows if row.rings]
+
+    # For people.
+
+    def claims(self, *, rows_max: int, service_id: str | None = None) -> list[Claim]:
+        values = {"limit": rows_max, "service": service_id}
+        return [_claim(row) for row in self._sql.run(statements.CLAIMS, values)]
+
+
+def _claim(row: Any) -> Claim:
+    return Claim(
+        service_id=row.service_id,
+        claimant=row.claimant,
+        epoch=row.epoch,
+        expiry=row.expiry,
+        is_live=bool(row.is_live),
+        waiting=row.waiting,
+        head=row.head,
+        head_state=None if row.head_state is None else BatchState(row.head_state),
+    )

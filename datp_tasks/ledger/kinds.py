@@ -1,0 +1,215 @@
+"""The kinds of ledgers: each is one class that builds requests and reads answers, without I/O.
+
+Another ledger is one more class with the same methods, added to KINDS.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, ClassVar
+
+from datp_tasks.errors import BatchInvalid
+from datp_tasks.ledger.batch_list import BATCH_ID, NotABatchList, batch_ids
+from datp_tasks.ledger.http_words import Answer, HttpRequest
+from datp_tasks.ledger.rules import RULES, Rule
+from datp_tasks.ledger.words import Asked, Begun, Seen
+from datp_tasks.model.batch import BatchState
+from datp_tasks.model.notes import clean_note
+
+RECEIPT_CHARS_MAX = 16_384
+
+
+class LedgerKind(ABC):
+    """What the submitter and the poller need to know of a ledger."""
+
+    name: ClassVar[str]
+    #: A second submission of a batch that the ledger has is dropped by it. Where this is False,
+    #: a second submission can be a second execution, and is reported as an anomaly.
+    drops_duplicates: ClassVar[bool]
+    #: How many batches one status request may name.
+    ids_max: ClassVar[int] = 15
+    service_pattern: ClassVar[re.Pattern[str]] = re.compile(r"[A-Za-z0-9-]([A-Za-z0-9_.:-]{0,127})")
+    rules: ClassVar[Sequence[Rule]] = RULES
+
+    def batch_id_of(self, payload: bytes) -> str:
+        """The id under which the ledger will know these bytes, or BatchInvalid."""
+        try:
+            found = batch_ids(payload)
+        except NotABatchList as problem:
+            raise BatchInvalid(f"the payload is not a BatchList: {problem}") from None
+        if len(found) != 1:
+            raise BatchInvalid(f"the payload must hold one batch, but holds {len(found)}")
+        if not BATCH_ID.fullmatch(found[0]):
+            raise BatchInvalid("the header signature must be 128 lowercase hex digits")
+        return found[0]
+
+    @abstractmethod
+    def submission(self, begun: Begun) -> HttpRequest: ...
+
+    @abstractmethod
+    def error_code(self, answer: Answer) -> int | None:
+        """The ledger's own number for what went wrong, if the answer has one."""
+
+    @abstractmethod
+    def questions(self, asked: Iterable[Asked]) -> list[tuple[HttpRequest, list[Asked]]]:
+        """As few status requests as possible, each with the batches it asks for."""
+
+    @abstractmethod
+    def statuses(self, answer: Answer) -> dict[str, Seen]:
+        """What an answer says, by batch id; empty if it says nothing."""
+
+    def proof(self, asked: Asked) -> HttpRequest | None:
+        """A second question that only finds what is committed, for one the ledger forgot."""
+        return None
+
+
+class Sawtooth(LedgerKind):
+    """The REST API of Hyperledger Sawtooth. All its services share one queue and one block store."""
+
+    name = "sawtooth"
+    drops_duplicates = True
+
+    _STATES: ClassVar = {
+        "COMMITTED": BatchState.COMMITTED,
+        "INVALID": BatchState.INVALID,
+        "PENDING": BatchState.PENDING,
+        "UNKNOWN": BatchState.UNKNOWN,
+    }
+
+    def submission(self, begun: Begun) -> HttpRequest:
+        # Exactly this type, or Sawtooth answers 400 with code 42.
+        headers = {"Content-Type": "application/octet-stream"}
+        url = f"{begun.url}/batches"
+        return HttpRequest(method="POST", url=url, headers=headers, content=begun.payload)
+
+    def error_code(self, answer: Answer) -> int | None:
+        error = _object(answer).get("error")
+        code = error.get("code") if isinstance(error, dict) else None
+        return code if isinstance(code, int) else None
+
+    def questions(self, asked: Iterable[Asked]) -> list[tuple[HttpRequest, list[Asked]]]:
+        return [
+            (_get(f"{url}/batch_statuses?id={_ids(part)}"), part)
+            for url, part in _grouped(asked, self.ids_max, lambda each: each.url)
+        ]
+
+    def statuses(self, answer: Answer) -> dict[str, Seen]:
+        data = _object(answer).get("data") if answer.status == 200 else None
+        found = {}
+        for each in data if isinstance(data, list) else []:
+            if isinstance(each, dict) and each.get("status") in self._STATES:
+                reasons = each.get("invalid_transactions") or []
+                found[str(each.get("id"))] = Seen(
+                    state=self._STATES[each["status"]],
+                    receipt=_receipt(each),
+                    note=_reasons(reasons, "message"),
+                )
+        return found
+
+    def proof(self, asked: Asked) -> HttpRequest | None:
+        return _get(f"{asked.url}/batches/{asked.batch_id}")
+
+
+class Scabbard(LedgerKind):
+    """A scabbard service of Splinter, named `circuit::service`.
+
+    It has no check for duplicates: what it is sent twice it executes twice.
+    """
+
+    name = "scabbard"
+    drops_duplicates = False
+    service_pattern = re.compile(r"[A-Za-z0-9-]{1,64}::[A-Za-z0-9-]{1,64}")
+
+    _STATES: ClassVar = {
+        "Committed": BatchState.COMMITTED,
+        "Valid": BatchState.VALID,
+        "Invalid": BatchState.INVALID,
+        "Pending": BatchState.PENDING,
+        "Unknown": BatchState.UNKNOWN,
+    }
+    _HEADERS: ClassVar = {"SplinterProtocolVersion": "1"}
+
+    def submission(self, begun: Begun) -> HttpRequest:
+        headers = {**self._HEADERS, "Content-Type": "application/octet-stream"}
+        url = f"{_of_service(begun.url, begun.service_id)}/batches"
+        return HttpRequest(method="POST", url=url, headers=headers, content=begun.payload)
+
+    def error_code(self, answer: Answer) -> int | None:
+        return None
+
+    def questions(self, asked: Iterable[Asked]) -> list[tuple[HttpRequest, list[Asked]]]:
+        return [
+            (_get(f"{url}/batch_statuses?ids={_ids(part)}", self._HEADERS), part)
+            for url, part in _grouped(
+                asked, self.ids_max, lambda each: _of_service(each.url, each.service_id)
+            )
+        ]
+
+    def statuses(self, answer: Answer) -> dict[str, Seen]:
+        data = _json(answer) if answer.status == 200 else None
+        found = {}
+        for each in data if isinstance(data, list) else []:
+            status = each.get("status") if isinstance(each, dict) else None
+            word = status.get("statusType") if isinstance(status, dict) else None
+            if word in self._STATES:
+                found[str(each.get("id"))] = Seen(
+                    state=self._STATES[word],
+                    receipt=_receipt(each),
+                    note=_reasons(status.get("message") or [], "error_message"),
+                )
+        return found
+
+
+KINDS: Mapping[str, LedgerKind] = {kind.name: kind for kind in (Sawtooth(), Scabbard())}
+
+
+def _of_service(url: str, service_id: str) -> str:
+    circuit, _, service = service_id.partition("::")
+    return f"{url}/scabbard/{circuit}/{service}"
+
+
+def _get(url: str, headers: Mapping[str, str] | None = None) -> HttpRequest:
+    return HttpRequest(method="GET", url=url, headers=headers or {})
+
+
+def _ids(asked: Iterable[Asked]) -> str:
+    return ",".join(each.batch_id for each in asked)
+
+
+def _grouped(asked: Iterable[Asked], ids_max: int, place: Any) -> list[tuple[str, list[Asked]]]:
+    """Batches that can share a question, in parts."""
+    parts = []
+    for where, group in groupby(sorted(asked, key=place), key=place):
+        together = list(group)
+        for start in range(0, len(together), ids_max):
+            parts.append((where, together[start : start + ids_max]))
+    return parts
+
+
+def _json(answer: Answer) -> Any:
+    try:
+        return json.loads(answer.body)
+    except ValueError:
+        return None
+
+
+def _object(answer: Answer) -> dict[str, Any]:
+    found = _json(answer)
+    return found if isinstance(found, dict) else {}
+
+
+def _receipt(entry: dict[str, Any]) -> dict[str, Any]:
+    """What the ledger said, kept as it is, unless it is enormous or holds what SQL cannot store."""
+    text = json.dumps(entry)
+    fits = len(text) <= RECEIPT_CHARS_MAX and "\\u0000" not in text
+    return entry if fits else {"id": str(entry.get("id")), "dropped": f"{len(text)} characters"}
+
+
+def _reasons(entries: Any, name: str) -> str | None:
+    found = entries if isinstance(entries, list) else []
+    said = [str(each[name]) for each in found if isinstance(each, dict) and each.get(name)]
+    return clean_note("; ".join(said)) or None

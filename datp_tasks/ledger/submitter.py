@@ -1,0 +1,243 @@
+"""Submitting: begin (committed), one POST, finish (compare-and-set), then what the ledger says.
+
+A run works on the services of one message at the same time: their attempts begin in one commit,
+their POSTs are on their way together, and whatever has ended is recorded together. It follows a
+batch for a moment after it was accepted, and goes on with the next one in line, so a service with
+a quick ledger does not wait for beat. Everything it does is allowed by the claim each time anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import socket
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
+
+from sqlalchemy.exc import DBAPIError
+
+from datp_tasks.ledger.asking import Asking
+from datp_tasks.ledger.batches import BatchStore
+from datp_tasks.ledger.decide import ended
+from datp_tasks.ledger.hosts import url_mistake
+from datp_tasks.ledger.http_words import NotSent, Outcome
+from datp_tasks.ledger.kinds import KINDS
+from datp_tasks.ledger.wire import Wire
+from datp_tasks.ledger.words import Asked, Begun, Ended, Ring, Tell, Work
+from datp_tasks.model.batch import BatchState, Verdict
+from datp_tasks.observe.failpoints import reach
+from datp_tasks.settings import Settings
+
+log = logging.getLogger("datp.ledger")
+
+#: How soon after its acceptance a batch is asked for, and how much later each time.
+FOLLOW_FIRST_S = 0.005
+FOLLOW_FACTOR = 2.0
+FOLLOW_PAUSE_S_MAX = 0.5
+#: When one POST has ended, others that are about to end are recorded with it.
+LINGER_S = 0.003
+WRITE_PAUSE_S = 0.2
+
+
+@dataclass(slots=True)
+class Result:
+    begun: int = 0
+    accepted: int = 0
+    final: int = 0
+    #: Ends that did not count, because the batch had gone on without this sender.
+    refused: int = 0
+
+
+@dataclass(slots=True)
+class Followed:
+    asked: Asked
+    epoch: int
+    due_s: float
+    pause_s: float
+    give_up_s: float
+
+
+class Submitter:
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        batches: BatchStore,
+        wire: Wire,
+        asking: Asking,
+        ring: Ring,
+        tell: Tell,
+        clock: Callable[[], float] = time.monotonic,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._settings = settings
+        self._batches = batches
+        self._wire = wire
+        self._asking = asking
+        self._ring = ring
+        self._tell = tell
+        self._clock = clock
+        self._rng = rng or random.Random()
+        self.sender = f"{socket.gethostname()}-{os.getpid()}"
+
+    def run(self, works: Sequence[Work]) -> Result:
+        """Everything that one message leads to."""
+        return _Run(self, works).until_done()
+
+    # What a run is made of.
+
+    def begin(self, works: Sequence[Work]) -> dict[Future[Outcome], Begun]:
+        """Commit that attempts begin, then send them."""
+        # Counted from before the commit: a pause in it must not lengthen the time to send.
+        give_up_s = self._clock() + self._settings.ledger_http_s
+        begun = self._batches.begin_many(works, self.sender)
+        reach("ledger.after_begin")
+        return {self._post(each, give_up_s): each for each in begun}
+
+    def _post(self, begun: Begun, give_up_s: float) -> Future[Outcome]:
+        mistake = url_mistake(begun.url, self._settings.ledger_hosts)
+        if mistake:
+            refused: Future[Outcome] = Future()
+            refused.set_result(NotSent(mistake))
+            return refused
+        return self._wire.start(KINDS[begun.kind].submission(begun), give_up_s)
+
+    def finish(self, posts: Sequence[tuple[Future[Outcome], Begun]], result: Result) -> list[Begun]:
+        """Record how attempts ended; those that the ledger has accepted."""
+        hosts = self._settings.ledger_hosts
+        all_ended = [
+            ended(
+                begun,
+                post.result(),
+                self._settings,
+                self._rng,
+                allowed=not url_mistake(begun.url, hosts),
+            )
+            for post, begun in posts
+        ]
+        reach("ledger.before_finish")
+        counted = self._write(all_ended)
+        reach("ledger.after_finish")
+        result.refused += len(all_ended) - len(counted)
+        accepted = [each.begun for each in counted if each.verdict is Verdict.ACCEPTED]
+        result.accepted += len(accepted)
+        return accepted
+
+    def _write(self, all_ended: Sequence[Ended]) -> list[Ended]:
+        """A write that fails is tried again, never the POST. In the end the takeover asks."""
+        give_up_s = self._clock() + self._settings.ledger_post_budget_s
+        while True:
+            try:
+                counted, final = self._batches.finish_many(all_ended)
+            except DBAPIError as error:
+                if self._clock() > give_up_s:
+                    raise
+                log.warning("the end of %d attempts is not recorded yet: %s", len(all_ended), error)
+                time.sleep(WRITE_PAUSE_S)
+            else:
+                self._tell(final)
+                return counted
+
+
+class _Run:
+    """One run: what is on its way, what is followed, and what may begin next."""
+
+    def __init__(self, submitter: Submitter, works: Sequence[Work]) -> None:
+        self._submitter = submitter
+        self._settings = submitter._settings
+        self._clock = submitter._clock
+        self._ready = list(works)
+        self._posts: dict[Future[Outcome], Begun] = {}
+        self._followed: dict[tuple[str, str], Followed] = {}
+        self._stops_at_s = self._clock() + self._settings.ledger_run_s
+        self._result = Result()
+
+    def until_done(self) -> Result:
+        first = True
+        while self._ready or self._posts or self._followed:
+            if self._ready and (first or self._clock() < self._stops_at_s):
+                self._begin()
+            elif self._ready:
+                # Others wait for this process; these go on with the next message.
+                self._submitter._ring(self._ready)
+                self._ready = []
+            first = False
+            self._collect_posts()
+            self._ask_followed()
+        return self._result
+
+    def _begin(self) -> None:
+        room = self._settings.ledger_vector_max
+        works, self._ready = self._ready[:room], self._ready[room:]
+        posts = self._submitter.begin(works)
+        self._posts |= posts
+        self._result.begun += len(posts)
+
+    def _collect_posts(self) -> None:
+        if not self._posts:
+            return
+        # Followed batches must not wait for a slow neighbour, nor recorded ends for a slow ledger.
+        pause_s = self._until_next_question_s()
+        done = wait(self._posts, timeout=pause_s, return_when=FIRST_COMPLETED).done
+        if done and len(done) < len(self._posts):
+            done = wait(self._posts, timeout=LINGER_S).done
+        if not done:
+            return
+        ends = [(post, self._posts.pop(post)) for post in done]
+        now_s = self._clock()
+        for begun in self._submitter.finish(ends, self._result):
+            self._followed[begun.key] = Followed(
+                asked=_pending(begun),
+                epoch=begun.epoch,
+                due_s=now_s + FOLLOW_FIRST_S,
+                pause_s=FOLLOW_FIRST_S,
+                give_up_s=now_s + self._settings.ledger_follow_s,
+            )
+
+    def _until_next_question_s(self) -> float | None:
+        if not self._followed:
+            return None
+        return max(0.0, min(each.due_s for each in self._followed.values()) - self._clock())
+
+    def _ask_followed(self) -> None:
+        if not self._followed:
+            return
+        if not self._posts:
+            time.sleep(self._until_next_question_s() or 0)
+        now_s = self._clock()
+        due = [each for each in self._followed.values() if each.due_s <= now_s]
+        if not due:
+            return
+        final = self._submitter._asking.follow([each.asked for each in due])
+        self._result.final += len(final)
+        now_s = self._clock()
+        for each in due:
+            key = each.asked.key
+            if key in final:
+                # Whatever is next in line, if the claim still holds.
+                self._ready.append(Work(each.asked.service_id, "", each.epoch))
+                del self._followed[key]
+            elif now_s >= min(each.give_up_s, self._stops_at_s):
+                del self._followed[key]
+            else:
+                each.pause_s = min(each.pause_s * FOLLOW_FACTOR, FOLLOW_PAUSE_S_MAX)
+                each.due_s = now_s + each.pause_s
+
+
+def _pending(begun: Begun) -> Asked:
+    return Asked(
+        service_id=begun.service_id,
+        batch_id=begun.batch_id,
+        kind=begun.kind,
+        url=begun.url,
+        state=BatchState.PENDING,
+        attempts=begun.attempt,
+        possible=begun.possible,
+        resubmits=0,
+        unknown_seen=0,
+        grace_over=False,
+        swallow_over=False,
+    )

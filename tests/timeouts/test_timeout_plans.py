@@ -1,0 +1,129 @@
+"""No statement of the pass reads a whole table, however large: PostgreSQL's own plans say so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from datp_tasks.archive import timeouts
+from datp_tasks.model.status import FINAL
+from datp_tasks.settings import Settings
+from datp_tasks.testing import Kit
+from tests.timeouts.change_log import ChangeLog
+
+#: Enough that reading everything would be the dear way.
+ENDED, LIVE = 30_000, 20_000
+
+FILL = f"""
+INSERT INTO tx_state_change (tx_id, status, created_at, expires_at)
+SELECT 'ended' || n, unnest(ARRAY['queued', 'success']), %(now)s, %(now)s + interval '1 day'
+FROM generate_series(1, {ENDED}) n;
+INSERT INTO tx_state_change (tx_id, status, created_at, expires_at)
+SELECT 'live' || n, 'queued', %(now)s, %(now)s + interval '1 day'
+FROM generate_series(1, {LIVE}) n;
+"""
+
+LARGE = {"tx_state_change", "tx_timeout", "tx_summary"}
+
+
+@pytest.fixture
+def filled(datp: Kit, log: ChangeLog) -> ChangeLog:
+    """A long history that was read, many live transactions, and a little that is new."""
+    with log.engine.begin() as sql:
+        sql.exec_driver_sql(FILL, {"now": log.now})
+    log.read()
+    assert len(log.watched()) == LIVE
+    log.add("live1", "success")
+    log.add("new", "queued")
+    with log.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as sql:
+        sql.exec_driver_sql("ANALYZE tx_state_change, tx_timeout, tx_summary, segment")
+    return log
+
+
+def plan(sql: Connection, statement: str, values: dict[str, Any]) -> list[dict[str, Any]]:
+    """All nodes of the plan that PostgreSQL makes."""
+    found = sql.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {statement}", values).scalar_one()
+    parsed = json.loads(found) if isinstance(found, str) else found
+    return list(_nodes(parsed[0]["Plan"]))
+
+
+def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for below in node.get("Plans", ()):
+        yield from _nodes(below)
+
+
+def whole_tables(nodes: list[dict[str, Any]]) -> set[str]:
+    return {
+        node["Relation Name"]
+        for node in nodes
+        if node["Node Type"] == "Seq Scan" and node["Relation Name"] in LARGE
+    }
+
+
+STATEMENTS = {
+    "PEEK": timeouts.PEEK,
+    "LOCK": timeouts.LOCK,
+    "READ_WINDOW": timeouts.READ_WINDOW,
+    "TAKE_DUE": timeouts.TAKE_DUE,
+    "NOTE_ASKED": timeouts.NOTE_ASKED,
+    "FORGET": timeouts.FORGET,
+}
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_a_statement_reads_no_whole_table(filled: ChangeLog, name: str) -> None:
+    settings = Settings()
+    with filled.engine.connect() as sql:
+        at = sql.exec_driver_sql("SELECT xact::text, value FROM segment").one()
+        values = {
+            **timeouts.SEGMENT,
+            "now": filled.now,
+            "xact": at.xact,
+            "value": at.value,
+            "rows_max": settings.timeout_window_max,
+            "batch_max": settings.timeout_batch_max,
+            "again_s": settings.timeout_retry_s,
+            "final": [str(status) for status in FINAL],
+            "tx_id": ["live1", "live2"],
+            "asked": ["1:1", "2:2"],
+        }
+        nodes = plan(sql, STATEMENTS[name], values)
+        assert whole_tables(nodes) == set()
+
+
+def test_the_check_itself_sees_a_whole_table(filled: ChangeLog) -> None:
+    """The seed's clean-up, for example."""
+    clean_up = """
+    DELETE FROM tx_timeout t USING (
+        SELECT c.tx_id, max(c.id) AS id FROM tx_timeout t1
+        JOIN tx_state_change c ON c.tx_id = t1.tx_id GROUP BY c.tx_id) last
+    JOIN tx_state_change c ON c.id = last.id
+    WHERE last.tx_id = t.tx_id AND c.status = 'success'
+    """
+    with filled.engine.connect() as sql:
+        assert "tx_timeout" in whole_tables(plan(sql, clean_up, {}))
+
+
+def test_a_pass_touches_only_what_is_new(filled: ChangeLog) -> None:
+    """Counted by PostgreSQL: pages read by the statement, with all of them in memory."""
+    values = {
+        **timeouts.SEGMENT,
+        "now": filled.now,
+        "rows_max": Settings().timeout_window_max,
+        "final": [str(status) for status in FINAL],
+    }
+    with filled.engine.begin() as sql:
+        at = sql.exec_driver_sql(timeouts.LOCK, values).one()
+        order = {**values, "xact": at.xact, "value": at.value}
+        explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {timeouts.READ_WINDOW}"
+        found = sql.exec_driver_sql(explain, order).scalar_one()
+        parsed = json.loads(found) if isinstance(found, str) else found
+        top = parsed[0]["Plan"]
+        assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 60
+    assert filled.watched().count("new") == 1
+    assert "live1" not in filled.watched()
