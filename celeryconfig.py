@@ -56,7 +56,8 @@ task_store_errors_even_if_ignored = False
 # A worker takes one bell at a time and gives it back if it dies.
 task_acks_late = True
 task_reject_on_worker_lost = True
-task_acks_on_failure_or_timeout = True
+task_acks_on_failure = True
+task_acks_on_timeout = True
 worker_prefetch_multiplier = 1
 worker_consumer = "datp_tasks.bells.consumer:BellConsumer"
 worker_cancel_long_running_tasks_on_connection_loss = False

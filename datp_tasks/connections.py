@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from celery import Celery
 from redis import Redis
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 from redis.retry import Retry
 from sqlalchemy import Engine
 
@@ -16,10 +20,17 @@ from datp_tasks.bells.broker import CelerySend, make_celery
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer, Send
 from datp_tasks.clock import Clock, ServerClock
+from datp_tasks.ledger.bell import CeleryRing
+from datp_tasks.ledger.desk import Ledger
+from datp_tasks.ledger.words import Finished, Ring
 from datp_tasks.live.store import LiveStore
+from datp_tasks.live.words import Bell
+from datp_tasks.model.switch import switch_json
 from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.pipelines.store import PipelineStore
 from datp_tasks.settings import Settings
+
+log = logging.getLogger("datp.ledger")
 
 
 def make_redis(settings: Settings) -> Redis:
@@ -48,6 +59,7 @@ class Connections:
     ringer: Ringer
     pipelines: PipelineStore
     catalogue: Catalogue
+    ledger: Ledger
 
     @classmethod
     def open(
@@ -57,14 +69,17 @@ class Connections:
         clock: Clock | None = None,
         celery: Celery | None = None,
         send: Send | None = None,
+        ring_ledger: Ring | None = None,
     ) -> Connections:
         """Nothing is connected before it is used."""
         clock = clock or ServerClock()
+        celery = celery or make_celery(settings)
         redis = make_redis(settings)
         engine = make_engine(settings)
         live = LiveStore(redis, settings, clock)
         costs = CostBook(redis, live.keys.outside("stepCostH"), settings)
         pipelines = PipelineStore(engine, redis, live.keys)
+        ringer = Ringer(send or CelerySend(celery), costs)
         return cls(
             settings=settings,
             clock=clock,
@@ -73,12 +88,33 @@ class Connections:
             live=live,
             record=Record(engine, clock),
             costs=costs,
-            ringer=Ringer(send or CelerySend(celery or make_celery(settings)), costs),
+            ringer=ringer,
             pipelines=pipelines,
             catalogue=Catalogue(redis, pipelines, settings.pipeline_reload_s),
+            ledger=Ledger.open(
+                settings,
+                engine,
+                clock,
+                ring=ring_ledger or CeleryRing(celery, settings.ledger_group),
+                tell=partial(_wake_waiting, live, ringer),
+            ),
         )
 
     def close(self) -> None:
+        self.ledger.close()
         self.costs.publish()
         self.redis.close()
         self.engine.dispose()
+
+
+def _wake_waiting(live: LiveStore, ringer: Ringer, final: Sequence[Finished]) -> None:
+    """Set the switches of transactions that wait for batches. One that is missed wakes by time."""
+    for batch in final:
+        if batch.tx_id and batch.switch:
+            try:
+                value = switch_json(batch.switch, str(batch.state))
+                answer = live.set_switch(batch.tx_id, batch.switch, value)
+            except RedisError as error:
+                log.warning("%s is not told of its batch: %s", batch.tx_id, error)
+            else:
+                ringer.ring([answer if isinstance(answer, Bell) else None])

@@ -14,6 +14,7 @@ DatpError
 │   ├── InputInvalid          the data is not an acceptable JSON object
 │   ├── ExternalIdInvalid
 │   ├── ExternalIdConflict    the id was used before, for another request
+│   ├── ExpiryInvalid         the time at which it must be over is not acceptable
 │   └── SwitchInvalid
 ├── TransactionError
 │   ├── TransactionUnknown
@@ -99,6 +100,10 @@ class ExternalIdInvalid(RequestError):
 
 class ExternalIdConflict(RequestError):
     """The external id was already used for a different request."""
+
+
+class ExpiryInvalid(RequestError):
+    """The time at which the transaction must be over is not acceptable."""
 
 
 class SwitchInvalid(RequestError):

@@ -6,6 +6,7 @@ import importlib
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from celery import Celery
@@ -15,8 +16,12 @@ from datp_tasks.bells.broker import TASK_PREFIX, backlog
 from datp_tasks.bells.ringer import Send
 from datp_tasks.clock import Clock
 from datp_tasks.connections import Connections
-from datp_tasks.maintenance import schedule
+from datp_tasks.ledger.bell import SUBMIT_TASK, readable_works
+from datp_tasks.ledger.heart import Heart
+from datp_tasks.ledger.words import Ring
+from datp_tasks.maintenance import reaper, schedule
 from datp_tasks.settings import Settings
+from datp_tasks.steps.forgotten import Forgotten
 from datp_tasks.steps.pulse import Pulse
 from datp_tasks.steps.registry import Registry, StepType, registry
 from datp_tasks.steps.task import make_task, readable_pairs
@@ -38,6 +43,7 @@ class WorkerProcess:
         send: Send | None = None,
         steps: Registry = registry,
         watch: bool = True,
+        ring_ledger: Ring | None = None,
     ) -> None:
         self._app = app
         self._settings = settings
@@ -45,9 +51,11 @@ class WorkerProcess:
         self._send = send
         self._steps = steps
         self._watch = watch
+        self._ring_ledger = ring_ledger
         self._lock = threading.Lock()
         self._connections: Connections | None = None
         self._pulse: Pulse | None = None
+        self._heart: Heart | None = None
         self._local = threading.local()
 
     @property
@@ -55,7 +63,11 @@ class WorkerProcess:
         with self._lock:
             if self._connections is None:
                 self._connections = Connections.open(
-                    self._settings, clock=self._clock, celery=self._app, send=self._send
+                    self._settings,
+                    clock=self._clock,
+                    celery=self._app,
+                    send=self._send,
+                    ring_ledger=self._ring_ledger,
                 )
             return self._connections
 
@@ -107,6 +119,10 @@ class WorkerProcess:
             return job.run_once(connections, lambda group: backlog(self._app, group))
         return job.run_once(connections)
 
+    def run_ledger(self, given: Any) -> str:
+        """One submit message; a forged or garbled one is at worst a message for nothing."""
+        return str(self.connections.ledger.submitter.run(readable_works(given)))
+
     def note_unknown_step(self, task_name: str, arguments: Any) -> None:
         """A bell for a step type that this worker does not have: say so, lose nothing."""
         step_type = task_name.removeprefix(TASK_PREFIX)
@@ -117,6 +133,11 @@ class WorkerProcess:
 
     def join(self) -> None:
         """Be known before the first bell, so that others see which step types are offered."""
+        if self._settings.ledger_group in self._app.amqp.queues.consume_from:
+            ledger = self.connections.ledger
+            period_s = self._settings.claim_queuer_period_s
+            self._heart = Heart(ledger.queuer, ledger.poll, period_s=period_s)
+            self._heart.start()
         try:
             self._local.worker = self._new_worker()
         except RedisError as error:
@@ -124,10 +145,12 @@ class WorkerProcess:
 
     def forget(self) -> None:
         """After a fork: what the parent had belongs to the parent."""
-        self._connections = self._pulse = None
+        self._connections = self._pulse = self._heart = None
         self._local = threading.local()
 
     def close(self) -> None:
+        if self._heart is not None:
+            self._heart.stop()
         if self._pulse is not None:
             self._pulse.stop()
         if self._connections is not None:
@@ -150,13 +173,15 @@ class WorkerProcess:
             groups=groups,
         )
         if self._watch:
-            self._local.watchman = Watchman(self._settings, worker.hop)
+            free = partial(reaper.take, connections, worker.node)
+            forgotten = Forgotten(connections.live, worker.hop, worker.node, free)
+            self._local.watchman = Watchman(self._settings, worker.hop, forgotten)
             self._local.watchman.start()
         return worker
 
 
 def register(app: Celery, process: WorkerProcess, steps: Registry = registry) -> None:
-    """Give the app a task per step type and per maintenance job."""
+    """Give the app a task per step type and maintenance job, and the one that submits batches."""
 
     def add(step_type: StepType) -> None:
         app.register_task(make_task(step_type, process.run_hop))
@@ -170,6 +195,11 @@ def register(app: Celery, process: WorkerProcess, steps: Registry = registry) ->
             acks_late=False,
             shared=False,
         )
+
+    def submit(works: Any = None, *_: Any, **__: Any) -> str:
+        return process.run_ledger(works)
+
+    app.task(submit, name=SUBMIT_TASK, ignore_result=True, acks_late=False, shared=False)
 
 
 def _job(process: WorkerProcess, name: str) -> Callable[[], str | None]:

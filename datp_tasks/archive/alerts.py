@@ -54,9 +54,7 @@ class Alerts:
         values = {"kind": kind, "subject": subject, "summary": clean_note(summary)}
         return self._changes(RAISE, values, connection)
 
-    def clear_alert(
-        self, kind: str, subject: str, *, connection: Connection | None = None
-    ) -> bool:
+    def clear_alert(self, kind: str, subject: str, *, connection: Connection | None = None) -> bool:
         """Close the open alert of this kind and subject; False if there is none."""
         return self._changes(CLEAR, {"kind": kind, "subject": subject}, connection)
 

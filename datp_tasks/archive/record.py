@@ -22,19 +22,21 @@ from datp_tasks.model.status import Status
 ACCEPT = """
 WITH accepted AS (
     INSERT INTO tx_summary (tx_id, owner, external_id, fingerprint, pipeline, version, status,
-                            input, metadata, created_at)
+                            input, metadata, created_at, expires_at)
     SELECT v.tx_id, v.owner, v.external_id, v.fingerprint, v.pipeline, v.version, 'queued',
-           v.input::json, v.metadata::json, coalesce(%(now)s, now())
+           v.input::json, v.metadata::json, coalesce(%(now)s, now()), v.expires_at
     FROM unnest(%(tx_id)s::text[], %(owner)s::text[], %(external_id)s::text[],
                 %(fingerprint)s::text[], %(pipeline)s::text[], %(version)s::text[],
-                %(input)s::text[], %(metadata)s::text[]) WITH ORDINALITY
-         AS v (tx_id, owner, external_id, fingerprint, pipeline, version, input, metadata, place)
+                %(input)s::text[], %(metadata)s::text[], %(expires_at)s::timestamptz[])
+         WITH ORDINALITY
+         AS v (tx_id, owner, external_id, fingerprint, pipeline, version, input, metadata,
+               expires_at, place)
     ORDER BY v.owner, v.external_id, v.place
     ON CONFLICT (owner, external_id) WHERE external_id IS NOT NULL DO NOTHING
-    RETURNING tx_id, created_at
+    RETURNING tx_id, created_at, expires_at
 ), logged AS (
-    INSERT INTO tx_state_change (tx_id, status, created_at)
-    SELECT tx_id, 'queued', created_at FROM accepted
+    INSERT INTO tx_state_change (tx_id, status, created_at, expires_at)
+    SELECT tx_id, 'queued', created_at, expires_at FROM accepted
 )
 SELECT tx_id FROM accepted
 """
@@ -48,7 +50,8 @@ JOIN unnest(%(owner)s::text[], %(external_id)s::text[]) AS v (owner, external_id
 
 # The rows are locked in the order of their ids first, so that two finishers cannot deadlock.
 # `coalesce` keeps the planner from the index of open rows: that is full of rows that were closed
-# since the last vacuum, and all of it would be read.
+# since the last vacuum, and all of it would be read. A success must be in time. The history calls
+# an expiry by the names of the seed, which depend on whether work had begun.
 FINISH = """
 WITH locked AS MATERIALIZED (
     SELECT tx_id FROM tx_summary
@@ -65,10 +68,15 @@ WITH locked AS MATERIALIZED (
          AS v (tx_id, fence, status, output, note, progress) ON v.tx_id = locked.tx_id
     WHERE s.tx_id = locked.tx_id AND coalesce(s.completed_at, 'infinity') = 'infinity'
       AND s.fence <= v.fence
-    RETURNING s.tx_id, s.status, s.note, s.completed_at
+      AND (v.status <> 'success' OR s.expires_at IS NULL
+           OR (s.expires_at > coalesce(%(now)s, now()) AND s.expiring_at IS NULL))
+    RETURNING s.tx_id, s.status, s.note, s.completed_at, s.expires_at, s.expiring_at
 ), logged AS (
-    INSERT INTO tx_state_change (tx_id, status, note, created_at)
-    SELECT tx_id, status, note, completed_at FROM won
+    INSERT INTO tx_state_change (tx_id, status, note, created_at, expires_at, detail)
+    SELECT tx_id, status, note, completed_at, expires_at,
+           CASE WHEN status <> 'expired' THEN NULL WHEN expiring_at IS NULL
+                THEN 'EXPIRED_PREPARED' ELSE 'EXPIRED_RESERVED' END
+    FROM won
 )
 SELECT tx_id FROM won
 """
@@ -92,15 +100,32 @@ WITH marked AS (
     UPDATE tx_summary SET status = %(status)s, note = %(note)s, fence = %(fence)s
     WHERE tx_id = %(tx_id)s AND completed_at IS NULL AND fence <= %(fence)s
       AND status <> %(status)s
-    RETURNING tx_id, status, note
+    RETURNING tx_id, status, note, expires_at
 )
-INSERT INTO tx_state_change (tx_id, status, note, created_at)
-SELECT tx_id, status, note, coalesce(%(now)s, now()) FROM marked RETURNING tx_id
+INSERT INTO tx_state_change (tx_id, status, note, created_at, expires_at)
+SELECT tx_id, status, note, coalesce(%(now)s, now()), expires_at FROM marked RETURNING tx_id
+"""
+
+# Repeating it changes nothing. A row that is locked is passed over, as in FENCE.
+MARK_EXPIRING = """
+WITH locked AS MATERIALIZED (
+    SELECT tx_id FROM tx_summary
+    WHERE tx_id = ANY(%(tx_id)s) AND completed_at IS NULL
+    ORDER BY tx_id FOR UPDATE SKIP LOCKED
+), marked AS (
+    UPDATE tx_summary s SET expiring_at = coalesce(%(now)s, now())
+    FROM locked WHERE s.tx_id = locked.tx_id AND s.expiring_at IS NULL
+    RETURNING s.tx_id, s.status, s.expires_at, s.expiring_at
+), logged AS (
+    INSERT INTO tx_state_change (tx_id, status, created_at, expires_at, detail)
+    SELECT tx_id, status, expiring_at, expires_at, 'RESERVED_TIMEOUT' FROM marked
+)
+SELECT tx_id FROM locked
 """
 
 SUMMARIES = """
 SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
-       progress, note, created_at, completed_at
+       progress, note, created_at, completed_at, expires_at
 FROM tx_summary
 """
 
@@ -145,6 +170,7 @@ class Record:
             "version": [each.version for each in wanted],
             "input": [each.input_json for each in wanted],
             "metadata": [each.metadata_json for each in wanted],
+            "expires_at": [each.expires_at for each in wanted],
             "now": self._now(),
         }
         self.commits += 1
@@ -172,6 +198,12 @@ class Record:
             (row.owner, row.external_id): Existing(row.tx_id, Status(row.status), row.fingerprint)
             for row in rows
         }
+
+    def find_existing(self, wanted: Sequence[Acceptance]) -> list[Existing | None]:
+        """For each request the transaction that has its external id, if there is one."""
+        with self.engine.connect() as connection:
+            found = self._existing(connection, [each for each in wanted if each.external_id])
+        return [found.get((each.owner, each.external_id or "")) for each in wanted]
 
     def finish_many(self, finals: Sequence[Final]) -> set[str]:
         """Commit final statuses; the ids that this call (or its lost first try) decided."""
@@ -218,6 +250,15 @@ class Record:
             rows = connection.exec_driver_sql(FENCE, columns)
             return {row.tx_id: row.fence for row in rows}
 
+    def mark_expiring(self, tx_ids: Sequence[str]) -> set[str]:
+        """They expire although work had begun; those that are not final and not locked now."""
+        self.commits += 1
+        with self.engine.begin() as connection:
+            rows = connection.exec_driver_sql(
+                MARK_EXPIRING, {"tx_id": list(tx_ids), "now": self._now()}
+            )
+            return {row.tx_id for row in rows}
+
     def mark(self, tx_id: str, fence: int, status: Status, note: str) -> bool:
         """Show a status that is not final, such as in-doubt, unless a newer fence is known."""
         values = {"tx_id": tx_id, "fence": fence, "status": str(status), "note": note}
@@ -225,6 +266,15 @@ class Record:
         with self.engine.begin() as connection:
             rows = connection.exec_driver_sql(MARK, {**values, "now": self._now()})
             return rows.first() is not None
+
+    def server_now(self) -> datetime:
+        """The time that decides what has expired."""
+        given = self._now()
+        if given is not None:
+            return given
+        with self.engine.connect() as connection:
+            now: datetime = connection.exec_driver_sql("SELECT now()").scalar_one()
+            return now
 
     def summaries(self, tx_ids: Sequence[str]) -> list[Summary]:
         where = SUMMARIES + "WHERE tx_id = ANY(%(tx_id)s)"

@@ -173,55 +173,6 @@ tx_state = Table(
     #: Everything the live hash held, as one JSON object of strings.
     Column("fields", JSON, nullable=False),
     Column("archived_at", DateTime(timezone=True), nullable=False),
-    Index("tx_state_archived", "archived_at"),
-)
-
-#: Every delta of every transaction, in order, as rows of one or more entries, hash-chained.
-tx_journal = Table(
-    "tx_journal",
-    metadata,
-    Column("tx_id", Text, nullable=False),
-    Column("first_sequence", BigInteger, nullable=False),
-    Column("last_sequence", BigInteger, nullable=False),
-    #: Kept as the text that was hashed.
-    Column("entries", Text, nullable=False),
-    Column("hash", Text, nullable=False),
-    Column("recorded_at", DateTime(timezone=True), nullable=False),
-    PrimaryKeyConstraint("tx_id", "first_sequence"),
-    CheckConstraint(
-        "first_sequence >= 1 AND last_sequence >= first_sequence", name="tx_journal_range"
-    ),
-    Index("tx_journal_recorded", "recorded_at"),
-)
-
-#: Steps that must not simply run again were begun: known even if Redis loses everything.
-step_begun = Table(
-    "step_begun",
-    metadata,
-    Column("tx_id", Text, nullable=False),
-    Column("step_key", Text, nullable=False),
-    Column("fence", BigInteger, nullable=False),
-    Column("created_at", DateTime(timezone=True), nullable=False),
-    PrimaryKeyConstraint("tx_id", "step_key"),
-)
-
-#: Who may archive; an archiver with a lower fence is refused.
-archive_role = Table(
-    "archive_role",
-    metadata,
-    Column("name", Text, primary_key=True),
-    Column("fence", BigInteger, nullable=False),
-    Column("holder", Text, nullable=False),
-    Column("since", DateTime(timezone=True), nullable=False),
-)
-
-#: What SQL knows of Redis: which one it was, and how far its journal had come.
-live_mark = Table(
-    "live_mark",
-    metadata,
-    Column("name", Text, primary_key=True),
-    Column("value", Text, nullable=False),
-    Column("updated_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
 )
 
 #: What a person should look at; one open alert per kind and subject.
@@ -271,16 +222,12 @@ operator_action = Table(
 __all__ = [
     "FINAL_SQL",
     "alert",
-    "archive_role",
-    "live_mark",
     "metadata",
     "operator_action",
     "pipeline",
     "pipeline_version",
     "segment",
-    "step_begun",
     "step_effect",
-    "tx_journal",
     "tx_state",
     "tx_state_change",
     "tx_summary",

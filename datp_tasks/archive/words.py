@@ -24,6 +24,7 @@ class Acceptance:
     version: str
     input_json: str
     metadata_json: str | None
+    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ class Summary:
     created_at: datetime
     completed_at: datetime | None
     fence: int
+    #: When it must be over.
+    expires_at: datetime | None = None
 
     @property
     def is_final(self) -> bool:
@@ -91,6 +94,7 @@ def summary_from_row(row: Any) -> Summary:
         created_at=row.created_at,
         completed_at=row.completed_at,
         fence=row.fence,
+        expires_at=row.expires_at,
     )
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
 from celery import Celery
 
 from datp_tasks.bells import broker_guard
@@ -9,15 +14,26 @@ from datp_tasks.live.words import PRIORITIES
 from datp_tasks.settings import Settings
 
 TASK_PREFIX = "datp.step."
+CELERYCONFIG = Path(__file__).resolve().parents[2] / "celeryconfig.py"
 
 
 def make_celery(settings: Settings) -> Celery:
     """A Celery app that sends to, and takes from, the queues of these settings."""
     broker_guard.install()
     app = Celery("datp_tasks", set_as_current=False)
-    app.config_from_object("celeryconfig", force=True)
+    app.config_from_object(_celeryconfig(), force=True)
     app.conf.broker_url = settings.broker_url
     return app
+
+
+@cache
+def _celeryconfig() -> ModuleType:
+    """The file beside this package: a module of that name on the path may be somebody else's."""
+    spec = spec_from_file_location("datp_celeryconfig", CELERYCONFIG)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 class CelerySend:

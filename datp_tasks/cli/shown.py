@@ -39,6 +39,7 @@ def as_mapping(summary: Summary) -> dict[str, Any]:
         "input": summary.input,
         "createdAt": summary.created_at.isoformat(),
         "completedAt": summary.completed_at.isoformat() if summary.completed_at else None,
+        "expiresAt": summary.expires_at.isoformat() if summary.expires_at else None,
     }
 
 
@@ -63,6 +64,8 @@ def print_summary(console: Console, summary: Summary) -> None:
         if value is not None:
             table.add_row(name, json.dumps(value, ensure_ascii=False))
     table.add_row("accepted", f"{summary.created_at:%Y-%m-%d %H:%M:%S %Z}")
+    if summary.expires_at and not summary.is_final:
+        table.add_row("expires", f"{summary.expires_at:%Y-%m-%d %H:%M:%S %Z}")
     if summary.completed_at:
         took_s = (summary.completed_at - summary.created_at).total_seconds()
         table.add_row(

@@ -14,6 +14,8 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
+from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
@@ -33,6 +35,7 @@ from datp_tasks.errors import (
     TransactionUnknown,
     WaitTimeout,
 )
+from datp_tasks.intake.expiry import Now
 from datp_tasks.intake.requests import Prepared, Request, Submitted, prepare
 from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.live.words import Bell, Claimed, Held, Refused
@@ -92,14 +95,23 @@ class Client:
         owner: str = "local",
         external_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        expires_at: datetime | str | None = None,
+        expires_in_s: float | None = None,
     ) -> Submitted:
         """Hand in a transaction. When this returns it is committed and will not be lost.
 
         The same external id with the same request gives the first transaction again; with
-        another request it raises ExternalIdConflict.
+        another request it raises ExternalIdConflict. One that is not over when it expires is
+        rolled back and ends as `expired`.
         """
         request = Request(
-            pipeline=pipeline, data=data, owner=owner, external_id=external_id, metadata=metadata
+            pipeline=pipeline,
+            data=data,
+            owner=owner,
+            external_id=external_id,
+            metadata=metadata,
+            expires_at=expires_at,
+            expires_in_s=expires_in_s,
         )
         answer = self.submit_many([request])[0]
         if isinstance(answer, DatpError):
@@ -122,7 +134,8 @@ class Client:
         self, requests: Sequence[Request]
     ) -> list[Submitted | RequestError | PipelineError]:
         with away_is_named():
-            prepared = [self._prepare(request) for request in requests]
+            now = cache(self._record.server_now)
+            prepared = self._unless_overdue([self._prepare(each, now) for each in requests])
             good = [each for each in prepared if isinstance(each, Prepared)]
             reach("submit.before_accept")
             existing = self._record.accept_many([each.acceptance for each in good]) if good else []
@@ -131,12 +144,29 @@ class Client:
         found = iter(zip(good, existing, strict=True))
         return [_answer(*next(found)) if isinstance(each, Prepared) else each for each in prepared]
 
-    def _prepare(self, request: Request) -> Prepared | RequestError | PipelineError:
+    def _prepare(self, request: Request, now: Now) -> Prepared | RequestError | PipelineError:
         try:
             definition = self._connections.catalogue.current(request.pipeline)
-            return prepare(request, definition, self._settings)
+            return prepare(request, definition, self._settings, now)
         except (RequestError, PipelineError) as error:
             return error
+
+    def _unless_overdue(
+        self, prepared: Sequence[Prepared | RequestError | PipelineError]
+    ) -> list[Prepared | Submitted | RequestError | PipelineError]:
+        """An expiry in the past is refused, unless the request was accepted when it was not."""
+        late = [each for each in prepared if isinstance(each, Prepared) and each.overdue]
+        if not late:
+            return list(prepared)
+        found = iter(self._record.find_existing([each.acceptance for each in late]))
+        answers: list[Prepared | Submitted | RequestError | PipelineError] = []
+        for each in prepared:
+            if isinstance(each, Prepared) and each.overdue:
+                before = next(found)
+                answers.append(_answer(each, before) if before else each.overdue)
+            else:
+                answers.append(each)
+        return answers
 
     def _place(self, accepted: Sequence[Prepared]) -> None:
         """Into Redis and to a worker. What fails here is only late: SQL has it."""

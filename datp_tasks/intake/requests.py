@@ -6,12 +6,14 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import uuid_utils
 
 from datp_tasks.archive.words import Acceptance
 from datp_tasks.errors import ExternalIdInvalid, InputInvalid, PipelineNotStartable, RequestError
+from datp_tasks.intake.expiry import ExpiryPast, Now, checked_expiry
 from datp_tasks.live.keys import shard_of_external_id
 from datp_tasks.live.words import NewTransaction
 from datp_tasks.model.payload import NotJson, canonical, checked
@@ -33,6 +35,9 @@ class Request:
     #: The client's own name for it; the same id with the same request is the same transaction.
     external_id: str | None = None
     metadata: Mapping[str, Any] | None = None
+    #: When it must be over: a time with a zone (or its ISO text), or seconds from now.
+    expires_at: datetime | str | None = None
+    expires_in_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +56,13 @@ class Prepared:
 
     acceptance: Acceptance
     new: NewTransaction
+    #: Its expiry has passed: good only if it was accepted before, under the same external id.
+    overdue: ExpiryPast | None = None
 
 
-def prepare(request: Request, definition: PipelineDefinition, settings: Settings) -> Prepared:
+def prepare(
+    request: Request, definition: PipelineDefinition, settings: Settings, now: Now
+) -> Prepared:
     """Check a request, or raise a RequestError or PipelineError that says what is wrong."""
     if not definition.startable:
         raise PipelineNotStartable(
@@ -68,8 +77,15 @@ def prepare(request: Request, definition: PipelineDefinition, settings: Settings
         metadata, metadata_json = _checked_json(
             request.metadata, "metadata", METADATA_BYTES_MAX, settings
         )
+    expires_at, overdue = None, None
+    try:
+        expires_at = checked_expiry(
+            request.expires_at, request.expires_in_s, definition, settings, now
+        )
+    except ExpiryPast as error:
+        overdue = error
     tx_id = new_tx_id(owner, external_id, settings.shards)
-    fingerprint = canonical([definition.name, data, metadata])
+    fingerprint = canonical([definition.name, data, metadata, *_asked_expiry(request)])
     first = definition.steps[0]
     return Prepared(
         Acceptance(
@@ -81,6 +97,7 @@ def prepare(request: Request, definition: PipelineDefinition, settings: Settings
             version=definition.version,
             input_json=input_json,
             metadata_json=metadata_json,
+            expires_at=expires_at,
         ),
         NewTransaction(
             tx_id=tx_id,
@@ -92,8 +109,21 @@ def prepare(request: Request, definition: PipelineDefinition, settings: Settings
             place=f"{definition.name}/0",
             state_json=first_state_json(definition, input_json),
             metadata_json=metadata_json,
+            expires_at_ms=ms_of(expires_at),
         ),
+        overdue,
     )
+
+
+def ms_of(moment: datetime | None) -> int | None:
+    """Milliseconds since 1970, as Redis has it."""
+    return None if moment is None else round(moment.timestamp() * 1_000)
+
+
+def _asked_expiry(request: Request) -> list[str]:
+    """What the client said of it; the same words in a repeated request are the same request."""
+    asked = request.expires_at if request.expires_in_s is None else request.expires_in_s
+    return [] if asked is None else [str(asked)]
 
 
 def first_state_json(definition: PipelineDefinition, input_json: str) -> str:

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from itertools import groupby
 
 from datp_tasks.ledger.batches import BatchStore
@@ -27,6 +28,13 @@ log = logging.getLogger("datp.ledger")
 #: How many questions are on their way at the same time, and how long each may take.
 TOGETHER_MAX = 50
 ASK_S_MAX = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    final: list[Finished]
+    #: Services in which something can be submitted now.
+    ready: list[str]
 
 
 class Asking:
@@ -54,11 +62,11 @@ class Asking:
         spare_s = self._settings.ledger_post_budget_s - self._settings.ledger_http_s
         seen = self._ask(asked, within_s=min(ASK_S_MAX, spare_s / 2))
         known = {key: each for key, each in seen.items() if each.state is not BatchState.UNKNOWN}
-        final = self._record(asked, known, source="submitter")
+        final = self._record(asked, known, source="submitter").final
         return {(each.service_id, each.batch_id) for each in final}
 
-    def poll(self, asked: Sequence[Asked]) -> list[Finished]:
-        """Ask for batches that are due; those that are final now."""
+    def poll(self, asked: Sequence[Asked]) -> Polled:
+        """Ask for batches that are due."""
         seen = self._ask(asked, within_s=ASK_S_MAX)
         forgotten = [
             each
@@ -77,7 +85,7 @@ class Asking:
 
     def _record(
         self, asked: Sequence[Asked], seen: dict[tuple[str, str], Seen], source: str
-    ) -> list[Finished]:
+    ) -> Polled:
         moves = [
             move
             for each in asked
@@ -85,12 +93,13 @@ class Asking:
             and (move := decide(each, seen[each.key], self._settings)) is not None
         ]
         if not moves:
-            return []
+            return Polled([], [])
         # Locks are taken in the order of ids.
         moves.sort(key=lambda move: move.asked.key)
         final = self._batches.record_many(moves, source)
         self._tell(final)
-        return final
+        again = {move.asked.service_id for move in moves if move.state is BatchState.DELAYED}
+        return Polled(final, sorted(again | {each.service_id for each in final}))
 
     def _ask(self, asked: Iterable[Asked], within_s: float) -> dict[tuple[str, str], Seen]:
         """What the ledgers say; nothing for batches of which no answer came."""

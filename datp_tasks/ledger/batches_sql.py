@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datp_tasks.ledger.sql import NOW, STEADY_NOW
+from datp_tasks.ledger.sql import timed
 
-ADD_SERVICE = f"""
+ADD_SERVICE = timed("""
 WITH service AS (
     INSERT INTO ledger_service (service_id, kind, url, created_at)
-    VALUES (%(service)s, %(kind)s, %(url)s, {NOW})
+    VALUES (%(service)s, %(kind)s, %(url)s, <now>)
     ON CONFLICT (service_id) DO UPDATE SET url = excluded.url
     WHERE ledger_service.kind = excluded.kind
     RETURNING service_id, kind
@@ -16,7 +16,7 @@ WITH service AS (
     ON CONFLICT (service_id) DO NOTHING
 )
 SELECT service_id FROM service
-"""
+""")
 
 SERVICES = """
 SELECT service_id, kind, url FROM ledger_service
@@ -35,21 +35,21 @@ SELECT b.batch_id, b.seq, b.state, b.fingerprint FROM ledger_batch b
 WHERE b.service_id = %(service)s AND b.batch_id = ANY(%(batches)s)
 """
 
-STORE = f"""
+STORE = timed("""
 INSERT INTO ledger_batch (service_id, batch_id, seq, owner, fingerprint, payload, next_at, tx_id,
                           switch, created_at)
-SELECT %(service)s, v.batch_id, v.seq, v.owner, v.fingerprint, v.payload, {STEADY_NOW}, v.tx_id,
-       v.switch, {STEADY_NOW}
+SELECT %(service)s, v.batch_id, v.seq, v.owner, v.fingerprint, v.payload, <moment>, v.tx_id,
+       v.switch, <moment>
 FROM unnest(%(batch)s::text[], %(seq)s::bigint[], %(owner)s::text[], %(fingerprint)s::text[],
             %(payload)s::bytea[], %(tx_id)s::text[], %(switch)s::text[])
      AS v (batch_id, seq, owner, fingerprint, payload, tx_id, switch)
-"""
+""")
 
-DUE = f"UPDATE service_claim SET due_at = least(due_at, {NOW}) WHERE service_id = %(service)s"
+DUE = timed("UPDATE service_claim SET due_at = least(due_at, <now>) WHERE service_id = %(service)s")
 
 # The fence. The claim is locked while it is compared, so it cannot change hands before this
 # commits; and what is committed here is seen by whoever takes the claim over.
-BEGIN = f"""
+BEGIN = timed("""
 WITH want AS (
     SELECT * FROM unnest(%(service)s::text[], %(batch)s::text[], %(epoch)s::bigint[])
              AS w (service_id, batch_id, epoch)
@@ -58,39 +58,39 @@ WITH want AS (
     FROM want w
     JOIN service_claim c ON c.service_id = w.service_id AND c.epoch = w.epoch
     JOIN ledger_instance i ON i.instance = c.claimant
-    WHERE i.expiry > {NOW} + make_interval(secs => %(budget)s)
+    WHERE i.expiry > <now> + make_interval(secs => %(budget)s)
     ORDER BY c.service_id
     FOR SHARE OF c
 ), begun AS (
     UPDATE ledger_batch b
     SET state = 'SUBMITTING', claim_epoch = held.epoch, attempts = b.attempts + 1,
-        possible = b.possible + 1, next_at = {NOW} + make_interval(secs => %(budget)s),
-        grace_until = {NOW} + make_interval(secs => %(grace)s), polls = 0, unknown_seen = 0
+        possible = b.possible + 1, next_at = <now> + make_interval(secs => %(budget)s),
+        grace_until = <now> + make_interval(secs => %(grace)s), polls = 0, unknown_seen = 0
     FROM held
     WHERE b.service_id = held.service_id
       AND b.seq = (SELECT first.seq FROM ledger_batch first
                    WHERE first.service_id = held.service_id AND first.final_at IS NULL
                    ORDER BY first.seq LIMIT 1)
       AND (held.batch_id = '' OR held.batch_id = b.batch_id)
-      AND b.state IN ('NEW', 'DELAYED') AND b.next_at <= {NOW}
+      AND b.state IN ('NEW', 'DELAYED') AND b.next_at <= <now>
     RETURNING b.service_id, b.batch_id, b.payload, b.claim_epoch, b.attempts, b.possible
 ), noted AS (
     INSERT INTO batch_attempt (service_id, batch_id, attempt, epoch, sender, begun_at)
-    SELECT service_id, batch_id, attempts, claim_epoch, %(sender)s, {NOW} FROM begun
+    SELECT service_id, batch_id, attempts, claim_epoch, %(sender)s, <now> FROM begun
 ), alerted AS (
     INSERT INTO alert (kind, subject, summary, created_at)
     SELECT %(alert)s, b.service_id || '/' || b.batch_id,
            format('attempt %%s begins, and an earlier one may have arrived: this ledger would '
-                  'execute the batch again', b.attempts), {NOW}
+                  'execute the batch again', b.attempts), <now>
     FROM begun b JOIN ledger_service s ON s.service_id = b.service_id
     WHERE b.possible > 1 AND NOT s.kind = ANY(%(drops_duplicates)s)
     ON CONFLICT (kind, subject) WHERE cleared_at IS NULL DO NOTHING
 )
 SELECT begun.*, s.kind, s.url FROM begun JOIN ledger_service s ON s.service_id = begun.service_id
-"""
+""")
 
 # Compare and set on the batch itself. The attempt's own row is written whatever comes of that.
-FINISH = f"""
+FINISH = timed("""
 WITH v AS (
     SELECT * FROM unnest(%(service)s::text[], %(batch)s::text[], %(epoch)s::bigint[],
                          %(attempt)s::integer[], %(state)s::text[], %(verdict)s::text[],
@@ -104,16 +104,16 @@ WITH v AS (
     ORDER BY c.service_id FOR NO KEY UPDATE OF c
 ), noted AS (
     UPDATE batch_attempt a
-    SET ended_at = {NOW}, verdict = v.verdict, http_status = v.http, note = v.note
+    SET ended_at = <now>, verdict = v.verdict, http_status = v.http, note = v.note
     FROM v
     WHERE a.service_id = v.service_id AND a.batch_id = v.batch_id AND a.attempt = v.attempt
       AND a.epoch = v.epoch AND a.verdict IS NULL
 ), done AS (
     UPDATE ledger_batch b
     SET state = v.state, next_at = CASE WHEN v.final THEN 'infinity'
-                                        ELSE {NOW} + make_interval(secs => v.pause) END,
+                                        ELSE <now> + make_interval(secs => v.pause) END,
         possible = b.possible - (v.verdict = 'refused')::integer, note = v.note,
-        final_at = CASE WHEN v.final THEN {NOW} END
+        final_at = CASE WHEN v.final THEN <now> END
     FROM v LEFT JOIN claim ON claim.service_id = v.service_id
     WHERE b.service_id = v.service_id AND b.batch_id = v.batch_id AND b.state = 'SUBMITTING'
       AND b.claim_epoch = v.epoch AND b.attempts = v.attempt
@@ -121,50 +121,50 @@ WITH v AS (
               v.alert, v.subject
 ), alerted AS (
     INSERT INTO alert (kind, subject, summary, created_at)
-    SELECT alert, subject, note, {NOW} FROM done WHERE alert IS NOT NULL
+    SELECT alert, subject, note, <now> FROM done WHERE alert IS NOT NULL
     ON CONFLICT (kind, subject) WHERE cleared_at IS NULL DO NOTHING
 ), cleared AS (
-    UPDATE alert SET cleared_at = {NOW}
+    UPDATE alert SET cleared_at = <now>
     WHERE kind = %(cleared)s AND cleared_at IS NULL
       AND subject IN (SELECT service_id FROM done WHERE state = 'PENDING')
 ), seen AS (
     INSERT INTO batch_status (service_id, batch_id, state, source, note, seen_at)
-    SELECT service_id, batch_id, state, 'submitter', note, {NOW} FROM done
+    SELECT service_id, batch_id, state, 'submitter', note, <now> FROM done
 ), due AS (
-    UPDATE service_claim c SET due_at = least(c.due_at, CASE WHEN d.final THEN {NOW}
+    UPDATE service_claim c SET due_at = least(c.due_at, CASE WHEN d.final THEN <now>
                                                              ELSE d.next_at END)
     FROM done d WHERE c.service_id = d.service_id AND (d.final OR d.state = 'DELAYED')
 )
 SELECT service_id, batch_id, state, tx_id, switch, final FROM done
-"""
+""")
 
 # Put off before they are asked for: two pollers share the work, and one that dies delays it.
-TAKE_UP = f"""
+TAKE_UP = timed("""
 WITH due AS MATERIALIZED (
     SELECT b.service_id, b.batch_id FROM ledger_batch b
     WHERE b.state IN ('INVALID', 'PENDING', 'UNKNOWN', 'VALID') AND b.next_at < 'infinity'
-      AND b.next_at <= {STEADY_NOW}
+      AND b.next_at <= <moment>
     ORDER BY b.next_at LIMIT %(limit)s
     FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE ledger_batch b
 SET polls = b.polls + 1, next_at = CASE
-    WHEN b.state = 'INVALID' AND b.final_at + make_interval(secs => %(recheck)s) <= {NOW}
+    WHEN b.state = 'INVALID' AND b.final_at + make_interval(secs => %(recheck)s) <= <now>
         THEN 'infinity'
-    WHEN b.state = 'INVALID' THEN {NOW} + make_interval(secs => %(slowest)s)
-    WHEN b.state = 'UNKNOWN' THEN {NOW} + make_interval(secs => %(first)s)
-    ELSE {NOW} + make_interval(secs => least(%(slowest)s, %(first)s * 2 ^ least(b.polls, 20)))
+    WHEN b.state = 'INVALID' THEN <now> + make_interval(secs => %(slowest)s)
+    WHEN b.state = 'UNKNOWN' THEN <now> + make_interval(secs => %(first)s)
+    ELSE <now> + make_interval(secs => least(%(slowest)s, %(first)s * 2 ^ least(b.polls, 20)))
     END
 FROM due, ledger_service s
 WHERE b.service_id = due.service_id AND b.batch_id = due.batch_id AND s.service_id = b.service_id
 RETURNING b.service_id, b.batch_id, s.kind, s.url, b.state, b.attempts, b.possible, b.resubmits,
-          b.unknown_seen, b.grace_until <= {NOW} AS grace_over,
-          b.grace_until + make_interval(secs => %(swallow)s) <= {NOW} AS swallow_over
-"""
+          b.unknown_seen, b.grace_until <= <now> AS grace_over,
+          b.grace_until + make_interval(secs => %(swallow)s) <= <now> AS swallow_over
+""")
 
 # COMMITTED is believed whoever says it and absorbs everything; all else only if nothing changed
 # since the question.
-RECORD = f"""
+RECORD = timed("""
 WITH v AS (
     SELECT * FROM unnest(%(service)s::text[], %(batch)s::text[], %(state)s::text[], %(was)s::text[],
                          %(attempts)s::integer[], %(unknown_was)s::integer[],
@@ -181,10 +181,10 @@ WITH v AS (
     UPDATE ledger_batch b
     SET state = v.state, unknown_seen = v.unknown_seen, resubmits = v.resubmits,
         receipt = coalesce(v.receipt::json, b.receipt), note = v.note,
-        final_at = CASE WHEN v.final THEN {NOW} END,
-        next_at = CASE WHEN v.recheck THEN {NOW} + make_interval(secs => %(slowest)s)
+        final_at = CASE WHEN v.final THEN <now> END,
+        next_at = CASE WHEN v.recheck THEN <now> + make_interval(secs => %(slowest)s)
                        WHEN v.final OR v.state = 'PARKED' THEN 'infinity'
-                       WHEN v.state = 'DELAYED' THEN {NOW}
+                       WHEN v.state = 'DELAYED' THEN <now>
                        ELSE b.next_at END
     FROM v LEFT JOIN claim ON claim.service_id = v.service_id
     WHERE b.service_id = v.service_id AND b.batch_id = v.batch_id AND b.final_at IS NULL
@@ -194,34 +194,35 @@ WITH v AS (
               v.alert
 ), alerted AS (
     INSERT INTO alert (kind, subject, summary, created_at)
-    SELECT alert, service_id || '/' || batch_id, coalesce(note, state), {NOW}
+    SELECT alert, service_id || '/' || batch_id, coalesce(note, state), <now>
     FROM done WHERE alert IS NOT NULL
     ON CONFLICT (kind, subject) WHERE cleared_at IS NULL DO NOTHING
 ), seen AS (
     INSERT INTO batch_status (service_id, batch_id, state, source, note, seen_at)
-    SELECT service_id, batch_id, state, %(source)s, note, {NOW} FROM done WHERE state <> was
+    SELECT service_id, batch_id, state, %(source)s, note, <now> FROM done WHERE state <> was
 ), due AS (
-    UPDATE service_claim c SET due_at = {NOW}
+    UPDATE service_claim c SET due_at = <now>
     FROM done d WHERE c.service_id = d.service_id AND (d.final OR d.state = 'DELAYED')
 )
 SELECT service_id, batch_id, state, tx_id, switch, final FROM done
-"""
+""")
 
-SEEN_ANYWAY = f"""
+SEEN_ANYWAY = timed("""
 INSERT INTO batch_status (service_id, batch_id, state, source, note, seen_at)
-VALUES (%(service)s, %(batch)s, 'COMMITTED', %(source)s, %(note)s, {NOW})
-"""
+VALUES (%(service)s, %(batch)s, 'COMMITTED', %(source)s, %(note)s, <now>)
+""")
 
-COLUMNS = """service_id, batch_id, seq, owner, state, attempts, resubmits, next_at, receipt, note,
-tx_id, created_at, final_at"""
-
-FIND = f"""
-SELECT {COLUMNS} FROM ledger_batch
+FIND = """
+SELECT service_id, batch_id, seq, owner, state, attempts, resubmits, next_at, receipt, note, tx_id,
+       created_at, final_at
+FROM ledger_batch
 WHERE service_id = %(service)s AND batch_id = %(batch)s AND coalesce(owner = %(owner)s, true)
 """
 
-LIST = f"""
-SELECT {COLUMNS} FROM ledger_batch
+LIST = """
+SELECT service_id, batch_id, seq, owner, state, attempts, resubmits, next_at, receipt, note, tx_id,
+       created_at, final_at
+FROM ledger_batch
 WHERE coalesce(service_id = %(service)s, true) AND coalesce(state = %(state)s, true)
   AND coalesce(owner = %(owner)s, true) AND (%(all)s OR final_at IS NULL)
 ORDER BY service_id, seq LIMIT %(limit)s

@@ -36,12 +36,9 @@ class Survey:
 class ClaimStore:
     def __init__(self, sql: Sql, settings: Settings) -> None:
         self._sql = sql
-        self._two_phase = settings.ledger_expiry == "two-phase"
         ttl_s = settings.ledger_claim_ttl_s
-        self._lease = {
-            "ttl": ttl_s,
-            "slow": settings.ledger_slow_ttl_s if self._two_phase else ttl_s,
-        }
+        two_phase = settings.ledger_expiry == "two-phase"
+        self._lease = {"ttl": ttl_s, "slow": settings.ledger_slow_ttl_s if two_phase else ttl_s}
         self._ring_again_s = settings.ledger_ring_again_s
 
     # The lease of an instance.
@@ -92,9 +89,9 @@ class ClaimStore:
 
     def _take(self, instance: str, former: str | None, rows_max: int) -> list[tuple[str, int]]:
         values = {"me": instance, "former": former, "limit": rows_max}
-        free = statements.NOBODYS if former is None else statements.of_former(self._two_phase)
+        take = statements.TAKE_NOBODYS if former is None else statements.TAKE_FORMER
         with self._sql.transaction() as connection:
-            rows = self._sql.rows(connection, statements.TAKE.format(free=free), values)
+            rows = self._sql.rows(connection, take, values)
             taken = [(row.service_id, row.epoch) for row in rows]
             if taken and former is not None:
                 # A statement of its own: in the same one, an attempt that was begun between its

@@ -6,114 +6,116 @@ so that no two can wait for each other in a circle.
 
 from __future__ import annotations
 
-from datp_tasks.ledger.sql import NOW, STEADY_NOW
+from datp_tasks.ledger.sql import timed
 
-JOIN = f"""
+JOIN = timed("""
 INSERT INTO ledger_instance (instance, expiry, slow_expiry, joined_at)
-VALUES (%(me)s, {NOW} + make_interval(secs => %(ttl)s), {NOW} + make_interval(secs => %(slow)s),
-        {NOW})
-"""
+VALUES (%(me)s, <now> + make_interval(secs => %(ttl)s), <now> + make_interval(secs => %(slow)s),
+        <now>)
+""")
 
 # Never revives: a lease that has run out stays so.
-RENEW = f"""
+RENEW = timed("""
 UPDATE ledger_instance
-SET expiry = {NOW} + make_interval(secs => %(ttl)s),
-    slow_expiry = {NOW} + make_interval(secs => %(slow)s)
-WHERE instance = %(me)s AND expiry > {NOW}
+SET expiry = <now> + make_interval(secs => %(ttl)s),
+    slow_expiry = <now> + make_interval(secs => %(slow)s)
+WHERE instance = %(me)s AND expiry > <now>
 RETURNING instance
-"""
+""")
 
-LEAVE = f"UPDATE ledger_instance SET expiry = {NOW} WHERE instance = %(me)s AND expiry > {NOW}"
+LEAVE = timed(
+    "UPDATE ledger_instance SET expiry = <now> WHERE instance = %(me)s AND expiry > <now>"
+)
 
-FORGET = f"""
+FORGET = timed("""
 DELETE FROM ledger_instance i
-WHERE i.slow_expiry <= {NOW}
+WHERE i.expiry <= <now>
   AND NOT EXISTS (SELECT 1 FROM service_claim c WHERE c.claimant = i.instance)
-"""
+""")
 
 # Its sender should have recorded the end by now, though its claimant lives. Who sends and who
 # claims are different processes, so this is not a matter of claims. With a dead claimant the
 # takeover does it, which the second phase may hold up on purpose.
-MARK_LATE = f"""
+MARK_LATE = timed("""
 WITH late AS (
     SELECT b.service_id, b.batch_id
     FROM ledger_batch b
     JOIN service_claim c ON c.service_id = b.service_id
-    JOIN ledger_instance i ON i.instance = c.claimant AND i.expiry > {STEADY_NOW}
-    WHERE b.state = 'SUBMITTING' AND b.next_at <= {STEADY_NOW}
+    JOIN ledger_instance i ON i.instance = c.claimant AND i.expiry > <moment>
+    WHERE b.state = 'SUBMITTING' AND b.next_at <= <moment>
     ORDER BY b.next_at LIMIT %(limit)s
     FOR NO KEY UPDATE OF b SKIP LOCKED
 ), marked AS (
-    UPDATE ledger_batch b SET state = 'UNKNOWN', next_at = {NOW}, polls = 0, unknown_seen = 0
+    UPDATE ledger_batch b SET state = 'UNKNOWN', next_at = <now>, polls = 0, unknown_seen = 0
     FROM late WHERE b.service_id = late.service_id AND b.batch_id = late.batch_id
     RETURNING b.service_id, b.batch_id
 )
 INSERT INTO batch_status (service_id, batch_id, state, source, note, seen_at)
-SELECT service_id, batch_id, 'UNKNOWN', 'queuer', 'nobody has recorded how the attempt ended', {NOW}
+SELECT service_id, batch_id, 'UNKNOWN', 'queuer', 'nobody has recorded how the attempt ended', <now>
 FROM marked RETURNING batch_id
-"""
+""")
 
-SURVEY = f"""
-SELECT i.instance, i.expiry > {NOW} AS is_live,
+SURVEY = timed("""
+SELECT i.instance, i.expiry > <now> AS is_live,
        EXISTS (SELECT 1 FROM service_claim WHERE claimant IS NULL) AS unclaimed,
        EXISTS (SELECT 1 FROM service_claim) AS any_service
 FROM (SELECT 1) AS one LEFT JOIN ledger_instance i ON true
-"""
+""")
 
 COUNTS = "SELECT claimant, count(*) AS services FROM service_claim GROUP BY claimant"
 
-NOBODYS = "c.claimant IS NULL"
-
-
-def of_former(two_phase: bool) -> str:
-    """Which services of an instance whose lease has run out are free.
-
-    An attempt that was begun under the lease ends before it. So one that still has time belongs
-    to an instance that left early, and is let be. With two phases, any attempt protects its
-    service until the second one.
-    """
-    still_has_time = f"b.next_at > {NOW}"
-    protects = f"({still_has_time} OR i.slow_expiry > {NOW})" if two_phase else still_has_time
-    return f"""
-    c.claimant = %(former)s
-    AND NOT EXISTS (
-        SELECT 1 FROM ledger_batch b, ledger_instance i
-        WHERE b.service_id = c.service_id AND b.state = 'SUBMITTING' AND i.instance = c.claimant
-          AND {protects})
-    AND NOT EXISTS (
-        SELECT 1 FROM ledger_instance i WHERE i.instance = c.claimant AND i.expiry > {NOW})
-    """
-
-
 # NO KEY UPDATE: a plain FOR UPDATE would skip a service whenever a batch is being added to it.
-TAKE = f"""
+TAKE_NOBODYS = timed("""
 WITH pick AS MATERIALIZED (
     SELECT c.service_id FROM service_claim c
-    WHERE {{free}}
-      AND EXISTS (SELECT 1 FROM ledger_instance WHERE instance = %(me)s AND expiry > {NOW})
+    WHERE c.claimant IS NULL
+      AND EXISTS (SELECT 1 FROM ledger_instance WHERE instance = %(me)s AND expiry > <now>)
     ORDER BY c.due_at LIMIT %(limit)s
     FOR NO KEY UPDATE OF c SKIP LOCKED
 )
 UPDATE service_claim c
-SET claimant = %(me)s, epoch = c.epoch + 1, claimed_at = {NOW},
-    due_at = CASE WHEN c.due_at < 'infinity' THEN {NOW} ELSE c.due_at END
+SET claimant = %(me)s, epoch = c.epoch + 1, claimed_at = <now>,
+    due_at = CASE WHEN c.due_at < 'infinity' THEN <now> ELSE c.due_at END
 FROM pick WHERE c.service_id = pick.service_id
 RETURNING c.service_id, c.epoch
-"""
+""")
 
-MARK_ORPHANS = f"""
+# An attempt that was begun under a lease ends before it. So one that still has time belongs to an
+# instance that left early, and is let be; with two phases any attempt protects its service until
+# the second one. With one phase both expiries are the same.
+TAKE_FORMER = timed("""
+WITH pick AS MATERIALIZED (
+    SELECT c.service_id FROM service_claim c
+    WHERE c.claimant = %(former)s
+      AND EXISTS (SELECT 1 FROM ledger_instance WHERE instance = %(me)s AND expiry > <now>)
+      AND EXISTS (SELECT 1 FROM ledger_instance WHERE instance = %(former)s AND expiry <= <now>)
+      AND NOT EXISTS (
+          SELECT 1 FROM ledger_batch b, ledger_instance i
+          WHERE b.service_id = c.service_id AND b.state = 'SUBMITTING' AND i.instance = c.claimant
+            AND (b.next_at > <now> OR i.slow_expiry > <now>))
+    ORDER BY c.due_at LIMIT %(limit)s
+    FOR NO KEY UPDATE OF c SKIP LOCKED
+)
+UPDATE service_claim c
+SET claimant = %(me)s, epoch = c.epoch + 1, claimed_at = <now>,
+    due_at = CASE WHEN c.due_at < 'infinity' THEN <now> ELSE c.due_at END
+FROM pick WHERE c.service_id = pick.service_id
+RETURNING c.service_id, c.epoch
+""")
+
+MARK_ORPHANS = timed("""
 WITH marked AS (
-    UPDATE ledger_batch b SET state = 'UNKNOWN', next_at = {NOW}, polls = 0, unknown_seen = 0
+    UPDATE ledger_batch b SET state = 'UNKNOWN', next_at = <now>, polls = 0, unknown_seen = 0
     FROM service_claim c
     WHERE c.service_id = ANY(%(services)s) AND b.service_id = c.service_id
       AND b.state = 'SUBMITTING' AND b.claim_epoch < c.epoch
     RETURNING b.service_id, b.batch_id
 )
 INSERT INTO batch_status (service_id, batch_id, state, source, note, seen_at)
-SELECT service_id, batch_id, 'UNKNOWN', 'takeover', 'its claimant is gone', {NOW} FROM marked
-"""
+SELECT service_id, batch_id, 'UNKNOWN', 'takeover', 'its claimant is gone', <now> FROM marked
+""")
 
-RELEASE = f"""
+RELEASE = timed("""
 WITH pick AS MATERIALIZED (
     SELECT c.service_id FROM service_claim c
     WHERE c.claimant = %(me)s
@@ -124,34 +126,34 @@ WITH pick AS MATERIALIZED (
 )
 UPDATE service_claim c
 SET claimant = NULL, claimed_at = NULL, epoch = c.epoch + 1,
-    due_at = CASE WHEN c.due_at < 'infinity' THEN {NOW} ELSE c.due_at END
+    due_at = CASE WHEN c.due_at < 'infinity' THEN <now> ELSE c.due_at END
 FROM pick WHERE c.service_id = pick.service_id
 RETURNING c.service_id
-"""
+""")
 
-ANY_DUE = f"""
-SELECT 1 FROM service_claim c WHERE c.claimant = %(me)s AND c.due_at <= {STEADY_NOW} LIMIT 1
-"""
+ANY_DUE = timed("""
+SELECT 1 FROM service_claim c WHERE c.claimant = %(me)s AND c.due_at <= <moment> LIMIT 1
+""")
 
-LOCK_DUE = f"""
+LOCK_DUE = timed("""
 SELECT c.service_id FROM service_claim c
-JOIN ledger_instance i ON i.instance = c.claimant AND i.expiry > {STEADY_NOW}
-WHERE c.claimant = %(me)s AND c.due_at <= {STEADY_NOW}
+JOIN ledger_instance i ON i.instance = c.claimant AND i.expiry > <moment>
+WHERE c.claimant = %(me)s AND c.due_at <= <moment>
 ORDER BY c.due_at LIMIT %(limit)s
 FOR NO KEY UPDATE OF c SKIP LOCKED
-"""
+""")
 
-LOCK_CLAIMED = f"""
+LOCK_CLAIMED = timed("""
 SELECT c.service_id FROM service_claim c
-JOIN ledger_instance i ON i.instance = c.claimant AND i.expiry > {STEADY_NOW}
+JOIN ledger_instance i ON i.instance = c.claimant AND i.expiry > <moment>
 WHERE c.service_id = ANY(%(services)s)
 ORDER BY c.service_id
 FOR NO KEY UPDATE OF c SKIP LOCKED
-"""
+""")
 
 # `due_at` follows from the first batch in line. Every other statement that makes a batch final,
 # new or delayed sets it too; what needs the ledger to answer, or a person, is not due.
-LOOK = f"""
+LOOK = timed("""
 WITH head AS (
     SELECT s.service_id, h.batch_id, h.next_at, h.state IN ('NEW', 'DELAYED') AS is_ready
     FROM unnest(%(services)s::text[]) AS s (service_id)
@@ -163,14 +165,14 @@ WITH head AS (
 )
 UPDATE service_claim c
 SET due_at = CASE WHEN h.is_ready IS NOT TRUE THEN 'infinity'
-                  WHEN h.next_at > {STEADY_NOW} THEN h.next_at
-                  ELSE {STEADY_NOW} + make_interval(secs => %(again)s) END
+                  WHEN h.next_at > <moment> THEN h.next_at
+                  ELSE <moment> + make_interval(secs => %(again)s) END
 FROM head h WHERE c.service_id = h.service_id
-RETURNING c.service_id, c.epoch, h.batch_id, h.is_ready AND h.next_at <= {STEADY_NOW} AS rings
-"""
+RETURNING c.service_id, c.epoch, h.batch_id, h.is_ready AND h.next_at <= <moment> AS rings
+""")
 
-CLAIMS = f"""
-SELECT c.service_id, c.claimant, c.epoch, i.expiry, i.expiry > {NOW} AS is_live,
+CLAIMS = timed("""
+SELECT c.service_id, c.claimant, c.epoch, i.expiry, i.expiry > <now> AS is_live,
        (SELECT count(*) FROM ledger_batch b
         WHERE b.service_id = c.service_id AND b.final_at IS NULL) AS waiting,
        h.batch_id AS head, h.state AS head_state
@@ -182,4 +184,4 @@ LEFT JOIN LATERAL (
 ) AS h ON true
 WHERE coalesce(c.service_id = %(service)s, true)
 ORDER BY c.service_id LIMIT %(limit)s
-"""
+""")

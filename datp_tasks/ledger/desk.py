@@ -86,11 +86,10 @@ class Ledger:
         asked = self.batches.take_up(rows_max=self.settings.ledger_poll_batch_max)
         if not asked:
             return PollResult()
-        final = self.asking.poll(asked)
-        services = {each.service_id for each in asked}
-        works = self.claims.work_of(sorted(services))
+        polled = self.asking.poll(asked)
+        works = self.claims.work_of(polled.ready) if polled.ready else []
         self.ring(works)
-        return PollResult(asked=len(asked), final=len(final), rung=len(works))
+        return PollResult(asked=len(asked), final=len(polled.final), rung=len(works))
 
     def close(self) -> None:
         self.wire.close()

@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from sqlalchemy.exc import DBAPIError
+
 from datp_tasks.ledger.queuer import Queuer
 
 log = logging.getLogger("datp.ledger")
@@ -32,9 +34,14 @@ class Heart:
             self._thread.start()
 
     def stop(self) -> None:
+        """Leave in order, so that nobody has to wait for the lease to run out."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(STOP_S)
+        try:
+            self._queuer.leave()
+        except DBAPIError as error:
+            log.debug("the instance leaves without a word: %s", error)
 
     def _run(self) -> None:
         while not self._stopped.wait(self._period_s / 4):

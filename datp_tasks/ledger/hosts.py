@@ -1,4 +1,4 @@
-"""Which ledgers this installation talks to: an address is checked when it is stored and when used."""
+"""Which ledgers this installation talks to. Addresses are checked when stored and when used."""
 
 from __future__ import annotations
 

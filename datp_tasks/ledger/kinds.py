@@ -68,7 +68,7 @@ class LedgerKind(ABC):
 
 
 class Sawtooth(LedgerKind):
-    """The REST API of Hyperledger Sawtooth. All its services share one queue and one block store."""
+    """The REST API of Hyperledger Sawtooth. All its services share one queue and block store."""
 
     name = "sawtooth"
     drops_duplicates = True
@@ -154,8 +154,7 @@ class Scabbard(LedgerKind):
         found = {}
         for each in data if isinstance(data, list) else []:
             status = each.get("status") if isinstance(each, dict) else None
-            word = status.get("statusType") if isinstance(status, dict) else None
-            if word in self._STATES:
+            if isinstance(status, dict) and (word := status.get("statusType")) in self._STATES:
                 found[str(each.get("id"))] = Seen(
                     state=self._STATES[word],
                     receipt=_receipt(each),

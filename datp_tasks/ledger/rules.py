@@ -59,7 +59,5 @@ def judge(outcome: Outcome, code: int | None, rules: Sequence[Rule] = RULES) -> 
     if isinstance(outcome, Answer):
         status = outcome.status
     return next(
-        rule
-        for rule in rules
-        if rule.status in (None, status) and rule.code in (None, code)
+        rule for rule in rules if rule.status in (None, status) and rule.code in (None, code)
     )

@@ -17,10 +17,10 @@ from sqlalchemy.exc import DBAPIError
 
 from datp_tasks.clock import Clock
 
-#: The time, read when a row is looked at: right for a check under a lock that was waited for.
+#: What stands for the time in a statement: `<now>` is read when a row is looked at, which is right
+#: for a check under a lock that was waited for; `<moment>` once, so that an index can use it.
 NOW = "coalesce(%(now)s::timestamptz, clock_timestamp())"
-#: The time, read once per statement: an index can be searched with it.
-STEADY_NOW = f"(SELECT {NOW})"
+MOMENT = f"(SELECT {NOW})"
 
 SILENT_MS = 5_000
 TRIES_MAX = 5
@@ -68,6 +68,11 @@ class Sql:
                 f"SET LOCAL idle_in_transaction_session_timeout = {SILENT_MS}"
             )
             yield connection
+
+
+def timed(statement: str) -> str:
+    """A statement with the time put in."""
+    return statement.replace("<now>", NOW).replace("<moment>", MOMENT)
 
 
 def tried_again(act: Callable[[], T]) -> T:

@@ -51,6 +51,7 @@ Fields of stateH:
 | switchSeq   | number of switch settings so far                                            |
 | switch:<n>  | "<switchSeq when set>:<JSON value>"                                         |
 | cancel      | reason, once a cancel was asked for                                         |
+| expiresAt   | when it must be over (ms)                                                   |
 | progress    | last progress report, JSON                                                  |
 | problem     | why it is not moving, for people                                            |
 | externalId, metadata, created | as the client gave them                                   |

@@ -61,6 +61,8 @@ class LiveStore:
         ]
         if new.metadata_json:
             pairs += ("metadata", new.metadata_json)
+        if new.expires_at_ms is not None:
+            pairs += ("expiresAt", str(new.expires_at_ms))
         if new.external_id:
             keep_ms = self._settings.external_id_uniqueness_s * 1_000
             external = self.keys.external_id(new.tx_id[1:3], new.owner, new.external_id)

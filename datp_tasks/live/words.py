@@ -47,6 +47,7 @@ class NewTransaction:
     place: str
     state_json: str
     metadata_json: str | None
+    expires_at_ms: int | None = None
 
     def bell(self, sequence: int) -> Bell:
         return Bell(self.tx_id, sequence, self.group, self.step_type, self.place, "in")

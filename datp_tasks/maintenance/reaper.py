@@ -44,6 +44,14 @@ def _reap(connections: Connections, node: str) -> tuple[int, int]:
     held = live.running_on(node)[: connections.settings.reaper_batch_max]
     if not held:
         return 0, 0
+    taken, ended = take(connections, node, held)
+    log.warning("node %s is gone: %d taken over, %d had ended", node, taken, ended)
+    return taken, ended
+
+
+def take(connections: Connections, node: str, held: list[str]) -> tuple[int, int]:
+    """Queue again what Redis says this node runs, and nobody works on; how many, and had ended."""
+    live = connections.live
     fences = {
         tx: int(fields["fence"])
         for tx, fields in zip(held, live.fields_many(held), strict=True)
@@ -56,7 +64,6 @@ def _reap(connections: Connections, node: str) -> tuple[int, int]:
     bells = [replace(answer, alone=True) for answer in answers if isinstance(answer, Bell)]
     connections.ringer.ring(bells)
     ended = _follow_sql(connections, node, [tx for tx in held if tx not in raised], fences)
-    log.warning("node %s is gone: %d taken over, %d had ended", node, len(bells), ended)
     return len(bells), ended
 
 

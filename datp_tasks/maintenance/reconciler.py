@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from datp_tasks.archive.words import Summary
 from datp_tasks.connections import Connections
-from datp_tasks.intake.requests import first_state_json
+from datp_tasks.intake.requests import first_state_json, ms_of
 from datp_tasks.live.words import Bell, NewTransaction
 from datp_tasks.model.payload import encode
 from datp_tasks.model.status import Status
@@ -112,4 +112,5 @@ def _new(connections: Connections, row: Summary) -> NewTransaction:
         place=f"{row.pipeline}/0",
         state_json=first_state_json(definition, encode(row.input)),
         metadata_json=None if row.metadata is None else encode(row.metadata),
+        expires_at_ms=ms_of(row.expires_at),
     )

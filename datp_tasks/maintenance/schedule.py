@@ -15,7 +15,11 @@ JOBS = {
     "reconciler": "reconciler_period_s",
     "archiver": "archiver_period_s",
     "pipeline_cache": "pipeline_cache_period_s",
+    "claim_queuer": "claim_queuer_period_s",
+    "batch_poller": "batch_poller_period_s",
 }
+#: These run where batches are submitted: each process there is an instance that claims services.
+LEDGER_JOBS = {"claim_queuer", "batch_poller"}
 
 
 def period_s(settings: Settings, job: str) -> float:
@@ -28,7 +32,11 @@ def beat_schedule(settings: Settings) -> dict[str, dict[str, Any]]:
         job: {
             "task": TASK_PREFIX + job,
             "schedule": period_s(settings, job),
-            "options": {"queue": settings.maintenance_group, "priority": 0},
+            "options": {"queue": _queue(settings, job), "priority": 0},
         }
         for job in JOBS
     }
+
+
+def _queue(settings: Settings, job: str) -> str:
+    return settings.ledger_group if job in LEDGER_JOBS else settings.maintenance_group

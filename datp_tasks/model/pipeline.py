@@ -88,6 +88,10 @@ class PipelineDefinition:
     startable: bool = True
     #: What an internal error does with the steps already done.
     on_error: OnError = "keep"
+    #: How long a transaction may take, where its client says nothing.
+    expires_in_s: float | None = None
+    #: Step type that is told when a success came too late and was refused.
+    on_late: str | None = None
     steps: tuple[StepDefinition, ...]
 
     content_hash: str = field(init=False, repr=False, compare=False)
@@ -112,6 +116,8 @@ class PipelineDefinition:
             ("nodeGroup", self.node_group, "master"),
             ("startable", self.startable, True),
             ("onError", self.on_error, "keep"),
+            ("expiresInSeconds", _number(self.expires_in_s), None),
+            ("onLate", self.on_late, None),
         )
         return head | {"steps": [step.to_mapping() for step in self.steps]}
 
@@ -122,12 +128,15 @@ class PipelineDefinition:
     @classmethod
     def from_mapping(cls, clean: Mapping[str, Any]) -> Self:
         """A definition from a mapping that was checked before."""
+        expires_in_s = clean.get("expiresInSeconds")
         return cls(
             name=clean["pipeline"],
             description=clean.get("description", ""),
             node_group=clean.get("nodeGroup", "master"),
             startable=clean.get("startable", True),
             on_error=clean.get("onError", "keep"),
+            expires_in_s=None if expires_in_s is None else float(expires_in_s),
+            on_late=clean.get("onLate"),
             steps=tuple(StepDefinition.from_mapping(step) for step in clean["steps"]),
         )
 
@@ -163,6 +172,8 @@ class Pipeline:
         group: str = "master",
         startable: bool = True,
         on_error: OnError = "keep",
+        expires_in_s: float | None = None,
+        on_late: str | None = None,
         description: str = "",
     ) -> None:
         self._mapping = {
@@ -171,6 +182,8 @@ class Pipeline:
             "nodeGroup": group,
             "startable": startable,
             "onError": on_error,
+            "expiresInSeconds": expires_in_s,
+            "onLate": on_late,
         }
         self._steps: list[dict[str, Any]] = []
 

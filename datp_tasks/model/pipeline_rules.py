@@ -26,6 +26,7 @@ PARAMS_BYTES_MAX = 65_536
 PARAMS_DEPTH_MAX = 32
 DEFINITION_BYTES_MAX = 1_048_576
 TIMEOUT_S_MAX = 86_400
+EXPIRY_S_MAX = 315_360_000
 #: Above any sensible number of tries or seconds; keeps whole numbers within what a float holds.
 RETRY_NUMBER_MAX = 1_000_000_000
 
@@ -141,13 +142,16 @@ def _boolean(value: object) -> bool:
     return value
 
 
-def _timeout(value: object) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 < value <= TIMEOUT_S_MAX:  # type: ignore[operator]
-        raise _FieldError(
-            f"must be a number above 0 and at most {TIMEOUT_S_MAX}, was {reprlib.repr(value)}"
-        )
-    return float(value)  # type: ignore[arg-type]
+def _seconds_up_to(seconds_max: int) -> Rule:
+    def rule(value: object) -> float:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 < value <= seconds_max:  # type: ignore[operator]
+            raise _FieldError(
+                f"must be a number above 0 and at most {seconds_max}, was {reprlib.repr(value)}"
+            )
+        return float(value)  # type: ignore[arg-type]
+
+    return rule
 
 
 def _params(value: object) -> payload.Json:
@@ -200,6 +204,8 @@ PIPELINE_RULES: dict[str, Rule] = {
     "nodeGroup": _matching(GROUP_NAME),
     "startable": _boolean,
     "onError": _one_of(ON_ERRORS),
+    "expiresInSeconds": _seconds_up_to(EXPIRY_S_MAX),
+    "onLate": _matching(STEP_TYPE),
 }
 
 STEP_RULES: dict[str, Rule] = {
@@ -209,7 +215,7 @@ STEP_RULES: dict[str, Rule] = {
     "nodeGroup": _matching(GROUP_NAME),
     "dispatch": _one_of(DISPATCHES),
     "params": _params,
-    "timeoutSeconds": _timeout,
+    "timeoutSeconds": _seconds_up_to(TIMEOUT_S_MAX),
     "retry": _retry,
     "checkpoint": _boolean,
 }

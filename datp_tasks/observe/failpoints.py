@@ -29,6 +29,12 @@ POINTS = (
     "cancel.after_seize",
     "reaper.after_fence",
     "sleeper.before_ring",
+    "ledger.after_renew",
+    "ledger.after_claim",
+    "ledger.after_begin",
+    "ledger.before_send",
+    "ledger.before_finish",
+    "ledger.after_finish",
 )
 
 _armed: dict[str, Callable[[], None]] = {}

@@ -64,9 +64,12 @@ class Hop:
         self._node = node
         self._loop = EventLoop()
         self.vector = Vector()
+        #: The transactions of the current bell: all that this worker can be at work on.
+        self.in_hand: frozenset[str] = frozenset()
 
     def run(self, step_type: StepType, pairs: Pairs) -> int:
         """Do what a bell asks for; the number of transactions that were claimed."""
+        self.in_hand = frozenset(tx_id for tx_id, _ in pairs)
         runs = self.claim(step_type, pairs)
         reach("hop.after_claim")
         claimed = len(runs)
@@ -81,6 +84,7 @@ class Hop:
             runs = self._settler.settle(moves)
         if place:
             self._costs.measured(place, transactions=claimed, work_s=work_s)
+        self.in_hand = frozenset()
         return claimed
 
     def claim(self, step_type: StepType, pairs: Pairs) -> list[Run]:

@@ -1,7 +1,8 @@
 """The watchman: a side thread that looks after a step which does not return.
 
 Its neighbours in the vector go on elsewhere, and when the step is far beyond its limit (stuck in
-code that no exception reaches) the process is killed, so that the reaper can act.
+code that no exception reaches) the process is killed, so that the reaper can act. Between such
+troubles it frees what Redis wrongly counts as running here.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 
 from datp_tasks.settings import Settings
+from datp_tasks.steps.forgotten import Forgotten
 from datp_tasks.steps.hop import Hop
 
 log = logging.getLogger("datp.hop")
@@ -24,11 +27,17 @@ def kill_this_process() -> None:
 
 class Watchman:
     def __init__(
-        self, settings: Settings, hop: Hop, kill: Callable[[], None] = kill_this_process
+        self,
+        settings: Settings,
+        hop: Hop,
+        forgotten: Forgotten,
+        kill: Callable[[], None] = kill_this_process,
     ) -> None:
         self._stuck_s = settings.vector_stuck_ms / 1_000
         self._grace_s = settings.step_kill_grace_s
+        self._audit_s = settings.node_beat_ms / 1_000
         self._hop = hop
+        self._forgotten = forgotten
         self._kill = kill
         self._stopped = threading.Event()
 
@@ -50,8 +59,12 @@ class Watchman:
         return True
 
     def _run(self) -> None:
+        audited_s = time.monotonic()
         while not self._stopped.wait(self._stuck_s / 2):
             try:
                 self.look()
+                if time.monotonic() - audited_s > self._audit_s:
+                    audited_s = time.monotonic()
+                    self._forgotten.look()
             except Exception:
                 log.exception("the watchman could not help; the reaper will")

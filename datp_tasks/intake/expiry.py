@@ -1,0 +1,88 @@
+"""When a transaction must be over: what its client asked for, or what its pipeline says.
+
+The time is that of the database, which also decides later whether it has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from datp_tasks.errors import ExpiryInvalid
+from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.settings import Settings
+
+EXAMPLE = "2027-01-31T12:00:00Z"
+
+#: Asks the database for the time.
+Now = Callable[[], datetime]
+
+
+class ExpiryPast(ExpiryInvalid):
+    """The expiry is in the past."""
+
+
+def checked_expiry(
+    expires_at: object,
+    expires_in_s: object,
+    definition: PipelineDefinition,
+    settings: Settings,
+    now: Now,
+) -> datetime | None:
+    """The moment at which it expires, or None, or ExpiryInvalid that says what is wrong."""
+    if expires_at is not None and expires_in_s is not None:
+        raise ExpiryInvalid("give expires_at or expires_in_s, not both")
+    if expires_at is not None:
+        return _checked_time(expires_at, settings, now())
+    if expires_in_s is not None:
+        seconds = _checked_seconds(expires_in_s, "expires_in_s", settings)
+        return now() + timedelta(seconds=seconds)
+    if definition.expires_in_s is not None:
+        what = f"expiresInSeconds of the pipeline {definition.name}"
+        seconds = _checked_seconds(definition.expires_in_s, what, settings)
+        return now() + timedelta(seconds=seconds)
+    return None
+
+
+def _checked_seconds(value: object, what: str, settings: Settings) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not value > 0:  # type: ignore[operator]
+        raise ExpiryInvalid(f"{what} must be a number of seconds above 0, was {value!r:.100}")
+    if value > settings.expiry_s_max:  # type: ignore[operator]
+        raise ExpiryInvalid(
+            f"{what} is {value!r:.100}; at most {settings.expiry_s_max} seconds are allowed"
+        )
+    return float(value)  # type: ignore[arg-type]
+
+
+def _checked_time(value: object, settings: Settings, now: datetime) -> datetime:
+    moment = _parsed(value)
+    if moment.utcoffset() is None:
+        raise ExpiryInvalid(
+            f"expires_at must say its time zone, as in {EXAMPLE}, was {value!s:.100}"
+        )
+    try:
+        moment = moment.astimezone(UTC)
+    except (OverflowError, ValueError):
+        raise ExpiryInvalid(f"expires_at is out of range: {value!s:.100}") from None
+    if moment <= now:
+        raise ExpiryPast(
+            f"expires_at is in the past: {moment.isoformat()}; it is {now.isoformat()} now"
+        )
+    if moment > now + timedelta(seconds=settings.expiry_s_max):
+        raise ExpiryInvalid(
+            f"expires_at is too far away: {moment.isoformat()}; "
+            f"at most {settings.expiry_s_max} seconds from now are allowed"
+        )
+    return moment
+
+
+def _parsed(value: object) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    if isinstance(value, str) and "T" in value:
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            pass
+    raise ExpiryInvalid(f"expires_at must be a time such as {EXAMPLE}, was {value!r:.100}")

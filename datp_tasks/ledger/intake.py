@@ -1,0 +1,119 @@
+"""The way in: services and batches are checked before anything is stored."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from datp_tasks.errors import (
+    BatchInvalid,
+    LedgerError,
+    ServiceInvalid,
+    ServiceUnknown,
+)
+from datp_tasks.ledger.batches import BatchStore
+from datp_tasks.ledger.claims import ClaimStore
+from datp_tasks.ledger.hosts import url_mistake
+from datp_tasks.ledger.kinds import KINDS
+from datp_tasks.ledger.words import NewBatch, Ring, Service, Stored
+from datp_tasks.settings import Settings
+
+OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
+
+
+class Intake:
+    def __init__(
+        self, *, settings: Settings, batches: BatchStore, claims: ClaimStore, ring: Ring
+    ) -> None:
+        self._settings = settings
+        self._batches = batches
+        self._claims = claims
+        self._ring = ring
+
+    def add_service(self, service_id: str, *, kind: str, url: str) -> Service:
+        """Make a line of batches to a ledger, or give it another address."""
+        known = KINDS.get(kind)
+        if known is None:
+            raise ServiceInvalid(f"{kind!r} is no kind of ledger; there are {', '.join(KINDS)}")
+        if not isinstance(service_id, str) or not known.service_pattern.fullmatch(service_id):
+            raise ServiceInvalid(
+                f"the name of a {kind} service must match {known.service_pattern.pattern}, "
+                f"was {service_id!r:.100}"
+            )
+        mistake = url_mistake(url, self._settings.ledger_hosts)
+        if mistake:
+            raise ServiceInvalid(mistake)
+        service = Service(service_id=service_id, kind=kind, url=url)
+        if not self._batches.add_service(service):
+            raise ServiceInvalid(f"{service_id} exists and is of another kind than {kind}")
+        return service
+
+    def submit_many(
+        self, wanted: Sequence[tuple[str, bytes, str | None]], *, owner: str = "local"
+    ) -> list[Stored | LedgerError]:
+        """Store (service, payload, batch id or None) in this order; one answer for each.
+
+        One that is not acceptable does not hold up the others. When this returns, those that are
+        stored are committed.
+        """
+        names = sorted({service for service, _, _ in wanted if isinstance(service, str)})
+        kinds = {each.service_id: each.kind for each in self._batches.services(names)}
+        checked = [
+            self._checked(service, payload, batch_id, owner, kinds)
+            for service, payload, batch_id in wanted
+        ]
+        return self._store(checked)
+
+    def submit(self, new: NewBatch) -> Stored:
+        """Store one batch that somebody waits for, or raise what is wrong with it."""
+        kinds = {each.service_id: each.kind for each in self._batches.services([new.service_id])}
+        check = self._checked(new.service_id, new.payload, new.batch_id, new.owner, kinds)
+        answer = check if isinstance(check, LedgerError) else self._store([new])[0]
+        if isinstance(answer, LedgerError):
+            raise answer
+        return answer
+
+    def _store(self, checked: Sequence[NewBatch | LedgerError]) -> list[Stored | LedgerError]:
+        good = [each for each in checked if isinstance(each, NewBatch)]
+        stored = iter(self._batches.store_many(good) if good else [])
+        answers: list[Stored | LedgerError] = [
+            next(stored) if isinstance(each, NewBatch) else each for each in checked
+        ]
+        fresh = {
+            each.service_id for each in answers if isinstance(each, Stored) and not each.duplicate
+        }
+        if fresh:
+            # Those in turn need not wait for the next tick; the rest follow their predecessors.
+            self._ring(self._claims.work_of(sorted(fresh)))
+        return answers
+
+    def _checked(
+        self,
+        service_id: object,
+        payload: object,
+        batch_id: str | None,
+        owner: object,
+        kinds: dict[str, str],
+    ) -> NewBatch | LedgerError:
+        if not isinstance(service_id, str) or service_id not in kinds:
+            return ServiceUnknown(
+                f"there is no ledger service {service_id!r:.100}; `datp services add` makes one"
+            )
+        if not isinstance(owner, str) or not OWNER.fullmatch(owner):
+            return BatchInvalid(
+                f"an owner is 1 to 64 letters, digits, '_', '.', '@' or '-', was {owner!r:.100}"
+            )
+        if not isinstance(payload, bytes):
+            return BatchInvalid(f"a payload must be bytes, was {type(payload).__name__}")
+        limit = self._settings.ledger_payload_bytes_max
+        if not 0 < len(payload) <= limit:
+            return BatchInvalid(f"a payload has 1 to {limit} bytes, was {len(payload)}")
+        try:
+            found = KINDS[kinds[service_id]].batch_id_of(payload)
+        except BatchInvalid as mistake:
+            return mistake
+        if batch_id is not None and batch_id != found:
+            return BatchInvalid(
+                f"the bytes hold the batch {found[:16]}…, not {str(batch_id)[:16]}…"
+            )
+        return NewBatch(service_id=service_id, batch_id=found, payload=payload, owner=owner)

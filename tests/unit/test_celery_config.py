@@ -1,0 +1,37 @@
+"""Celery's settings: the right file is read, and it says what the engine counts on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from datp_tasks.bells.broker import make_celery
+from datp_tasks.maintenance import schedule
+from datp_tasks.settings import Settings
+
+
+def test_the_settings_come_from_our_file_whatever_else_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "celeryconfig.py").write_text("task_acks_late = False\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert make_celery(Settings()).conf.task_acks_late is True
+
+
+def test_messages_are_acked_late_taken_one_at_a_time_and_hold_ids_only() -> None:
+    conf = make_celery(Settings()).conf
+    assert (conf.task_acks_late, conf.task_reject_on_worker_lost) == (True, True)
+    assert conf.worker_prefetch_multiplier == 1
+    assert (conf.task_serializer, conf.accept_content) == ("json", ["json"])
+    assert (conf.result_backend, conf.task_ignore_result) == (None, True)
+    assert conf.broker_transport_options["priority_steps"] == [0, 3, 6]
+
+
+def test_the_broker_is_the_one_of_the_settings() -> None:
+    settings = Settings(redis_url="redis://cache:6380/3")
+    assert make_celery(settings).conf.broker_url == "redis://cache:6380/3"
+
+
+def test_every_job_is_scheduled() -> None:
+    assert set(make_celery(Settings()).conf.beat_schedule) == set(schedule.JOBS)
