@@ -45,6 +45,11 @@ def __getattr__(name: str) -> Any:
     if name in _LATER:
         return getattr(import_module(_LATER[name]), name)
     if name == "celery":
-        # What `celery -A datp_tasks` looks for.
-        return import_module("datp_tasks.app").app
+        # What `celery -A datp_tasks` looks for: a mistake in the settings is a sentence there too.
+        from datp_tasks.errors import SettingsError
+
+        try:
+            return import_module("datp_tasks.app").app
+        except SettingsError as error:
+            raise SystemExit(str(error)) from None
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,6 +12,7 @@ from typing import Any
 from celery import signals
 
 from datp_tasks.bells.broker import TASK_PREFIX, make_celery
+from datp_tasks.errors import DatpError
 from datp_tasks.observe import failpoints
 from datp_tasks.process import WorkerProcess, register
 from datp_tasks.settings import Settings
@@ -27,8 +28,15 @@ register(app, process)
 
 @signals.celeryd_init.connect(weak=False)  # type: ignore[untyped-decorator]
 def _discover(**_: Any) -> None:
-    discover(settings.steps)
-    failpoints.arm_from_env()
+    """A worker without its step types must not start; Celery would only log an exception."""
+    try:
+        discover(settings.steps)
+        failpoints.arm_from_env()
+    except DatpError as error:
+        raise SystemExit(str(error)) from None
+    except Exception:
+        log.exception("a module of step types cannot be imported")
+        raise SystemExit(1) from None
 
 
 @signals.worker_process_init.connect(weak=False)  # type: ignore[untyped-decorator]

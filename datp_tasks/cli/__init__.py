@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from datp_tasks.errors import DatpError
+from datp_tasks.errors import DatpError, RecordAway
 
 app = typer.Typer(
     name="datp",
@@ -46,6 +46,8 @@ def main() -> None:
 
     try:
         _build()()
+    except RecordAway as error:
+        _fail(f"{error} Is `datp up` running here, or DATP_DATABASE_URL right?")
     except DatpError as error:
         _fail(str(error))
     except RedisError as error:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -202,6 +204,9 @@ def discover(modules: Iterable[str]) -> None:
     importlib.import_module("datp_tasks.steps.builtin")
     for point in entry_points(group=ENTRY_POINT_GROUP):
         point.load()
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        # A module beside the command is found, as `python` itself would find it.
+        sys.path.append(os.getcwd())
     for module in modules:
         try:
             importlib.import_module(module)

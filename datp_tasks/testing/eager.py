@@ -7,9 +7,12 @@ hops does not become a thousand nested calls.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from datp_tasks.bells.broker import TASK_PREFIX
+from datp_tasks.ledger.bell import SUBMIT_TASK
+from datp_tasks.ledger.words import Work
 from datp_tasks.observe.failpoints import SimulatedCrash
 
 if TYPE_CHECKING:
@@ -58,4 +61,37 @@ class EagerSend:
             task.apply_async(args=(pairs,))
         except SimulatedCrash:
             # The worker died, not the one who rang.
+            self.crashes += 1
+
+
+class EagerRing:
+    """The same for submit messages of the ledger room."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._waiting: deque[list[Work]] = deque()
+        self._running = False
+        self.deaf = False
+        #: Every message that was sent.
+        self.rung: list[list[Work]] = []
+        self.crashes = 0
+
+    def __call__(self, works: Sequence[Work]) -> None:
+        self.rung.append(list(works))
+        if self.deaf:
+            return
+        self._waiting.append(list(works))
+        if self._running:
+            return
+        self._running = True
+        try:
+            while self._waiting:
+                self._run(self._waiting.popleft())
+        finally:
+            self._running = False
+
+    def _run(self, works: list[Work]) -> None:
+        try:
+            self._app.tasks[SUBMIT_TASK].apply_async(args=([list(work) for work in works],))
+        except SimulatedCrash:
             self.crashes += 1

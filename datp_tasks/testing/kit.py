@@ -20,7 +20,7 @@ from datp_tasks.observe import failpoints
 from datp_tasks.process import WorkerProcess, register
 from datp_tasks.settings import Settings
 from datp_tasks.steps.registry import Registry, StepType, discover, param_mistakes, registry
-from datp_tasks.testing.eager import EagerSend
+from datp_tasks.testing.eager import EagerRing, EagerSend
 from datp_tasks.testing.servers import Servers
 
 #: A pipeline that has not come to rest after so many wake-ups never will.
@@ -44,6 +44,7 @@ class Kit:
         celery = make_celery(self.settings)
         celery.conf.update(task_always_eager=True, task_eager_propagates=True)
         self.send = EagerSend(celery)
+        self.ring_ledger = EagerRing(celery)
         self.process = WorkerProcess(
             celery,
             self.settings,
@@ -51,6 +52,7 @@ class Kit:
             send=self.send,
             steps=self.steps,
             watch=False,
+            ring_ledger=self.ring_ledger,
         )
         self.send.process = self.process
         register(celery, self.process, self.steps)
@@ -148,4 +150,4 @@ class Kit:
 
     def lose_bells(self, lost: bool = True) -> None:
         """From now on (or no longer) the broker loses every message."""
-        self.send.deaf = lost
+        self.send.deaf = self.ring_ledger.deaf = lost
