@@ -171,6 +171,7 @@ class WorkerProcess:
             registry=self._steps,
             node=self.pulse.join(groups),
             groups=groups,
+            ledger=connections.ledger,
         )
         if self._watch:
             free = partial(reaper.take, connections, worker.node)

@@ -25,7 +25,6 @@ def _number(default: float, low: float, high: float) -> Any:
 #: A submission ends before the claim under which it was begun, or two may be on their way.
 _SHORTER_THAN = (
     ("ledger_http_s", "ledger_post_budget_s"),
-    ("ledger_post_budget_s", "ledger_claim_ttl_s"),
     ("claim_queuer_period_s", "ledger_claim_ttl_s"),
     ("ledger_claim_ttl_s", "ledger_slow_ttl_s"),
     ("ledger_post_budget_s", "ledger_grace_s"),
@@ -153,7 +152,8 @@ class Settings:
                 f"DATP_NODE_STALE_MS must be at least twice DATP_NODE_BEAT_MS "
                 f"({self.node_beat_ms}), was {self.node_stale_ms}"
             )
-        for low, high in _SHORTER_THAN:
+        lease = "ledger_claim_ttl_s" if self.ledger_expiry == "single" else "ledger_slow_ttl_s"
+        for low, high in (*_SHORTER_THAN, ("ledger_post_budget_s", lease)):
             if getattr(self, low) >= getattr(self, high):
                 raise SettingsError(
                     f"{variable(low)} must be below {variable(high)} "

@@ -37,6 +37,7 @@ def declare(metadata: MetaData) -> None:
     """Add the tables to the others of the record."""
     _declare_claims(metadata)
     _declare_batches(metadata)
+    _declare_history(metadata)
 
 
 def _declare_claims(metadata: MetaData) -> None:
@@ -139,6 +140,9 @@ def _declare_batches(metadata: MetaData) -> None:
             ),
         ),
     )
+
+
+def _declare_history(metadata: MetaData) -> None:
     #: One row per POST, begun before it left; written again only by the one who sent it.
     Table(
         "batch_attempt",

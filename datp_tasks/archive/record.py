@@ -123,6 +123,14 @@ WITH locked AS MATERIALIZED (
 SELECT tx_id FROM locked
 """
 
+LATE = """
+INSERT INTO tx_state_change (tx_id, status, note, created_at, expires_at, detail)
+SELECT tx_id, status, 'a success came too late and was refused', coalesce(%(now)s, now()),
+       expires_at, 'LATE_FINISH'
+FROM tx_summary s WHERE tx_id = %(tx_id)s AND NOT EXISTS (
+    SELECT 1 FROM tx_state_change c WHERE c.tx_id = s.tx_id AND c.detail = 'LATE_FINISH')
+"""
+
 SUMMARIES = """
 SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
        progress, note, created_at, completed_at, expires_at
@@ -259,6 +267,12 @@ class Record:
             )
             return {row.tx_id for row in rows}
 
+    def note_late(self, tx_id: str) -> None:
+        """The history tells, once, that a success was refused."""
+        self.commits += 1
+        with self.engine.begin() as connection:
+            connection.exec_driver_sql(LATE, {"tx_id": tx_id, "now": self._now()})
+
     def mark(self, tx_id: str, fence: int, status: Status, note: str) -> bool:
         """Show a status that is not final, such as in-doubt, unless a newer fence is known."""
         values = {"tx_id": tx_id, "fence": fence, "status": str(status), "note": note}
@@ -288,12 +302,14 @@ class Record:
     def open_page(
         self, *, oldest_s: float, newest_s: float, after: tuple[str, str], rows_max: int
     ) -> list[Summary]:
-        """Transactions that are not final, accepted in a window of seconds before now.
+        """Transactions that go on, accepted in a window of seconds before now.
+
+        What is in doubt is left out: nobody may run it again.
 
         `after` is the creation time and id of the last row of the page before, or empty.
         """
         where = SUMMARIES + (
-            "WHERE completed_at IS NULL AND created_at "
+            "WHERE completed_at IS NULL AND status = 'queued' AND created_at "
             "BETWEEN coalesce(%(now)s, now()) - make_interval(secs => %(oldest)s) "
             "AND coalesce(%(now)s, now()) - make_interval(secs => %(newest)s) "
             "AND (created_at, tx_id) > (%(after)s::timestamptz, %(after_id)s) "

@@ -125,7 +125,7 @@ tx_state_change = Table(
     Column("created_at", DateTime(timezone=True), nullable=False),
     #: Rows become visible in commit order, not in id order; readers bound their window by this.
     Column("xact", Xid8, nullable=False, server_default=text("pg_current_xact_id()")),
-    #: What timeouts call this change: EXPIRED_PREPARED, RESERVED_TIMEOUT or EXPIRED_RESERVED.
+    #: What timeouts call this: EXPIRED_PREPARED, RESERVED_TIMEOUT, EXPIRED_RESERVED, LATE_FINISH.
     Column("detail", Text),
     #: That of the transaction, in each of its rows, so that timeouts need no other table.
     Column("expires_at", DateTime(timezone=True)),

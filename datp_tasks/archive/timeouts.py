@@ -24,6 +24,10 @@ from sqlalchemy import Connection, Engine
 
 from datp_tasks.clock import Clock
 from datp_tasks.model.status import FINAL
+from datp_tasks.observe.failpoints import reach
+
+#: The kind of alert that is open while the handler is too far behind.
+BEHIND = "timeouts-behind"
 
 SEGMENT = {"segment_type": "timeout", "enumeration": 0, "table_name": "tx_state_change"}
 
@@ -38,6 +42,7 @@ PEEK = f"""
 SELECT n.created_at IS NOT NULL AND n.xact < pg_snapshot_xmin(pg_current_snapshot()) AS is_new,
        coalesce((SELECT due_at FROM tx_timeout ORDER BY due_at LIMIT 1)
                 <= coalesce(%(now)s, now()), false) AS is_due,
+       EXISTS (SELECT 1 FROM alert WHERE kind = %(alert)s AND cleared_at IS NULL) AS is_alarmed,
        coalesce(extract(epoch FROM coalesce(%(now)s, now()) - n.created_at), 0)::float AS lag_s
 FROM (VALUES (1)) AS one
 LEFT JOIN segment g ON {_THIS_SEGMENT}
@@ -116,6 +121,13 @@ FROM free JOIN unnest(%(tx_id)s::text[], %(asked)s::text[]) AS v (tx_id, asked)
 WHERE t.tx_id = free.tx_id
 """
 
+LOOK_AGAIN = """
+UPDATE tx_timeout
+SET due_at = greatest(expires_at, coalesce(%(now)s, now()) + make_interval(secs => %(again_s)s))
+WHERE tx_id = ANY(ARRAY(
+    SELECT tx_id FROM tx_timeout WHERE tx_id = ANY(%(tx_id)s) FOR UPDATE SKIP LOCKED))
+"""
+
 FORGET = """
 DELETE FROM tx_timeout WHERE tx_id = ANY(ARRAY(
     SELECT tx_id FROM tx_timeout WHERE tx_id = ANY(%(tx_id)s) FOR UPDATE SKIP LOCKED))
@@ -129,6 +141,8 @@ class Peek:
     is_due: bool
     #: Age of the oldest row that no pass has read.
     lag_s: float
+    #: An alert says that the handler is behind.
+    is_alarmed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +173,8 @@ class Timeouts:
     def peek(self) -> Peek:
         """Whether there is anything to do: no lock, no write, the same cost at any size."""
         with self._engine.connect() as connection:
-            row = connection.exec_driver_sql(PEEK, self._values()).one()
-            return Peek(row.is_new, row.is_due, row.lag_s)
+            row = connection.exec_driver_sql(PEEK, self._values(alert=BEHIND)).one()
+            return Peek(row.is_new, row.is_due, row.lag_s, row.is_alarmed)
 
     def run_pass(
         self, *, rows_max: int, batch_max: int, again_s: float
@@ -169,6 +183,7 @@ class Timeouts:
         with self._engine.begin() as connection:
             window = self._read_window(connection, rows_max)
             due = self._take_due(connection, batch_max, again_s)
+            reach("timeouts.in_pass")
         return window, due
 
     def _read_window(self, connection: Connection, rows_max: int) -> Window:
@@ -195,10 +210,18 @@ class Timeouts:
         with self._engine.begin() as connection:
             connection.exec_driver_sql(NOTE_ASKED, values)
 
+    def look_again(self, tx_ids: Sequence[str], again_s: float) -> None:
+        """Sooner than others: nothing could be done about them just now."""
+        if tx_ids:
+            with self._engine.begin() as connection:
+                values = self._values(tx_id=list(tx_ids), again_s=again_s)
+                connection.exec_driver_sql(LOOK_AGAIN, values)
+
     def forget(self, tx_ids: Sequence[str]) -> None:
         """Transactions that turned out to be final."""
-        with self._engine.begin() as connection:
-            connection.exec_driver_sql(FORGET, {"tx_id": list(tx_ids)})
+        if tx_ids:
+            with self._engine.begin() as connection:
+                connection.exec_driver_sql(FORGET, {"tx_id": list(tx_ids)})
 
     def _values(self, **more: Any) -> dict[str, Any]:
         return {**SEGMENT, "now": self._clock.now(), **more}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from datp_tasks.cli.demo import run_demo
 from datp_tasks.cli.demo_plan import example
 from datp_tasks.connections import Connections
 from datp_tasks.errors import DatpError, LocalStackError
+from datp_tasks.local.ports import HOST, pick_free_port
 from datp_tasks.local.stack import DEFAULT_DIRECTORY, Stack, StackUrls
 from datp_tasks.pipelines.files import load_definitions
 from datp_tasks.settings import Settings
@@ -114,20 +116,34 @@ def _started(
         environment=_worker_environment(with_example),
     )
     with stack:
-        groups = prepare(stack.start_servers(), with_example=with_example)
+        urls = stack.start_servers()
+        ledger_url = f"http://{HOST}:{pick_free_port()}" if with_example else ""
+        groups = prepare(urls, with_example=with_example, ledger_url=ledger_url)
+        if ledger_url:
+            port = ledger_url.rpartition(":")[2]
+            program = "from datp_tasks.cli import main; main()"
+            stack.start_program(
+                "ledger-sim", [sys.executable, "-c", program, "ledger-sim", "--port", port]
+            )
         stack.start_workers(groups)
         yield stack
 
 
-def prepare(urls: StackUrls, *, with_example: bool) -> list[str]:
+def prepare(urls: StackUrls, *, with_example: bool, ledger_url: str = "") -> list[str]:
     """Tables, pipelines, and the node groups that need a worker."""
     migrate(urls.database_url)
     connections = Connections.open(Settings.from_env({**os.environ, **urls.as_environment()}))
     try:
         if with_example:
             load_example(connections)
+        if ledger_url:
+            package = example("")
+            connections.ledger.intake.add_service(
+                package.SETTLEMENT_SERVICE, kind="sawtooth", url=ledger_url
+            )
         connections.pipelines.refresh_all()
-        return node_groups(connections)
+        groups = [*node_groups(connections), connections.settings.ledger_group]
+        return list(dict.fromkeys(groups))
     finally:
         connections.close()
 

@@ -22,7 +22,7 @@ from typing import Any, Self
 from redis.exceptions import RedisError
 
 from datp_tasks.archive.engine import away_is_named
-from datp_tasks.archive.words import Existing, Final, Summary
+from datp_tasks.archive.words import Existing, Summary
 from datp_tasks.connections import Connections
 from datp_tasks.errors import (
     DatpError,
@@ -35,13 +35,15 @@ from datp_tasks.errors import (
     TransactionUnknown,
     WaitTimeout,
 )
+from datp_tasks.intake.batches import BatchMethods
 from datp_tasks.intake.expiry import Now
 from datp_tasks.intake.requests import Prepared, Request, Submitted, prepare
+from datp_tasks.intake.seized import end_seized
 from datp_tasks.live.keys import shard_of_tx
-from datp_tasks.live.words import Bell, Claimed, Held, Refused
+from datp_tasks.live.words import Bell, Claimed, Refused
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.payload import Json
-from datp_tasks.model.state import State, apply, ending
+from datp_tasks.model.recall import Recall
 from datp_tasks.model.status import Status
 from datp_tasks.model.switch import switch_json
 from datp_tasks.observe.failpoints import reach
@@ -54,7 +56,7 @@ log = logging.getLogger("datp.client")
 SLOW_TICK_S = 1.0
 
 
-class Client:
+class Client(BatchMethods):
     """One connection to the whole system, for any number of threads."""
 
     def __init__(self, connections: Connections) -> None:
@@ -266,36 +268,19 @@ class Client:
         tells how it ended, which may be success if the cancel came too late.
         """
         self._known(tx_id)
-        reason = clean_note(reason) or "cancelled"
+        recall = Recall(Status.CANCELLED, clean_note(reason) or "cancelled")
         # Known as a node, so that the reaper notices should this process die half-way.
         self._live.beat(self._node)
-        answer = self._live.cancel(tx_id, reason, self._node)
+        answer = self._live.cancel(tx_id, recall.to_text(), self._node)
         if isinstance(answer, Claimed):
             reach("cancel.after_seize")
-            self._finish_cancelled(answer, reason)
+            with away_is_named():
+                end_seized(self._record, self._live, [(answer, recall)], self._node)
         elif isinstance(answer, Bell):
             self._connections.ringer.ring([answer])
         else:
             self._raise_if_impossible(answer, "ASKED")
         return self.status(tx_id)
-
-    def _finish_cancelled(self, seized: Claimed, reason: str) -> None:
-        state = State.from_json(seized.fields["state"])
-        delta = ending(Status.CANCELLED, reason, None)
-        apply(state, delta)
-        final = Final(
-            tx_id=seized.tx_id,
-            fence=seized.fence,
-            status=Status.CANCELLED,
-            output_json=None,
-            note=reason,
-        )
-        with away_is_named():
-            won = self._record.finish_many([final])
-        if seized.tx_id in won:
-            held = Held(seized.tx_id, seized.fence, (delta,))
-            call = self._live.call_finish(held, self._node, Status.CANCELLED, state.to_json())
-            self._live.run([call])
 
     def _known(self, tx_id: str) -> str:
         if not shard_of_tx(tx_id):

@@ -236,9 +236,12 @@ class BatchStore:
         state: BatchState | None = None,
         owner: str | None = None,
         with_final: bool = False,
+        prefix: str = "",
         rows_max: int = 100,
     ) -> list[Batch]:
+        """By service and in order; with a prefix, those whose id starts like this."""
         values = {
+            "prefix": prefix,
             "service": service_id,
             "state": state,
             "owner": owner,

@@ -58,7 +58,7 @@ WITH want AS (
     FROM want w
     JOIN service_claim c ON c.service_id = w.service_id AND c.epoch = w.epoch
     JOIN ledger_instance i ON i.instance = c.claimant
-    WHERE i.expiry > <now> + make_interval(secs => %(budget)s)
+    WHERE i.expiry > <now> AND i.slow_expiry > <now> + make_interval(secs => %(budget)s)
     ORDER BY c.service_id
     FOR SHARE OF c
 ), begun AS (
@@ -225,6 +225,7 @@ SELECT service_id, batch_id, seq, owner, state, attempts, resubmits, next_at, re
 FROM ledger_batch
 WHERE coalesce(service_id = %(service)s, true) AND coalesce(state = %(state)s, true)
   AND coalesce(owner = %(owner)s, true) AND (%(all)s OR final_at IS NULL)
+  AND starts_with(batch_id, %(prefix)s)
 ORDER BY service_id, seq LIMIT %(limit)s
 """
 

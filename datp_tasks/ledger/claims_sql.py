@@ -58,13 +58,13 @@ FROM marked RETURNING batch_id
 SURVEY = timed("""
 SELECT i.instance, i.expiry > <now> AS is_live,
        EXISTS (SELECT 1 FROM service_claim WHERE claimant IS NULL) AS unclaimed,
-       EXISTS (SELECT 1 FROM service_claim) AS any_service
+       (SELECT service_id FROM service_claim ORDER BY service_id LIMIT 1) IS NOT NULL AS any_service
 FROM (SELECT 1) AS one LEFT JOIN ledger_instance i ON true
 """)
 
 COUNTS = "SELECT claimant, count(*) AS services FROM service_claim GROUP BY claimant"
 
-# NO KEY UPDATE: a plain FOR UPDATE would skip a service whenever a batch is being added to it.
+# SKIP LOCKED: two that claim at the same time take different services and never wait.
 TAKE_NOBODYS = timed("""
 WITH pick AS MATERIALIZED (
     SELECT c.service_id FROM service_claim c
@@ -80,19 +80,19 @@ FROM pick WHERE c.service_id = pick.service_id
 RETURNING c.service_id, c.epoch
 """)
 
-# An attempt that was begun under a lease ends before it. So one that still has time belongs to an
-# instance that left early, and is let be; with two phases any attempt protects its service until
-# the second one. With one phase both expiries are the same.
+# With one phase both expiries are the same, and an attempt that was begun under a lease ends before
+# it. So one that still has time belongs to an instance that left early, and is let be. With two
+# phases an attempt may take longer than the first, and protects its service until the second. (A subquery instead of NOT EXISTS: it
+# is asked for one service at a time, in the order of the index, until there are enough.)
 TAKE_FORMER = timed("""
 WITH pick AS MATERIALIZED (
     SELECT c.service_id FROM service_claim c
     WHERE c.claimant = %(former)s
       AND EXISTS (SELECT 1 FROM ledger_instance WHERE instance = %(me)s AND expiry > <now>)
       AND EXISTS (SELECT 1 FROM ledger_instance WHERE instance = %(former)s AND expiry <= <now>)
-      AND NOT EXISTS (
-          SELECT 1 FROM ledger_batch b, ledger_instance i
-          WHERE b.service_id = c.service_id AND b.state = 'SUBMITTING' AND i.instance = c.claimant
-            AND (b.next_at > <now> OR i.slow_expiry > <now>))
+      AND (SELECT b.batch_id FROM ledger_batch b, ledger_instance i
+           WHERE b.service_id = c.service_id AND b.state = 'SUBMITTING' AND i.instance = c.claimant
+             AND (b.next_at > <now> OR i.slow_expiry > <now>)) IS NULL
     ORDER BY c.due_at LIMIT %(limit)s
     FOR NO KEY UPDATE OF c SKIP LOCKED
 )
@@ -119,8 +119,8 @@ RELEASE = timed("""
 WITH pick AS MATERIALIZED (
     SELECT c.service_id FROM service_claim c
     WHERE c.claimant = %(me)s
-      AND NOT EXISTS (SELECT 1 FROM ledger_batch b
-                      WHERE b.service_id = c.service_id AND b.state = 'SUBMITTING')
+      AND (SELECT b.batch_id FROM ledger_batch b
+           WHERE b.service_id = c.service_id AND b.state = 'SUBMITTING') IS NULL
     ORDER BY c.due_at DESC LIMIT %(limit)s
     FOR NO KEY UPDATE OF c SKIP LOCKED
 )
@@ -132,7 +132,8 @@ RETURNING c.service_id
 """)
 
 ANY_DUE = timed("""
-SELECT 1 FROM service_claim c WHERE c.claimant = %(me)s AND c.due_at <= <moment> LIMIT 1
+SELECT 1 FROM service_claim c WHERE c.claimant = %(me)s AND c.due_at <= <moment>
+ORDER BY c.due_at LIMIT 1
 """)
 
 LOCK_DUE = timed("""

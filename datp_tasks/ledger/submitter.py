@@ -188,7 +188,8 @@ class _Run:
             return
         ends = [(post, self._posts.pop(post)) for post in done]
         now_s = self._clock()
-        for begun in self._submitter.finish(ends, self._result):
+        accepted = self._submitter.finish(ends, self._result)
+        for begun in accepted if self._settings.ledger_follow_s else ():
             self._followed[begun.key] = Followed(
                 asked=_pending(begun),
                 epoch=begun.epoch,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import MAXYEAR, datetime
 from typing import Any, NamedTuple
 
 from datp_tasks.model.batch import FINAL_STATES, BatchState, Verdict
@@ -224,7 +224,8 @@ def batch_from_row(row: Any) -> Batch:
         state=BatchState(row.state),
         attempts=row.attempts,
         resubmits=row.resubmits,
-        next_at=row.next_at,
+        # PostgreSQL's infinity: nothing is planned.
+        next_at=None if row.next_at.year == MAXYEAR else row.next_at,
         receipt=None if row.receipt is None else json.loads(row.receipt),
         note=row.note,
         tx_id=row.tx_id,

@@ -49,8 +49,9 @@ Fields of stateH:
 | wakeTime    | when it wakes (ms)                                                          |
 | wakeSwitch  | switch it waits for                                                         |
 | switchSeq   | number of switch settings so far                                            |
+| switchCount | number of different switches                                                |
 | switch:<n>  | "<switchSeq when set>:<JSON value>"                                         |
-| cancel      | reason, once a cancel was asked for                                         |
+| cancel      | "<status>:<reason>", once it was cancelled or has expired: it turns around  |
 | expiresAt   | when it must be over (ms)                                                   |
 | progress    | last progress report, JSON                                                  |
 | problem     | why it is not moving, for people                                            |

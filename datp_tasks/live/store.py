@@ -196,15 +196,28 @@ class LiveStore:
 
     def cancel(self, tx_id: str, reason: str, node: str) -> Claimed | Bell | Refused:
         """Claimed: nothing had begun and the caller must finish it now."""
-        keys = (
-            self.keys.state(tx_id),
-            *self._queues(tx_id, node),
-            *(self.keys.of_tx(tx_id, "sleepingZ"), self.keys.of_tx(tx_id, "toArchiveZ")),
-        )
-        reply = self.run([(script("cancel"), keys, (self._now(), tx_id, reason, node))])[0]
-        if reply[0] == "SEIZED":
-            return Claimed(tx_id, int(reply[1]), flat_to_dict(reply[2]), [])
-        return _bell_or_refused(tx_id, reply[0], reply[1], "QUEUED")
+        return self.cancel_many([(tx_id, reason)], node)[0]
+
+    def cancel_many(
+        self, wanted: Sequence[tuple[str, str]], node: str, *, only_seize: bool = False
+    ) -> list[Claimed | Bell | Refused]:
+        """For ids and reasons; `only_seize` changes nothing where work has begun."""
+        calls: list[Call] = []
+        for tx_id, reason in wanted:
+            keys = (
+                self.keys.state(tx_id),
+                *self._queues(tx_id, node),
+                *(self.keys.of_tx(tx_id, "sleepingZ"), self.keys.of_tx(tx_id, "toArchiveZ")),
+            )
+            order = (self._now(), tx_id, reason, node, int(only_seize))
+            calls.append((script("cancel"), keys, order))
+        answers: list[Claimed | Bell | Refused] = []
+        for (tx_id, _), reply in zip(wanted, self.run(calls), strict=True):
+            if reply[0] == "SEIZED":
+                answers.append(Claimed(tx_id, int(reply[1]), flat_to_dict(reply[2]), []))
+            else:
+                answers.append(_bell_or_refused(tx_id, reply[0], reply[1], "QUEUED"))
+        return answers
 
     def note_problems(self, bells: Iterable[tuple[str, int]], problem: str) -> None:
         note = script("note_problem")

@@ -15,6 +15,7 @@ from datp_tasks.local.accounts import running_as_root
 from datp_tasks.local.files import create_directory
 from datp_tasks.local.interruptions import Interruptions
 from datp_tasks.local.postgres import PostgresServer
+from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.local.run_file import (
     DirectoryLock,
@@ -154,6 +155,12 @@ class Stack:
         )
         self._groups = tuple(groups)
         self._supervisor.start([*workers, beat])
+
+    def start_program(self, name: str, argv: Sequence[str]) -> None:
+        """Start one more program beside the servers, with their addresses in its environment."""
+        env = {**os.environ, **self._environment, **self.urls.as_environment()}
+        log_path = self.logs_dir / f"{name}.log"
+        self._supervisor.start([ManagedProcess(name, argv, log_path=log_path, env=env)])
 
     def check(self) -> None:
         """Start again what has ended since the last look; for callers with a loop of their own."""

@@ -11,6 +11,7 @@ TASK_PREFIX = "datp.maintenance."
 #: Job (a module beside this one) -> the setting that holds its period.
 JOBS = {
     "sleeper": "sleeper_period_s",
+    "timeout_handler": "timeout_handler_period_s",
     "reaper": "reaper_period_s",
     "reconciler": "reconciler_period_s",
     "archiver": "archiver_period_s",

@@ -15,6 +15,8 @@ from datp_tasks.model.payload import Json
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from datp_tasks.ledger.words import Batch
+
 SwitchValue = bool | int | float | str
 
 _log = logging.getLogger("datp.step")
@@ -25,6 +27,9 @@ class Hands(Protocol):
 
     def report(self, report: object) -> None: ...
     def set_switch(self, name: str, value: SwitchValue) -> None: ...
+    def submit_batch(
+        self, service_id: str, batch_id: str, payload: bytes, switch: str
+    ) -> Batch: ...
     def now_ms(self) -> int: ...
 
 
@@ -69,6 +74,13 @@ class StepContext:
     def set_switch(self, name: str, value: SwitchValue) -> None:
         """Set a switch of this transaction; later steps see it."""
         self._hands.set_switch(name, value)
+
+    def submit_batch(self, service_id: str, batch_id: str, payload: bytes, switch: str) -> Batch:
+        """Hand a batch to a ledger service; the same one again gives its state by now.
+
+        The switch is set when the batch is final, so that Sleep(switch=) can wait for it.
+        """
+        return self._hands.submit_batch(service_id, batch_id, payload, switch)
 
     def now_ms(self) -> int:
         """The time of the server, in milliseconds since 1970."""

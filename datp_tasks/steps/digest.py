@@ -9,6 +9,7 @@ from typing import Protocol
 from datp_tasks.errors import PipelineError
 from datp_tasks.model.outcome import Call, Sleep
 from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.model.recall import Recall
 from datp_tasks.model.state import (
     CLOSE,
     UNDONE,
@@ -102,9 +103,14 @@ class Digester:
                 raise AssertionError(f"nothing is known about {outcome!r}")
 
     def cancel(self, run: Run) -> None:
-        """Turn a transaction that somebody took back around."""
+        """Turn a transaction around that was recalled: cancelled, or expired."""
+        recall = Recall.from_text(run.cancel)
         partial = run.state.errors > 0 and self._can_undo_partly(run)
-        run.change(ending(Status.CANCELLED, run.cancel, None, rollback=True, undo_current=partial))
+        run.change(ending(recall.status, recall.reason, None, rollback=True, undo_current=partial))
+
+    def wait_for_handler(self) -> Rest:
+        """One that has expired begins nothing new; the timeout handler turns it around."""
+        return Rest(self._settings.timeout_retry_s)
 
     def too_many_crashes(self, run: Run) -> Park | None:
         if run.state.crashes < self._settings.crashes_max:
@@ -127,6 +133,10 @@ class Digester:
         return self._retry(run, note, still_open=True) or Park(f"the probe of {where}: {note}")
 
     def _broken(self, run: Run, note: str) -> Move:
+        if run.is_overdue:
+            rest = self.wait_for_handler()
+            run.change(erred(note, rest.seconds))
+            return rest
         again = self._retry(run, note)
         if again:
             return again

@@ -130,6 +130,9 @@ class Hop:
         if run.cancel and run.state.ending is None:
             self._digester.cancel(run)
             return Next()
+        if run.is_overdue and run.action.kind == "run":
+            close(run)
+            return self._digester.wait_for_handler()
         return None
 
     def perform(self, runs: list[Run]) -> list[Run]:

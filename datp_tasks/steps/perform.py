@@ -9,6 +9,7 @@ import asyncio
 import copy
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -78,7 +79,10 @@ class Performer:
         step = run.action.step
         step_type = self._registry.get(run.action.step_type)
         given = step.timeout_s if step and step.timeout_s is not None else step_type.timeout_s
-        return self._settings.step_timeout_s if given is None else given
+        limit_s = self._settings.step_timeout_s if given is None else given
+        left_s = run.left_s if run.action.kind == "run" else None
+        # What runs after the expiry is there to find out what a lost worker did.
+        return limit_s if left_s is None or left_s <= 0 else min(limit_s, left_s)
 
     def perform(self, run: Run) -> Outcome:
         """Run or undo one step in this thread."""
@@ -107,8 +111,24 @@ class Performer:
         except (Exception, asyncio.CancelledError, SystemExit) as error:
             # The last two would end the event loop, and with it every step beside this one.
             if limit.expired():
-                return Broken(f"the step ran longer than {self.timeout_s(run):g} s")
+                return self._timed_out(run)
             return self._raised(run, error)
+
+    def tell_late(self, run: Run, name: str, data: Json) -> str:
+        """Call the step type that wants to know of a late success; what went wrong, if it did."""
+        context = replace(self._context(run, None), data=data, idempotency_key=f"{run.tx_id}:late")
+        try:
+            with self._time_limit(self._settings.step_timeout_s):
+                _finished(self._registry.get(name).function(context, context.data))
+        except Exception as error:
+            log.warning("%s: the step %s broke", run.tx_id, name, exc_info=True)
+            return clean_note(f"; its onLate step {name} broke: {_shown(error)}")
+        return ""
+
+    def _timed_out(self, run: Run) -> Broken:
+        if run.is_overdue and run.action.kind == "run":
+            return Broken("the transaction expired while the step ran")
+        return Broken(f"the step ran longer than {self.timeout_s(run):g} s")
 
     def _must_ask(self, run: Run) -> bool:
         """After a crash, a step that is not safe to run again is not simply run again."""
@@ -200,7 +220,7 @@ class Performer:
             note = f"the step must return a JSON object, None, Sleep or Call: {error}"
             return Broken(clean_note(note))
         if isinstance(error, StepTimeout):
-            return Broken(f"the step ran longer than {self.timeout_s(run):g} s")
+            return self._timed_out(run)
         expected = isinstance(error, StepTypeHasNoRollback)
         log.warning("%s: step %s broke", run.tx_id, run.action.path, exc_info=not expected)
         note = _shown(error)
@@ -229,6 +249,7 @@ class Performer:
             attempt=run.state.attempt,
             sleeps=run.state.sleeps,
             idempotency_key=run.idempotency_key,
+            deadline=run.deadline,
             _switches=run.switches,
             _hands=self._hands_of(run),
             _sql=sql,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from datp_tasks.live.words import Claimed, Held, switches_of
@@ -30,6 +32,10 @@ class Run:
     group: str
     #: Last progress report, JSON.
     progress: str | None
+    #: When it must be over, by the clock of the server.
+    expires_at_ms: int | None = None
+    #: When it was claimed, by the clock of this process.
+    claimed_s: float = field(default_factory=time.monotonic)
     #: Deltas that are in the state but not in Redis yet.
     pending: list[Delta] = field(default_factory=list)
     action: Action = field(init=False)
@@ -55,6 +61,7 @@ class Run:
             cancel=fields.get("cancel", ""),
             group=fields.get("group", ""),
             progress=fields.get("progress"),
+            expires_at_ms=int(fields["expiresAt"]) if "expiresAt" in fields else None,
         )
 
     def change(self, delta: Delta) -> None:
@@ -76,6 +83,24 @@ class Run:
         """Switches as Redis has them now."""
         self.switches = switches_of(fields)
         self.switch_seq = int(fields.get("switchSeq", 0))
+
+    @property
+    def deadline(self) -> datetime | None:
+        if self.expires_at_ms is None:
+            return None
+        return datetime.fromtimestamp(self.expires_at_ms / 1_000, UTC)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until it expires, or None. The fence tells when the server let it be claimed."""
+        if self.expires_at_ms is None:
+            return None
+        return (self.expires_at_ms - self.fence) / 1_000 - (time.monotonic() - self.claimed_s)
+
+    @property
+    def is_overdue(self) -> bool:
+        """It has expired: nothing new is begun, and the timeout handler decides."""
+        return self.expires_at_ms is not None and (self.left_s or 0) <= 0
 
     @property
     def metadata(self) -> dict[str, Any]:

@@ -21,10 +21,11 @@ from datp_tasks.live.store import LiveStore
 from datp_tasks.live.words import Bell, flat_to_dict
 from datp_tasks.model.payload import encode
 from datp_tasks.model.plan import Position
-from datp_tasks.model.state import BEGIN
+from datp_tasks.model.state import BEGIN, ending
 from datp_tasks.model.status import Status
 from datp_tasks.observe.failpoints import reach
 from datp_tasks.steps.digest import Digester, Move, Next, Park, Pipelines, Rest, close
+from datp_tasks.steps.late import LateDesk
 from datp_tasks.steps.registry import Registry
 from datp_tasks.steps.run import Run
 from datp_tasks.steps.state_cache import StateCache
@@ -48,6 +49,7 @@ class Settler:
         cache: StateCache,
         node: str,
         groups: frozenset[str],
+        late: LateDesk,
     ) -> None:
         self._live = live
         self._record = record
@@ -59,6 +61,7 @@ class Settler:
         self._node = node
         #: Node groups that this worker serves; a hop between them needs no bell.
         self._groups = groups
+        self._late = late
 
     def settle(self, moves: Sequence[tuple[Run, Move]], *, may_go_on: bool = True) -> list[Run]:
         """Write all moves; the runs that go on in this process."""
@@ -67,10 +70,10 @@ class Settler:
             settled = Settled(may_go_on)
             for run, move in moves:
                 self._sort(run, move, settled)
-            self._end(settled.finals)
+            self._end(settled.finals, settled)
             self._send(settled)
             staying += settled.staying
-            # A cancel or a switch that came meanwhile makes another small round.
+            # A cancel, a switch or an expiry that came meanwhile makes another small round.
             moves = settled.again
         return staying
 
@@ -88,6 +91,9 @@ class Settler:
         action = run.plan(self._pipelines.version)
         if action.kind == "end":
             settled.finals.append(run)
+            return
+        if run.is_overdue and action.kind == "run":
+            settled.orders.append(self._rest(run, self._digester.wait_for_handler(), settled))
             return
         fresh = action.path != before.path or action.kind != before.kind
         queued_alone = fresh and action.step is not None and action.step.dispatch == "queue"
@@ -179,7 +185,7 @@ class Settler:
     def _park(self, run: Run, note: str, settled: Settled) -> None:
         # SQL first: after a loss of Redis nobody may run again what is in doubt.
         if not self._record.mark(run.tx_id, run.fence, Status.IN_DOUBT, note):
-            return self._follow_sql([run])
+            return self._follow_sql([run], settled)
         log.error("%s is parked in doubt: %s", run.tx_id, note)
         held, state_json = run.take_pending(), run.state.to_json()
         call = self._live.call_park(held, self._node, state_json, note)
@@ -191,7 +197,7 @@ class Settler:
 
     # The end.
 
-    def _end(self, runs: list[Run]) -> None:
+    def _end(self, runs: list[Run], settled: Settled) -> None:
         if not runs:
             return None
         reach("hop.before_final")
@@ -201,7 +207,7 @@ class Settler:
             log.warning("SQL is away; %d transactions end later: %s", len(runs), error)
             return self._hand_back(runs)
         except DBAPIError as error:
-            return self._end_one_by_one(runs, error)
+            return self._end_one_by_one(runs, error, settled)
         reach("hop.after_final")
         mine = [run for run in runs if run.tx_id in won]
         calls = [
@@ -216,18 +222,16 @@ class Settler:
             if reply[0] == "STALE"
         ]
         reach("hop.after_finish")
-        self._follow_sql([run for run in runs if run.tx_id not in won] + stale)
+        self._follow_sql([run for run in runs if run.tx_id not in won] + stale, settled)
         return None
 
-    def _end_one_by_one(self, runs: list[Run], error: DBAPIError) -> None:
+    def _end_one_by_one(self, runs: list[Run], error: DBAPIError, settled: Settled) -> None:
         """SQL refuses a value: find out whose, and let the neighbours end."""
         if len(runs) == 1:
             log.error("%s cannot be written to SQL: %s", runs[0].tx_id, error)
-            settled = Settled(may_go_on=False)
-            self._park(runs[0], f"its ending cannot be stored: {error.orig!r:.200}", settled)
-            return self._send(settled)
+            return self._park(runs[0], f"its ending cannot be stored: {error.orig!r:.200}", settled)
         for run in runs:
-            self._end([run])
+            self._end([run], settled)
         return None
 
     def _hand_back(self, runs: list[Run]) -> None:
@@ -240,18 +244,24 @@ class Settler:
             calls.append(self._live.call_hand_over(run.take_pending(), self._node, json, here))
         self._live.run(calls)
 
-    def _follow_sql(self, lost: list[Run]) -> None:
+    def _follow_sql(self, lost: list[Run], settled: Settled) -> None:
         """SQL decided otherwise. Where that is final, Redis follows; else a new claim must."""
         if not lost:
             return
-        final = {
-            summary.tx_id: summary
-            for summary in self._record.summaries([run.tx_id for run in lost])
-            if summary.is_final
-        }
+        found = {each.tx_id: each for each in self._record.summaries([run.tx_id for run in lost])}
+        final = {tx_id: each for tx_id, each in found.items() if each.is_final}
         log.warning("SQL refused %d endings, %d had ended before", len(lost), len(final))
+        late = [run for run in lost if self._late.is_late(run, found[run.tx_id])]
+        turned = self._record.mark_expiring([run.tx_id for run in late]) if late else set()
+        for run in late:
+            self._late.tell(run, found[run.tx_id])
         self._live.follow_sql([(each.tx_id, each.status) for each in final.values()])
-        self._hand_back([run for run in lost if run.tx_id not in final])
+        for run in lost:
+            if run.tx_id in turned:
+                note = "it was done only after its expiry"
+                run.change(ending(Status.EXPIRED, note, None, rollback=True))
+                settled.again.append((run, Next()))
+        self._hand_back([run for run in lost if run.tx_id not in final.keys() | turned])
 
     # Sending.
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import random
 
+from datp_tasks.archive.alerts import Alerts
 from datp_tasks.archive.record import Record
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.clock import Clock
-from datp_tasks.errors import StaleFence, SwitchInvalid
+from datp_tasks.errors import StaleFence, StepError, SwitchInvalid
+from datp_tasks.ledger.desk import Ledger
+from datp_tasks.ledger.words import Batch, NewBatch
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.words import Refused
 from datp_tasks.model.payload import checked
@@ -18,6 +21,7 @@ from datp_tasks.settings import Settings
 from datp_tasks.steps.context import SwitchValue
 from datp_tasks.steps.digest import Digester, Pipelines
 from datp_tasks.steps.hop import Hop
+from datp_tasks.steps.late import LateDesk
 from datp_tasks.steps.perform import Performer
 from datp_tasks.steps.registry import Registry
 from datp_tasks.steps.run import Run
@@ -39,12 +43,14 @@ class Worker:
         registry: Registry,
         node: str,
         groups: frozenset[str] = frozenset(),
+        ledger: Ledger | None = None,
         rng: random.Random | None = None,
     ) -> None:
         self.node = node
         self._settings = settings
         self._live = live
         self._ringer = ringer
+        self._ledger = ledger
         performer = Performer(settings, clock, record.engine, registry, self._hands_of)
         digester = Digester(settings, pipelines, registry, rng or random.Random())
         cache = StateCache(settings.state_cache_entries_max)
@@ -58,6 +64,7 @@ class Worker:
             cache=cache,
             node=node,
             groups=groups,
+            late=LateDesk(record, Alerts(record.engine, clock), pipelines, performer),
         )
         self.hop = Hop(
             settings=settings,
@@ -73,18 +80,21 @@ class Worker:
         )
 
     def _hands_of(self, run: Run) -> RunHands:
-        return RunHands(run, self._live, self._settings)
+        return RunHands(run, self._live, self._settings, self._ledger)
 
 
 class RunHands:
     """What a step can do to its own transaction while it runs."""
 
-    __slots__ = ("_live", "_run", "_settings")
+    __slots__ = ("_ledger", "_live", "_run", "_settings")
 
-    def __init__(self, run: Run, live: LiveStore, settings: Settings) -> None:
+    def __init__(
+        self, run: Run, live: LiveStore, settings: Settings, ledger: Ledger | None
+    ) -> None:
         self._run = run
         self._live = live
         self._settings = settings
+        self._ledger = ledger
 
     def report(self, report: object) -> None:
         limits = {"bytes_max": self._settings.progress_bytes_max, "depth_max": 8}
@@ -101,6 +111,21 @@ class RunHands:
         if isinstance(answer, Refused) and answer.word not in ("SET", "NO_CHANGE"):
             raise SwitchInvalid(f"switch {name!r} was not set: {answer.word.lower()}")
         run.switches = {**run.switches, name: json.dumps(value)}
+
+    def submit_batch(self, service_id: str, batch_id: str, payload: bytes, switch: str) -> Batch:
+        if self._ledger is None:
+            raise StepError("this worker has no way to ledgers")
+        run = self._run
+        new = NewBatch(
+            service_id=service_id,
+            batch_id=batch_id,
+            payload=payload,
+            owner=run.fields.get("owner", ""),
+            tx_id=run.tx_id,
+            switch=switch,
+        )
+        self._ledger.intake.submit(new)
+        return self._ledger.batches.find(service_id, batch_id)
 
     def now_ms(self) -> int:
         return self._live.server_now_ms()

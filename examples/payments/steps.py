@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from datp_tasks import Fail, Sleep, step
+from datp_tasks import Abort, Fail, Sleep, step
 
-from . import ledger
+from . import ledger, settlement
 
 if TYPE_CHECKING:
     from datp_tasks.steps.context import StepContext
@@ -106,3 +106,37 @@ def commit(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
 @commit.rollback
 def reverse(ctx: StepContext, data: dict[str, Any], output: dict[str, Any]) -> None:
     ledger.reverse_transfer(ctx.sql, ctx.tx_id)
+
+
+@step(
+    "payments/collect",
+    description="Puts what was transferred since the last settlement into this one.",
+    retry=PATIENT,
+    transactional=True,
+)
+def collect(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
+    currency = data.get("currency")
+    if not isinstance(currency, str) or not CURRENCY.fullmatch(currency):
+        raise Fail("currency must be three capital letters")
+    positions = settlement.collect(ctx.sql, ctx.tx_id, currency, str(data.get("prefix", "")))
+    if not positions:
+        raise Abort("there is nothing to settle")
+    # Amounts as text: other ledgers must not read them as floats.
+    shown = {account: str(amount) for account, amount in positions.items()}
+    return {**data, "settlement": {"currency": currency, "positions": shown}}
+
+
+@collect.rollback
+def give_back(ctx: StepContext, data: dict[str, Any], output: dict[str, Any]) -> None:
+    settlement.give_back(ctx.sql, ctx.tx_id)
+
+
+@step(
+    "payments/settled",
+    description="Notes the batch in which the entries were settled.",
+    retry=PATIENT,
+    transactional=True,
+)
+def settled(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
+    entries = settlement.mark_settled(ctx.sql, ctx.tx_id, data["ledger"]["batch"])
+    return {**data, "entries": entries}

@@ -81,6 +81,17 @@ reservation = Table(
     Index("reservation_held", "account", postgresql_where=text("state = 'held'")),
 )
 
+#: Which settlement an entry went into; it can be in one only.
+settled_entry = Table(
+    "settled_entry",
+    metadata,
+    Column("entry_id", BigInteger, ForeignKey(ledger_entry.c.id), primary_key=True),
+    Column("tx_id", Text, nullable=False),
+    #: The batch in the outside ledger, once it is committed there.
+    Column("batch", Text),
+    Index("settled_entry_tx", "tx_id"),
+)
+
 
 def create_tables(engine: Engine) -> None:
     """Make what is missing. Several at once are harmless: a lock lets one through at a time."""

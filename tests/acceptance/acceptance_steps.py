@@ -13,7 +13,7 @@ from typing import Any
 from redis import Redis
 from sqlalchemy import text
 
-from datp_tasks import Call, step
+from datp_tasks import Call, Fail, step
 from datp_tasks.connections import make_redis
 from datp_tasks.settings import Settings
 from datp_tasks.steps.context import StepContext
@@ -33,7 +33,12 @@ def note(topic: str, ctx: StepContext, **more: Any) -> None:
     redis_of(os.getpid()).rpush(f"notes:{topic}", json.dumps(what))
 
 
-def wait_at_gate(name: str) -> None:
+def wait_at_gate(ctx: StepContext) -> None:
+    """Each try waits at the gate that the data names for it, if it does."""
+    gates = ctx.data.get("gates", [])
+    if ctx.attempt > len(gates):
+        return
+    name = gates[ctx.attempt - 1]
     ends_at_s = time.monotonic() + HELD_S_MAX
     while not redis_of(os.getpid()).exists(f"gate:{name}"):
         if time.monotonic() > ends_at_s:
@@ -51,12 +56,10 @@ def mark(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
 
 @step("acc/hold", retry={"max_attempts": 1})
 def hold(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
-    """Holds its first try at a gate, if the data names one; says who did it."""
-    key = ctx.idempotency_key
-    note("hold", ctx, key=key)
-    if ctx.attempt == 1 and data.get("gate"):
-        wait_at_gate(data["gate"])
-    note("held", ctx, key=key)
+    """Waits at its gate; says who did it."""
+    note("hold", ctx, key=ctx.idempotency_key)
+    wait_at_gate(ctx)
+    note("held", ctx)
     return {"pid": os.getpid(), "attempt": ctx.attempt}
 
 
@@ -89,8 +92,9 @@ def pay(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
         text("INSERT INTO payment (tx_id, step_key, slow) VALUES (:tx, :key, :slow)"),
         {"tx": ctx.tx_id, "key": ctx.idempotency_key, "slow": bool(data.get("slow"))},
     )
-    if ctx.attempt == 1 and data.get("gate"):
-        wait_at_gate(data["gate"])
+    wait_at_gate(ctx)
+    if ctx.attempt == data.get("fails_at"):
+        raise Fail("the data says so")
     return {**data, "paid": data.get("paid", 0) + 1}
 
 

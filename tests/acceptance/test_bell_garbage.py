@@ -108,6 +108,25 @@ def test_a_queued_transaction_runs_once_however_often_its_bell_is_rung(listener:
     assert [runs_of(house, tx_id) for tx_id in tx_ids] == [1] * 20
 
 
+def test_a_late_bell_does_not_start_what_has_been_queued_anew(house: House) -> None:
+    """Without beat, so that nobody rings the right bell meanwhile."""
+    house.use(
+        Pipeline("waits").step("util/wait", params={"switch": "go"}), Pipeline("p").step(STEP)
+    )
+    house.wait_ready(house.worker())
+    tx_id = house.submit("waits")
+    wait_until(lambda: house.client.status(tx_id).status is Status.SLEEPING)
+    assert house.silent.set_switch(tx_id, "go", True)
+    queued = house.fields(tx_id)
+    assert (queued["status"], queued["sequence"]) == ("queued", "2")
+    for sequence in (1, 0, 3, -2, 22, True):
+        house.send("util/wait", [(tx_id, sequence)], group="master", priority="in")
+    assert house.run("p").status is Status.SUCCESS
+    assert house.fields(tx_id) == queued
+    house.send("util/wait", [(tx_id, 2)], group="master", priority="in")
+    assert house.client.wait(tx_id, timeout_s=10).status is Status.SUCCESS
+
+
 GARBAGE_ARGUMENTS: tuple[Any, ...] = (
     [],
     [None],

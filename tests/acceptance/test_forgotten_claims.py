@@ -63,7 +63,7 @@ def test_one_that_had_not_begun_is_in_no_doubt(staffed: House) -> None:
 def test_a_reaper_that_died_between_sql_and_redis_leaves_nothing_stuck(
     staffed: House, pipeline: str
 ) -> None:
-    tx_id = staffed.submit(pipeline, {"gate": pipeline})
+    tx_id = staffed.submit(pipeline, {"gates": [pipeline]})
     staffed.wait_for_note_about("hold", tx_id)
     fence = int(staffed.fields(tx_id)["fence"])
     # It took the worker for dead, told SQL so, and died before it could tell Redis.

@@ -53,7 +53,7 @@ def aftermath(new_house: NewHouse) -> Aftermath:
     house.beat()
     house.wait_ready(doomed, heir)
 
-    gate = {"gate": "never"}
+    gate = {"gates": ["never"]}
     plain = house.submit("plain", gate)
     asked = {answer: house.submit("asked", gate | {"answer": answer}) for answer in ANSWERS}
     vector = [

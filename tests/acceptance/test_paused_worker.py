@@ -1,11 +1,13 @@
-"""A worker that was paused, and comes back when another one has done its work.
+"""A worker that was paused, and comes back when its work belongs to another one.
 
-Redis and SQL must both refuse it, whatever it was about to write.
+Redis and SQL must both refuse it, whatever it was about to write, and whether the other one has
+ended the transaction or is still at it.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +16,14 @@ import pytest
 
 from datp_tasks import Pipeline
 from datp_tasks.archive.words import Summary
-from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.model.status import Status
 from tests.acceptance.conftest import NewHouse
 from tests.acceptance.house import House, log_of, process_state, wait_until
 
 pytestmark = pytest.mark.acceptance
+
+#: PostgreSQL ends an effect that has been silent for this and the grace time of the house.
+PAYING_S = 3.0
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +35,7 @@ def pair(new_house: NewHouse) -> House:
     house.use(
         Pipeline("last-step").step("acc/hold"),
         Pipeline("two-steps").step("acc/hold").step("acc/mark"),
-        Pipeline("paying").step("acc/pay", timeout_s=0.5).step("acc/mark"),
+        Pipeline("paying").step("acc/pay", timeout_s=PAYING_S).step("acc/mark"),
     )
     house.wait_ready(*workers)
     return house
@@ -49,21 +53,45 @@ def paused(pid: int) -> Iterator[None]:
 
 
 def run_while_paused(house: House, pipeline: str, topic: str) -> tuple[Summary, int]:
-    """Pause who runs the first try; how it ended by then, and who was paused."""
-    tx_id = house.submit(pipeline, {"gate": pipeline})
-    pid = house.wait_for_note_about(topic, tx_id)["pid"]
+    """Pause who runs the first try; how the other one ended it, and who was paused."""
+    gate = f"{pipeline}-ended"
+    tx_id = house.submit(pipeline, {"gates": [gate]})
+    pid = int(house.wait_for_note_about(topic, tx_id)["pid"])
     with paused(pid):
         ended = house.client.wait(tx_id, timeout_s=20)
-        house.open_gate(pipeline)
+        house.open_gate(gate)
     return ended, pid
 
 
-def wait_for_log(house: House, words: str, tx_id: str) -> None:
-    def said() -> bool:
-        logs = [log_of(process) for process in house.processes]
-        return any(words in line and tx_id in line for log in logs for line in log.splitlines())
+def take_over_while_paused(house: House, pipeline: str) -> tuple[str, str]:
+    """Pause who runs the first try until another one is in the second; its id and that gate."""
+    first, second = f"{pipeline}-first", f"{pipeline}-second"
+    tx_id = house.submit(pipeline, {"gates": [first, second]})
+    pid = int(house.wait_for_note_about("hold", tx_id)["pid"])
+    with paused(pid):
+        house.wait_for_note_about("hold", tx_id, number=2)
+        house.open_gate(first)
+    house.wait_for_note_about("held", tx_id)
+    return tx_id, second
 
-    wait_until(said, what=f"'{words}' in a log")
+
+def wait_for_log(house: House, words: str) -> None:
+    logs = [process.log_path for process in house.processes]
+    wait_until(lambda: any(words in path.read_text() for path in logs), what=f"{words!r} in a log")
+
+
+def wait_until_free(house: House, pid: int) -> None:
+    """Until a process runs other transactions, so it must be done with the one it was paused in.
+
+    It may also have been killed by its own watchman, for a step whose time was up meanwhile.
+    """
+
+    def runs_others() -> bool:
+        tx_ids = [house.submit("last-step") for _ in range(4)]
+        wait_until(lambda: house.all_final(tx_ids))
+        return pid in {each["pid"] for each in house.notes("held") if each["tx"] in tx_ids}
+
+    wait_until(lambda: process_state(pid) in ("", "Z") or runs_others(), what="a new hop")
 
 
 def assert_unchanged(house: House, ended: Summary) -> None:
@@ -73,47 +101,91 @@ def assert_unchanged(house: House, ended: Summary) -> None:
     assert house.fields(ended.tx_id)["status"] == ended.status
 
 
-def test_one_that_wants_to_go_on_to_its_next_step_is_refused_by_redis(pair: House) -> None:
-    ended, pid = run_while_paused(pair, "two-steps", "hold")
+def assert_ended_by_second_try(house: House, ended: Summary, first_pid: int) -> None:
     assert ended.status is Status.SUCCESS
     assert ended.output is not None
     assert ended.output["attempt"] == 2
-    assert ended.output["pid"] != pid
+    assert ended.output["pid"] != first_pid
+    assert_unchanged(house, ended)
+
+
+def test_redis_refuses_its_next_step_when_another_has_ended_it(pair: House) -> None:
+    ended, pid = run_while_paused(pair, "two-steps", "hold")
     before = pair.fields(ended.tx_id)
-    wait_for_log(pair, "belongs to another worker now", ended.tx_id)
+    wait_for_log(pair, f"{ended.tx_id} belongs to another worker now")
     assert pair.fields(ended.tx_id) == before
-    assert_unchanged(pair, ended)
-    marks = [each["pid"] for each in pair.notes("mark") if each["tx"] == ended.tx_id]
-    assert marks == [ended.output["pid"]]
+    assert_ended_by_second_try(pair, ended, pid)
+    assert [each["pid"] for each in pair.notes_about("mark", ended.tx_id)] != [pid]
 
 
-def test_one_that_wants_to_end_is_refused_by_sql(pair: House) -> None:
+def test_redis_refuses_its_next_step_while_another_runs_it(pair: House) -> None:
+    tx_id, gate = take_over_while_paused(pair, "two-steps")
+    wait_for_log(pair, f"{tx_id} belongs to another worker now")
+    assert pair.client.status(tx_id).status is Status.RUNNING
+    assert not pair.notes_about("mark", tx_id)
+    pair.open_gate(gate)
+    ended = pair.client.wait(tx_id, timeout_s=10)
+    assert_ended_by_second_try(pair, ended, int(pair.notes_about("hold", tx_id)[0]["pid"]))
+    assert len(pair.notes_about("mark", tx_id)) == 1
+
+
+def test_sql_refuses_its_end_when_another_has_ended_it(pair: House) -> None:
     ended, pid = run_while_paused(pair, "last-step", "hold")
-    assert ended.output is not None
-    assert ended.output["pid"] != pid
     pair.wait_for_note_about("held", ended.tx_id, number=2)
-    # The process is free again only when it has been refused.
-    wait_until(lambda: pid in pids_of_new_runs(pair), what="a new hop of the paused process")
-    assert_unchanged(pair, ended)
+    wait_until_free(pair, pid)
+    assert_ended_by_second_try(pair, ended, pid)
 
 
-def test_one_in_the_middle_of_its_sql_effect_is_refused_there(pair: House) -> None:
-    """It holds a lock on its row, so this also shows that nobody waits for that lock for ever."""
-    ended, pid = run_while_paused(pair, "paying", "pay")
+def test_sql_refuses_its_end_while_another_runs_it(pair: House) -> None:
+    tx_id, gate = take_over_while_paused(pair, "last-step")
+    pid = int(pair.notes_about("hold", tx_id)[0]["pid"])
+    wait_until_free(pair, pid)
+    assert pair.client.status(tx_id).status is Status.RUNNING
+    assert pair.finals_logged(tx_id) == []
+    pair.open_gate(gate)
+    assert_ended_by_second_try(pair, pair.client.wait(tx_id, timeout_s=10), pid)
+
+
+def test_one_paused_in_the_middle_of_its_sql_effect_is_taken_over(pair: House) -> None:
+    """It holds a lock on its row: its neighbour must not wait for that, and itself not for ever."""
+    locked, neighbour = (pair.submit_silently("paying", {"gates": ["paying"]}) for _ in range(2))
+    pair.send("acc/pay", [(locked, 1), (neighbour, 1)], group="master", priority="in")
+    pid = int(pair.wait_for_note_about("pay", locked)["pid"])
+    with paused(pid):
+        assert pair.client.wait(neighbour, timeout_s=20).status is Status.SUCCESS
+        assert pair.fields(locked)["sequence"] == "1", "it was let go before its neighbour"
+        ended = pair.client.wait(locked, timeout_s=20)
+        pair.open_gate("paying")
     assert ended.status is Status.SUCCESS
-    paid = pair.sql("SELECT step_key FROM payment WHERE tx_id = :tx", tx=ended.tx_id)
-    assert len(paid) == 1
-    # Its time is up as well, so it may also have been killed by its own watchman.
-    wait_until(lambda: process_state(pid) in ("", "Z") or pid in pids_of_new_runs(pair))
-    assert pair.sql("SELECT step_key FROM payment WHERE tx_id = :tx", tx=ended.tx_id) == paid
+    wait_until_free(pair, pid)
+    for tx_id in (locked, neighbour):
+        assert len(pair.sql("SELECT 1 FROM payment WHERE tx_id = :tx", tx=tx_id)) == 1
     assert_unchanged(pair, ended)
 
 
-def pids_of_new_runs(house: House) -> set[int]:
-    """Who runs transactions now: both processes, if both are free."""
-    tx_ids = [house.submit("last-step") for _ in range(4)]
-    wait_until(lambda: house.all_final(tx_ids))
-    return {each["pid"] for each in house.notes("held") if each["tx"] in tx_ids}
+def test_sql_refuses_an_effect_that_begins_too_late(house: House) -> None:
+    """Stopped right before its payment; the other one is in the same step, and will fail it."""
+    house.use(Pipeline("late").step("acc/mark").step("acc/pay"))
+    first = house.worker(failpoints="hop.after_checkpoint=stop")
+    house.beat()
+    house.wait_ready(first)
+    # Only the second try waits: the first one has to be stopped before it comes to that.
+    house.open_gate("none")
+    tx_id = house.submit("late", {"gates": ["none", "late"], "fails_at": 2})
+    pid = int(house.wait_for_note_about("mark", tx_id)["pid"])
+    wait_until(lambda: process_state(pid) == "T", what="the stop before the payment")
+    house.wait_ready(house.worker())
+    house.wait_for_note_about("pay", tx_id)
+    os.kill(pid, signal.SIGCONT)
+    # Only when its hop is over, one way or the other, may the other one go on.
+    done = re.compile(r"Task datp\.step\.acc/mark\[.* (succeeded|raised)")
+    wait_until(lambda: done.search(log_of(first)), what="the end of its hop")
+    house.open_gate("late")
+    ended = house.client.wait(tx_id, timeout_s=10)
+    assert ended.status is Status.FAILED
+    assert [each["attempt"] for each in house.notes_about("pay", tx_id)] == [2]
+    assert house.sql("SELECT 1 FROM payment WHERE tx_id = :tx", tx=tx_id) == []
+    assert_unchanged(house, ended)
 
 
 def test_one_that_stopped_right_before_the_final_commit_is_refused(house: House) -> None:
@@ -122,18 +194,11 @@ def test_one_that_stopped_right_before_the_final_commit_is_refused(house: House)
     house.beat()
     house.wait_ready(first)
     tx_id = house.submit("last-step")
-    pid = house.wait_for_note_about("held", tx_id)["pid"]
+    pid = int(house.wait_for_note_about("held", tx_id)["pid"])
     wait_until(lambda: process_state(pid) == "T", what="the stop before the commit")
     assert house.finals_logged(tx_id) == []
-    second = house.worker()
-    house.wait_ready(second)
+    house.wait_ready(house.worker())
     ended = house.client.wait(tx_id, timeout_s=20)
-    assert ended.output is not None
-    assert ended.output["attempt"] == 2
     os.kill(pid, signal.SIGCONT)
-    assert_refused_by_sql(house, first)
-    assert_unchanged(house, ended)
-
-
-def assert_refused_by_sql(house: House, worker: ManagedProcess) -> None:
-    wait_until(lambda: "SQL refused" in log_of(worker), what="the refusal")
+    wait_until(lambda: "SQL refused" in log_of(first), what="the refusal")
+    assert_ended_by_second_try(house, ended, pid)

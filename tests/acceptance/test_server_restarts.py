@@ -19,7 +19,7 @@ from datp_tasks.errors import DatpError
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.local.server import EmbeddedServer
-from datp_tasks.model.status import Status
+from datp_tasks.model.status import FINAL, Status
 from tests.acceptance.conftest import prepare_payments
 from tests.acceptance.house import House, wait_until
 
@@ -77,7 +77,9 @@ class Site:
         wait_until(supervised, within_s=within_s, what=what)
 
     def open(self) -> int:
-        rows = self.house.sql("SELECT count(*) AS n FROM tx_summary WHERE completed_at IS NULL")
+        rows = self.house.sql(
+            "SELECT count(*) AS n FROM tx_summary WHERE status <> ALL(:final)", final=list(FINAL)
+        )
         return int(rows[0].n)
 
     def running(self) -> int:

@@ -96,8 +96,9 @@ def test_a_notification_ends_the_wait_before_the_slow_tick(
     summary_of = waiting._summary
 
     def looked(tx: str) -> Any:
+        summary = summary_of(tx)
         looks.release()
-        return summary_of(tx)
+        return summary
 
     monkeypatch.setattr(waiting, "_summary", looked)
     found: list[Any] = []

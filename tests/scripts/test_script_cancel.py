@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from datp_tasks.live.words import Bell, Claimed, Refused
@@ -69,6 +71,26 @@ def test_a_running_one_is_asked(stage: Stage) -> None:
     assert answer == Refused(claim.tx_id, "ASKED", "running")
     assert stage.fields(claim.tx_id)["node"] == NODE
     assert stage.checkpoint(claim)[2] == "enough"
+
+
+@pytest.mark.parametrize(
+    ("reach", "status"),
+    [(Stage.claimed, "running"), (Stage.taken_over, "queued"), (Stage.sleeping, "sleeping")],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_one_that_has_begun_can_be_left_alone(
+    stage: Stage, reach: Callable[[Stage], Claimed], status: str
+) -> None:
+    claim = reach(stage)
+    with stage.nothing_changes():
+        answers = stage.live.cancel_many([(claim.tx_id, "late")], OTHER_NODE, only_seize=True)
+    assert answers == [Refused(claim.tx_id, "BEGUN", status)]
+
+
+def test_one_that_has_not_begun_is_not_left_alone(stage: Stage) -> None:
+    bell = stage.queued()
+    answers = stage.live.cancel_many([(bell.tx_id, "late")], NODE, only_seize=True)
+    assert isinstance(answers[0], Claimed)
 
 
 def test_the_first_reason_stays(stage: Stage) -> None:

@@ -32,7 +32,7 @@ T = TypeVar("T")
 LIVE_MAX = 3
 SWITCHES_MAX = 2
 #: The search of Hypothesis keeps near what it has seen, so it is sent off from many places.
-WORLDS = 20
+WORLDS = 16
 EXAMPLES = 4
 STEPS = 60
 
@@ -145,9 +145,11 @@ class LiveMachine(RuleBasedStateMachine):
         self._compare([tx for tx in self.model.values() if not tx.ended] + ended[-1:])
 
     def teardown(self) -> None:
-        self._compare(list(self.model.values()))
-        assert check_all(self.live) == []
-        self.stage.close()
+        try:
+            self._compare(list(self.model.values()))
+            assert check_all(self.live) == []
+        finally:
+            self.stage.close()
 
     def _compare(self, those: Sequence[Modelled]) -> None:
         tx_ids = [tx.tx_id for tx in those]
@@ -221,6 +223,7 @@ class LiveMachine(RuleBasedStateMachine):
         assert isinstance(answer, Claimed), answer
         assert len(answer.deltas) == tx.deltas
         assert answer.opened == opens
+        assert answer.fields["state"] == tx.json
         tx.claim(answer.fence, node, opens=opens)
         self._hold(tx, answer, node)
 
@@ -375,13 +378,18 @@ class LiveMachine(RuleBasedStateMachine):
     def cancel(self, dice: Dice) -> None:
         tx, node, reason = self._any(dice), dice.node(), dice.one_of(["why", "why not"])
 
+        only_seize = dice.one_of([False, False, True])
+
         def ask() -> Claimed | Bell | Refused:
-            return self.live.cancel(tx.tx_id, reason, node)
+            wanted = [(tx.tx_id, reason)]
+            return self.live.cancel_many(wanted, node, only_seize=only_seize)[0]
 
         if tx.ended:
             return self._nothing_changes(ask, Refused(tx.tx_id, "FINAL", tx.status))
         if tx.status == "in-doubt":
             return self._nothing_changes(ask, Refused(tx.tx_id, "PARKED", ""))
+        if only_seize and (tx.status == "running" or tx.begun):
+            return self._nothing_changes(ask, Refused(tx.tx_id, "BEGUN", tx.status))
         tx.cancel = tx.cancel or reason
         answer = ask()
         if tx.status != "running" and not tx.begun:

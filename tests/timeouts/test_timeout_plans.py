@@ -71,6 +71,7 @@ STATEMENTS = {
     "READ_WINDOW": timeouts.READ_WINDOW,
     "TAKE_DUE": timeouts.TAKE_DUE,
     "NOTE_ASKED": timeouts.NOTE_ASKED,
+    "LOOK_AGAIN": timeouts.LOOK_AGAIN,
     "FORGET": timeouts.FORGET,
 }
 
@@ -82,6 +83,7 @@ def test_a_statement_reads_no_whole_table(filled: ChangeLog, name: str) -> None:
         at = sql.exec_driver_sql("SELECT xact::text, value FROM segment").one()
         values = {
             **timeouts.SEGMENT,
+            "alert": timeouts.BEHIND,
             "now": filled.now,
             "xact": at.xact,
             "value": at.value,

@@ -49,7 +49,7 @@ def test_the_urls_fit_the_servers(services: dict[str, Any]) -> None:
 
 
 def test_workers_are_started_as_the_local_stack_starts_them(services: dict[str, Any]) -> None:
-    for group in ("master", "kyc"):
+    for group in ("master", "kyc", "ledger"):
         local = worker_process(
             group, app="datp_tasks", concurrency=2, logs_dir=ROOT, env=dict(os.environ)
         )

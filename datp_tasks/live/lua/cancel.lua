@@ -1,6 +1,7 @@
 --[[
-Ask for a transaction to be taken back. If no step has begun, the caller gets it at once and
-must finish it; otherwise a worker rolls it back at its next step, wake-up or claim.
+Recall a transaction: its client takes it back, or its time is over. If no step has begun, the
+caller gets it at once and must finish it; otherwise a worker rolls it back at its next step,
+wake-up or claim.
 
 Moves:
   queued -> running
@@ -16,12 +17,14 @@ KEYS:
 ARGV:
   now_ms       int   time, or empty for the server's
   tx_id        str   transaction id
-  reason       str   why, not empty
+  reason       str   how it must end, and why; not empty
   node         str   the caller
+  only_seize   int   1 to leave it alone if it runs or a step has begun
 Returns:
   SEIZED       fence, fields; nothing had begun: finish it now
   QUEUED       bell; a worker will roll it back
   ASKED        status found; a worker will see it
+  BEGUN        status found; nothing was changed
   PARKED       it is in doubt; that must be resolved first
   FINAL        status found
   UNKNOWN      no such transaction here
@@ -43,6 +46,7 @@ local now_ms = ARGV[1]
 local tx_id = ARGV[2]
 local reason = ARGV[3]
 local node = ARGV[4]
+local only_seize = ARGV[5]
 
 local found = redis.call('HMGET', state, 'status', 'begun', 'fence')
 local status = found[1]
@@ -54,6 +58,9 @@ if status == 'in-doubt' then
 end
 if ended(status) then
   return {'FINAL', status}
+end
+if only_seize == '1' and (status == 'running' or found[2] == '1') then
+  return {'BEGUN', status}
 end
 redis.call('HSETNX', state, 'cancel', reason)
 if status == 'running' then

@@ -1,5 +1,6 @@
 --[[
-Give one worker the sole right to run a queued transaction. Every start goes through here.
+Give one worker the sole right to run a queued transaction. Every start goes through here. One
+that has expired is given, but no step of it is opened: it waits for the timeout handler.
 
 Moves:
   queued -> running
@@ -40,9 +41,9 @@ local held_version = ARGV[5]
 local step_type = ARGV[6]
 local begin = ARGV[7]
 
-local status, found_sequence, previous_fence, version, json_version, opening_type, problem = unpack(
-  redis.call('HMGET', state, 'status', 'sequence', 'fence', 'version', 'jsonVersion', 'stepType',
-    'problem'))
+local status, found_sequence, previous_fence, version, json_version, opening_type, problem, expiry =
+  unpack(redis.call('HMGET', state, 'status', 'sequence', 'fence', 'version', 'jsonVersion',
+    'stepType', 'problem', 'expiresAt'))
 if not status then
   redis.call('ZREM', queued, tx_id)
   return {'UNKNOWN', ''}
@@ -56,7 +57,8 @@ end
 local now = clock(now_ms)
 local fence = integer(next_fence(previous_fence, now))
 local before = version == json_version and {} or redis.call('LRANGE', deltas, 0, -1)
-local opens = begin ~= '' and opening_type == step_type
+local expired = expiry and tonumber(expiry) <= now
+local opens = begin ~= '' and opening_type == step_type and not expired
 if opens then
   redis.call('RPUSH', deltas, begin)
   redis.call('HSET', state, 'status', 'running', 'fence', fence, 'node', node,

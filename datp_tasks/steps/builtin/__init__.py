@@ -10,6 +10,7 @@ from datp_tasks.steps.builtin import (
     mandatory_fields,
     map_fields,
     progress_report,
+    submit_batch,
     wait,
 )
 
@@ -21,5 +22,6 @@ __all__ = [
     "mandatory_fields",
     "map_fields",
     "progress_report",
+    "submit_batch",
     "wait",
 ]

@@ -1,0 +1,336 @@
+"""`datp claims`, `datp batches …`, `datp services …` and `datp ledger-sim`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import os
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from datp_tasks.cli.context import connect
+from datp_tasks.cli.shown import print_json
+from datp_tasks.errors import BatchInvalid, LedgerError, LocalStackError
+from datp_tasks.ledger.desk import Ledger
+from datp_tasks.ledger.sim.server import LedgerSim, serve
+from datp_tasks.ledger.words import Batch, Claim
+from datp_tasks.model.batch import BatchState
+
+ROWS_MAX = 100_000
+ID_CHARS = 16
+COLOURS = {
+    BatchState.COMMITTED: "green",
+    BatchState.INVALID: "red",
+    BatchState.REFUSED: "red",
+    BatchState.PARKED: "bold yellow",
+    BatchState.UNKNOWN: "yellow",
+    BatchState.DELAYED: "yellow",
+    BatchState.SUBMITTING: "blue",
+    BatchState.PENDING: "cyan",
+    BatchState.VALID: "cyan",
+}
+
+batches_app = typer.Typer(help="Batches for ledgers: look at them, decide.", no_args_is_help=True)
+services_app = typer.Typer(help="Ledger services: where batches go.", no_args_is_help=True)
+
+Service = Annotated[str, typer.Argument(help="Name of the ledger service.")]
+BatchId = Annotated[str, typer.Argument(help="Batch id, or the start of it.")]
+Reason = Annotated[str, typer.Option(help="Why. It goes into the audit.")]
+AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+Limit = Annotated[int, typer.Option(min=1, max=ROWS_MAX, help="How many at most.")]
+
+
+def add_commands(app: typer.Typer) -> None:
+    app.command()(claims)
+    app.command("ledger-sim")(ledger_sim)
+    app.add_typer(batches_app, name="batches")
+    app.add_typer(services_app, name="services")
+
+
+def claims(
+    service: Annotated[str | None, typer.Option(help="This service only.")] = None,
+    limit: Limit = 100,
+    as_json: AsJson = False,
+) -> None:
+    """Show which instance has claimed which service, until when, and under which epoch."""
+    found = _ledger().claims.claims(rows_max=limit, service_id=service)
+    if as_json:
+        print_json(Console(), [_claim_json(each) for each in found])
+        return
+    table = Table("Service", "Claimant", "Epoch", "Until", "Waiting", "First in line")
+    for each in found:
+        head = f"{each.head[:ID_CHARS]}… {_state(each.head_state)}" if each.head else "-"
+        table.add_row(
+            each.service_id,
+            each.claimant or "-",
+            str(each.epoch),
+            _until(each),
+            str(each.waiting),
+            head,
+        )
+    Console().print(table)
+
+
+@batches_app.command("list")
+def list_batches(
+    service: Annotated[str | None, typer.Option(help="Of this service only.")] = None,
+    state: Annotated[str | None, typer.Option(help="In this state only.")] = None,
+    with_final: Annotated[bool, typer.Option("--all", help="Also those that are final.")] = False,
+    limit: Limit = 100,
+    as_json: AsJson = False,
+) -> None:
+    """Show batches, by service and in their order."""
+    found = _ledger().batches.list_batches(
+        service_id=service,
+        state=None if state is None else _parsed_state(state),
+        with_final=with_final,
+        rows_max=limit,
+    )
+    if as_json:
+        print_json(Console(), [_batch_json(each) for each in found])
+        return
+    table = Table("Service", "No.", "Batch", "State", "Tries", "Since", "Note")
+    for each in found:
+        table.add_row(
+            each.service_id,
+            str(each.seq),
+            f"{each.batch_id[:ID_CHARS]}…",
+            _state(each.state),
+            str(each.attempts),
+            _time(each.created_at),
+            escape(each.note or ""),
+        )
+    Console().print(table)
+
+
+@batches_app.command()
+def show(service: Service, batch: BatchId, as_json: AsJson = False) -> None:
+    """Show one batch with every submission and every state in which it was seen."""
+    ledger = _ledger()
+    found = _find(ledger, service, batch)
+    attempts = ledger.batches.attempts(service, found.batch_id)
+    sightings = ledger.batches.sightings(service, found.batch_id)
+    if as_json:
+        value = _batch_json(found)
+        value["attempts"] = [
+            {
+                "attempt": each.attempt,
+                "epoch": each.epoch,
+                "sender": each.sender,
+                "begunAt": each.begun_at.isoformat(),
+                "endedAt": each.ended_at.isoformat() if each.ended_at else None,
+                "verdict": each.verdict,
+                "httpStatus": each.http_status,
+                "note": each.note,
+            }
+            for each in attempts
+        ]
+        value["seen"] = [
+            {
+                "state": each.state,
+                "source": each.source,
+                "note": each.note,
+                "at": each.seen_at.isoformat(),
+            }
+            for each in sightings
+        ]
+        print_json(Console(), value)
+        return
+    console = Console()
+    console.print(f"{found.service_id} no. {found.seq}  {_state(found.state)}")
+    console.print(found.batch_id, soft_wrap=True)
+    if found.note:
+        console.print(found.note, markup=False)
+    tries = Table("Try", "Epoch", "By", "Begun", "Ended", "Verdict", "HTTP", "Note")
+    for each in attempts:
+        tries.add_row(
+            str(each.attempt),
+            str(each.epoch),
+            each.sender,
+            _time(each.begun_at),
+            _time(each.ended_at) if each.ended_at else "-",
+            each.verdict or "[yellow]not recorded[/]",
+            str(each.http_status or "-"),
+            escape(each.note or ""),
+        )
+    seen = Table("Seen", "State", "By", "Note")
+    for sighting in sightings:
+        note = escape(sighting.note or "")
+        seen.add_row(_time(sighting.seen_at), _state(sighting.state), sighting.source, note)
+    console.print(tries, seen)
+
+
+@batches_app.command()
+def park(service: Service, batch: BatchId, reason: Reason) -> None:
+    """Keep a batch, and the ones behind it, until it is resumed."""
+    ledger = _ledger()
+    found = _find(ledger, service, batch)
+    state = ledger.operator.park(service, found.batch_id, actor=_actor(), reason=reason)
+    typer.echo(f"{state}; the batches behind it wait")
+
+
+@batches_app.command()
+def resume(service: Service, batch: BatchId, reason: Reason) -> None:
+    """Let a parked batch go on; the ledger is asked first if it may have it."""
+    ledger = _ledger()
+    found = _find(ledger, service, batch)
+    state = ledger.operator.resume(service, found.batch_id, actor=_actor(), reason=reason)
+    typer.echo(f"{state}")
+
+
+@batches_app.command()
+def resubmit(service: Service, batch: BatchId, reason: Reason) -> None:
+    """Send a parked or unknown batch again, without asking the ledger first."""
+    ledger = _ledger()
+    found = _find(ledger, service, batch)
+    state = ledger.operator.resubmit(service, found.batch_id, actor=_actor(), reason=reason)
+    typer.echo(f"{state}; it is sent again")
+
+
+@batches_app.command()
+def resolve(
+    service: Service,
+    batch: BatchId,
+    reason: Reason,
+    outcome: Annotated[str, typer.Option("--as", help="COMMITTED or INVALID.")],
+) -> None:
+    """End a parked batch as you found it to be; the next one goes on."""
+    ledger = _ledger()
+    found = _find(ledger, service, batch)
+    to = _parsed_state(outcome)
+    state = ledger.operator.resolve(service, found.batch_id, to, actor=_actor(), reason=reason)
+    typer.echo(f"{state}")
+
+
+@services_app.command("add")
+def add_service(
+    name: Service,
+    kind: Annotated[str, typer.Option(help="sawtooth or scabbard.")],
+    url: Annotated[str, typer.Option(help="Base address; its host must be in DATP_LEDGER_HOSTS.")],
+) -> None:
+    """Make a ledger service, or give it another address."""
+    added = _ledger().intake.add_service(name, kind=kind, url=url)
+    typer.echo(f"{added.service_id}: {added.kind} at {added.url}")
+
+
+@services_app.command("list")
+def list_services(limit: Limit = 100, as_json: AsJson = False) -> None:
+    """Show all ledger services."""
+    found = _ledger().batches.services(rows_max=limit)
+    if as_json:
+        rows = [{"service": each.service_id, "kind": each.kind, "url": each.url} for each in found]
+        print_json(Console(), rows)
+        return
+    table = Table("Service", "Kind", "Address")
+    for each in found:
+        table.add_row(each.service_id, each.kind, escape(each.url))
+    Console().print(table)
+
+
+def ledger_sim(
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any that is free.")] = 8008,
+    commit_ms: Annotated[float, typer.Option(min=0, help="From acceptance to commit.")] = 200,
+    seed: Annotated[int | None, typer.Option(help="For faults with a probability.")] = None,
+) -> None:
+    """Run a stand-in for Sawtooth and scabbard ledgers, with faults that can be switched on.
+
+    POST /sim/faults and /sim/options change how it behaves, POST /sim/restart makes it forget,
+    GET /sim/log tells what was executed.
+    """
+    sim = LedgerSim(seed=seed)
+    sim.options.commit_ms = commit_ms
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve(sim, host, port))
+
+
+async def _serve(sim: LedgerSim, host: str, port: int) -> None:
+    try:
+        server = await serve(sim, host, port)
+    except OSError as error:
+        raise LocalStackError(f"the stand-in cannot listen at {host}:{port}: {error}") from None
+    place = server.sockets[0].getsockname()
+    typer.echo(f"the stand-in answers at http://{place[0]}:{place[1]}")
+    async with server:
+        await server.serve_forever()
+
+
+def _ledger() -> Ledger:
+    return connect().connections.ledger
+
+
+def _actor() -> str:
+    """Who does it, as far as this machine knows."""
+    return os.environ.get("DATP_ACTOR") or getpass.getuser()
+
+
+def _find(ledger: Ledger, service: str, batch: str) -> Batch:
+    """A batch by its id or the start of it."""
+    matching = ledger.batches.list_batches(
+        service_id=service, with_final=True, prefix=batch, rows_max=2
+    )
+    if len(matching) > 1:
+        raise LedgerError(f"more than one batch of {service} starts with {batch!r}")
+    return matching[0] if matching else ledger.batches.find(service, batch)
+
+
+def _parsed_state(text: str) -> BatchState:
+    try:
+        return BatchState(text.upper())
+    except ValueError:
+        raise BatchInvalid(f"{text!r} is no state; there are {', '.join(BatchState)}") from None
+
+
+def _state(state: BatchState | None) -> str:
+    if state is None:
+        return "-"
+    colour = COLOURS.get(state)
+    return f"[{colour}]{state}[/]" if colour else str(state)
+
+
+def _until(claim: Claim) -> str:
+    if claim.expiry is None:
+        return "-"
+    shown = f"{claim.expiry:%H:%M:%S}"
+    return shown if claim.is_live else f"[red]{shown}, over[/]"
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def _claim_json(claim: Claim) -> dict[str, Any]:
+    return {
+        "service": claim.service_id,
+        "claimant": claim.claimant,
+        "epoch": claim.epoch,
+        "expiry": claim.expiry.isoformat() if claim.expiry else None,
+        "isLive": claim.is_live,
+        "waiting": claim.waiting,
+        "head": claim.head,
+        "headState": claim.head_state,
+    }
+
+
+def _batch_json(batch: Batch) -> dict[str, Any]:
+    return {
+        "service": batch.service_id,
+        "batch": batch.batch_id,
+        "seq": batch.seq,
+        "owner": batch.owner,
+        "state": batch.state,
+        "attempts": batch.attempts,
+        "resubmits": batch.resubmits,
+        "nextAt": batch.next_at.isoformat() if batch.next_at else None,
+        "receipt": batch.receipt,
+        "note": batch.note,
+        "txId": batch.tx_id,
+        "createdAt": batch.created_at.isoformat(),
+        "finalAt": batch.final_at.isoformat() if batch.final_at else None,
+    }

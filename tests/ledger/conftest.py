@@ -1,0 +1,35 @@
+"""Worlds for the tests of the ledger room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from datp_tasks.observe import failpoints
+from datp_tasks.testing.servers import Servers
+from tests.ledger.ledger_world import World
+
+NewWorld = Callable[..., World]
+
+
+@pytest.fixture
+def new_world(datp_servers: Servers) -> Iterator[NewWorld]:
+    """Makes worlds that end with the test."""
+    with ExitStack() as stack:
+        stack.callback(failpoints.disarm_all)
+
+        def make(**changes: Any) -> World:
+            world = World(datp_servers, **changes)
+            stack.callback(world.close)
+            return world
+
+        yield make
+
+
+@pytest.fixture
+def world(new_world: NewWorld) -> World:
+    """One world with a scabbard ledger, which executes whatever it is sent."""
+    return new_world()
