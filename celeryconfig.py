@@ -66,7 +66,7 @@ worker_max_memory_per_child = 600_000
 worker_eta_task_limit = 100
 worker_hijack_root_logger = True
 worker_proc_alive_timeout = 30.0
-worker_soft_shutdown_timeout = 20.0
+worker_soft_shutdown_timeout = 5.0
 worker_enable_soft_shutdown_on_idle = False
 
 # Beat: each job is harmless twice at once, late, or not at all for a while.

@@ -121,6 +121,20 @@ FROM free JOIN unnest(%(tx_id)s::text[], %(asked)s::text[]) AS v (tx_id, asked)
 WHERE t.tx_id = free.tx_id
 """
 
+STANDING = f"""
+SELECT coalesce(max(value), 0) AS value, coalesce(max(xact), '0')::text AS xact,
+       max(changed_at) AS changed_at, (SELECT count(*) FROM tx_timeout) AS watched,
+       (SELECT count(*) FROM tx_timeout WHERE due_at <= coalesce(%(now)s, now())) AS due
+FROM segment WHERE {_THIS_SEGMENT}
+"""  # noqa: S608 (constants only)
+
+NEXT_DUE = """
+SELECT t.tx_id, s.pipeline, s.owner, t.expires_at, s.expiring_at,
+       extract(epoch FROM t.expires_at - coalesce(%(now)s, now()))::float AS left_s
+FROM tx_timeout t JOIN tx_summary s ON s.tx_id = t.tx_id
+ORDER BY t.due_at, t.tx_id LIMIT %(rows_max)s
+"""
+
 LOOK_AGAIN = """
 UPDATE tx_timeout
 SET due_at = greatest(expires_at, coalesce(%(now)s, now()) + make_interval(secs => %(again_s)s))
@@ -163,6 +177,32 @@ class Due:
     #: What its worker had done when it was asked to stop, and how long ago that was.
     asked: str | None
     asked_ago_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where the handler stands, for people."""
+
+    #: The segment: the log is read up to this row, in the order of transactions.
+    value: int
+    xact: str
+    changed_at: datetime | None
+    #: Transactions in process that have an expiry, and how many of them are due.
+    watched: int
+    due: int
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """A transaction that expires soon, or is doing so."""
+
+    tx_id: str
+    pipeline: str
+    owner: str
+    expires_at: datetime
+    left_s: float
+    #: When it was marked as expiring, because work had begun.
+    expiring_at: datetime | None
 
 
 class Timeouts:
@@ -222,6 +262,20 @@ class Timeouts:
         if tx_ids:
             with self._engine.begin() as connection:
                 connection.exec_driver_sql(FORGET, {"tx_id": list(tx_ids)})
+
+    def standing(self) -> Standing:
+        with self._engine.connect() as connection:
+            row = connection.exec_driver_sql(STANDING, self._values()).one()
+            return Standing(row.value, row.xact, row.changed_at, row.watched, row.due)
+
+    def next_due(self, rows_max: int) -> list[Next]:
+        """Those that the handler looks at next."""
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(NEXT_DUE, self._values(rows_max=rows_max))
+            return [
+                Next(r.tx_id, r.pipeline, r.owner, r.expires_at, r.left_s, r.expiring_at)
+                for r in rows
+            ]
 
     def _values(self, **more: Any) -> dict[str, Any]:
         return {**SEGMENT, "now": self._clock.now(), **more}

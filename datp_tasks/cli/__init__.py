@@ -32,10 +32,11 @@ def root(
 
 
 def _build() -> typer.Typer:
-    from datp_tasks.cli import ledger, pipelines, transactions, up
+    from datp_tasks.cli import ledger, pipelines, timeouts, transactions, up
 
     up.add_commands(app)
     transactions.add_commands(app)
+    timeouts.add_commands(app)
     ledger.add_commands(app)
     app.add_typer(pipelines.app, name="pipelines")
     return app

@@ -42,6 +42,9 @@ def submit(
     owner: Annotated[str, typer.Option(help="Whose transaction it is.")] = "local",
     external_id: Annotated[str | None, typer.Option(help="Your own name for it.")] = None,
     metadata: Annotated[str | None, typer.Option(help="JSON object.")] = None,
+    expires_in: Annotated[
+        float | None, typer.Option(help="Seconds until it must be over; else it is rolled back.")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait until it has ended.")] = False,
     timeout_s: Annotated[float, typer.Option(help="How long to wait, in seconds.")] = 60.0,
     as_json: AsJson = False,
@@ -54,6 +57,7 @@ def submit(
         owner=owner,
         external_id=external_id,
         metadata=_parsed("--metadata", metadata) if metadata else None,
+        expires_in_s=expires_in,
     )
     if not wait:
         summary = client.status(submitted.tx_id)

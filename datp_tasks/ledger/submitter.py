@@ -91,6 +91,7 @@ class Submitter:
 
     def begin(self, works: Sequence[Work]) -> dict[Future[Outcome], Begun]:
         """Commit that attempts begin, then send them."""
+        self._wire.warm_up()
         # Counted from before the commit: a pause in it must not lengthen the time to send.
         give_up_s = self._clock() + self._settings.ledger_http_s
         begun = self._batches.begin_many(works, self.sender)

@@ -37,6 +37,11 @@ class Wire:
         self._thread: threading.Thread | None = None
         self._client: httpx.AsyncClient | None = None
 
+    def warm_up(self) -> None:
+        """Make the client before time is counted: reading certificates is slow."""
+        if self._client is None:
+            self._run(self._make_client()).result()
+
     def start(self, request: HttpRequest, give_up_s: float) -> Future[Outcome]:
         """Send a request; all of it is over at that moment of the monotonic clock."""
         return self._run(self._exchange(request, give_up_s))
@@ -84,7 +89,7 @@ class Wire:
             if event.endswith(LEAVING):
                 leaving.set()
 
-        client = self._client or self._make_client()
+        client = await self._make_client()
         built = client.build_request(
             request.method,
             request.url,
@@ -103,7 +108,10 @@ class Wire:
             await response.aclose()
         return Answer(response.status_code, bytes(body))
 
-    def _make_client(self) -> httpx.AsyncClient:
+    async def _make_client(self) -> httpx.AsyncClient:
+        """The client, on the event loop, where nobody else makes it at the same time."""
+        if self._client is not None:
+            return self._client
         headers = {"User-Agent": "datp-tasks", "Accept-Encoding": "identity"}
         if self._settings.ledger_authorization:
             headers["Authorization"] = self._settings.ledger_authorization

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from datp_tasks import Pipeline
 from datp_tasks.archive.engine import migrate
-from datp_tasks.errors import DatpError
+from datp_tasks.intake.requests import Request, Submitted
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.local.server import EmbeddedServer
@@ -27,6 +27,7 @@ pytestmark = pytest.mark.acceptance
 
 TRANSACTIONS = 300
 PAYMENTS_EACH = 3
+BATCH = 30
 
 
 @pytest.fixture(scope="module")
@@ -86,30 +87,38 @@ class Site:
         return self.house.connections.live.sizes()["processingZ"]
 
     def load(self, prefix: str, count: int) -> threading.Thread:
-        """Submit as a careful client does: again, under the same id, until it is accepted."""
+        """Submit as a careful client does: again, under the same ids, until they are accepted."""
 
         def submit_all() -> None:
             pause = threading.Event()
-            for number in range(count):
-                while not self._accepts(f"{prefix}-{number}"):
+            for start in range(0, count, BATCH):
+                external_ids = [f"{prefix}-{start + number}" for number in range(BATCH)]
+                while not self._accepts(external_ids):
                     pause.wait(0.1)
-                pause.wait(0.005)
+                pause.wait(0.05)
 
         thread = threading.Thread(target=submit_all)
         thread.start()
         return thread
 
-    def _accepts(self, external_id: str) -> bool:
+    def _accepts(self, external_ids: list[str]) -> bool:
+        requests = [
+            Request(pipeline="near", data={}, owner="loader", external_id=each)
+            for each in external_ids
+        ]
         try:
-            tx_id = self.house.submit("near", owner="loader", external_id=external_id)
-        except (RedisError, DBAPIError, DatpError):
+            answers = self.house.client.submit_many(requests)
+        except (RedisError, DBAPIError):
             return False
-        self.accepted.append(tx_id)
+        assert all(isinstance(answer, Submitted) for answer in answers), answers
+        self.accepted += [answer.tx_id for answer in answers if isinstance(answer, Submitted)]
         return True
 
     def crash(self, server: EmbeddedServer, *, down_s: float) -> None:
         """In the middle of the work, or this would prove nothing."""
-        self.wait_until(self.running, within_s=20, what="a running transaction")
+        self.wait_until(
+            lambda: self.running() and self.open() >= BATCH / 2, within_s=20, what="enough work"
+        )
         server.kill()
         until_s = time.monotonic() + down_s
         self.wait_until(lambda: time.monotonic() > until_s, within_s=30, what="the outage")

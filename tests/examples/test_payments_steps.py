@@ -84,7 +84,7 @@ def test_mistakes_of_a_transfer_are_named(change: dict[str, Any], mistake: str) 
         steps.validate(HandMadeContext(), TRANSFER | change)
 
 
-def test_reserve_commit_and_their_rollbacks(ctx: HandMadeContext) -> None:
+def test_reserve_commit_and_their_rollbacks(ctx: Any) -> None:
     assert ctx.sql is not None
     reserved = steps.reserve(ctx, TRANSFER)
     assert ledger.available(ctx.sql, "ann") == 600
@@ -96,7 +96,7 @@ def test_reserve_commit_and_their_rollbacks(ctx: HandMadeContext) -> None:
     assert audit.problems(ctx.sql) == []
 
 
-def test_the_rollback_of_reserve_gives_the_money_back(ctx: HandMadeContext) -> None:
+def test_the_rollback_of_reserve_gives_the_money_back(ctx: Any) -> None:
     assert ctx.sql is not None
     steps.release(ctx, TRANSFER, steps.reserve(ctx, TRANSFER))
     assert ledger.available(ctx.sql, "ann") == 1_000

@@ -212,8 +212,8 @@ def test_control_begun_then_failed(theirs: Theirs) -> None:
 
 def test_in_flight_then_delayed_by_a_slow_ledger(new_world: NewWorld) -> None:
     """The ledger takes it and answers when nobody listens any more: unsure, so it is asked."""
-    ours = Ours(new_world(ledger_http_s=0.3))
-    ours.world.sim.faults.set([Fault("post", "late-after", times=1, ms=600)])
+    ours = Ours(new_world(ledger_http_s=1.0))
+    ours.world.sim.faults.set([Fault("post", "late-after", times=1, ms=1_500)])
     ours.a.tick()
     ours.a.deliver()
     assert ours.world.state(ours.one) is BatchState.UNKNOWN

@@ -1,0 +1,89 @@
+"""`datp timeouts`: what expires next, and how far behind the timeout handler is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from datp_tasks.archive.timeouts import Next, Peek, Standing, Timeouts
+from datp_tasks.cli.context import connect
+from datp_tasks.cli.shown import print_json
+
+#: Exit code, for scripts: the handler is further behind than it may be.
+BEHIND = 3
+
+
+def add_commands(app: typer.Typer) -> None:
+    app.command()(timeouts)
+
+
+def timeouts(
+    limit: Annotated[int, typer.Option(min=0, max=10_000, help="How many to list.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+) -> None:
+    """Show what expires next. Exit code 3: the handler is too far behind."""
+    connections = connect().connections
+    store = Timeouts(connections.engine, connections.clock)
+    peek, standing, due = store.peek(), store.standing(), store.next_due(limit)
+    is_behind = peek.lag_s > connections.settings.timeout_lag_alert_s
+    console = Console()
+    if as_json:
+        print_json(console, _as_mapping(peek, standing, due, is_behind))
+    else:
+        _print(console, peek, standing, due, is_behind)
+    if is_behind:
+        raise typer.Exit(BEHIND)
+
+
+def _as_mapping(peek: Peek, standing: Standing, due: list[Next], is_behind: bool) -> dict[str, Any]:
+    changed_at = standing.changed_at
+    return {
+        "lagSeconds": peek.lag_s,
+        "behind": is_behind,
+        "segment": {
+            "value": standing.value,
+            "xact": standing.xact,
+            "changedAt": changed_at.isoformat() if changed_at else None,
+        },
+        "watched": standing.watched,
+        "due": standing.due,
+        "next": [
+            {
+                "txId": each.tx_id,
+                "pipeline": each.pipeline,
+                "owner": each.owner,
+                "expiresAt": each.expires_at.isoformat(),
+                "expiringAt": each.expiring_at.isoformat() if each.expiring_at else None,
+            }
+            for each in due
+        ],
+    }
+
+
+def _print(
+    console: Console, peek: Peek, standing: Standing, due: list[Next], is_behind: bool
+) -> None:
+    changed_at = standing.changed_at
+    colour = "red" if is_behind else "green"
+    facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    facts.add_column(style="dim")
+    facts.add_column()
+    facts.add_row("behind", f"[{colour}]{peek.lag_s:.1f} s[/{colour}]")
+    moved = f"{changed_at:%Y-%m-%d %H:%M:%S %Z}" if changed_at else "never"
+    facts.add_row("segment", f"row {standing.value} of transaction {standing.xact}, moved {moved}")
+    facts.add_row("watched", f"{standing.watched} in process, {standing.due} of them due")
+    console.print(facts)
+    if due:
+        console.print(_listed(due))
+
+
+def _listed(due: list[Next]) -> Table:
+    table = Table("transaction", "pipeline", "owner", "expires", "in", box=None)
+    for each in due:
+        left = "rolls back" if each.expiring_at else f"{each.left_s:.0f} s"
+        when = f"{each.expires_at:%Y-%m-%d %H:%M:%S}"
+        table.add_row(each.tx_id, each.pipeline, each.owner, when, left)
+    return table
