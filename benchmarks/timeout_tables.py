@@ -55,7 +55,7 @@ class Loader:
         self.loaded += len(piece)
         return len(piece)
 
-    def analyze(self) -> None:
+    def vacuum(self) -> None:
         """What autovacuum does in life, here at known moments."""
         with self._engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.exec_driver_sql("VACUUM (ANALYZE)")

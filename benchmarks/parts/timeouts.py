@@ -1,71 +1,25 @@
-"""The timeout handler beside the seed's, on the same data, in the same server, in the same run.
+"""The timeout handler beside the seed's: same data, same server, same run.
 
 Both read the log in windows while it grows. At three sizes both are asked for a tick with nothing
-new and one with many due. The other variants of the data are measured when all of it is there.
+new and one with many due. The other variants of the data are measured once all of it is there.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 
-from sqlalchemy import Engine, create_engine
-from sqlalchemy.engine import make_url
-from sqlalchemy.pool import NullPool
-
-from benchmarks import seed_timeouts
 from benchmarks.bench import Bench
-from benchmarks.report import Figures, Report, Step
-from benchmarks.timeout_tables import Loader, create_seed_tables, server_now
-from benchmarks.transfers import VARIANTS, Variant, changes
-from datp_tasks.archive.engine import migrate
-from datp_tasks.archive.timeouts import Timeouts
-from datp_tasks.connections import Connections
-from datp_tasks.live.words import NewTransaction
-from datp_tasks.maintenance import timeout_handler
-from datp_tasks.settings import Settings
-
-SEED = 303
-#: Of what is expired in the data itself, nothing is decided: only windows are measured then.
-NOT_AGAIN_S = 86_400.0
-TICKS = 7
-#: Windows at the end, when about as many are live as ever will be.
-STEADY = 5
-BAR_CHARS = 40
-
-
-@dataclass(frozen=True)
-class Sizes:
-    transfers: int
-    expired: int
-    #: Rows of the log at which ticks are measured.
-    marks: tuple[int, int, int]
-    window: int
-    due: int
-
+from benchmarks.report import BAR_CHARS, Figures, Report, Step
+from benchmarks.timeout_contest import Contest, Sizes, Times, contest
+from benchmarks.transfers import VARIANTS
 
 FULL = Sizes(1_000_000, 1_000, (100_000, 1_000_000, 3_500_000), 100_000, 1_000)
-QUICK = Sizes(6_000, 60, (2_000, 10_000, 20_000), 2_000, 100)
+QUICK = Sizes(8_000, 80, (2_000, 10_000, 28_000), 2_000, 50)
 #: What the three marks are called in `latest.json`, also in a quick run.
 MARK_NAMES = ("100k", "1000k", "3500k")
-
-
-@dataclass
-class Times:
-    """Milliseconds: the seed's and ours."""
-
-    seed: list[float] = field(default_factory=list)
-    ours: list[float] = field(default_factory=list)
-
-    def medians(self) -> tuple[float, float]:
-        return median(self.seed), median(self.ours)
-
-    def ratio(self) -> float:
-        """Within each round, so that a noisy neighbour hits both."""
-        return median(seed / ours for seed, ours in zip(self.seed, self.ours, strict=True))
+#: Windows at the end, when about as many are live as ever will be.
+STEADY = 5
 
 
 @dataclass(frozen=True)
@@ -73,141 +27,128 @@ class Mark:
     """What was measured at one size."""
 
     rows: int
-    live: int
+    live: tuple[int, int]
     window: Times
     idle: Times
     due: Times
 
 
-class Contest:
-    """One database with both sets of tables, and both handlers."""
-
-    def __init__(self, url: str, redis_url: str, variant: Variant, sizes: Sizes) -> None:
-        migrate(url)
-        self._sizes = sizes
-        self._theirs = create_engine(url)
-        self._connections = Connections.open(
-            Settings(
-                database_url=url,
-                redis_url=redis_url,
-                key_prefix=f"bench-{variant}",
-                timeout_window_max=sizes.window,
-                timeout_batch_max=sizes.due,
-            )
-        )
-        self._timeouts = Timeouts(self._connections.engine, self._connections.clock)
-        create_seed_tables(self._theirs)
-        rows = changes(sizes.transfers, sizes.expired, variant, SEED)
-        self.loader = Loader(self._theirs, rows, server_now(self._theirs))
-
-    def close(self) -> None:
-        self._connections.close()
-        self._theirs.dispose()
-
-    def window(self, times: Times) -> bool:
-        """Load a window and let both read it; False when there is nothing left."""
-        if not self.loader.load(self._sizes.window):
-            return False
-        times.seed.append(_ms(lambda: seed_timeouts.run_once(self._theirs)))
-        times.ours.append(_ms(self._read))
-        return True
-
-    def _read(self) -> None:
-        while self._timeouts.run_pass(
-            rows_max=self._sizes.window, batch_max=self._sizes.due, again_s=NOT_AGAIN_S
-        )[0].rows:
-            if not self._timeouts.peek().is_new:
-                return
-
-    def catch_up(self) -> None:
-        seed_timeouts.run_once(self._theirs)
-        while self._timeouts.peek().is_new:
-            self._read()
-        self.loader.analyze()
-
-    def idle(self) -> Times:
-        times = Times()
-        for _ in range(TICKS):
-            times.seed.append(_ms(lambda: seed_timeouts.run_once(self._theirs)))
-            times.ours.append(_ms(lambda: timeout_handler.run_once(self._connections)))
-        return times
-
-    def due(self) -> Times:
-        """So many expire at once: listed and marked by the seed's SQL; ended by our engine."""
-        ids = [self.loader.live.pop() for _ in range(self._sizes.due)]
-        with self._theirs.begin() as sql:
-            for statement in MAKE_DUE:
-                sql.exec_driver_sql(statement, {"ids": ids})
-        self._connections.live.create_many([_new(tx_id) for tx_id in ids])
-        times = Times()
-        times.seed.append(_ms(lambda: seed_timeouts.run_once(self._theirs, expire=True)))
-        times.ours.append(_ms(lambda: self._expire(len(ids))))
-        self.catch_up()
-        return times
-
-    def _expire(self, count: int) -> None:
-        ended = timeout_handler.run_once(self._connections).expired
-        if ended != count:
-            raise AssertionError(f"{ended} of {count} expired")
-
-    def live_rows(self) -> int:
-        with self._theirs.connect() as sql:
-            return int(sql.exec_driver_sql("SELECT count(*) FROM tx_timeout").scalar_one())
-
-
-MAKE_DUE = (
-    "UPDATE seed.transfer_timeout SET expiration_date = now() - interval '1 s'"
-    " WHERE transfer_id = ANY(%(ids)s)",
-    "UPDATE tx_timeout SET expires_at = now() - interval '1 s', due_at = now()"
-    " WHERE tx_id = ANY(%(ids)s)",
-    "UPDATE tx_summary SET expires_at = now() - interval '1 s' WHERE tx_id = ANY(%(ids)s)",
-)
-
-
 def run(bench: Bench) -> Figures:
     sizes = bench.choose(FULL, QUICK)
-    pieces = sizes.transfers * 32 // 9 // sizes.window + 1
+    pieces = sizes.transfers * 32 // 9 // sizes.window + 2
+    steady: dict[str, Times] = {}
     with bench.report.progress("timeouts", pieces * len(VARIANTS)) as step:
-        with contest(bench, "interleaved", sizes) as found:
-            marks, grown = _grow(found, sizes, step)
-            naive_ms = _ms(lambda: seed_timeouts.list_without_intermediate(found.theirs))
-        steady = {"interleaved": grown}
+        with contest(bench.stack, "interleaved", sizes) as found:
+            marks, steady["interleaved"] = _grow(found, sizes, step)
+            naive_ms = found.without_intermediate_ms()
         for variant in ("contiguous", "finalised"):
-            with contest(bench, variant, sizes) as found:
-                steady[variant] = _steady(found, sizes, step)
+            with contest(bench.stack, variant, sizes) as found:
+                steady[variant] = _at_the_end(found, sizes, step)
     _report(bench.report, sizes, marks, steady, naive_ms)
+    return _figures(marks, steady)
+
+
+def _grow(found: Contest, sizes: Sizes, step: Step) -> tuple[list[Mark], Times]:
+    """Window after window, with a longer stop at each mark."""
+    windows, marks = Times(), []
+    for mark in sizes.marks:
+        while found.loader.loaded < mark:
+            _load(found, sizes, step)
+            found.window(windows)
+        found.catch_up()
+        step.doing(f"ticks at {mark:,} rows")
+        idle, due = found.idle(), found.due()
+        marks.append(Mark(mark, found.live_rows(), windows.last(STEADY), idle, due))
+    return marks, windows.last(STEADY)
+
+
+def _at_the_end(found: Contest, sizes: Sizes, step: Step) -> Times:
+    """All but the last windows at once, then those one by one."""
+    last = sizes.marks[-1]
+    while found.loader.loaded < last - STEADY * sizes.window:
+        _load(found, sizes, step)
+    found.catch_up()
+    windows = Times()
+    while found.loader.loaded < last:
+        _load(found, sizes, step)
+        found.window(windows)
+    return windows
+
+
+def _load(found: Contest, sizes: Sizes, step: Step) -> None:
+    step.doing(f"{found.loader.loaded:,} rows")
+    found.loader.load(sizes.window)
+    step.done()
+
+
+def _figures(marks: list[Mark], steady: dict[str, Times]) -> Figures:
+    windows, last = steady["interleaved"], marks[-1]
     figures = {
-        "timeout_window_ratio_to_seed": grown.ratio(),
-        "timeout_window_ms": median(grown.ours),
-        "timeout_seed_window_ms": median(grown.seed),
-        "timeout_1000_due_ms": marks[-1].due.ours[0],
-        "timeout_seed_1000_due_ms": marks[-1].due.seed[0],
+        "timeout_window_ratio_to_seed": windows.ratio(),
+        "timeout_window_ms": median(windows.ours),
+        "timeout_seed_window_ms": median(windows.seed),
+        "timeout_1000_due_ms": median(last.due.ours),
+        "timeout_seed_1000_due_ms": median(last.due.seed),
     }
     for name, mark in zip(MARK_NAMES, marks, strict=True):
-        figures[f"timeout_seed_idle_tick_ms_{name}"], figures[f"timeout_idle_tick_ms_{name}"] = (
-            mark.idle.medians()
-        )
+        seed_ms, ours_ms = mark.idle.medians()
+        figures[f"timeout_idle_tick_ms_{name}"] = ours_ms
+        figures[f"timeout_seed_idle_tick_ms_{name}"] = seed_ms
     for variant, times in steady.items():
         figures[f"timeout_window_ratio_to_seed_{variant}"] = times.ratio()
     return figures
 
 
-@contextmanager
-def contest(bench: Bench, variant: Variant, sizes: Sizes) -> Iterator[Contest]:
-    """In a database of its own, gone afterwards."""
-    name = f"bench_{variant}"
-    server = create_engine(
-        bench.stack.postgres.url, poolclass=NullPool, isolation_level="AUTOCOMMIT"
+def _report(
+    report: Report, sizes: Sizes, marks: list[Mark], steady: dict[str, Times], naive_ms: float
+) -> None:
+    report.table(
+        f"Timeouts while the log grows (interleaved): ms, the seed's SQL / ours; windows of "
+        f"{sizes.window:,} rows",
+        ("rows of the log", "live rows", "a window", "nothing new", f"{sizes.due:,} due"),
+        [
+            (
+                f"{mark.rows:,}",
+                f"{mark.live[0]:,} / {mark.live[1]:,}",
+                _both(mark.window),
+                _both(mark.idle),
+                _both(mark.due),
+            )
+            for mark in marks
+        ],
     )
-    with server.connect() as sql:
-        sql.exec_driver_sql(f"CREATE DATABASE {name}")
-    url = make_url(bench.stack.postgres.url).set(database=name)
-    found = Contest(
-        url.render_as_string(hide_password=False), bench.stack.redis_server.url, variant, sizes
+    report.table(
+        f"A window of {sizes.window:,} rows when {sizes.marks[-1]:,} are there: median of {STEADY}",
+        ("data", "seed ms", "ours ms", "ratio"),
+        [
+            (variant, *(f"{each:,.0f}" for each in times.medians()), f"{times.ratio():.1f}")
+            for variant, times in steady.items()
+        ],
     )
-    try:
-        yield found
-    finally:
-        found.close()
-        with server.connect() as sql:
-            sql.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+    _plot(report, marks)
+    report.say(
+        f"Without any intermediate table, one query over everything: {naive_ms:,.0f} ms.\n"
+        "The seed's live rows are more: its clean-up forgets transfers that are being settled.\n"
+        "A tick with many due: the seed lists and marks them; ours ends each in SQL and Redis."
+    )
+
+
+def _both(times: Times) -> str:
+    seed, ours = times.medians()
+    return f"{seed:,.1f} / {ours:,.1f}"
+
+
+def _plot(report: Report, marks: list[Mark]) -> None:
+    """How each grows; one scale for all of a kind."""
+    kinds = {
+        "a window": [mark.window for mark in marks],
+        "a tick with nothing new": [mark.idle for mark in marks],
+        "a tick with many due": [mark.due for mark in marks],
+    }
+    for title, measured in kinds.items():
+        longest = max(max(times.medians()) for times in measured)
+        report.say(f"[bold]{title}, ms[/bold]")
+        for mark, times in zip(marks, measured, strict=True):
+            for who, value in zip(("seed", "ours"), times.medians(), strict=True):
+                bar = "█" * round(value / longest * BAR_CHARS) or "▏"
+                report.say(f"{mark.rows:>11,} {who} {bar} {value:,.1f}")

@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, event
 
 from datp_tasks.clock import Clock
-from datp_tasks.errors import StaleFence
+from datp_tasks.errors import StaleFence, StepError
 from datp_tasks.model.payload import Json, encode
 
 GUARD = """
@@ -54,20 +53,26 @@ def effect(
         row = connection.exec_driver_sql(FIND, identity).first()
         found = None if row is None else (_parse(row.output),)
         happening = Effect(connection, found)
+        event.listen(connection, "commit", _refuse_commit)
         yield happening
+        event.remove(connection, "commit", _refuse_commit)
         if happening.output is None or found is not None:
             connection.rollback()
             return
         output = happening.output[0]
-        now_ms = clock.now_ms()
         values = {
             **identity,
             "fence": fence,
             "output": None if output is None else encode(output),
-            "now": None if now_ms is None else datetime.fromtimestamp(now_ms / 1_000, UTC),
+            "now": clock.now(),
         }
         connection.exec_driver_sql(SAVE, values)
         connection.commit()
+
+
+def _refuse_commit(_: Connection) -> None:
+    """A step that commits by itself would have an effect without the record that it is done."""
+    raise StepError("do not commit ctx.sql: the engine commits it together with the step's output")
 
 
 def _parse(text: str | None) -> Json | None:

@@ -82,8 +82,9 @@ RETURNING c.service_id, c.epoch
 
 # With one phase both expiries are the same, and an attempt that was begun under a lease ends before
 # it. So one that still has time belongs to an instance that left early, and is let be. With two
-# phases an attempt may take longer than the first, and protects its service until the second. (A subquery instead of NOT EXISTS: it
-# is asked for one service at a time, in the order of the index, until there are enough.)
+# phases an attempt may take longer than the first, and protects its service until the second.
+# (A subquery instead of NOT EXISTS: it is asked for one service at a time, in the order of the
+# index, until there are enough.)
 TAKE_FORMER = timed("""
 WITH pick AS MATERIALIZED (
     SELECT c.service_id FROM service_claim c

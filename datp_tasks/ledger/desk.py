@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,7 +20,7 @@ from datp_tasks.ledger.queuer import Queuer
 from datp_tasks.ledger.sql import Sql
 from datp_tasks.ledger.submitter import Submitter
 from datp_tasks.ledger.wire import Wire
-from datp_tasks.ledger.words import Ring, Tell, Work
+from datp_tasks.ledger.words import Ring, RingAll, Tell, Work
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.ledger")
@@ -46,7 +47,7 @@ class Ledger:
     submitter: Submitter
     asking: Asking
     wire: Wire
-    ring: Ring
+    ring: RingAll
 
     @classmethod
     def open(
@@ -58,27 +59,28 @@ class Ledger:
         batches = BatchStore(sql, alerts, settings)
         claims = ClaimStore(sql, settings)
         wire = Wire(settings)
-        safely = partial(_ring_safely, ring, settings.ledger_vector_max)
+        ring_all = partial(_ring_all, ring, settings.ledger_vector_max)
         asking = Asking(settings=settings, batches=batches, wire=wire, tell=tell)
+        submitter = Submitter(
+            settings=settings,
+            batches=batches,
+            wire=wire,
+            asking=asking,
+            ring=ring_all,
+            tell=tell,
+        )
         return cls(
             settings=settings,
             alerts=alerts,
             batches=batches,
             claims=claims,
-            intake=Intake(settings=settings, batches=batches, claims=claims, ring=safely),
+            intake=Intake(settings=settings, batches=batches, claims=claims, ring=ring_all),
             operator=Operator(sql, alerts, tell),
-            queuer=Queuer(settings=settings, claims=claims, ring=safely),
-            submitter=Submitter(
-                settings=settings,
-                batches=batches,
-                wire=wire,
-                asking=asking,
-                ring=safely,
-                tell=tell,
-            ),
+            queuer=Queuer(settings=settings, claims=claims, ring=ring_all, do=submitter.run),
+            submitter=submitter,
             asking=asking,
             wire=wire,
-            ring=safely,
+            ring=ring_all,
         )
 
     def poll(self) -> PollResult:
@@ -95,11 +97,12 @@ class Ledger:
         self.wire.close()
 
 
-def _ring_safely(ring: Ring, vector_max: int, works: list[Work]) -> None:
-    """In messages of a size one process can handle. Without a broker: the next tick rings again."""
+def _ring_all(ring: Ring, vector_max: int, works: Sequence[Work]) -> list[Work]:
+    """In messages of a size one process can handle; a broker that is away breaks nothing."""
     for start in range(0, len(works), vector_max):
-        part = works[start : start + vector_max]
         try:
-            ring(part)
+            ring(works[start : start + vector_max])
         except Exception as error:
-            log.warning("%d batches could not be rung for: %s", len(part), error)
+            log.warning("%d batches could not be rung for: %s", len(works) - start, error)
+            return list(works[start:])
+    return []

@@ -12,10 +12,11 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from datp_tasks.ledger.claims import ClaimStore, Survey
-from datp_tasks.ledger.words import Ring
+from datp_tasks.ledger.words import RingAll, Work
 from datp_tasks.observe.failpoints import reach
 from datp_tasks.settings import Settings
 
@@ -32,10 +33,18 @@ class TickResult:
 
 
 class Queuer:
-    def __init__(self, *, settings: Settings, claims: ClaimStore, ring: Ring) -> None:
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        claims: ClaimStore,
+        ring: RingAll,
+        do: Callable[[Sequence[Work]], object],
+    ) -> None:
         self._settings = settings
         self._claims = claims
         self._ring = ring
+        self._do = do
         self._lock = threading.Lock()
         self._seen: frozenset[str] = frozenset()
         self._uneven = True
@@ -62,7 +71,10 @@ class Queuer:
         claimed, released = self._take_share(survey, live)
         reach("ledger.after_claim")
         works = self._claims.next_work(self.instance, rows_max=settings.ledger_queue_batch_max)
-        self._ring(works)
+        left = self._ring(works)
+        if left:
+            # An instance that cannot reach the broker must not sit on its claims.
+            self._do(left[: settings.ledger_vector_max])
         return TickResult(late=late, claimed=claimed, released=released, rung=len(works))
 
     def _keep_lease(self) -> None:

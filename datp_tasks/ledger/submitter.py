@@ -26,7 +26,7 @@ from datp_tasks.ledger.hosts import url_mistake
 from datp_tasks.ledger.http_words import NotSent, Outcome
 from datp_tasks.ledger.kinds import KINDS
 from datp_tasks.ledger.wire import Wire
-from datp_tasks.ledger.words import Asked, Begun, Ended, Ring, Tell, Work
+from datp_tasks.ledger.words import Asked, Begun, Ended, RingAll, Tell, Work
 from datp_tasks.model.batch import BatchState, Verdict
 from datp_tasks.observe.failpoints import reach
 from datp_tasks.settings import Settings
@@ -68,7 +68,7 @@ class Submitter:
         batches: BatchStore,
         wire: Wire,
         asking: Asking,
-        ring: Ring,
+        ring: RingAll,
         tell: Tell,
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,

@@ -80,7 +80,8 @@ class Wire:
                 return await self._send(request, leaving)
         except TimeoutError:
             reason = f"no answer within {left_s:.1f} s"
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        except Exception as error:
+            # Whatever a library may raise: what matters is whether it can have arrived.
             reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         return NoAnswer(reason) if leaving.is_set() else NotSent(reason)
 

@@ -21,8 +21,10 @@ class Work(NamedTuple):
     epoch: int
 
 
-#: Rings for work: sends it to whoever takes submissions.
+#: Rings for work: sends one message to whoever takes submissions, or raises.
 Ring = Callable[[Sequence[Work]], None]
+#: Rings for any amount of work; what could not be rung for.
+RingAll = Callable[[Sequence[Work]], list[Work]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,12 +79,12 @@ class LiveStore:
         *,
         step_type: str = "",
         begin: str = "",
-        held: Mapping[str, int] | None = None,
+        held: Mapping[str, str] | None = None,
     ) -> list[Claimed | Refused]:
         """The one door: queued -> running, for each bell that is still right.
 
-        `begin` is the delta that opens a step of that type; `held` the versions of the states
-        that the worker still has, which need not be sent again.
+        `begin` is the delta that opens a step of that type; `held` names the states that the
+        worker still has ("<JSON version>/<fence>"), which need not be sent again.
         """
         held = held or {}
         now = self._now()
@@ -92,8 +92,8 @@ class LiveStore:
         calls: list[Call] = []
         for tx_id, sequence in bells:
             keys = (*self._own(tx_id), *self._queues(tx_id, node))
-            version = held.get(tx_id, "")
-            calls.append((claim, keys, (now, tx_id, sequence, node, version, step_type, begin)))
+            name = held.get(tx_id, "")
+            calls.append((claim, keys, (now, tx_id, sequence, node, name, step_type, begin)))
         results: list[Claimed | Refused] = []
         for (tx_id, _), reply in zip(bells, self.run(calls), strict=True):
             if reply[0] == "OK":
@@ -310,6 +310,14 @@ class LiveStore:
         limits = (self._settings.node_stale_ms, self._settings.node_grace_ms)
         reply = self.run([(script("silent_nodes"), keys, (self._now(), *limits))])[0]
         return list(reply[1])
+
+    def listed_nodes(self, nodes: Sequence[str]) -> set[str]:
+        """Those that beat, or did until lately."""
+        pipeline = self.redis.pipeline(transaction=False)
+        for node in nodes:
+            pipeline.zscore(self.keys.nodes, node)
+        scores = pipeline.execute()
+        return {node for node, score in zip(nodes, scores, strict=True) if score is not None}
 
     def forget_node(self, node: str) -> None:
         pipeline = self.redis.pipeline(transaction=False)

@@ -36,7 +36,26 @@ def run_once(connections: Connections) -> Result:
         ended += more_ended
         if not connections.live.running_on(node):
             connections.live.forget_node(node)
+    for node, held in _unlisted(connections).items():
+        more_taken, more_ended = take(connections, node, held)
+        taken += more_taken
+        ended += more_ended
     return Result(nodes=nodes, taken=taken, ended=ended)
+
+
+def _unlisted(connections: Connections) -> dict[str, list[str]]:
+    """Transactions by the node that runs them, where no such node is known to beat.
+
+    A node that was paused, given up and forgotten can wake up, claim, and die before it beats.
+    """
+    live, settings = connections.live, connections.settings
+    long_ms = settings.node_stale_ms + settings.node_grace_ms
+    old = live.due("processingZ", before_ms=long_ms, batch_max=settings.reaper_batch_max)
+    by_node: dict[str, list[str]] = {}
+    for tx, fields in zip(old, live.fields_many(old), strict=True):
+        by_node.setdefault(fields.get("node", ""), []).append(tx)
+    listed = live.listed_nodes(list(by_node))
+    return {node: held for node, held in by_node.items() if node and node not in listed}
 
 
 def _reap(connections: Connections, node: str) -> tuple[int, int]:

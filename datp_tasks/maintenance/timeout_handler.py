@@ -52,8 +52,8 @@ def run_once(connections: Connections) -> Result:
     timeouts = Timeouts(connections.engine, connections.clock)
     handler = Handler(connections, timeouts)
     read = 0
+    peek = timeouts.peek()
     for _ in range(ROUNDS_MAX):
-        peek = timeouts.peek()
         if not (peek.is_new or peek.is_due):
             break
         window, due = timeouts.run_pass(
@@ -64,8 +64,8 @@ def run_once(connections: Connections) -> Result:
         reach("timeouts.after_pass")
         read += window.rows
         handler.expire(due)
+        peek = timeouts.peek()
     handler.leave()
-    peek = timeouts.peek()
     _watch_lag(connections, peek.lag_s, peek.is_alarmed)
     return Result(read=read, expired=handler.expired, asked=handler.asked, taken=handler.taken)
 

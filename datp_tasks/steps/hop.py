@@ -90,7 +90,7 @@ class Hop:
     def claim(self, step_type: StepType, pairs: Pairs) -> list[Run]:
         """Through the one door; what is refused has been dealt with by somebody else."""
         begin = delta_json(BEGIN) if step_type.on_crash == "rerun" else ""
-        held = self._cache.versions(tx_id for tx_id, _ in pairs)
+        held = self._cache.names(tx_id for tx_id, _ in pairs)
         runs = []
         answers = self._live.claim_many(
             pairs, self._node, step_type=step_type.name, begin=begin, held=held

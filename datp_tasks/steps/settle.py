@@ -138,7 +138,7 @@ class Settler:
         def answered(reply: Reply) -> None:
             if reply[0] != "OK":
                 return self._lost(run, reply)
-            self._cache.put(run.tx_id, reply[2], run.state)
+            self._cache.put(run.tx_id, reply[2], run.fence, run.state)
             bell = Bell(run.tx_id, reply[1], to.group, to.step_type, to.place, to.priority)
             if known or to.group != run.group:
                 settled.bells.append(bell)
@@ -155,7 +155,7 @@ class Settler:
         def answered(reply: Reply) -> None:
             match reply[0]:
                 case "OK":
-                    self._cache.put(run.tx_id, reply[2], run.state)
+                    self._cache.put(run.tx_id, reply[2], run.fence, run.state)
                 case "AWAKE":
                     run.refresh(flat_to_dict(reply[1]))
                     run.pending = list(held.deltas)

@@ -28,6 +28,11 @@ SANE = {
     "commits_per_tx": (0.01, 2),
     "redis_round_trips_per_tx": (0.02, 10),
     "redis_bytes_per_queued_tx": (200, 1_536),
+    # Of small data nothing can be said but that both handlers work.
+    "timeout_window_ratio_to_seed": (0.01, 1_000),
+    "timeout_idle_tick_ms_100k": (0.1, 1_000),
+    "timeout_idle_tick_ms_3500k": (0.1, 1_000),
+    "timeout_1000_due_ms": (1, 60_000),
 }
 
 

@@ -18,7 +18,7 @@ from datp_tasks.ledger.batch_list import derived_id, unsigned_batch_list
 from datp_tasks.ledger.desk import Ledger
 from datp_tasks.ledger.sim.server import LedgerSim, SimThread
 from datp_tasks.ledger.submitter import Result
-from datp_tasks.ledger.words import Batch, Work
+from datp_tasks.ledger.words import Batch, Ring, Work
 from datp_tasks.model.batch import BatchState
 from datp_tasks.settings import Settings
 from datp_tasks.testing.servers import Servers
@@ -36,12 +36,13 @@ def payload_of(batch_id: str, **content: Any) -> bytes:
 class Instance:
     """One process, as far as the database can tell."""
 
-    def __init__(self, settings: Settings, clock: VirtualClock) -> None:
+    def __init__(self, settings: Settings, clock: VirtualClock, ring: Ring | None) -> None:
         #: Messages that were sent and not delivered yet.
         self.waiting: list[Work] = []
-        self.connections = Connections.open(
-            settings, clock=clock, ring_ledger=lambda works: self.waiting.extend(works)
-        )
+        self.connections = Connections.open(settings, clock=clock, ring_ledger=ring or self._keep)
+
+    def _keep(self, works: Sequence[Work]) -> None:
+        self.waiting.extend(works)
 
     @property
     def ledger(self) -> Ledger:
@@ -98,12 +99,12 @@ class World:
     def advance(self, seconds: float) -> None:
         self.clock.advance(seconds=seconds)
 
-    def instance(self, **changes: Any) -> Instance:
+    def instance(self, *, ring: Ring | None = None, **changes: Any) -> Instance:
         values = {
             name: changes.get(name, getattr(self.settings, name))
             for name in self.settings.__dataclass_fields__
         }
-        made = Instance(Settings(**values), self.clock)
+        made = Instance(Settings(**values), self.clock, ring)
         self.instances.append(made)
         return made
 

@@ -117,19 +117,20 @@ def test_the_json_is_not_sent_to_a_worker_that_holds_that_version(stage: Stage) 
     claim, bell = stage.handed_over()
     assert stage.version(claim.tx_id) == "2"
     pair = (bell.tx_id, bell.sequence)
-    again = stage.live.claim_many([pair], NODE, held={bell.tx_id: 2})[0]
+    again = stage.live.claim_many([pair], NODE, held={bell.tx_id: f"2/{claim.fence}"})[0]
     assert isinstance(again, Claimed)
     assert again.fields["state"] == ""
     assert stage.fields(bell.tx_id)["state"] == STATE_JSON
 
 
-@pytest.mark.parametrize("version", [0, 1, 3])
-def test_the_json_is_sent_to_a_worker_that_holds_another_version(
-    stage: Stage, version: int
+@pytest.mark.parametrize(("version", "fence_off"), [(0, 0), (1, 0), (3, 0), (2, 1), (2, -1)])
+def test_the_json_is_sent_to_a_worker_that_holds_another_writing_of_it(
+    stage: Stage, version: int, fence_off: int
 ) -> None:
-    _, bell = stage.handed_over()
+    claim, bell = stage.handed_over()
     pair = (bell.tx_id, bell.sequence)
-    again = stage.live.claim_many([pair], NODE, held={bell.tx_id: version})[0]
+    held = {bell.tx_id: f"{version}/{claim.fence + fence_off}"}
+    again = stage.live.claim_many([pair], NODE, held=held)[0]
     assert isinstance(again, Claimed)
     assert again.fields["state"] == STATE_JSON
 

@@ -175,3 +175,18 @@ def test_the_same_step_type_twice_in_a_pipeline_has_two_effects(datp: Kit, books
     )
     assert datp.run("p", {}).status is Status.SUCCESS
     assert books.lines() == ["0", "1.0", "2.0", "3"]
+
+
+def test_a_step_that_commits_by_itself_is_refused_and_has_no_effect(
+    datp: Kit, books: Books
+) -> None:
+    @datp.step("t/pay", transactional=True, retry={"max_attempts": 1})
+    def pay(ctx: Any, data: Data) -> None:
+        books.write(ctx.sql, ctx.tx_id, "pay")
+        ctx.sql.commit()
+
+    datp.use(Pipeline("p").step("t/pay").build())
+    summary = datp.run("p", {"n": 1})
+    assert summary.status is Status.INTERNAL_ERROR
+    assert "do not commit ctx.sql" in (summary.note or "")
+    assert books.lines() == []

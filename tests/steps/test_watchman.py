@@ -25,14 +25,14 @@ Data = dict[str, Any]
 class Stuck:
     """A vector of transactions in a thread of its own; those named `stuck` do not return."""
 
-    def __init__(self, kit: Kit, on_crash: str = "rerun") -> None:
+    def __init__(self, kit: Kit, *, on_crash: str = "rerun", timeout_s: float = 60) -> None:
         self.kit = kit
         self.may_end = threading.Event()
         self.is_stuck = threading.Event()
         self.ran: list[tuple[str, int]] = []
         self.kills: list[int] = []
 
-        @kit.step("t/maybe", timeout_s=0.3, on_crash=on_crash, retry={"max_attempts": 1})
+        @kit.step("t/maybe", timeout_s=timeout_s, on_crash=on_crash, retry={"max_attempts": 1})
         def maybe(ctx: Any, data: Data) -> Data:
             self.ran.append((data["name"], ctx.attempt))
             if data["name"] == "stuck":
@@ -141,7 +141,7 @@ def test_nothing_is_taken_from_a_vector_that_moves(kit: Kit) -> None:
 
 
 def test_a_step_that_ignores_its_time_limit_ends_its_process(kit: Kit) -> None:
-    stuck = Stuck(kit)
+    stuck = Stuck(kit, timeout_s=0.1)
     stuck.start("stuck")
     try:
 

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datp_tasks.model.backoff import RetryPolicy
@@ -58,6 +58,7 @@ def test_a_policy_keeps_what_it_is_given() -> None:
     assert (policy.max_attempts, policy.first_s, policy.factor) == (5, 0.5, 2.0)
 
 
+@settings(deadline=None)
 @given(
     attempt=st.integers(1, 10_000),
     first_s=st.floats(0, 1e9),

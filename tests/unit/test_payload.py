@@ -8,10 +8,16 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from datp_tasks.model.payload import NotJson, canonical, checked, encode, parse
+
+#: A busy machine must not make a test fail.
+CAREFREE: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow],
+}
 
 NUL = "\x00"
 HALF = "\ud800"
@@ -140,6 +146,7 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and repr(one) == repr(other)
 
 
+@settings(**CAREFREE)
 @given(st.dictionaries(TEXTS, VALUES, max_size=5))
 def test_checked_json_comes_back_exactly_as_it_went_in(value: dict[str, Any]) -> None:
     copy, text = checked(value, what="data", bytes_max=10**7, depth_max=64)

@@ -15,7 +15,7 @@ ARGV:
   tx_id        str   transaction id
   sequence     int   as the bell says
   node         str   who claims
-  held_version int   version of the JSON that the worker holds, or empty
+  held         str   "<version>/<fence>" of the JSON that the worker holds, or empty
   step_type    str   as the bell says
   begin        json  delta that opens a step of that type, or empty to open it later
 Returns:
@@ -37,7 +37,7 @@ local now_ms = ARGV[1]
 local tx_id = ARGV[2]
 local sequence = ARGV[3]
 local node = ARGV[4]
-local held_version = ARGV[5]
+local held = ARGV[5]
 local step_type = ARGV[6]
 local begin = ARGV[7]
 
@@ -72,4 +72,5 @@ end
 redis.call('ZREM', queued, tx_id)
 redis.call('ZADD', processing, now, tx_id)
 redis.call('SADD', running, tx_id)
-return {'OK', fence, fields_of(state, json_version == held_version), before, opens and 1 or 0}
+local holds_json = json_version .. '/' .. previous_fence == held
+return {'OK', fence, fields_of(state, holds_json), before, opens and 1 or 0}
