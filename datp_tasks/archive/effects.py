@@ -29,6 +29,9 @@ VALUES (%(tx_id)s, %(step_key)s, %(fence)s, %(output)s::json, coalesce(%(now)s, 
 """
 
 
+OWN_COMMIT = "do not commit ctx.sql: the engine commits it together with the step's output"
+
+
 class Effect:
     """One execution of a transactional step."""
 
@@ -38,6 +41,14 @@ class Effect:
         self.recorded = recorded
         #: Set to commit; without it everything is rolled back.
         self.output: tuple[Json | None] | None = None
+        self.refused = False
+
+    def refuse_commit(self, connection: Connection) -> None:
+        """A step that commits by itself would have an effect without the record of it."""
+        self.refused = True
+        # SQLAlchemy takes its transaction for ended now, so the database must be told here.
+        connection.connection.rollback()
+        raise StepError(OWN_COMMIT)
 
 
 @contextmanager
@@ -53,9 +64,11 @@ def effect(
         row = connection.exec_driver_sql(FIND, identity).first()
         found = None if row is None else (_parse(row.output),)
         happening = Effect(connection, found)
-        event.listen(connection, "commit", _refuse_commit)
+        event.listen(connection, "commit", happening.refuse_commit)
         yield happening
-        event.remove(connection, "commit", _refuse_commit)
+        event.remove(connection, "commit", happening.refuse_commit)
+        if happening.refused:
+            raise StepError(OWN_COMMIT)
         if happening.output is None or found is not None:
             connection.rollback()
             return
@@ -68,11 +81,6 @@ def effect(
         }
         connection.exec_driver_sql(SAVE, values)
         connection.commit()
-
-
-def _refuse_commit(_: Connection) -> None:
-    """A step that commits by itself would have an effect without the record that it is done."""
-    raise StepError("do not commit ctx.sql: the engine commits it together with the step's output")
 
 
 def _parse(text: str | None) -> Json | None:

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks import Abort, Call, Fail, Pipeline, Sleep
+from datp_tasks.errors import StepError
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from tests.steps.books import Books
@@ -177,16 +178,23 @@ def test_the_same_step_type_twice_in_a_pipeline_has_two_effects(datp: Kit, books
     assert books.lines() == ["0", "1.0", "2.0", "3"]
 
 
+@pytest.mark.parametrize("goes_on", [False, True])
 def test_a_step_that_commits_by_itself_is_refused_and_has_no_effect(
-    datp: Kit, books: Books
+    datp: Kit, books: Books, goes_on: bool
 ) -> None:
     @datp.step("t/pay", transactional=True, retry={"max_attempts": 1})
     def pay(ctx: Any, data: Data) -> None:
         books.write(ctx.sql, ctx.tx_id, "pay")
-        ctx.sql.commit()
+        try:
+            ctx.sql.commit()
+        except StepError:
+            if not goes_on:
+                raise
+            books.write(ctx.sql, ctx.tx_id, "pay again")
 
     datp.use(Pipeline("p").step("t/pay").build())
     summary = datp.run("p", {"n": 1})
     assert summary.status is Status.INTERNAL_ERROR
     assert "do not commit ctx.sql" in (summary.note or "")
     assert books.lines() == []
+    assert recorded(datp, summary.tx_id) == {}

@@ -67,6 +67,21 @@ def test_a_writer_that_took_its_place_early_and_its_id_late_is_found(log: Change
     assert len(log.watched()) == 2
 
 
+def test_a_writer_that_took_its_id_early_and_its_place_late_is_found(log: ChangeLog) -> None:
+    """Its row id is below one that was read, and nobody before it is open any more."""
+    early, late = log.engine.connect(), log.engine.connect()
+    with early, late:
+        early.exec_driver_sql("SELECT pg_current_xact_id()")
+        log.add("early id", "queued", sql=late)
+        log.add("early place", "queued", sql=early)
+        early.commit()
+        assert log.read() == Window(rows=1, added=1)
+        assert log.watched() == ["early place"]
+        late.commit()
+    assert log.read() == Window(rows=1, added=1)
+    assert log.watched() == ["early id", "early place"]
+
+
 def test_a_writer_that_gives_up_holds_nobody_up(log: ChangeLog) -> None:
     with log.engine.connect() as sql:
         log.add("undone", "queued", sql=sql)

@@ -76,9 +76,13 @@ STATEMENTS = {
 }
 
 
+#: Also with limits far above what is there: the planner takes them for what will come.
+LIMITS = [Settings(), Settings(timeout_window_max=1_000_000, timeout_batch_max=100_000)]
+
+
+@pytest.mark.parametrize("settings", LIMITS, ids=["usual limits", "high limits"])
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_a_statement_reads_no_whole_table(filled: ChangeLog, name: str) -> None:
-    settings = Settings()
+def test_a_statement_reads_no_whole_table(filled: ChangeLog, name: str, settings: Settings) -> None:
     with filled.engine.connect() as sql:
         at = sql.exec_driver_sql("SELECT xact::text, value FROM segment").one()
         values = {
