@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from sqlalchemy.exc import DBAPIError
 
 from datp_tasks.errors import DatpError, LedgerError
 from datp_tasks.ledger.batch_list import derived_id
@@ -93,7 +94,6 @@ class Chaos:
         self.instances: list[ManagedProcess] = []
         self._paused: dict[ManagedProcess, float] = {}
         self._dead: dict[ManagedProcess, float] = {}
-        self._down_until_s: float | None = None
 
     @property
     def url(self) -> str:
@@ -130,7 +130,7 @@ class Chaos:
         numbers = Counter[str]()
         rng = random.Random(self.report.seed + 1)
         while not self.stop.is_set():
-            wanted = []
+            wanted: list[tuple[str, bytes, str | None]] = []
             for service in self.accepted:
                 batch_id = derived_id(f"{service}/{numbers[service]}")
                 poisoned = rng.random() < POISONED_SHARE
@@ -146,10 +146,9 @@ class Chaos:
         while True:
             try:
                 answers = self.house.client.submit_batches(wanted)
-            except (DatpError, Exception) as error:
-                self.report.done[f"submit again after {type(error).__name__}"] += 1
-                if self.stop.wait(0.2) and self._down_until_s is None:
-                    self.stop.wait(0.2)
+            except (DatpError, DBAPIError) as error:
+                self.report.done[f"submitted again after {type(error).__name__}"] += 1
+                threading.Event().wait(0.2)
                 continue
             for answer in answers:
                 assert not isinstance(answer, LedgerError), answer
@@ -197,7 +196,7 @@ class Chaos:
     def _set_faults(self) -> None:
         posts = self.rng.sample(POST_WORDS, 5)
         gets = self.rng.sample(GET_WORDS, 2)
-        # A batch that is refused for good, or a ledger that lies for ever, is another test's matter.
+        # A batch that is refused for good is another test's matter.
         faults = [
             {"on": "post", "do": word, "share": 0.15, "ms": self.rng.choice([300, 900, 1_400])}
             for word in posts
@@ -264,7 +263,8 @@ class Chaos:
 def problems(chaos: Chaos) -> list[str]:
     """What the oracle's log and the record say against us."""
     committed = [line["batch"] for line in chaos.log() if line["result"] == "COMMITTED"]
-    times, first = Counter(line["batch"] for line in chaos.log()), {}
+    times = Counter(line["batch"] for line in chaos.log())
+    first: dict[str, int] = {}
     for place, batch in enumerate(committed):
         first.setdefault(batch, place)
     commits = Counter(committed)

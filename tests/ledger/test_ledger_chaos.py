@@ -70,7 +70,8 @@ def assert_it_was_chaos(chaos: Chaos) -> None:
     assert done["database killed"] + done["database stopped"] >= 1, done
     assert chaos.house.sql("SELECT max(epoch) FROM service_claim")[0][0] > 2
     sources = {row[0] for row in chaos.house.sql("SELECT DISTINCT source FROM batch_status")}
-    assert {"submitter", "poller", "takeover"} <= sources
+    assert {"submitter", "poller"} <= sources
+    assert {"takeover", "queuer"} & sources
     # Some sender came back too late, or never: its end is recorded nowhere but in its attempt.
     rows = chaos.house.sql("SELECT count(*) FROM batch_attempt WHERE attempt > 1")
     assert rows[0][0] > 0
