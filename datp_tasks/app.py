@@ -11,9 +11,9 @@ from typing import Any
 
 from celery import signals
 
+from datp_tasks import failpoints
 from datp_tasks.bells.broker import TASK_PREFIX, make_celery
 from datp_tasks.errors import DatpError
-from datp_tasks.observe import failpoints
 from datp_tasks.process import WorkerProcess, register
 from datp_tasks.settings import Settings
 from datp_tasks.steps.registry import discover

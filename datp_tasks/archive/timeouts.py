@@ -23,8 +23,8 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from datp_tasks.clock import Clock
+from datp_tasks.failpoints import reach
 from datp_tasks.model.status import FINAL
-from datp_tasks.observe.failpoints import reach
 
 #: The kind of alert that is open while the handler is too far behind.
 BEHIND = "timeouts-behind"

@@ -35,6 +35,7 @@ from datp_tasks.errors import (
     TransactionUnknown,
     WaitTimeout,
 )
+from datp_tasks.failpoints import reach
 from datp_tasks.intake.batches import BatchMethods
 from datp_tasks.intake.expiry import Now
 from datp_tasks.intake.requests import Prepared, Request, Submitted, prepare
@@ -46,7 +47,6 @@ from datp_tasks.model.payload import Json
 from datp_tasks.model.recall import Recall
 from datp_tasks.model.status import Status
 from datp_tasks.model.switch import switch_json
-from datp_tasks.observe.failpoints import reach
 from datp_tasks.replies.notify import Notifications
 from datp_tasks.settings import Settings
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from datp_tasks.archive.record import Record
 from datp_tasks.archive.words import Final
+from datp_tasks.failpoints import reach
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.words import Claimed, Held
 from datp_tasks.model.recall import Recall
 from datp_tasks.model.state import State, apply, ending
-from datp_tasks.observe.failpoints import reach
 
 
 def end_seized(

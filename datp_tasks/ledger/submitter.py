@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.exc import DBAPIError
 
+from datp_tasks.failpoints import reach
 from datp_tasks.ledger.asking import Asking
 from datp_tasks.ledger.batches import BatchStore
 from datp_tasks.ledger.decide import ended
@@ -28,7 +29,6 @@ from datp_tasks.ledger.kinds import KINDS
 from datp_tasks.ledger.wire import Wire
 from datp_tasks.ledger.words import Asked, Begun, Ended, RingAll, Tell, Work
 from datp_tasks.model.batch import BatchState, Verdict
-from datp_tasks.observe.failpoints import reach
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.ledger")

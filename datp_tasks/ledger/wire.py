@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import httpx
 
+from datp_tasks.failpoints import reach
 from datp_tasks.ledger.http_words import Answer, HttpRequest, NoAnswer, NotSent, Outcome
-from datp_tasks.observe.failpoints import reach
 from datp_tasks.settings import Settings
 
 BODY_BYTES_MAX = 1_048_576

@@ -14,8 +14,8 @@ import logging
 from dataclasses import dataclass, replace
 
 from datp_tasks.connections import Connections
+from datp_tasks.failpoints import reach
 from datp_tasks.live.words import Bell
-from datp_tasks.observe.failpoints import reach
 
 log = logging.getLogger("datp.reaper")
 

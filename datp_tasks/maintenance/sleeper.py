@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from datp_tasks.connections import Connections
+from datp_tasks.failpoints import reach
 from datp_tasks.live.words import Bell
-from datp_tasks.observe.failpoints import reach
 
 ROUNDS_MAX = 10
 

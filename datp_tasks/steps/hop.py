@@ -15,10 +15,10 @@ from concurrent import futures
 
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.errors import DatpError
+from datp_tasks.failpoints import reach
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.words import Claimed, Refused
 from datp_tasks.model.state import BEGIN, delta_json
-from datp_tasks.observe.failpoints import reach
 from datp_tasks.settings import Settings
 from datp_tasks.steps.digest import Digester, Move, Next, Park, Pipelines, close
 from datp_tasks.steps.loop import EventLoop

@@ -20,11 +20,11 @@ from datp_tasks.archive.effects import effect
 from datp_tasks.archive.engine import is_away
 from datp_tasks.clock import Clock
 from datp_tasks.errors import StaleFence, StepTimeout
+from datp_tasks.failpoints import reach
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.outcome import Abort, Call, Done, DontKnow, Fail, NotDone, Sleep
 from datp_tasks.model.payload import Json, NotJson, checked
 from datp_tasks.model.status import Status
-from datp_tasks.observe.failpoints import reach
 from datp_tasks.settings import Settings
 from datp_tasks.steps.context import Hands, StepContext
 from datp_tasks.steps.outcomes import (

@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from datp_tasks.archive.record import Record
 from datp_tasks.archive.words import Final
 from datp_tasks.bells.ringer import Ringer
+from datp_tasks.failpoints import reach
 from datp_tasks.live.scripts import Call as ScriptCall
 from datp_tasks.live.scripts import Reply
 from datp_tasks.live.store import LiveStore
@@ -23,7 +24,6 @@ from datp_tasks.model.payload import encode
 from datp_tasks.model.plan import Position
 from datp_tasks.model.state import BEGIN, ending
 from datp_tasks.model.status import Status
-from datp_tasks.observe.failpoints import reach
 from datp_tasks.steps.digest import Digester, Move, Next, Park, Pipelines, Rest, close
 from datp_tasks.steps.late import LateDesk
 from datp_tasks.steps.registry import Registry

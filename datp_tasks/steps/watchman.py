@@ -14,6 +14,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from redis.exceptions import RedisError
+
 from datp_tasks.settings import Settings
 from datp_tasks.steps.forgotten import Forgotten
 from datp_tasks.steps.hop import Hop
@@ -66,5 +68,7 @@ class Watchman:
                 if time.monotonic() - audited_s > self._audit_s:
                     audited_s = time.monotonic()
                     self._forgotten.look()
+            except RedisError as error:
+                log.warning("the watchman does not reach Redis: %s", error)
             except Exception:
                 log.exception("the watchman could not help; the reaper will")

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from datp_tasks.bells.broker import TASK_PREFIX
+from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.ledger.bell import SUBMIT_TASK
 from datp_tasks.ledger.words import Work
-from datp_tasks.observe.failpoints import SimulatedCrash
 
 if TYPE_CHECKING:
     from celery import Celery

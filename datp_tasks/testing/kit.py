@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from datp_tasks import failpoints
 from datp_tasks.archive.words import Summary
 from datp_tasks.bells.broker import make_celery
 from datp_tasks.clock import VirtualClock
@@ -16,7 +17,6 @@ from datp_tasks.intake.client import Client
 from datp_tasks.maintenance.schedule import JOBS
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.status import Status
-from datp_tasks.observe import failpoints
 from datp_tasks.process import WorkerProcess, register
 from datp_tasks.settings import Settings
 from datp_tasks.steps.registry import Registry, StepType, discover, param_mistakes, registry

@@ -29,7 +29,7 @@ from tests.acceptance.house import House, wait_until
 
 pytestmark = pytest.mark.acceptance
 
-LOAD = 120
+LOAD = 90
 PAYMENTS_EACH = 3
 BATCH = 30
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from datp_tasks import Pipeline
+from datp_tasks import Pipeline, failpoints
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.model.status import Status
-from datp_tasks.observe import failpoints
 from tests.acceptance.conftest import NewHouse
 from tests.acceptance.house import House, wait_until
 

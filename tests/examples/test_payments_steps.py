@@ -54,6 +54,7 @@ def test_the_pipelines_have_no_mistakes() -> None:
         (each.name, each.node_group, each.startable, each.on_error) for each in definitions
     ] == [
         ("kyc", "kyc", False, "rollback"),
+        ("settlement", "master", True, "rollback"),
         ("transfer", "master", True, "rollback"),
     ]
     for definition in definitions:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from datp_tasks.observe import failpoints
+from datp_tasks import failpoints
 from datp_tasks.testing.servers import Servers
 from tests.ledger.ledger_world import World
 

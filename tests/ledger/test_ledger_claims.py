@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import DBAPIError
 
+from datp_tasks import failpoints
 from datp_tasks.clock import ServerClock
+from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.ledger import batches_sql, claims_sql
 from datp_tasks.ledger import sql as ledger_sql
 from datp_tasks.ledger.batches import BatchStore
@@ -19,8 +21,6 @@ from datp_tasks.ledger.claims import ClaimStore
 from datp_tasks.ledger.sql import Sql
 from datp_tasks.ledger.words import NewBatch, Work
 from datp_tasks.model.batch import BatchState
-from datp_tasks.observe import failpoints
-from datp_tasks.observe.failpoints import SimulatedCrash
 from tests.ledger.conftest import NewWorld
 from tests.ledger.ledger_world import SERVICE, Instance, World
 from tests.steps.eventually import eventually

@@ -135,7 +135,7 @@ def test_what_cannot_be_done_is_refused_and_changes_nothing(
 
 
 def test_a_batch_that_is_being_submitted_is_left_alone(world: World, instance: Instance) -> None:
-    from datp_tasks.observe import failpoints
+    from datp_tasks import failpoints
 
     [one] = world.submit("one")
     instance.tick()

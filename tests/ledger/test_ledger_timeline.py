@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from datp_tasks import failpoints
+from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.ledger.sim.faults import Fault
 from datp_tasks.model.batch import BatchState, Verdict
-from datp_tasks.observe import failpoints
-from datp_tasks.observe.failpoints import SimulatedCrash
 from tests.ledger.conftest import NewWorld
 from tests.ledger.ledger_world import SERVICE, Instance, World
 from tests.ledger.naive import Crash, NaiveInstance, NaiveWorld, settle

@@ -8,8 +8,8 @@ import pytest
 
 from datp_tasks import Fail, Pipeline, Sleep
 from datp_tasks.errors import TransactionFinal, TransactionUnknown
+from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.status import Status
-from datp_tasks.observe.failpoints import SimulatedCrash
 from datp_tasks.testing import Kit
 
 Data = dict[str, Any]

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from datp_tasks import Call, Done, Fail, NotDone, Pipeline, Sleep
+from datp_tasks import Call, Done, Fail, NotDone, Pipeline, Sleep, failpoints
 from datp_tasks.archive.words import Summary
+from datp_tasks.failpoints import POINTS, SimulatedCrash
 from datp_tasks.model.status import Status
-from datp_tasks.observe import failpoints
-from datp_tasks.observe.failpoints import POINTS, SimulatedCrash
 from datp_tasks.testing import Kit
 from tests.steps.books import Books
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from datp_tasks import Pipeline, Sleep
+from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.status import Status
-from datp_tasks.observe.failpoints import SimulatedCrash
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from datp_tasks import Fail, Pipeline, Sleep
+from datp_tasks import Fail, Pipeline, Sleep, failpoints
 from datp_tasks.model.status import Status
-from datp_tasks.observe import failpoints
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.steps.books import Books

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from datp_tasks import Done, DontKnow, Fail, NotDone, Pipeline
+from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.status import Status
-from datp_tasks.observe.failpoints import SimulatedCrash
 from datp_tasks.steps.registry import StepType
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from datp_tasks import Pipeline
+from datp_tasks import Pipeline, failpoints
 from datp_tasks.live.words import Bell
 from datp_tasks.model.status import Status
-from datp_tasks.observe import failpoints
 from datp_tasks.testing import Kit
 from tests.timeouts.history import alerts, history
 

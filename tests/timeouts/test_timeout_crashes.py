@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from datp_tasks import Pipeline, Sleep
+from datp_tasks import Pipeline, Sleep, failpoints
+from datp_tasks.failpoints import POINTS, SimulatedCrash
 from datp_tasks.model.status import Status
-from datp_tasks.observe import failpoints
-from datp_tasks.observe.failpoints import POINTS, SimulatedCrash
 from datp_tasks.testing import Kit
 from tests.steps.books import Books
 from tests.timeouts.history import PREPARED, RESERVED, history, watched

@@ -18,12 +18,14 @@ from tests.timeouts.change_log import ChangeLog
 #: Enough that reading everything would be the dear way.
 ENDED, LIVE = 30_000, 20_000
 
+#: Of many commits, as in life: the planner must not know that hardly anything is new.
 FILL = f"""
-INSERT INTO tx_state_change (tx_id, status, created_at, expires_at)
-SELECT 'ended' || n, unnest(ARRAY['queued', 'success']), %(now)s, %(now)s + interval '1 day'
+INSERT INTO tx_state_change (tx_id, status, created_at, expires_at, xact)
+SELECT 'ended' || n, unnest(ARRAY['queued', 'success']), %(now)s, %(now)s + interval '1 day',
+       (3 + n %% 500)::text::xid8
 FROM generate_series(1, {ENDED}) n;
-INSERT INTO tx_state_change (tx_id, status, created_at, expires_at)
-SELECT 'live' || n, 'queued', %(now)s, %(now)s + interval '1 day'
+INSERT INTO tx_state_change (tx_id, status, created_at, expires_at, xact)
+SELECT 'live' || n, 'queued', %(now)s, %(now)s + interval '1 day', (3 + n %% 500)::text::xid8
 FROM generate_series(1, {LIVE}) n;
 """
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import datp_tasks
+from datp_tasks.failpoints import POINTS
 from datp_tasks.maintenance import schedule
-from datp_tasks.observe.failpoints import POINTS
 from datp_tasks.settings import Settings
 
 PACKAGE = Path(datp_tasks.__file__).parent
