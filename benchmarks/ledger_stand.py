@@ -62,13 +62,12 @@ class LedgerStand:
         """`celery -A datp_tasks worker -Q ledger`, ready to take messages."""
         self._count += 1
         name = f"ledger{self._count}"
-        worker = self._start(
+        return self._start(
             name,
             *("-W", "ignore", "-m", "celery", "-A", "datp_tasks", "worker", "-Q", "ledger"),
             *("-n", f"{name}@bench", "--loglevel", "WARNING", *arguments),
             *("--without-gossip", "--without-mingle", "--without-heartbeat"),
         )
-        return worker
 
     def stop_worker(self, worker: ManagedProcess) -> None:
         worker.stop()

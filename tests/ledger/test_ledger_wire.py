@@ -21,7 +21,6 @@ Talk = Callable[[socket.socket], None]
 @pytest.fixture
 def wire() -> Iterator[Wire]:
     made = Wire(Settings(ledger_connect_s=1.0, ledger_authorization="Bearer let-me-in"))
-    made.warm_up()
     yield made
     made.close()
 

@@ -35,6 +35,7 @@ DROP TABLE IF EXISTS test_money;
 CREATE TABLE test_money (account int PRIMARY KEY, held bigint NOT NULL, paid bigint NOT NULL);
 INSERT INTO test_money SELECT n, 0, 0 FROM generate_series(0, 15) n;
 """
+LATE = "SELECT count(*) FROM tx_summary WHERE status = 'success' AND completed_at >= expires_at"
 MOVE = "UPDATE test_money SET held = held + :held, paid = paid + :paid WHERE account = :account"
 
 
@@ -206,6 +207,7 @@ def test_each_of_many_ends_once_while_handlers_and_workers_race(
     assert 500 < len(paid) < TRANSACTIONS - 500
     with bank.engine.connect() as sql:
         assert sql.exec_driver_sql("SELECT count(*) FROM tx_timeout").scalar() == 0
+        assert sql.exec_driver_sql(LATE).scalar() == 0
     assert deadlocks(bank.engine) == before
     assert "deadlock" not in caplog.text.lower()
     assert check_all(kit.connections.live) == []
