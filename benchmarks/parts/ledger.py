@@ -86,6 +86,7 @@ def _ticks(bench: Bench) -> Figures:
             queuer = _queuer(stand, rung)
             while queuer.tick().claimed:
                 pass
+            _vacuum(stand)
             quiet = [_timed_ms(stand, queuer, due=0) for _ in range(bench.choose(30, 5))]
             busy = [_timed_ms(stand, queuer, due=DUE) for _ in range(bench.choose(30, 5))]
             queuer.leave()
@@ -132,6 +133,11 @@ def _fill(stand: LedgerStand, count: int) -> None:
             ),
             {"due": DUE},
         )
+    _vacuum(stand)
+
+
+def _vacuum(stand: LedgerStand) -> None:
+    """As PostgreSQL does by itself some time after so many changes."""
     with stand.stack.engine.connect() as connection:
         connection.execution_options(isolation_level="AUTOCOMMIT")
         connection.execute(text("VACUUM ANALYZE service_claim, ledger_batch"))

@@ -28,6 +28,7 @@ from datp_tasks.errors import (
     DatpError,
     ExternalIdConflict,
     PipelineError,
+    RecordAway,
     RequestError,
     SwitchInvalid,
     TransactionError,
@@ -195,11 +196,19 @@ class Client(BatchMethods):
         return self._overlay(summary)
 
     def wait(self, tx_id: str, timeout_s: float = 60.0) -> Summary:
-        """Wait until the transaction has ended, or raise WaitTimeout; it goes on regardless."""
+        """Wait until the transaction has ended, or raise WaitTimeout; it goes on regardless.
+
+        An outage of PostgreSQL in the meantime is waited for like everything else.
+        """
         give_up_s = time.monotonic() + timeout_s
+        summary: Summary | None = None
         with self._notifications.waiter(tx_id) as news:
             while True:
-                summary = self._summary(tx_id)
+                try:
+                    summary = self._summary(tx_id)
+                except RecordAway:
+                    if summary is None:
+                        raise
                 if summary.is_final:
                     return summary
                 left_s = give_up_s - time.monotonic()

@@ -55,16 +55,21 @@ def _checked_seconds(value: object, what: str, settings: Settings) -> float:
     return float(value)  # type: ignore[arg-type]
 
 
-def _checked_time(value: object, settings: Settings, now: datetime) -> datetime:
+def moment_of(value: object) -> datetime:
+    """A time with a zone, or its ISO text, as UTC."""
     moment = _parsed(value)
     if moment.utcoffset() is None:
         raise ExpiryInvalid(
             f"expires_at must say its time zone, as in {EXAMPLE}, was {value!s:.100}"
         )
     try:
-        moment = moment.astimezone(UTC)
+        return moment.astimezone(UTC)
     except (OverflowError, ValueError):
         raise ExpiryInvalid(f"expires_at is out of range: {value!s:.100}") from None
+
+
+def _checked_time(value: object, settings: Settings, now: datetime) -> datetime:
+    moment = moment_of(value)
     if moment <= now:
         raise ExpiryPast(
             f"expires_at is in the past: {moment.isoformat()}; it is {now.isoformat()} now"

@@ -13,7 +13,7 @@ import uuid_utils
 
 from datp_tasks.archive.words import Acceptance
 from datp_tasks.errors import ExternalIdInvalid, InputInvalid, PipelineNotStartable, RequestError
-from datp_tasks.intake.expiry import ExpiryPast, Now, checked_expiry
+from datp_tasks.intake.expiry import ExpiryPast, Now, checked_expiry, moment_of
 from datp_tasks.live.keys import shard_of_external_id
 from datp_tasks.live.words import NewTransaction
 from datp_tasks.model.payload import NotJson, canonical, checked
@@ -120,10 +120,11 @@ def ms_of(moment: datetime | None) -> int | None:
     return None if moment is None else round(moment.timestamp() * 1_000)
 
 
-def _asked_expiry(request: Request) -> list[str]:
-    """What the client said of it; the same words in a repeated request are the same request."""
-    asked = request.expires_at if request.expires_in_s is None else request.expires_in_s
-    return [] if asked is None else [str(asked)]
+def _asked_expiry(request: Request) -> list[str | float]:
+    """What the client said of it: the same again is the same request, whenever it comes."""
+    if request.expires_at is not None:
+        return [moment_of(request.expires_at).isoformat()]
+    return [] if request.expires_in_s is None else [float(request.expires_in_s)]
 
 
 def first_state_json(definition: PipelineDefinition, input_json: str) -> str:

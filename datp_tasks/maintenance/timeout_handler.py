@@ -101,9 +101,10 @@ class Handler:
         answers = self._live.cancel_many(texts, self._node, only_seize=True)
         reach("timeouts.after_seize")
         self._end(answers, recalls)
-        self._turn_around([each for each in due if each.tx_id in _refused(answers, "BEGUN")])
+        begun = _refused(answers, "BEGUN")
+        self._turn_around([each for each in due if each.tx_id in begun])
         # Final in Redis means final in SQL; one that is not in Redis may be either.
-        self._follow_sql(_refused(answers, "FINAL", "UNKNOWN"))
+        self._follow_sql(sorted(_refused(answers, "FINAL", "UNKNOWN")))
 
     def leave(self) -> None:
         """What this node could not end is left to the reaper, who misses the node soon."""
@@ -184,8 +185,8 @@ def _recall(due: Due) -> Recall:
     return Recall(Status.EXPIRED, f"it was not over by {due.expires_at.isoformat()}")
 
 
-def _refused(answers: Answers, *words: str) -> list[str]:
-    return [each.tx_id for each in answers if isinstance(each, Refused) and each.word in words]
+def _refused(answers: Answers, *words: str) -> set[str]:
+    return {each.tx_id for each in answers if isinstance(each, Refused) and each.word in words}
 
 
 def _watch_lag(connections: Connections, lag_s: float, is_alarmed: bool) -> None:

@@ -33,6 +33,13 @@ SANE = {
     "timeout_idle_tick_ms_100k": (0.1, 1_000),
     "timeout_idle_tick_ms_3500k": (0.1, 1_000),
     "timeout_1000_due_ms": (1, 60_000),
+    "ledger_batches_per_s_1": (1, 10_000),
+    "ledger_batches_per_s_100": (5, 100_000),
+    "ledger_ratio_to_bare_posts": (0.005, 100),
+    "queuer_tick_ms_100": (0.5, 1_000),
+    "queuer_tick_ms_100k": (0.5, 1_000),
+    # The lease of a quick run is three seconds.
+    "ledger_takeover_p99_s": (1, 60),
 }
 
 

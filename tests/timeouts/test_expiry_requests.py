@@ -147,6 +147,18 @@ def test_another_expiry_is_another_request(datp: Kit) -> None:
             datp.client.submit("p", {}, external_id="mine", **changes)
 
 
+def test_the_same_expiry_may_be_written_in_several_ways(datp: Kit) -> None:
+    for option, ways in {
+        "expires_at": (SOON, "2027-01-15T08:01:00Z", "2027-01-15T09:01:00+01:00"),
+        "expires_in_s": (60, 60.0),
+    }.items():
+        answers = [
+            datp.client.submit("p", {}, external_id=option, **{option: way})  # type: ignore[arg-type]
+            for way in ways
+        ]
+        assert [answer.duplicate for answer in answers] == [False] + [True] * (len(ways) - 1)
+
+
 def test_a_definition_keeps_its_expiry_and_its_hook() -> None:
     definition = Pipeline("x", expires_in_s=60, on_late="bank/late").step("a/b").build()
     again = PipelineDefinition.from_json(definition.to_json())
