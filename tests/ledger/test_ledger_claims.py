@@ -342,19 +342,41 @@ def test_control_comparing_the_epoch_without_a_lock_is_no_fence(
     assert tuple(row) == ("SUBMITTING", 1)
 
 
-def test_numbers_are_given_in_the_order_of_commits(real: World) -> None:
-    """A batch that is being stored holds up the next one of its service until it is committed."""
-    real.instance()
+def test_numbers_are_given_in_the_order_of_commits(
+    real: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has its number and is not committed yet holds up the next of its service."""
+    first, second = stores(real)[1], stores(real)[1]
     real.add_service()
-    with real.engine.connect() as first, ThreadPoolExecutor(1) as pool:
-        values = {"count": 1, "service": SERVICE}
-        first.exec_driver_sql(batches_sql.NUMBER, values)
-        other = pool.submit(real.submit, "other")
-        eventually(lambda: waits_for_lock(real))
-        assert not other.done()
-        first.commit()
-        [batch] = other.result(10)
-    assert real.batch(batch).seq == 2
+    new = [NewBatch(service_id=SERVICE, batch_id=name, payload=b"1") for name in ("one", "two")]
+    may_store = threading.Event()
+    rows = first._sql.rows
+
+    def pause_before_storing(connection: Any, statement: str, values: Any = None) -> Any:
+        if statement is batches_sql.STORE:
+            assert may_store.wait(20)
+        return rows(connection, statement, values)
+
+    monkeypatch.setattr(first._sql, "rows", pause_before_storing)
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(first.store_many, new[:1])
+        eventually(lambda: idles_in_a_transaction(real))
+        two = pool.submit(second.store_many, new[1:])
+        try:
+            eventually(lambda: waits_for_lock(real), within_s=5)
+            assert not two.done()
+        finally:
+            may_store.set()
+        answers = [*one.result(10), *two.result(10)]
+    assert [getattr(each, "seq", None) for each in answers] == [1, 2]
+
+
+def idles_in_a_transaction(world: World) -> bool:
+    rows = world.sql(
+        "SELECT 1 FROM pg_stat_activity WHERE state = 'idle in transaction' AND datname ="
+        " current_database()"
+    )
+    return bool(rows)
 
 
 def test_control_a_column_that_counts_gives_numbers_in_another_order(real: World) -> None:

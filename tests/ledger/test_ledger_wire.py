@@ -107,22 +107,25 @@ def test_an_answer_that_is_cut_off_is_no_answer(wire: Wire) -> None:
 
 def test_an_answer_that_drips_is_cut_off_at_the_deadline(wire: Wire) -> None:
     """Each byte comes in time for a timeout per read; the whole does not."""
-    stop = threading.Event()
+    pause, hung_up = threading.Event(), threading.Event()
 
     def talk(connection: socket.socket) -> None:
         read_request(connection)
         connection.sendall(b"HTTP/1.1 202 Accepted\r\nContent-Length: 1000\r\n\r\n")
-        while not stop.wait(0.05):
+        for _ in range(100):
             try:
                 connection.sendall(b".")
             except OSError:
+                hung_up.set()
                 return
+            pause.wait(0.05)
 
     with server(talk) as url:
         began_s = time.monotonic()
         outcome = post(wire, url, within_s=0.5)
         took_s = time.monotonic() - began_s
-        stop.set()
+        # Nobody is left listening, and the thread is free for the next one.
+        assert hung_up.wait(2)
     assert isinstance(outcome, NoAnswer)
     assert 0.4 <= took_s < 3
 
