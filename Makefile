@@ -7,10 +7,10 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 ONLY ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install up demo test lint format bench lock clean
+.PHONY: help install up demo test ledger-chaos lint format bench lock clean
 
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## Make the virtualenv and install what the lock file says
 
@@ -28,6 +28,10 @@ demo: $(STAMP) ## A few hundred transfers of all kinds, and a check of the books
 
 test: $(STAMP) ## All tests, on real servers that the tests start themselves
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q
+
+ledger-chaos: $(STAMP) ## Break the ledger room for SECONDS (300), with a SEED if given
+	DATP_CHAOS_S=$(or $(SECONDS),300) $(if $(SEED),DATP_CHAOS_SEED=$(SEED)) \
+		$(BIN)/python -m pytest -q -s tests/ledger/test_ledger_chaos.py
 
 lint: $(STAMP) ## Style, types and the direction of imports
 	$(BIN)/ruff check .

@@ -50,6 +50,8 @@ def up(
             "  [bold]datp demo[/bold]\n"
             "  [bold]datp submit transfer --wait --data "
             '\'{"from": "ann", "to": "bob", "amount": 2500, "currency": "EUR"}\'[/bold]\n'
+            "  [bold]datp submit settlement --wait --data "
+            '\'{"currency": "EUR"}\'[/bold]\n'
             "Ctrl-C stops everything; the data stay.",
             soft_wrap=True,
         )

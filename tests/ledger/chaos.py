@@ -102,7 +102,10 @@ class Chaos:
     def begin(self) -> None:
         self.sim.start()
         wait_until(self._sim_answers, what="the stand-in")
-        self.http.post("/sim/options", json=SIM)
+        # Whether a scabbard twin is refused or simply executed again.
+        second_run = self.rng.choice(["invalid", "committed"])
+        self.http.post("/sim/options", json={**SIM, "second_run": second_run})
+        self.report.done[f"twins are {second_run}"] += 1
         for number in range(SERVICES):
             for kind, name in (("sawtooth", f"saw-{number}"), ("scabbard", f"c::s{number}")):
                 self.house.client.add_service(name, kind=kind, url=self.url)
@@ -203,6 +206,9 @@ class Chaos:
             if word not in ("400", "413")
         ]
         faults += [{"on": "get", "do": word, "share": 0.2, "ms": 800} for word in gets]
+        # Mostly it is just slow, so that many are in the middle of it when they are hit.
+        slow_ms = self.rng.choice([50, 200, 500])
+        faults.append({"on": "post", "do": "late-after", "share": 0.7, "ms": slow_ms})
         self.http.post("/sim/faults", json=faults)
         self.report.done["faults"] += 1
 
@@ -291,7 +297,7 @@ def problems(chaos: Chaos) -> list[str]:
                 if times[each] > 1 and f"{service}/{each}" not in reported
             ]
         found += _wrongly_recorded(chaos, service, commits)
-    return found
+    return found + _taken_back(chaos)
 
 
 def _wrongly_recorded(chaos: Chaos, service: str, commits: Counter[str]) -> list[str]:
@@ -313,6 +319,17 @@ def _wrongly_recorded(chaos: Chaos, service: str, commits: Counter[str]) -> list
     ]:
         found.append(f"{service}: numbered in another order than accepted")
     return found
+
+
+def _taken_back(chaos: Chaos) -> list[str]:
+    """Final is final: nothing is seen of a batch after that, but that it is committed."""
+    rows = chaos.house.sql(
+        "SELECT later.service_id, later.batch_id, final.state AS was, later.state"
+        " FROM batch_status final JOIN batch_status later USING (service_id, batch_id)"
+        " WHERE final.state IN ('COMMITTED', 'INVALID', 'REFUSED') AND later.id > final.id"
+        " AND later.state <> 'COMMITTED'"
+    )
+    return [f"{row.service_id}: {row.batch_id[:8]} from {row.was} to {row.state}" for row in rows]
 
 
 def _signal(process: ManagedProcess, number: signal.Signals) -> None:

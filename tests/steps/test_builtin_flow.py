@@ -26,6 +26,7 @@ def test_all_shipped_step_types_are_registered_with_a_check() -> None:
 
     for name in (
         "http/request",
+        "ledger/submit-batch",
         "util/child-pipeline",
         "util/delay",
         "util/fixed-reply",

@@ -116,8 +116,15 @@ def test_the_check_itself_sees_a_whole_table(filled: ChangeLog) -> None:
         assert "tx_timeout" in whole_tables(plan(sql, clean_up, {}))
 
 
+def pages(sql: Connection, statement: str, values: dict[str, Any]) -> int:
+    """How many pages PostgreSQL looks at when it runs the statement."""
+    explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}"
+    found = sql.exec_driver_sql(explain, values).scalar_one()
+    top = (json.loads(found) if isinstance(found, str) else found)[0]["Plan"]
+    return int(top["Shared Hit Blocks"]) + int(top["Shared Read Blocks"])
+
+
 def test_a_pass_touches_only_what_is_new(filled: ChangeLog) -> None:
-    """Counted by PostgreSQL: pages read by the statement, with all of them in memory."""
     values = {
         **timeouts.SEGMENT,
         "now": filled.now,
@@ -127,10 +134,15 @@ def test_a_pass_touches_only_what_is_new(filled: ChangeLog) -> None:
     with filled.engine.begin() as sql:
         at = sql.exec_driver_sql(timeouts.LOCK, values).one()
         order = {**values, "xact": at.xact, "value": at.value}
-        explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {timeouts.READ_WINDOW}"
-        found = sql.exec_driver_sql(explain, order).scalar_one()
-        parsed = json.loads(found) if isinstance(found, str) else found
-        top = parsed[0]["Plan"]
-        assert top["Shared Hit Blocks"] + top["Shared Read Blocks"] < 60
+        assert pages(sql, timeouts.READ_WINDOW, order) < 60
     assert filled.watched().count("new") == 1
     assert "live1" not in filled.watched()
+
+
+def test_a_look_touches_a_handful_of_pages(filled: ChangeLog) -> None:
+    values = {**timeouts.SEGMENT, "now": filled.now, "alert": timeouts.BEHIND}
+    with filled.engine.connect() as sql:
+        assert pages(sql, timeouts.PEEK, values) < 15
+    filled.read()
+    with filled.engine.connect() as sql:
+        assert pages(sql, timeouts.PEEK, values) < 15
