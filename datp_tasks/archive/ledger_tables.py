@@ -87,7 +87,7 @@ def _declare_batches(metadata: MetaData) -> None:
         Column("batch_id", Text, nullable=False),
         Column("seq", BigInteger, nullable=False),
         Column("owner", Text, nullable=False),
-        #: SHA-256 of the payload: the same id with other bytes is refused.
+        #: SHA-256 of owner and payload: the same id with other bytes is refused.
         Column("fingerprint", Text, nullable=False),
         Column("payload", LargeBinary, nullable=False),
         Column("state", Text, nullable=False, server_default=text("'NEW'")),

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import InterfaceError, OperationalError
 
 from datp_tasks.failpoints import reach
 from datp_tasks.ledger.asking import Asking
@@ -41,6 +41,8 @@ FOLLOW_PAUSE_S_MAX = 0.5
 LINGER_S = 0.01
 LINGER_S_MAX = 0.1
 WRITE_PAUSE_S = 0.2
+#: PostgreSQL cannot be reached, or is just being restarted.
+AWAY = (OperationalError, InterfaceError)
 
 
 @dataclass(slots=True)
@@ -133,7 +135,7 @@ class Submitter:
         while True:
             try:
                 counted, final = self._batches.finish_many(all_ended)
-            except DBAPIError as error:
+            except AWAY as error:
                 if self._clock() > give_up_s:
                     raise
                 log.warning("the end of %d attempts is not recorded yet: %s", len(all_ended), error)
@@ -173,7 +175,12 @@ class _Run:
     def _begin(self) -> None:
         room = self._settings.ledger_vector_max
         works, self._ready = self._ready[:room], self._ready[room:]
-        posts = self._submitter.begin(works)
+        try:
+            posts = self._submitter.begin(works)
+        except AWAY as error:
+            # Perhaps they are begun and perhaps not; nothing was sent, and a tick finds out.
+            log.warning("%d attempts are not begun: %s", len(works), error)
+            return
         self._posts |= posts
         self._result.begun += len(posts)
 
@@ -218,7 +225,13 @@ class _Run:
         due = [each for each in self._followed.values() if each.due_s <= now_s]
         if not due:
             return
-        final = self._submitter._asking.follow([each.asked for each in due])
+        try:
+            final = self._submitter._asking.follow([each.asked for each in due])
+        except AWAY as error:
+            # What is on its way must still be recorded; these are left to the poller.
+            log.warning("%d batches are not followed any more: %s", len(due), error)
+            self._followed.clear()
+            return
         self._result.final += len(final)
         now_s = self._clock()
         for each in due:

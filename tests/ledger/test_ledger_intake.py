@@ -108,6 +108,8 @@ def test_other_bytes_under_the_same_id_are_a_conflict(client: Client, world: Wor
     client.submit_batch(SERVICE, BYTES_A)
     with pytest.raises(BatchConflict, match="with other bytes"):
         client.submit_batch(SERVICE, unsigned_batch_list(A, b'{"more": 1}'))
+    with pytest.raises(BatchConflict, match="of another owner"):
+        client.submit_batch(SERVICE, BYTES_A, owner="somebody-else")
     world.settle(world.instances[0], rounds=3)
     assert world.executed() == [A]
 

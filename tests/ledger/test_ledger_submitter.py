@@ -324,6 +324,41 @@ def test_when_the_record_is_away_the_write_is_repeated_and_never_the_post(
     assert world.state(one) is BatchState.PENDING
 
 
+def away(*_: Any, **__: Any) -> Any:
+    raise OperationalError("away", None, Exception("away"))
+
+
+def test_when_the_record_is_away_at_the_beginning_nothing_is_sent(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance, [one] = start(world, "one")
+    with monkeypatch.context() as patched:
+        patched.setattr(instance.ledger.batches, "begin_many", away)
+        assert instance.deliver().begun == 0
+    assert (world.sim.posts, world.state(one)) == (0, BatchState.NEW)
+    world.settle(instance, rounds=8)
+    assert world.violations() == []
+
+
+def test_when_the_record_is_away_while_a_batch_is_followed_the_others_are_recorded(
+    new_world: NewWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = new_world(ledger_follow_s=5, ledger_run_s=30)
+    instance = world.instance()
+    quick, slow = world.add_service("circuit::quick"), world.add_service("circuit::slow")
+    [one] = world.submit("one", service=quick)
+    [two] = world.submit("two", service=slow)
+    world.sim.faults.set([Fault("post", "late-after", times=1, ms=1_000, service=slow)])
+    instance.tick()
+    with monkeypatch.context() as patched:
+        patched.setattr(instance.ledger.batches, "record_many", away)
+        assert instance.deliver().accepted == 2
+    assert world.state(two, slow) is BatchState.PENDING
+    world.settle(instance, rounds=3)
+    assert world.state(one, quick) is BatchState.COMMITTED
+    assert world.violations() == []
+
+
 def test_an_address_that_is_not_allowed_any_more_is_not_used(world: World) -> None:
     world.instance()
     world.add_service()
