@@ -18,6 +18,7 @@ from datp_tasks.ledger import batches_sql, claims_sql
 from datp_tasks.ledger import sql as ledger_sql
 from datp_tasks.ledger.batches import BatchStore
 from datp_tasks.ledger.claims import ClaimStore
+from datp_tasks.ledger.heart import Heart
 from datp_tasks.ledger.sql import Sql
 from datp_tasks.ledger.words import NewBatch, Work
 from datp_tasks.model.batch import BatchState
@@ -444,6 +445,28 @@ def test_ticks_of_many_instances_at_once_do_no_harm(real: World) -> None:
         for done in [pool.submit(tick, instance) for instance in instances]:
             done.result(30)
     assert_even(real, instances, 100)
+
+
+def test_a_heart_ticks_without_beat_outlasts_errors_and_leaves_in_order(real: World) -> None:
+    instance = real.instance()
+    add_services(real, 5)
+    polled: list[int] = []
+
+    def poll() -> None:
+        polled.append(1)
+        if len(polled) == 2:
+            raise ConnectionError("the servers are away for a moment")
+
+    heart = Heart(instance.ledger.queuer, poll, period_s=0.1)
+    heart.start()
+    try:
+        eventually(lambda: len(polled) >= 4)
+        # Its lease is a second long, and is kept.
+        assert holdings(real) == {instance.name: 5}
+    finally:
+        heart.stop()
+    assert instance.name == ""
+    assert real.sql("SELECT count(*) FROM ledger_instance WHERE expiry > now()")[0][0] == 0
 
 
 # Cost.
