@@ -24,11 +24,18 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import UserDefinedType
 
-from datp_tasks.archive import ledger_tables
+from datp_tasks.archive import (
+    event_tables,
+    group_tables,
+    journal_tables,
+    key_tables,
+    ledger_tables,
+)
 from datp_tasks.model.status import FINAL, Status
 
 metadata = MetaData()
-ledger_tables.declare(metadata)
+for each in (ledger_tables, journal_tables, event_tables, key_tables, group_tables):
+    each.declare(metadata)
 
 
 class Xid8(UserDefinedType[str]):

@@ -1,0 +1,9 @@
+"""The tables of the journal and of archiving."""
+
+from __future__ import annotations
+
+from sqlalchemy import MetaData
+
+
+def declare(metadata: MetaData) -> None:
+    """Add the tables to the others of the record."""

@@ -1,0 +1,21 @@
+"""API keys, and the limits of their owners."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+UPGRADE = ""
+
+
+def upgrade() -> None:
+    if UPGRADE:
+        op.execute(UPGRADE)
+
+
+def downgrade() -> None:
+    pass
