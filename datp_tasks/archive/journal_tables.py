@@ -1,9 +1,64 @@
-"""The tables of the journal and of archiving."""
+"""The tables of the journal, and of what keeps Redis and SQL in step."""
 
 from __future__ import annotations
 
-from sqlalchemy import MetaData
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    text,
+)
+
+Time = DateTime(timezone=True)
 
 
 def declare(metadata: MetaData) -> None:
     """Add the tables to the others of the record."""
+    #: Several entries a row, in order; `hash` covers the row and all rows before it.
+    Table(
+        "tx_journal",
+        metadata,
+        Column("tx_id", Text, nullable=False),
+        Column("number", Integer, nullable=False),
+        Column("first_version", BigInteger, nullable=False),
+        Column("last_version", BigInteger, nullable=False),
+        Column("entries", Text, nullable=False),
+        Column("hash", Text, nullable=False),
+        Column("recorded_at", Time, nullable=False),
+        PrimaryKeyConstraint("tx_id", "number"),
+        CheckConstraint("number >= 1", name="tx_journal_number"),
+        Index("tx_journal_age", "recorded_at"),
+    )
+    #: How often the journal of a shard was read. Redis counts too: less there means a loss.
+    Table(
+        "live_mark",
+        metadata,
+        Column("shard", Text, primary_key=True),
+        Column("value", BigInteger, nullable=False),
+    )
+    #: Who may archive: nobody with a lower fence.
+    Table(
+        "archive_role",
+        metadata,
+        Column("name", Text, primary_key=True),
+        Column("fence", BigInteger, nullable=False),
+        Column("node", Text, nullable=False),
+        Column("granted_at", Time, nullable=False),
+    )
+    #: Steps that are not safe to run again, from just before they run: Redis may forget that.
+    Table(
+        "step_begun",
+        metadata,
+        Column("tx_id", Text, nullable=False),
+        Column("step_key", Text, nullable=False),
+        Column("fence", BigInteger, nullable=False),
+        Column("begun_at", Time, nullable=False, server_default=text("now()")),
+        PrimaryKeyConstraint("tx_id", "step_key"),
+    )

@@ -14,6 +14,8 @@ the transaction id (`t07-…`), so whoever has the id can name its keys.
 | sleepingZ                 | zset   | tx by wake time                            | wake, switch, cancel   |
 | toArchiveZ                | zset   | tx by the time it may be archived          | archived, or changed   |
 | exceptionZ                | zset   | tx parked in doubt, by time                | somebody decides       |
+| journalX                  | stream | every change, on its way to SQL            | SQL has it             |
+| mark                      | string | number of times the journal was read       | never                  |
 | externalId:<owner>:<id>   | string | tx                                         | uniqueness period over |
 
 | key (outside shards)      | type   | holds                                      | leaves when            |
@@ -21,6 +23,11 @@ the transaction id (`t07-…`), so whoever has the id can name its keys.
 | pipelineH:<name>          | hash   | inUse, disabled, and v:<version> = JSON    | never                  |
 | node:<group>:<node>       | string | JSON: step types, version, host            | 60 s without a beat    |
 | {nodes}:nodesZ            | zset   | node by last beat                          | leaves or is reaped    |
+| {nodes}:registeredZ       | zset   | <group>/<node> by last beat                | leaves or is replaced  |
+| {nodes}:missedZ           | zset   | <group>/<node> by when it was missed first | beats again, replaced  |
+| nodeGroups                | string | JSON: names of the groups that have values | never                  |
+| nodeGroupH:<name>         | hash   | values of a node group                     | never                  |
+| beatSeen                  | string | when a job of beat last ran (ms)           | never                  |
 | {nodes}:staleZ            | zset   | node by the time it was first found silent | beats again, or reaped |
 | stepCostH                 | hash   | pipeline/step -> microseconds per tx       | never                  |
 | tick:<job>                | string | a maintenance job ran just now             | its period             |
@@ -40,12 +47,13 @@ Fields of stateH:
 | priority    | class of its bell: in, out or admin                                         |
 | fence       | number of the last claim; every write must show it                          |
 | sequence    | number of times it was queued; a bell must show it                          |
-| version     | number of deltas so far                                                     |
+| version     | name of the last entry in the journal; grows, and follows the clock         |
 | jsonVersion | value of `version` when `state` was written                                 |
 | state       | the state as JSON                                                           |
 | node        | who runs it                                                                 |
 | begun       | "1" from the moment any step may have had an effect                         |
 | crashes     | how often a worker died or was lost while it ran this step                  |
+| unsafe      | "<fence>:<time limit in ms>" in the middle of a step not safe to run again  |
 | wakeTime    | when it wakes (ms)                                                          |
 | wakeSwitch  | switch it waits for                                                         |
 | switchSeq   | number of switch settings so far                                            |
@@ -55,6 +63,7 @@ Fields of stateH:
 | expiresAt   | when it must be over (ms)                                                   |
 | progress    | last progress report, JSON                                                  |
 | problem     | why it is not moving, for people                                            |
+| trace       | ids of its span and when it began, if it is traced (observe/tracing.py)     |
 | externalId, metadata, created | as the client gave them                                   |
 """
 

@@ -14,7 +14,15 @@ from redis import Redis
 from datp_tasks.clock import Clock
 from datp_tasks.live.keys import LISTS, Keys
 from datp_tasks.live.scripts import Call, Reply, ScriptRunner, script
-from datp_tasks.live.words import Bell, Claimed, Held, NewTransaction, Refused, flat_to_dict
+from datp_tasks.live.words import (
+    Bell,
+    Claimed,
+    Held,
+    NewTransaction,
+    Refused,
+    Restored,
+    flat_to_dict,
+)
 from datp_tasks.model.plan import Position
 from datp_tasks.model.state import CRASH, delta_json
 from datp_tasks.settings import Settings
@@ -41,6 +49,14 @@ class LiveStore:
         """Send calls in one round trip; replies in the same order."""
         return self._runner.run(calls)
 
+    def send(self, commands: Sequence[tuple[str | int, ...]]) -> list[Any]:
+        """Send commands that change no transaction in one round trip."""
+        answers = self._runner.send(commands) if commands else []
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
+
     # The way in.
 
     def create_many(self, new: Sequence[NewTransaction]) -> list[Bell | None]:
@@ -54,20 +70,11 @@ class LiveStore:
     def _call_create(self, new: NewTransaction) -> Call:
         keep_ms = 0
         external = self.keys.of_tx(new.tx_id, "externalId")
-        pairs = [
-            *("owner", new.owner, "pipeline", new.pipeline, "group", new.group),
-            *("stepType", new.step_type, "place", new.place, "priority", "in"),
-            *("state", new.state_json),
-        ]
-        if new.metadata_json:
-            pairs += ("metadata", new.metadata_json)
-        if new.expires_at_ms is not None:
-            pairs += ("expiresAt", str(new.expires_at_ms))
         if new.external_id:
             keep_ms = self._settings.external_id_uniqueness_s * 1_000
             external = self.keys.external_id(new.tx_id[1:3], new.owner, new.external_id)
-            pairs += ("externalId", new.external_id)
         keys = (self.keys.state(new.tx_id), self.keys.of_tx(new.tx_id, "queuedZ"), external)
+        pairs = [part for pair in new.fields().items() for part in pair]
         return script("create"), keys, (self._now(), new.tx_id, keep_ms, *pairs)
 
     # The hop.
@@ -91,7 +98,7 @@ class LiveStore:
         claim = script("claim")
         calls: list[Call] = []
         for tx_id, sequence in bells:
-            keys = (*self._own(tx_id), *self._queues(tx_id, node))
+            keys = (*self._own(tx_id), *self._queues(tx_id, node), self._journal(tx_id))
             name = held.get(tx_id, "")
             calls.append((claim, keys, (now, tx_id, sequence, node, name, step_type, begin)))
         results: list[Claimed | Refused] = []
@@ -103,14 +110,24 @@ class LiveStore:
                 results.append(Refused(tx_id, reply[0], str(reply[1])))
         return results
 
-    def call_checkpoint(self, held: Held, fields: tuple[str, ...] = ()) -> Call:
-        deltas = [delta_json(delta) for delta in held.deltas]
-        arguments: tuple[str | int, ...] = (held.fence, len(deltas), *deltas, *fields)
-        return script("checkpoint"), self._own(held.tx_id), arguments
+    def call_checkpoint(
+        self, held: Held, fields: tuple[str, ...] = (), *, snapshot: bool = False
+    ) -> Call:
+        tx = held.tx_id
+        keys = (*self._own(tx), self.keys.of_tx(tx, "toArchiveZ"), self._journal(tx))
+        head = (self._now(), tx, held.fence, int(snapshot), held.lines)
+        return script("checkpoint"), keys, (*head, *fields)
 
-    def call_hand_over(self, held: Held, node: str, state_json: str, to: Position) -> Call:
-        keys = (*self._own(held.tx_id), *self._queues(held.tx_id, node))
-        head = (self._now(), held.tx_id, held.fence, len(held.deltas), state_json)
+    def call_hand_over(
+        self, held: Held, node: str, state_json: str, to: Position, *, snapshot: bool = False
+    ) -> Call:
+        tx = held.tx_id
+        keys = (
+            *self._own(tx),
+            *self._queues(tx, node),
+            *(self.keys.of_tx(tx, "toArchiveZ"), self._journal(tx)),
+        )
+        head = (self._now(), tx, held.fence, int(snapshot), held.lines, state_json)
         return script("hand_over"), keys, (*head, *to.pairs())
 
     def call_sleep(
@@ -130,19 +147,21 @@ class LiveStore:
             *self._own(tx),
             *(self.keys.of_tx(tx, "processingZ"), self.keys.of_tx(tx, f"runningS:{node}")),
             *(self.keys.of_tx(tx, "sleepingZ"), self.keys.of_tx(tx, "toArchiveZ")),
+            self._journal(tx),
         )
         head = (self._now(), tx, held.fence, sleep_ms, switch, seen, int(heed_cancel))
-        return script("sleep"), keys, (*head, len(held.deltas), state_json, *to.pairs())
+        return script("sleep"), keys, (*head, held.lines, state_json, *to.pairs())
 
     def call_park(self, held: Held, node: str, state_json: str, problem: str) -> Call:
         tx = held.tx_id
         keys = (
             *self._own(tx),
             *(self.keys.of_tx(tx, "processingZ"), self.keys.of_tx(tx, f"runningS:{node}")),
-            self.keys.of_tx(tx, "exceptionZ"),
+            *(self.keys.of_tx(tx, "exceptionZ"), self.keys.of_tx(tx, "toArchiveZ")),
+            self._journal(tx),
         )
-        head = (self._now(), tx, held.fence, self.keys.notify, len(held.deltas), state_json)
-        return script("park"), keys, (*head, "problem", problem)
+        head = (self._now(), tx, held.fence, self.keys.notify)
+        return script("park"), keys, (*head, problem, held.lines, state_json)
 
     def call_finish(
         self, held: Held, node: str, status: str, state_json: str, *, follow_sql: bool = False
@@ -153,13 +172,13 @@ class LiveStore:
             *self._own(tx),
             *self._queues(tx, node),
             *(self.keys.of_tx(tx, "sleepingZ"), self.keys.of_tx(tx, "exceptionZ")),
-            self.keys.of_tx(tx, "toArchiveZ"),
+            *(self.keys.of_tx(tx, "toArchiveZ"), self._journal(tx)),
         )
         fence = "" if follow_sql else held.fence
         archive_ms = self._settings.delay_before_archiving_s * 1_000
         arguments = (
             *(self._now(), tx, fence, status, archive_ms, self.keys.notify),
-            *(len(held.deltas), state_json),
+            *(held.lines, state_json),
         )
         return script("finish"), keys, arguments
 
@@ -174,8 +193,9 @@ class LiveStore:
         )
 
     def report_progress(self, tx_id: str, fence: int, progress_json: str) -> Refused | None:
-        arguments = (tx_id, fence, progress_json, self.keys.notify)
-        call = (script("report_progress"), (self.keys.state(tx_id),), arguments)
+        keys = (self.keys.state(tx_id), self._journal(tx_id))
+        arguments = (self._now(), tx_id, fence, progress_json, self.keys.notify)
+        call = (script("report_progress"), keys, arguments)
         word, found = self.run([call])[0]
         return None if word == "OK" else Refused(tx_id, word, found)
 
@@ -208,6 +228,7 @@ class LiveStore:
                 self.keys.state(tx_id),
                 *self._queues(tx_id, node),
                 *(self.keys.of_tx(tx_id, "sleepingZ"), self.keys.of_tx(tx_id, "toArchiveZ")),
+                self._journal(tx_id),
             )
             order = (self._now(), tx_id, reason, node, int(only_seize))
             calls.append((script("cancel"), keys, order))
@@ -236,6 +257,23 @@ class LiveStore:
             pipeline.exists(self.keys.state(tx_id))
         return [bool(found) for found in pipeline.execute()]
 
+    def placed_many(self, tx_ids: Sequence[str]) -> list[bool]:
+        """Whether each is in memory, or asleep and known to wake."""
+        commands: list[tuple[str | int, ...]] = []
+        for tx in tx_ids:
+            commands.append(("EXISTS", self.keys.state(tx)))
+            commands.append(("ZSCORE", self.keys.of_tx(tx, "sleepingZ"), tx))
+        answers = self.send(commands)
+        return [
+            bool(here) or score is not None
+            for here, score in zip(answers[::2], answers[1::2], strict=True)
+        ]
+
+    def versions_many(self, tx_ids: Sequence[str]) -> list[tuple[int | None, str]]:
+        """Version and node of each, as far as it is here."""
+        answers = self.send([("HMGET", self.keys.state(tx), "version", "node") for tx in tx_ids])
+        return [(int(version) if version else None, node or "") for version, node in answers]
+
     # Maintenance.
 
     def ring_again_many(self, tx_ids: Sequence[str]) -> list[Bell | Refused]:
@@ -251,19 +289,48 @@ class LiveStore:
         """Transactions of a node that is gone, as (id, its fence, new fence that SQL knows)."""
         calls: list[Call] = []
         for tx, fence, new_fence in taken:
-            keys = (*self._own(tx), *self._queues(tx, node))
+            keys = (*self._own(tx), *self._queues(tx, node), self._journal(tx))
             order = (self._now(), tx, fence, new_fence, delta_json(CRASH))
             calls.append((script("take_over"), keys, order))
         return _bells([tx for tx, _, _ in taken], self.run(calls))
 
     def confirm_archived_many(self, written: Sequence[tuple[str, str]]) -> int:
-        """Transactions whose given version is in SQL may leave; how many did."""
-        ttl_ms = self._settings.state_ttl_s * 1_000
+        """Transactions whose given version is in SQL may leave; how many do."""
+        stay_ms = (self._settings.state_ttl_s * 1_000, self._settings.sleeping_ttl_s * 1_000)
+        confirm = script("confirm_archived")
         calls: list[Call] = []
         for tx, version in written:
             keys = (*self._own(tx), self.keys.of_tx(tx, "toArchiveZ"))
-            calls.append((script("confirm_archived"), keys, (tx, version, ttl_ms)))
-        return sum(reply[0] == "OK" for reply in self.run(calls))
+            calls.append((confirm, keys, (self._now(), tx, version, *stay_ms)))
+        return sum(reply[0] == "OK" and reply[1] == 1 for reply in self.run(calls))
+
+    def restore_many(self, wanted: Sequence[Restored]) -> list[Bell | Refused]:
+        """Bring transactions back from SQL; what is newer here stays."""
+        return _bells([each.tx_id for each in wanted], self.run(list(map(self._restore, wanted))))
+
+    def _restore(self, back: Restored) -> Call:
+        tx, of_tx = back.tx_id, self.keys.of_tx
+        keys = (
+            *self._own(tx),
+            *self._queues(tx, back.node),
+            *(of_tx(tx, "sleepingZ"), of_tx(tx, "exceptionZ"), of_tx(tx, "toArchiveZ")),
+            self._journal(tx),
+        )
+        pairs = [part for pair in back.fields.items() for part in pair]
+        head = (self._now(), tx, back.node, back.version, back.fence, back.status)
+        tail = (back.wake_ms, back.ttl_ms, int(back.rebuilt), back.lines)
+        return script("restore"), keys, (*head, *tail, *pairs)
+
+    def resolve(self, held: Held, version: int, state_json: str, to: Position) -> Bell | Refused:
+        """Queue one that was in doubt, with what somebody decided about its step."""
+        tx, of_tx = held.tx_id, self.keys.of_tx
+        keys = (
+            *self._own(tx),
+            *(of_tx(tx, "queuedZ"), of_tx(tx, "exceptionZ"), of_tx(tx, "toArchiveZ")),
+            self._journal(tx),
+        )
+        head = (self._now(), tx, version, held.fence, held.lines, state_json)
+        return _bells([tx], self.run([(script("resolve"), keys, (*head, *to.pairs()))]))[0]
 
     def due(self, list_name: str, *, before_ms: int = 0, batch_max: int) -> list[str]:
         """Members of a list whose time has come (minus `before_ms`), spread over the shards."""
@@ -334,6 +401,10 @@ class LiveStore:
 
     # Keys.
 
+    def given_now(self) -> int | str:
+        """The time that a test injects, or nothing: then scripts use the server's."""
+        return self._now()
+
     def _now(self) -> int | str:
         now_ms = self._clock.now_ms()
         return "" if now_ms is None else now_ms
@@ -352,7 +423,10 @@ class LiveStore:
     def _wake_keys(self, tx_id: str) -> tuple[str, ...]:
         of_tx = self.keys.of_tx
         lists = (of_tx(tx_id, name) for name in ("queuedZ", "sleepingZ", "toArchiveZ"))
-        return (self.keys.state(tx_id), *lists)
+        return (self.keys.state(tx_id), *lists, self._journal(tx_id))
+
+    def _journal(self, tx_id: str) -> str:
+        return self.keys.of_tx(tx_id, "journalX")
 
 
 def _bells(tx_ids: Sequence[str], replies: Sequence[Reply]) -> list[Bell | Refused]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from datp_tasks.model.state import Delta
+from datp_tasks.model.state import Delta, delta_json
 
 #: Priority classes of bells, most urgent first, with the number that the broker sorts by.
 PRIORITIES = {"admin": 0, "out": 3, "in": 6}
@@ -48,6 +48,27 @@ class NewTransaction:
     state_json: str
     metadata_json: str | None
     expires_at_ms: int | None = None
+    #: Where it belongs in a trace; empty if it is not traced.
+    trace: str = ""
+
+    def fields(self) -> dict[str, str]:
+        """Those of the hash that its client decided, and where it begins."""
+        fields = {
+            "owner": self.owner,
+            "pipeline": self.pipeline,
+            "group": self.group,
+            "stepType": self.step_type,
+            "place": self.place,
+            "priority": "in",
+            "state": self.state_json,
+        }
+        optional = {
+            "metadata": self.metadata_json,
+            "externalId": self.external_id,
+            "expiresAt": None if self.expires_at_ms is None else str(self.expires_at_ms),
+            "trace": self.trace,
+        }
+        return fields | {name: text for name, text in optional.items() if text}
 
     def bell(self, sequence: int) -> Bell:
         return Bell(self.tx_id, sequence, self.group, self.step_type, self.place, "in")
@@ -81,6 +102,30 @@ class Held:
     tx_id: str
     fence: int
     deltas: tuple[Delta, ...] = ()
+
+    @property
+    def lines(self) -> str:
+        """The deltas as the journal and `deltaL` have them: JSON, one a line."""
+        return "\n".join(map(delta_json, self.deltas))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """A transaction as SQL has it, on its way back into memory."""
+
+    tx_id: str
+    version: int
+    fence: int
+    status: str
+    fields: Mapping[str, str]
+    wake_ms: int | str = ""
+    #: How long it stays if nothing happens; 0 for one that goes on.
+    ttl_ms: int = 0
+    #: Redis had lost it: that is a change of its own, with deltas that make it fit to go on.
+    rebuilt: bool = False
+    lines: str = ""
+    #: Who had an older version of it.
+    node: str = ""
 
 
 def flat_to_dict(flat: list[Any]) -> dict[str, str]:

@@ -1,40 +1,136 @@
-"""Write states that are due to SQL, and let those of ended transactions leave Redis.
+"""Carry the journal and the states that are due to SQL, and let what is safe there leave Redis.
 
-Moves:    final -> archived (a TTL is set). A sleeping transaction is copied and stays.
+Moves:    entries of the journal to SQL; final -> archived and sleeping -> archived (a TTL is
+          set). Of a transaction that goes on SQL gets a copy.
 Knows:    the version it wrote. A state that changed meanwhile stays due.
-Bound:    `archiver_batch_max` at a time, ROUNDS_MAX times a run.
-Overlap:  harmless: an older version never replaces a newer one in SQL.
-Crash:    nothing leaves the list before it is written and confirmed.
+Bound:    `journal_batch_max` entries and `archiver_batch_max` states at a time, for up to
+          `archiver_run_s` a run.
+Overlap:  one node at a time has the role; SQL refuses one that was paused and comes back.
+Crash:    nothing leaves Redis before it is committed in SQL; entries that are read twice are
+          recorded once.
 """
 
 from __future__ import annotations
 
+import logging
+import os
+import secrets
+import socket
+import time
 from dataclasses import dataclass
 
+from datp_tasks.archive.journal import Journal
+from datp_tasks.archive.journal_files import JournalFiles
+from datp_tasks.archive.role import Role
+from datp_tasks.archive.states import Copy, States
 from datp_tasks.connections import Connections
+from datp_tasks.errors import RoleLost
+from datp_tasks.failpoints import reach
+from datp_tasks.live.outgoing import Outgoing
 from datp_tasks.model.payload import encode
 
-ROUNDS_MAX = 10
+log = logging.getLogger("datp.archiver")
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
+    #: Entries of the journal that SQL got.
+    entries: int
+    #: States that SQL got, and those of them that leave Redis.
+    copied: int
     archived: int
 
 
 def run_once(connections: Connections) -> Result:
-    live, batch_max = connections.live, connections.settings.archiver_batch_max
-    archived = 0
-    for _ in range(ROUNDS_MAX):
-        due = live.due("toArchiveZ", batch_max=batch_max)
-        found = list(zip(due, live.fields_many(due), strict=True))
-        states = [(tx, int(fields["version"]), encode(fields)) for tx, fields in found if fields]
-        if states:
-            connections.record.save_states(states)
-        # Also those that are gone from Redis: confirming takes them off the list.
-        archived += live.confirm_archived_many(
-            [(tx, fields.get("version", "")) for tx, fields in found]
+    archiver = Archiver(connections)
+    if not archiver.take_role():
+        return Result(entries=0, copied=0, archived=0)
+    try:
+        return archiver.work()
+    except RoleLost as error:
+        log.warning("%s", error)
+        return archiver.result
+    finally:
+        archiver.leave_role()
+
+
+class Archiver:
+    """One run. It asks for the role under a name of its own."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._live = connections.live
+        self._settings = connections.settings
+        self._outgoing = Outgoing(connections.live)
+        self._journal = Journal(connections.engine, connections.clock)
+        self._states = States(connections.engine, connections.clock)
+        self._files = JournalFiles.of(connections.settings)
+        self._role = Role(f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}", 0)
+        self.result = Result(entries=0, copied=0, archived=0)
+
+    def take_role(self) -> bool:
+        fence = self._outgoing.take_role(
+            self._role.node,
+            role_ms=int(self._settings.archiver_role_s * 1_000),
+            grace_ms=int(self._settings.archiver_grace_s * 1_000),
         )
-        if len(due) < batch_max:
-            break
-    return Result(archived=archived)
+        if fence is None:
+            return False
+        self._role = Role(self._role.node, fence)
+        reach("archiver.after_role")
+        return True
+
+    def leave_role(self) -> None:
+        self._outgoing.leave_role(self._role.node)
+
+    def work(self) -> Result:
+        """As long as there is something to do, for a while."""
+        until_s = time.monotonic() + self._settings.archiver_run_s
+        while True:
+            entries = self.drain()
+            copied, archived = self.copy_states()
+            before = self.result
+            self.result = Result(
+                entries=before.entries + entries,
+                copied=before.copied + copied,
+                archived=before.archived + archived,
+            )
+            full = (
+                entries >= self._settings.journal_batch_max // 2
+                or copied >= self._settings.archiver_batch_max // 2
+            )
+            # Under its own name the role is not renewed, so that nodes take turns.
+            if not full or time.monotonic() > until_s:
+                return self.result
+
+    def drain(self) -> int:
+        """The oldest entries of each shard, to SQL and to the files."""
+        drained = self._outgoing.read_journal(entries_max=self._settings.journal_batch_max)
+        if not drained.count:
+            return 0
+        reach("archiver.before_journal")
+        self._journal.append(self._role, drained.changes, drained.marks)
+        if self._files:
+            self._files.append(drained.changes)
+        reach("archiver.after_journal")
+        self._outgoing.drop_journal(drained)
+        return drained.count
+
+    def copy_states(self) -> tuple[int, int]:
+        due = self._live.due("toArchiveZ", batch_max=self._settings.archiver_batch_max)
+        found = list(zip(due, self._outgoing.copies(due), strict=True))
+        copies = [_copy(tx, fields, deltas) for tx, (fields, deltas) in found if fields]
+        if copies:
+            reach("archiver.before_states")
+            self._states.save(self._role, copies)
+            reach("archiver.after_states")
+        # Also those that are gone from Redis: confirming takes them off the list.
+        archived = self._live.confirm_archived_many(
+            [(tx, fields.get("version", "")) for tx, (fields, _) in found]
+        )
+        return len(copies), archived
+
+
+def _copy(tx_id: str, fields: dict[str, str], deltas: list[str]) -> Copy:
+    if deltas:
+        fields["deltas"] = "\n".join(deltas)
+    return Copy(tx_id, int(fields["version"]), fields["status"], encode(fields))

@@ -1,6 +1,8 @@
 """Take transactions from nodes that are gone.
 
-Moves:    running -> queued (or final, where SQL had decided already), then rings.
+Moves:    running -> queued (or final, where SQL had decided already), then rings. Fast, except
+          for one in the middle of a step that is not safe to run again: that one waits until the
+          step's time limit is over, so that its effect is settled before anybody asks for it.
 Knows:    that a node has been silent; not whether it is dead or paused. So SQL gets a higher
           fence first: should the node wake up, Redis and SQL both refuse it.
 Bound:    `reaper_batch_max` transactions of each node a run.
@@ -11,6 +13,7 @@ Crash:    a node is forgotten only when it holds nothing any more, so the next r
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from datp_tasks.connections import Connections
@@ -71,11 +74,10 @@ def _reap(connections: Connections, node: str) -> tuple[int, int]:
 def take(connections: Connections, node: str, held: list[str]) -> tuple[int, int]:
     """Queue again what Redis says this node runs, and nobody works on; how many, and had ended."""
     live = connections.live
-    fences = {
-        tx: int(fields["fence"])
-        for tx, fields in zip(held, live.fields_many(held), strict=True)
-        if fields.get("node") == node
-    }
+    now_ms = live.server_now_ms()
+    found = dict(zip(held, live.fields_many(held), strict=True))
+    held = [tx for tx in held if not _is_mid_way(found[tx], now_ms)]
+    fences = {tx: int(found[tx]["fence"]) for tx in held if found[tx].get("node") == node}
     raised = connections.record.raise_fences(list(fences.items()))
     reach("reaper.after_fence")
     answers = live.take_over_many([(tx, fences[tx], raised[tx]) for tx in raised], node)
@@ -84,6 +86,15 @@ def take(connections: Connections, node: str, held: list[str]) -> tuple[int, int
     connections.ringer.ring(bells)
     ended = _follow_sql(connections, node, [tx for tx in held if tx not in raised], fences)
     return len(bells), ended
+
+
+def _is_mid_way(fields: Mapping[str, str], now_ms: int) -> bool:
+    """A step that is not safe to run again may still be at work, if only its node was paused."""
+    fence, _, limit_ms = fields.get("unsafe", "").partition(":")
+    if not fence or fence != fields.get("fence") or fields.get("status") != "running":
+        return False
+    # A version is the time at which it was written, as long as the clock has not gone back.
+    return int(fields["version"]) + int(limit_ms) > now_ms
 
 
 def _follow_sql(

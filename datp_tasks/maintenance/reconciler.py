@@ -1,11 +1,16 @@
-"""Find what fell between two lines: lost bells, and accepted rows that never reached Redis.
+"""Find what fell between two lines: lost bells, rows that never reached Redis, and losses of Redis.
 
-Moves:    nothing -> queued for the rows; rings for both.
-Knows:    only how long a transaction has been waiting. A long queue looks like lost bells, so
-          where bells are still waiting in a queue only a few more are rung.
+Moves:    nothing -> queued for accepted rows; (any) -> final where SQL has decided and Redis does
+          not know; (lost) -> queued, sleeping or in-doubt after Redis was wiped or fell back in
+          time. Rings for what is queued.
+Knows:    how long a transaction has been waiting. A long queue looks like lost bells, so where
+          bells are still waiting in a queue only a few more are rung. A mark in each shard, which
+          SQL has too, tells that Redis has lost writes.
 Bound:    `reconciler_batch_max` queued transactions, PAGES_MAX pages of recent rows and one page
-          of older ones a run; the older ones in turn, round and round.
-Overlap:  harmless: a second bell finds the door shut, a second create finds the transaction.
+          of older ones a run; the older ones in turn, round and round. A rebuild goes on for up
+          to `rebuild_run_s`, and the next run continues it.
+Overlap:  harmless: a second bell finds the door shut, a second create finds the transaction, a
+          second restore finds a newer version. One rebuilds at a time.
 Crash:    the next run does the rest.
 """
 
@@ -16,10 +21,8 @@ from dataclasses import dataclass
 
 from datp_tasks.archive.words import Summary
 from datp_tasks.connections import Connections
-from datp_tasks.intake.requests import first_state_json, ms_of
-from datp_tasks.live.words import Bell, NewTransaction
-from datp_tasks.model.payload import encode
-from datp_tasks.model.status import Status
+from datp_tasks.live.words import Bell
+from datp_tasks.maintenance.rebuild import rebuild_after_loss
 
 PAGES_MAX = 10
 RING_DESPITE_BACKLOG_MAX = 50
@@ -30,11 +33,15 @@ CENTURY_S = 3_155_760_000
 class Result:
     rung: int
     placed: int
+    #: Brought back after Redis had lost them.
+    rebuilt: int
 
 
 def run_once(connections: Connections, backlog: Callable[[str], int]) -> Result:
+    rebuilt = rebuild_after_loss(connections)
     rung = _ring_lost(connections, backlog)
-    return Result(rung=rung, placed=_place_missing(connections) + _place_older(connections))
+    placed = _place_missing(connections) + _place_older(connections)
+    return Result(rung=rung, placed=placed, rebuilt=rebuilt)
 
 
 def _ring_lost(connections: Connections, backlog: Callable[[str], int]) -> int:
@@ -44,12 +51,26 @@ def _ring_lost(connections: Connections, backlog: Callable[[str], int]) -> int:
         before_ms=settings.ring_again_after_ms,
         batch_max=settings.reconciler_batch_max,
     )
-    bells = [bell for bell in live.ring_again_many(late) if isinstance(bell, Bell)]
+    ended = _follow_sql(connections, late)
+    bells = [
+        bell
+        for bell in live.ring_again_many([tx for tx in late if tx not in ended])
+        if isinstance(bell, Bell)
+    ]
     busy = {group for group in {bell.group for bell in bells} if backlog(group) > 0}
     waiting = [bell for bell in bells if bell.group in busy][:RING_DESPITE_BACKLOG_MAX]
     lost = [bell for bell in bells if bell.group not in busy] + waiting
     connections.ringer.ring(lost)
     return len(lost)
+
+
+def _follow_sql(connections: Connections, tx_ids: Sequence[str]) -> set[str]:
+    """End in Redis what SQL has ended; its finish script never ran, or Redis lost that."""
+    if not tx_ids:
+        return set()
+    final = connections.record.finals(tx_ids)
+    connections.live.follow_sql(list(final.items()))
+    return set(final)
 
 
 def _place_missing(connections: Connections) -> int:
@@ -88,29 +109,8 @@ def _place_older(connections: Connections) -> int:
 
 
 def _place(connections: Connections, rows: Sequence[Summary]) -> int:
-    known = connections.live.exist_many([row.tx_id for row in rows])
-    # What is in doubt must not run again, also if Redis has lost it.
-    missing = [
-        row
-        for row, here in zip(rows, known, strict=True)
-        if not here and row.status is Status.QUEUED
-    ]
-    bells = connections.live.create_many([_new(connections, row) for row in missing])
-    connections.ringer.ring(bells)
-    return sum(bell is not None for bell in bells)
-
-
-def _new(connections: Connections, row: Summary) -> NewTransaction:
-    definition = connections.catalogue.version(row.pipeline, row.version)
-    return NewTransaction(
-        tx_id=row.tx_id,
-        owner=row.owner,
-        external_id=row.external_id,
-        pipeline=row.pipeline,
-        group=definition.group_of(0),
-        step_type=definition.steps[0].type,
-        place=f"{row.pipeline}/0",
-        state_json=first_state_json(definition, encode(row.input)),
-        metadata_json=None if row.metadata is None else encode(row.metadata),
-        expires_at_ms=ms_of(row.expires_at),
-    )
+    known = connections.live.placed_many([row.tx_id for row in rows])
+    missing = [row for row, here in zip(rows, known, strict=True) if not here]
+    if not missing:
+        return 0
+    return connections.resurrector.rebuild(missing, {}).restored

@@ -111,6 +111,11 @@ class State:
         )
 
 
+def first_state_json(pipeline: str, version: str, input_json: str) -> str:
+    """The state before the first step, without parsing the input once more."""
+    return f'{{"stack":[["{pipeline}","{version}",0]],"data":{input_json}}}'
+
+
 # What can happen. Each function makes the delta; `apply` below says what it changes.
 
 BEGIN: Delta = {"k": "begin"}

@@ -14,6 +14,7 @@ KEYS:
   running      set   transactions of the caller
   sleeping     zset  transactions by wake time
   to_archive   zset  transactions by the time they may be archived
+  stream       stream  the journal on its way to SQL
 ARGV:
   now_ms       int   time, or empty for the server's
   tx_id        str   transaction id
@@ -30,11 +31,12 @@ Returns:
   UNKNOWN      no such transaction here
 ]]
 --- @include "clock"
---- @include "integer"
 --- @include "ended"
---- @include "next_fence"
+--- @include "following"
+--- @include "journal"
 --- @include "fields_of"
 --- @include "enqueue"
+--- @include "stir"
 --- @include "bell"
 local state = KEYS[1]
 local queued = KEYS[2]
@@ -42,13 +44,14 @@ local processing = KEYS[3]
 local running = KEYS[4]
 local sleeping = KEYS[5]
 local to_archive = KEYS[6]
+local stream = KEYS[7]
 local now_ms = ARGV[1]
 local tx_id = ARGV[2]
 local reason = ARGV[3]
 local node = ARGV[4]
 local only_seize = ARGV[5]
 
-local found = redis.call('HMGET', state, 'status', 'begun', 'fence')
+local found = redis.call('HMGET', state, 'status', 'begun', 'fence', 'version', 'cancel')
 local status = found[1]
 if not status then
   return {'UNKNOWN', ''}
@@ -62,13 +65,22 @@ end
 if only_seize == '1' and (status == 'running' or found[2] == '1') then
   return {'BEGUN', status}
 end
-redis.call('HSETNX', state, 'cancel', reason)
-if status == 'running' then
+local now = clock(now_ms)
+local version = following(found[4], now)
+local begun = found[2] == '1'
+if status == 'running' or (status == 'queued' and begun) then
+  if not found[5] then
+    redis.call('HSET', state, 'cancel', reason, 'version', version)
+    journal(stream, tx_id, version, found[4], found[3], 'cancel', '', reason)
+  end
   return {'ASKED', status}
 end
-local now = clock(now_ms)
-if found[2] ~= '1' then
-  local fence = integer(next_fence(found[3], now))
+reason = found[5] or reason
+redis.call('HSET', state, 'cancel', reason, 'version', version)
+redis.call('PERSIST', state)
+if not begun then
+  local fence = following(found[3], now)
+  journal(stream, tx_id, version, found[4], fence, 'seize', '', reason)
   redis.call('HSET', state, 'status', 'running', 'fence', fence, 'node', node)
   redis.call('HDEL', state, 'wakeTime', 'wakeSwitch', 'problem')
   redis.call('ZREM', queued, tx_id)
@@ -78,11 +90,7 @@ if found[2] ~= '1' then
   redis.call('SADD', running, tx_id)
   return {'SEIZED', fence, fields_of(state, false)}
 end
-if status == 'queued' then
-  return {'ASKED', status}
-end
-redis.call('ZREM', sleeping, tx_id)
-redis.call('ZREM', to_archive, tx_id)
-redis.call('HSET', state, 'priority', 'out')
+journal(stream, tx_id, version, found[4], found[3], 'cancel-wake', '', reason)
+stir(state, sleeping, to_archive, tx_id, version)
 enqueue(state, queued, tx_id, now)
 return {'QUEUED', bell(state)}

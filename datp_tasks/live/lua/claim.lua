@@ -10,6 +10,7 @@ KEYS:
   queued       zset  transactions by time queued
   processing   zset  transactions by claim time
   running      set   transactions of this node
+  stream       stream  the journal on its way to SQL
 ARGV:
   now_ms       int   time, or empty for the server's
   tx_id        str   transaction id
@@ -25,14 +26,15 @@ Returns:
   OLD_BELL     sequence found
 ]]
 --- @include "clock"
---- @include "integer"
---- @include "next_fence"
+--- @include "following"
+--- @include "journal"
 --- @include "fields_of"
 local state = KEYS[1]
 local deltas = KEYS[2]
 local queued = KEYS[3]
 local processing = KEYS[4]
 local running = KEYS[5]
+local stream = KEYS[6]
 local now_ms = ARGV[1]
 local tx_id = ARGV[2]
 local sequence = ARGV[3]
@@ -55,17 +57,20 @@ if found_sequence ~= sequence then
   return {'OLD_BELL', found_sequence}
 end
 local now = clock(now_ms)
-local fence = integer(next_fence(previous_fence, now))
+local fence = following(previous_fence, now)
+local next_version = following(version, now)
 local before = version == json_version and {} or redis.call('LRANGE', deltas, 0, -1)
 local expired = expiry and tonumber(expiry) <= now
 local opens = begin ~= '' and opening_type == step_type and not expired
 if opens then
   redis.call('RPUSH', deltas, begin)
   redis.call('HSET', state, 'status', 'running', 'fence', fence, 'node', node,
-    'version', version + 1, 'begun', 1)
+    'version', next_version, 'begun', 1)
 else
-  redis.call('HSET', state, 'status', 'running', 'fence', fence, 'node', node)
+  redis.call('HSET', state, 'status', 'running', 'fence', fence, 'node', node,
+    'version', next_version)
 end
+journal(stream, tx_id, next_version, version, fence, 'claim', opens and begin or '', node)
 if problem then
   redis.call('HDEL', state, 'problem')
 end

@@ -13,6 +13,7 @@ KEYS:
   sleeping     zset    transactions by wake time
   exception    zset    transactions in doubt
   to_archive   zset    transactions by the time they may be archived
+  stream       stream  the journal on its way to SQL
 ARGV:
   now_ms       int     time, or empty for the server's
   tx_id        str     transaction id
@@ -20,7 +21,7 @@ ARGV:
   status       str     the final status
   archive_ms   int     delay before archiving
   channel      str     where to tell about it
-  count        int     number of deltas in the JSON since the last script
+  lines        json    the deltas in the JSON since the last script, one a line
   json         json    the whole state, or empty to keep what is there
   fields       pairs   names and values of the hash
 Returns:
@@ -33,6 +34,8 @@ Returns:
 --- @include "ended"
 --- @include "holds"
 --- @include "write_state"
+--- @include "following"
+--- @include "journal"
 local state = KEYS[1]
 local deltas = KEYS[2]
 local queued = KEYS[3]
@@ -41,19 +44,21 @@ local running = KEYS[5]
 local sleeping = KEYS[6]
 local exception = KEYS[7]
 local to_archive = KEYS[8]
+local stream = KEYS[9]
 local now_ms = ARGV[1]
 local tx_id = ARGV[2]
 local fence = ARGV[3]
 local status = ARGV[4]
 local archive_ms = tonumber(ARGV[5])
 local channel = ARGV[6]
-local count = tonumber(ARGV[7])
+local lines = ARGV[7]
 local json = ARGV[8]
 local fields = 9
 
-local held, found, version = holds(state, fence, 'version')
+local held, found, before, last_fence = holds(state, fence, 'version', 'fence')
 if found == 'UNKNOWN' then
   redis.call('SREM', running, tx_id)
+  redis.call('ZREM', sleeping, tx_id)
   return {'UNKNOWN', ''}
 end
 if ended(found) then
@@ -63,12 +68,12 @@ end
 if fence ~= '' and not held then
   return {'STALE', found}
 end
-version = tonumber(version)
+local now = clock(now_ms)
+local version = following(before, now)
 if json ~= '' then
-  version = version + count
   write_state(state, deltas, json, version, 'status', status, unpack(ARGV, fields, #ARGV))
 else
-  redis.call('HSET', state, 'status', status, unpack(ARGV, fields, #ARGV))
+  redis.call('HSET', state, 'status', status, 'version', version, unpack(ARGV, fields, #ARGV))
 end
 redis.call('HDEL', state, 'node', 'wakeTime', 'wakeSwitch', 'cancel', 'problem', 'stepType')
 local listed = {
@@ -76,6 +81,8 @@ local listed = {
 }
 redis.call('ZREM', listed[found], tx_id)
 redis.call('SREM', running, tx_id)
-redis.call('ZADD', to_archive, clock(now_ms) + archive_ms, tx_id)
+redis.call('PERSIST', state)
+redis.call('ZADD', to_archive, now + archive_ms, tx_id)
+journal(stream, tx_id, version, before, last_fence, 'final', lines, status)
 redis.call('PUBLISH', channel, 'completed:' .. tx_id .. ':' .. status)
 return {'OK', version}

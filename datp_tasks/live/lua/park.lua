@@ -9,14 +9,16 @@ KEYS:
   processing   zset  transactions by claim time
   running      set   transactions of this node
   exception    zset  transactions in doubt
+  to_archive   zset  transactions by the time they may be archived
+  stream       stream  the journal on its way to SQL
 ARGV:
   now_ms       int   time, or empty for the server's
   tx_id        str   transaction id
   fence        int   of the claim
   channel      str   where to tell about it
-  count        int   number of deltas in the JSON since the last script
+  problem      str   why it is parked, for people
+  lines        json  the deltas in the JSON since the last script, one a line
   json         json  the whole state
-  fields       pairs names and values of the hash
 Returns:
   OK           version
   STALE        status found; another worker owns it
@@ -24,28 +26,35 @@ Returns:
 --- @include "clock"
 --- @include "holds"
 --- @include "write_state"
+--- @include "following"
+--- @include "journal"
 local state = KEYS[1]
 local deltas = KEYS[2]
 local processing = KEYS[3]
 local running = KEYS[4]
 local exception = KEYS[5]
+local to_archive = KEYS[6]
+local stream = KEYS[7]
 local now_ms = ARGV[1]
 local tx_id = ARGV[2]
 local fence = ARGV[3]
 local channel = ARGV[4]
-local count = tonumber(ARGV[5])
-local json = ARGV[6]
-local fields = 7
+local problem = ARGV[5]
+local lines = ARGV[6]
+local json = ARGV[7]
 
-local held, found, version = holds(state, fence, 'version')
+local held, found, before = holds(state, fence, 'version')
 if not held then
   return {'STALE', found}
 end
-version = version + count
-write_state(state, deltas, json, version, 'status', 'in-doubt', unpack(ARGV, fields, #ARGV))
+local now = clock(now_ms)
+local version = following(before, now)
+write_state(state, deltas, json, version, 'status', 'in-doubt', 'problem', problem)
 redis.call('HDEL', state, 'node')
 redis.call('ZREM', processing, tx_id)
 redis.call('SREM', running, tx_id)
-redis.call('ZADD', exception, clock(now_ms), tx_id)
+redis.call('ZADD', exception, now, tx_id)
+redis.call('ZADD', to_archive, now, tx_id)
+journal(stream, tx_id, version, before, fence, 'park', lines, problem)
 redis.call('PUBLISH', channel, 'parked:' .. tx_id .. ':in-doubt')
 return {'OK', version}

@@ -8,6 +8,7 @@ KEYS:
   queued       zset  transactions by time queued
   sleeping     zset  transactions by wake time
   to_archive   zset  transactions by the time they may be archived
+  stream       stream  the journal on its way to SQL
 ARGV:
   now_ms       int   time, or empty for the server's
   tx_id        str   transaction id
@@ -24,12 +25,16 @@ Returns:
 ]]
 --- @include "clock"
 --- @include "ended"
+--- @include "following"
+--- @include "journal"
 --- @include "enqueue"
+--- @include "stir"
 --- @include "bell"
 local state = KEYS[1]
 local queued = KEYS[2]
 local sleeping = KEYS[3]
 local to_archive = KEYS[4]
+local stream = KEYS[5]
 local now_ms = ARGV[1]
 local tx_id = ARGV[2]
 local name = ARGV[3]
@@ -37,7 +42,8 @@ local value = ARGV[4]
 local switches_max = tonumber(ARGV[5])
 
 local field = 'switch:' .. name
-local found = redis.call('HMGET', state, 'status', field, 'wakeSwitch', 'switchCount')
+local found = redis.call('HMGET', state, 'status', field, 'wakeSwitch', 'switchCount',
+  'version', 'fence')
 local status = found[1]
 if not status then
   return {'UNKNOWN', ''}
@@ -57,17 +63,19 @@ if not found[2] then
   redis.call('HSET', state, 'switchCount', switches + 1)
 end
 local sequence = redis.call('HINCRBY', state, 'switchSeq', 1)
-redis.call('HSET', state, field, sequence .. ':' .. value)
-if status ~= 'sleeping' then
-  return {'SET', sequence}
-end
 local now = clock(now_ms)
-if found[3] ~= name then
-  redis.call('ZADD', to_archive, now, tx_id)
+local version = following(found[5], now)
+local wakes = status == 'sleeping' and found[3] == name
+redis.call('HSET', state, field, sequence .. ':' .. value, 'version', version)
+journal(stream, tx_id, version, found[5], found[6], wakes and 'switch-wake' or 'switch', '',
+  name .. '=' .. sequence .. ':' .. value)
+if not wakes then
+  if status == 'sleeping' then
+    redis.call('PERSIST', state)
+    redis.call('ZADD', to_archive, now, tx_id)
+  end
   return {'SET', sequence}
 end
-redis.call('ZREM', sleeping, tx_id)
-redis.call('ZREM', to_archive, tx_id)
-redis.call('HSET', state, 'priority', 'out')
+stir(state, sleeping, to_archive, tx_id, version)
 enqueue(state, queued, tx_id, now)
 return {'WOKEN', bell(state)}

@@ -11,6 +11,7 @@ KEYS:
   running      set   transactions of this node
   sleeping     zset  transactions by wake time
   to_archive   zset  transactions by the time they may be archived
+  stream       stream  the journal on its way to SQL
 ARGV:
   now_ms       int   time, or empty for the server's
   tx_id        str   transaction id
@@ -19,7 +20,7 @@ ARGV:
   switch       str   switch to wait for, or empty
   seen         int   switch sequence that the step had seen
   heed_cancel  int   0 when the transaction is being rolled back already
-  count        int   number of deltas in the JSON since the last script
+  lines        json  the deltas in the JSON since the last script, one a line
   json         json  the whole state
   fields       pairs names and values of the hash
 Returns:
@@ -33,12 +34,15 @@ Returns:
 --- @include "holds"
 --- @include "write_state"
 --- @include "fields_of"
+--- @include "following"
+--- @include "journal"
 local state = KEYS[1]
 local deltas = KEYS[2]
 local processing = KEYS[3]
 local running = KEYS[4]
 local sleeping = KEYS[5]
 local to_archive = KEYS[6]
+local stream = KEYS[7]
 local now_ms = ARGV[1]
 local tx_id = ARGV[2]
 local fence = ARGV[3]
@@ -46,11 +50,11 @@ local sleep_ms = tonumber(ARGV[4])
 local switch = ARGV[5]
 local seen = tonumber(ARGV[6])
 local heed_cancel = ARGV[7]
-local count = tonumber(ARGV[8])
+local lines = ARGV[8]
 local json = ARGV[9]
 local fields = 10
 
-local held, found, version = holds(state, fence, 'version')
+local held, found, before = holds(state, fence, 'version')
 if not held then
   return {'STALE', found}
 end
@@ -66,7 +70,7 @@ if switch ~= '' then
 end
 local now = clock(now_ms)
 local wake = integer(now + sleep_ms)
-version = version + count
+local version = following(before, now)
 write_state(state, deltas, json, version,
   'status', 'sleeping', 'wakeTime', wake, unpack(ARGV, fields, #ARGV))
 redis.call('HDEL', state, 'node', 'wakeSwitch')
@@ -77,4 +81,5 @@ redis.call('ZREM', processing, tx_id)
 redis.call('SREM', running, tx_id)
 redis.call('ZADD', sleeping, wake, tx_id)
 redis.call('ZADD', to_archive, now, tx_id)
+journal(stream, tx_id, version, before, fence, 'sleep', lines, wake .. ':' .. switch)
 return {'OK', wake, version}

@@ -10,6 +10,7 @@ KEYS:
   queued       zset  transactions by time queued
   processing   zset  transactions by claim time
   running      set   transactions of the node that is gone
+  stream       stream  the journal on its way to SQL
 ARGV:
   now_ms       int   time, or empty for the server's
   tx_id        str   transaction id
@@ -22,6 +23,8 @@ Returns:
 ]]
 --- @include "clock"
 --- @include "holds"
+--- @include "following"
+--- @include "journal"
 --- @include "enqueue"
 --- @include "bell"
 local state = KEYS[1]
@@ -29,20 +32,23 @@ local deltas = KEYS[2]
 local queued = KEYS[3]
 local processing = KEYS[4]
 local running = KEYS[5]
+local stream = KEYS[6]
 local now_ms = ARGV[1]
 local tx_id = ARGV[2]
 local fence = ARGV[3]
 local new_fence = ARGV[4]
 local delta = ARGV[5]
 
-local held, found = holds(state, fence)
+local held, found, before = holds(state, fence, 'version')
 if not held then
   return {'STALE', found}
 end
 redis.call('SREM', running, tx_id)
 redis.call('RPUSH', deltas, delta)
-redis.call('HINCRBY', state, 'version', 1)
-redis.call('HSET', state, 'fence', new_fence, 'priority', 'out')
+local now = clock(now_ms)
+local version = following(before, now)
+redis.call('HSET', state, 'fence', new_fence, 'priority', 'out', 'version', version)
 redis.call('ZREM', processing, tx_id)
-enqueue(state, queued, tx_id, clock(now_ms))
+journal(stream, tx_id, version, before, new_fence, 'crash', delta, '')
+enqueue(state, queued, tx_id, now)
 return {'OK', bell(state)}

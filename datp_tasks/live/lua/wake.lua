@@ -8,6 +8,7 @@ KEYS:
   queued       zset  transactions by time queued
   sleeping     zset  transactions by wake time
   to_archive   zset  transactions by the time they may be archived
+  stream       stream  the journal on its way to SQL
 ARGV:
   now_ms       int   time, or empty for the server's
   tx_id        str   transaction id
@@ -16,22 +17,25 @@ Returns:
   OK           bell
   NOT_DUE      wake time
   NOT_SLEEPING status found
-  UNKNOWN      no such transaction here
+  UNKNOWN      no such transaction here; if it sleeps, it must be brought back first
 ]]
 --- @include "clock"
+--- @include "following"
+--- @include "journal"
 --- @include "enqueue"
+--- @include "stir"
 --- @include "bell"
 local state = KEYS[1]
 local queued = KEYS[2]
 local sleeping = KEYS[3]
 local to_archive = KEYS[4]
+local stream = KEYS[5]
 local now_ms = ARGV[1]
 local tx_id = ARGV[2]
 local only_due = ARGV[3]
 
-local found = redis.call('HMGET', state, 'status', 'wakeTime')
+local found = redis.call('HMGET', state, 'status', 'wakeTime', 'version', 'fence')
 if not found[1] then
-  redis.call('ZREM', sleeping, tx_id)
   return {'UNKNOWN', ''}
 end
 if found[1] ~= 'sleeping' then
@@ -42,8 +46,8 @@ local now = clock(now_ms)
 if only_due == '1' and tonumber(found[2]) > now then
   return {'NOT_DUE', found[2]}
 end
-redis.call('ZREM', sleeping, tx_id)
-redis.call('ZREM', to_archive, tx_id)
-redis.call('HSET', state, 'priority', 'out')
+local version = following(found[3], now)
+journal(stream, tx_id, version, found[3], found[4], 'wake', '', '')
+stir(state, sleeping, to_archive, tx_id, version)
 enqueue(state, queued, tx_id, now)
 return {'OK', bell(state)}

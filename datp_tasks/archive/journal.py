@@ -1,0 +1,166 @@
+"""The journal in SQL: every change of every transaction, in order, each row sealing those before.
+
+Rows are only ever added, by the one who has the archiver's role. Reading an entry twice from
+Redis is harmless: what is recorded already is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+
+from datp_tasks.archive.role import Role, guard
+from datp_tasks.clock import Clock
+from datp_tasks.model.journal import Entry, chained_hash, entries_from_text
+
+INSERT = """
+INSERT INTO tx_journal (tx_id, number, first_version, last_version, entries, hash, recorded_at)
+SELECT v.tx_id, v.number, v.first_version, v.last_version, v.entries, v.hash,
+       coalesce(%(now)s, now())
+FROM unnest(%(tx_id)s::text[], %(number)s::int[], %(first_version)s::bigint[],
+            %(last_version)s::bigint[], %(entries)s::text[], %(hash)s::text[])
+     AS v (tx_id, number, first_version, last_version, entries, hash)
+ON CONFLICT (tx_id, number) DO NOTHING
+RETURNING tx_id
+"""
+
+HEADS = """
+SELECT DISTINCT ON (tx_id) tx_id, number, last_version, hash
+FROM tx_journal WHERE tx_id = ANY(%(tx_id)s) ORDER BY tx_id, number DESC
+"""
+
+ROWS = """
+SELECT tx_id, number, first_version, last_version, entries, hash
+FROM tx_journal WHERE tx_id = ANY(%(tx_id)s) ORDER BY tx_id, number
+"""
+
+MARK = """
+INSERT INTO live_mark AS m (shard, value)
+SELECT * FROM unnest(%(shard)s::text[], %(value)s::bigint[])
+ON CONFLICT (shard) DO UPDATE SET value = greatest(m.value, excluded.value)
+"""
+
+COLUMNS = ("tx_id", "number", "first_version", "last_version", "entries", "hash")
+
+ByTransaction = Mapping[str, Sequence[Entry]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    tx_id: str
+    number: int
+    first_version: int
+    last_version: int
+    entries: str
+    hash: str
+
+    @classmethod
+    def after(cls, head: Row | None, tx_id: str, entries: Sequence[Entry]) -> Row:
+        text = "\n".join(entry.to_text() for entry in entries)
+        number, previous = (head.number + 1, head.hash) if head else (1, "")
+        versions = entries[0].version, entries[-1].version
+        return cls(tx_id, number, *versions, text, chained_hash(previous, tx_id, text))
+
+
+class Journal:
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def append(self, role: Role, changes: ByTransaction, marks: Mapping[str, int]) -> int:
+        """Record entries that were read from Redis, with the marks set there; rows written."""
+        with self._engine.begin() as connection:
+            guard(connection, role)
+            # The first entry of a transaction follows version 0: most need no look at SQL.
+            going_on = [tx for tx, entries in changes.items() if entries[0].before]
+            heads = self._heads(connection, going_on)
+            rows = [
+                row for tx, entries in changes.items() for row in _next(heads.get(tx), tx, entries)
+            ]
+            written = self._insert(connection, rows)
+            refused = [row.tx_id for row in rows if row.tx_id not in written]
+            if refused:
+                # Read before, in a run that was cut off between SQL and Redis.
+                written |= self._catch_up(connection, {tx: changes[tx] for tx in refused})
+            behind = [tx for tx in going_on if _is_behind(heads.get(tx), changes[tx])]
+            if behind:
+                written |= self._catch_up(connection, {tx: changes[tx] for tx in behind})
+            values = {"shard": list(marks), "value": list(marks.values())}
+            connection.exec_driver_sql(MARK, values)
+        return len(written)
+
+    def _catch_up(self, connection: Connection, changes: ByTransaction) -> set[str]:
+        """The entries that are not recorded yet, wherever they belong."""
+        recorded: dict[str, list[Row]] = {}
+        for row in _rows(connection, list(changes)):
+            recorded.setdefault(row.tx_id, []).append(row)
+        rows = []
+        for tx, entries in changes.items():
+            known = {e for row in recorded.get(tx, ()) for e in entries_from_text(row.entries)}
+            new = [entry for entry in entries if entry not in known]
+            if new:
+                head = recorded[tx][-1] if tx in recorded else None
+                rows.append(Row.after(head, tx, new))
+        return self._insert(connection, rows)
+
+    def _insert(self, connection: Connection, rows: Sequence[Row]) -> set[str]:
+        if not rows:
+            return set()
+        values: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
+        found = connection.exec_driver_sql(INSERT, {**values, "now": self._now()})
+        return {row.tx_id for row in found}
+
+    def _heads(self, connection: Connection, tx_ids: Sequence[str]) -> dict[str, Row]:
+        if not tx_ids:
+            return {}
+        found = connection.exec_driver_sql(HEADS, {"tx_id": list(tx_ids)})
+        return {
+            row.tx_id: Row(row.tx_id, row.number, 0, row.last_version, "", row.hash)
+            for row in found
+        }
+
+    # Reading.
+
+    def rows(self, tx_ids: Sequence[str]) -> list[Row]:
+        with self._engine.connect() as connection:
+            return list(_rows(connection, tx_ids))
+
+    def last_versions(self, tx_ids: Sequence[str]) -> dict[str, int]:
+        with self._engine.connect() as connection:
+            return {tx: row.last_version for tx, row in self._heads(connection, tx_ids).items()}
+
+    def entries(self, tx_ids: Sequence[str]) -> dict[str, list[Entry]]:
+        """All entries of each transaction, in the order in which they were recorded."""
+        found: dict[str, list[Entry]] = {}
+        for row in self.rows(tx_ids):
+            found.setdefault(row.tx_id, []).extend(entries_from_text(row.entries))
+        return found
+
+    def marks(self) -> dict[str, int]:
+        with self._engine.connect() as connection:
+            found = connection.exec_driver_sql("SELECT shard, value FROM live_mark")
+            return {row.shard: row.value for row in found}
+
+    def _now(self) -> datetime | None:
+        now_ms = self._clock.now_ms()
+        return None if now_ms is None else datetime.fromtimestamp(now_ms / 1_000, UTC)
+
+
+def _rows(connection: Connection, tx_ids: Sequence[str]) -> Iterator[Row]:
+    for row in connection.exec_driver_sql(ROWS, {"tx_id": list(tx_ids)}):
+        yield Row(*row)
+
+
+def _next(head: Row | None, tx_id: str, entries: Sequence[Entry]) -> list[Row]:
+    if _is_behind(head, entries):
+        return []
+    return [Row.after(head, tx_id, entries)]
+
+
+def _is_behind(head: Row | None, entries: Sequence[Entry]) -> bool:
+    """Some were recorded before, or the clock of Redis went back: that needs a closer look."""
+    return head is not None and entries[0].version <= head.last_version

@@ -1,0 +1,127 @@
+"""What leaves Redis for SQL: the journal, copies of states, and who may take them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from datp_tasks.live.scripts import script
+from datp_tasks.live.store import LiveStore
+from datp_tasks.live.words import flat_to_dict
+from datp_tasks.model.journal import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Entries read from the journals of all shards, not yet taken out."""
+
+    changes: Mapping[str, Sequence[Entry]]
+    #: Shard -> how often its journal was read, counted after reading.
+    marks: Mapping[str, int]
+    #: Shard -> the first entry that stays.
+    upto: Mapping[str, str]
+    count: int
+
+
+class Outgoing:
+    def __init__(self, live: LiveStore) -> None:
+        self._live = live
+        self._redis = live.redis
+        self._keys = live.keys
+
+    # The role.
+
+    def take_role(self, node: str, *, role_ms: int, grace_ms: int) -> int | None:
+        """The fence of the role, or None while another node has it or may still be at work."""
+        keys = self._role_keys()
+        order = (self._live.given_now(), node, role_ms, role_ms + grace_ms)
+        word, found = self._live.run([(script("archive_role"), keys, order)])[0]
+        return int(found) if word in ("GRANTED", "YOURS") else None
+
+    def leave_role(self, node: str) -> None:
+        """Let the next one begin without a pause: nothing of ours is under way."""
+        lock1, lock2, _ = self._role_keys()
+        if self._redis.get(lock2) == node:
+            self._redis.delete(lock1, lock2)
+
+    def _role_keys(self) -> tuple[str, str, str]:
+        names = ("archiveLock1", "archiveLock2", "archiveFence")
+        lock1, lock2, fence = (self._keys.in_shard("archive", name) for name in names)
+        return lock1, lock2, fence
+
+    # The journal.
+
+    def read_journal(self, *, entries_max: int) -> Drained:
+        """The oldest entries of each shard; then each shard's mark, so that it covers them."""
+        per_shard = max(1, -(-entries_max // len(self._live.shards)))
+        answers = self._live.send(
+            [
+                ("XRANGE", self._journal(shard), "-", "+", "COUNT", per_shard)
+                for shard in self._live.shards
+            ]
+        )
+        changes: dict[str, list[Entry]] = {}
+        upto: dict[str, str] = {}
+        count = 0
+        for shard, found in zip(self._live.shards, answers, strict=True):
+            for _, flat in found:
+                changes.setdefault(flat[1], []).append(_entry(flat))
+            if found:
+                upto[shard] = _after(found[-1][0])
+                count += len(found)
+        marks = self._live.send([("INCR", self._mark(shard)) for shard in upto])
+        return Drained(changes, dict(zip(upto, marks, strict=True)), upto, count)
+
+    def drop_journal(self, drained: Drained) -> None:
+        """SQL has these entries: they leave."""
+        self._live.send(
+            [("XTRIM", self._journal(s), "MINID", upto) for s, upto in drained.upto.items()]
+        )
+
+    def journal_length(self) -> int:
+        return sum(self._live.send([("XLEN", self._journal(s)) for s in self._live.shards]))
+
+    # Marks: a shard whose mark is behind that in SQL has lost writes.
+
+    def marks(self) -> dict[str, int]:
+        found = self._live.send([("GET", self._mark(shard)) for shard in self._live.shards])
+        return {s: int(mark or 0) for s, mark in zip(self._live.shards, found, strict=True)}
+
+    def set_marks(self, marks: Mapping[str, int]) -> None:
+        """What SQL had is here again."""
+        self._live.send([("SET", self._mark(shard), value) for shard, value in marks.items()])
+
+    # States.
+
+    def copies(self, tx_ids: Sequence[str]) -> list[tuple[dict[str, str], list[str]]]:
+        """Fields of each transaction, and the deltas since its JSON was written."""
+        commands: list[tuple[str | int, ...]] = []
+        for tx in tx_ids:
+            commands.append(("HGETALL", self._keys.state(tx)))
+            commands.append(("LRANGE", self._keys.deltas(tx), 0, -1))
+        answers = self._live.send(commands)
+        return [
+            (_fields(fields), deltas)
+            for fields, deltas in zip(answers[::2], answers[1::2], strict=True)
+        ]
+
+    def _journal(self, shard: str) -> str:
+        return self._keys.in_shard(shard, "journalX")
+
+    def _mark(self, shard: str) -> str:
+        return self._keys.in_shard(shard, "mark")
+
+
+def _fields(answer: Any) -> dict[str, str]:
+    return answer if isinstance(answer, dict) else flat_to_dict(answer)
+
+
+def _entry(flat: list[str]) -> Entry:
+    """From t v p f k d x, with names."""
+    return Entry(int(flat[3]), int(flat[5]), int(flat[7]), flat[9], flat[11], flat[13])
+
+
+def _after(stream_id: str) -> str:
+    milliseconds, _, number = stream_id.partition("-")
+    return f"{milliseconds}-{int(number) + 1}"

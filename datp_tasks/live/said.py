@@ -1,0 +1,37 @@
+"""A line in the log for every transition: one script, one event name.
+
+Only at DEBUG, because there are thousands a second; at INFO a hop has one line for its vector.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datp_tasks.live.scripts import Call, Reply
+
+log = logging.getLogger("datp.transition")
+
+#: Answers that tell a fence which the caller did not have before.
+GIVES_FENCE = {("claim", "OK"), ("cancel", "SEIZED")}
+
+
+def say(calls: Sequence[Call], replies: Sequence[Reply]) -> None:
+    for (script, keys, arguments), reply in zip(calls, replies, strict=True):
+        _, is_state, tx_id = keys[0].partition(":stateH:")
+        if not is_state:
+            continue
+        word = str(reply[0])
+        fence: str | int | None = None
+        if (script.name, word) in GIVES_FENCE:
+            fence = reply[1]
+        elif "fence" in script.arguments:
+            fence = arguments[script.arguments.index("fence")]
+        about = {"event": f"tx.{script.name}", "tx": tx_id, "fence": _number(fence), "answer": word}
+        log.debug("%s %s: %s", tx_id, script.name, word, extra=about)
+
+
+def _number(fence: str | int | None) -> int | None:
+    return int(fence) if fence not in (None, "") else None

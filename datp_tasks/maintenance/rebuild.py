@@ -1,0 +1,117 @@
+"""Bring Redis back to where SQL knows that it was: part of the reconciler.
+
+The archiver counts its readings of each shard's journal, in Redis and, together with what it
+read, in SQL. A shard whose count is behind that of SQL was wiped or fell back in time; then every
+open transaction of it is compared with SQL, and what is missing or older is restored.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from datp_tasks.archive.alerts import Alerts
+from datp_tasks.archive.journal import Journal
+from datp_tasks.archive.words import Summary
+from datp_tasks.connections import Connections
+from datp_tasks.failpoints import reach
+from datp_tasks.live.keys import LISTS
+from datp_tasks.live.outgoing import Outgoing
+
+log = logging.getLogger("datp.reconciler")
+
+#: Kind of the alert that is open while a loss is being repaired.
+REDIS_LOSS = "redis-loss"
+CENTURY_S = 3_155_760_000
+LOCK_S = 60
+
+
+def rebuild_after_loss(connections: Connections) -> int:
+    """How many transactions were brought back; 0 if Redis has lost nothing."""
+    live, settings = connections.live, connections.settings
+    outgoing = Outgoing(live)
+    journal = Journal(connections.engine, connections.clock)
+    here = outgoing.marks()
+    # One more than SQL had, so that what was read after the loss cannot hide it.
+    lost = {s: mark for s, mark in journal.marks().items() if here.get(s, mark) < mark}
+    lock = live.keys.outside("rebuilding")
+    if not lost or not connections.redis.set(lock, "1", nx=True, ex=LOCK_S):
+        return 0
+    alerts = Alerts(connections.engine, connections.clock)
+    text = f"Redis has lost writes in {len(lost)} of {len(live.shards)} shards; they are rebuilt"
+    if alerts.raise_alert(REDIS_LOSS, settings.key_prefix, text):
+        log.error("%s", text)
+    until_s = time.monotonic() + settings.rebuild_run_s
+    restored, done = _restore_open(connections, lost, until_s, lock)
+    if done:
+        _end_final(connections, lost)
+        reach("rebuild.before_marks")
+        outgoing.set_marks({shard: mark + 1 for shard, mark in lost.items()})
+        alerts.clear_alert(REDIS_LOSS, settings.key_prefix)
+        log.warning("Redis is rebuilt: %d transactions brought back", restored)
+    connections.redis.delete(lock)
+    return restored
+
+
+def _restore_open(
+    connections: Connections, lost: Mapping[str, int], until_s: float, lock: str
+) -> tuple[int, bool]:
+    """All open transactions in turn; how many were restored, and whether that was all."""
+    redis, batch_max = connections.redis, connections.settings.reconciler_batch_max
+    cursor = connections.live.keys.outside("rebuiltTo")
+    created_at, _, tx_id = str(redis.get(cursor) or "").partition(" ")
+    after = (created_at, tx_id)
+    restored = 0
+    while time.monotonic() < until_s:
+        page = connections.record.open_page(
+            oldest_s=CENTURY_S, newest_s=0, after=after, rows_max=batch_max, in_doubt=True
+        )
+        restored += _restore_older([row for row in page if row.tx_id[1:3] in lost], connections)
+        if len(page) < batch_max:
+            redis.delete(cursor)
+            return restored, True
+        after = (page[-1].created_at.isoformat(), page[-1].tx_id)
+        redis.set(cursor, " ".join(after))
+        redis.expire(lock, LOCK_S)
+    return restored, False
+
+
+def _restore_older(rows: Sequence[Summary], connections: Connections) -> int:
+    """Restore those that Redis does not have, or has in an older version than SQL."""
+    if not rows:
+        return 0
+    ids = [row.tx_id for row in rows]
+    versions = connections.resurrector.versions(ids)
+    found = connections.live.versions_many(ids)
+    placed = connections.live.placed_many(ids)
+    stale = [
+        row
+        for row, (version, _), here in zip(rows, found, placed, strict=True)
+        if not here or (version is not None and version < versions.get(row.tx_id, 0))
+    ]
+    nodes = {tx: node for tx, (_, node) in zip(ids, found, strict=True)}
+    return connections.resurrector.rebuild(stale, nodes).restored if stale else 0
+
+
+def _end_final(connections: Connections, lost: Mapping[str, int]) -> None:
+    """What Redis thinks is under way and SQL has ended, ends."""
+    for members in _members(connections, lost):
+        final = connections.record.finals(members)
+        connections.live.follow_sql(list(final.items()))
+
+
+def _members(connections: Connections, shards: Mapping[str, int]) -> Iterator[list[str]]:
+    live = connections.live
+    batch: list[str] = []
+    for shard in shards:
+        for name in LISTS:
+            if name == "toArchiveZ":
+                continue
+            for member, _ in live.redis.zscan_iter(live.keys.in_shard(shard, name), count=500):
+                batch.append(member)
+                if len(batch) >= connections.settings.reconciler_batch_max:
+                    yield batch
+                    batch = []
+    if batch:
+        yield batch

@@ -1,0 +1,87 @@
+"""Entries of the journal: what led a transaction from one version to the next.
+
+An entry names the version before it, so the entries of a transaction form a chain. Where Redis
+fell back in time and a transaction went on from an older version, the chain forks; the branch
+that lives is the one that the last entry belongs to.
+
+As text an entry is a line that begins with `@`, and one line of JSON for each delta:
+
+    @<version> <version before> <fence> <kind> <extra, as JSON>
+    {"k":"done","out":{…}}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from datp_tasks.model.payload import encode
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    version: int
+    #: The version before, 0 for the first.
+    before: int
+    fence: int
+    kind: str
+    #: Deltas of the state, JSON, one a line.
+    lines: str
+    #: What else the kind needs: a wake time, a switch, a reason, a status.
+    extra: str = ""
+
+    def to_text(self) -> str:
+        head = f"@{self.version} {self.before} {self.fence} {self.kind} {encode(self.extra)}"
+        return f"{head}\n{self.lines}" if self.lines else head
+
+    @property
+    def deltas(self) -> list[str]:
+        return self.lines.split("\n") if self.lines else []
+
+
+class BrokenJournal(Exception):
+    """The journal of a transaction does not lead to a state; the message says where it breaks."""
+
+
+def entries_from_text(text: str) -> list[Entry]:
+    found: list[Entry] = []
+    for part in text.removeprefix("@").split("\n@"):
+        head, _, lines = part.partition("\n")
+        try:
+            version, before, fence, kind, extra = head.split(" ", 4)
+            entry = Entry(int(version), int(before), int(fence), kind, lines, json.loads(extra))
+        except ValueError as error:
+            raise BrokenJournal(f"not an entry: {head[:80]!r}") from error
+        found.append(entry)
+    return found
+
+
+def chained_hash(previous: str, tx_id: str, text: str) -> str:
+    """Depends on everything before it, so that nothing can be changed or taken out unnoticed."""
+    return hashlib.sha256(f"{previous}\n{tx_id}\n{text}".encode()).hexdigest()
+
+
+def living_branch(entries: Sequence[Entry], *, since: int = 0) -> list[Entry]:
+    """The entries that lead from version `since` to the last one, in order; no gap is allowed.
+
+    What an entry follows was recorded before it: a version that was given twice, because Redis
+    fell back in time and its clock as well, means the one that came last before the entry.
+    """
+    branch: list[Entry] = []
+    version = entries[-1].version if entries else since
+    for entry in reversed(entries):
+        if version > since and entry.version == version:
+            branch.append(entry)
+            version = entry.before
+    if version > since:
+        raise BrokenJournal(f"the entry that led to version {version} is missing")
+    if version != since:
+        raise BrokenJournal(f"no entry follows version {since}")
+    branch.reverse()
+    return branch
+
+
+def is_duplicate(entry: Entry, recorded: Iterable[Entry]) -> bool:
+    return any(entry == each for each in recorded)

@@ -1,0 +1,128 @@
+"""All of a transaction that can be rebuilt from its journal, and the folding that does it.
+
+The live hash in Redis, an archived copy of it and the folded journal must agree on a View: that
+is what `datp audit` compares, and what a transaction is rebuilt from when Redis has lost it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from datp_tasks.model.journal import Entry
+from datp_tasks.model.state import State, apply
+
+
+@dataclass(slots=True)
+class View:
+    state: State
+    status: str = "queued"
+    version: int = 0
+    fence: int = 0
+    #: Some step may have had an effect.
+    begun: bool = False
+    wake_ms: int | None = None
+    wake_switch: str | None = None
+    switch_seq: int = 0
+    #: Name -> "<number of the setting>:<JSON>"; a removed switch has no JSON.
+    switches: dict[str, str] = field(default_factory=dict)
+    cancel: str | None = None
+    progress: str | None = None
+    #: Why it is parked.
+    problem: str | None = None
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, str], deltas: Iterable[str] = ()) -> View:
+        """From a live hash, or a copy of one, and the deltas since its JSON was written."""
+        state = State.from_json(fields["state"])
+        for lines in deltas:
+            for line in lines.split("\n"):
+                apply(state, json.loads(line))
+        wake = fields.get("wakeTime")
+        return cls(
+            state=state,
+            status=fields["status"],
+            version=int(fields["version"]),
+            fence=int(fields["fence"]),
+            begun=fields.get("begun") == "1",
+            wake_ms=int(wake) if wake else None,
+            wake_switch=fields.get("wakeSwitch"),
+            switch_seq=int(fields.get("switchSeq", 0)),
+            switches={n[7:]: text for n, text in fields.items() if n.startswith("switch:")},
+            cancel=fields.get("cancel"),
+            progress=fields.get("progress"),
+            problem=fields.get("problem") if fields["status"] == "in-doubt" else None,
+        )
+
+    def to_fields(self) -> dict[str, str]:
+        """For the live hash; status, fence and version are written by the script itself."""
+        fields = {"state": self.state.to_json()}
+        if self.begun:
+            fields["begun"] = "1"
+        if self.switches:
+            fields["switchSeq"] = str(self.switch_seq)
+            fields["switchCount"] = str(len(self.switches))
+            fields.update({f"switch:{name}": text for name, text in self.switches.items()})
+        optional = {
+            "wakeTime": None if self.wake_ms is None else str(self.wake_ms),
+            "wakeSwitch": self.wake_switch,
+            "cancel": self.cancel,
+            "progress": self.progress,
+            "problem": self.problem,
+        }
+        return fields | {name: text for name, text in optional.items() if text is not None}
+
+    def fold(self, entries: Sequence[Entry]) -> View:
+        """Change this view by entries that follow its version; itself, for the caller."""
+        for entry in entries:
+            for line in entry.deltas:
+                delta = json.loads(line)
+                apply(self.state, delta)
+                self.begun = self.begun or delta["k"] == "begin"
+            self.version, self.fence = entry.version, entry.fence
+            self._turn(entry.kind, entry.extra)
+        return self
+
+    def _turn(self, kind: str, extra: str) -> None:
+        match kind:
+            case "claim":
+                self._go("running")
+            case "step":
+                pass
+            case "queue" | "crash" | "wake":
+                self._go("queued")
+            case "sleep":
+                wake, _, switch = extra.partition(":")
+                self._go("sleeping")
+                self.wake_ms, self.wake_switch = int(wake), switch or None
+            case "switch" | "switch-wake":
+                name, _, value = extra.partition("=")
+                self.switches[name] = value
+                self.switch_seq = int(value.partition(":")[0])
+                if kind == "switch-wake":
+                    self._go("queued")
+            case "cancel" | "cancel-wake" | "seize":
+                self.cancel = extra
+                if kind != "cancel":
+                    self._go("running" if kind == "seize" else "queued")
+            case "park":
+                self._go("in-doubt")
+                self.problem = extra
+            case "final":
+                self._go(extra)
+                self.cancel = None
+            case "progress":
+                self.progress = extra
+            case "rebuild":
+                self._rebuilt(extra)
+            case _:
+                raise ValueError(f"nobody knows entries of the kind {kind!r}")
+
+    def _go(self, status: str) -> None:
+        self.status = status
+        self.wake_ms = self.wake_switch = self.problem = None
+
+    def _rebuilt(self, status: str) -> None:
+        if status != self.status:
+            self._go(status)
