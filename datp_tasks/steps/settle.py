@@ -21,7 +21,7 @@ from datp_tasks.live.scripts import Reply
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.words import Bell, flat_to_dict
 from datp_tasks.model.payload import encode
-from datp_tasks.model.plan import Position
+from datp_tasks.model.plan import Action, Position
 from datp_tasks.model.state import BEGIN, ending
 from datp_tasks.model.status import Status
 from datp_tasks.steps.digest import Digester, Move, Next, Park, Pipelines, Rest, close
@@ -102,16 +102,25 @@ class Settler:
         if known and here and settled.may_go_on and not queued_alone:
             if known.on_crash == "rerun" or action.kind == "undo":
                 run.change(BEGIN)
-            settled.orders.append(self._go_on(run, settled))
+            settled.orders.append(self._go_on(run, settled, snapshot=_is_due(before, run)))
         else:
-            position = action.position(priority)
-            settled.orders.append(self._hand_over(run, position, settled, known is not None))
+            order = self._hand_over(
+                run,
+                action.position(priority),
+                settled,
+                known=known is not None,
+                snapshot=_is_due(before, run),
+            )
+            settled.orders.append(order)
 
     # What each script call and its answer mean.
 
-    def _go_on(self, run: Run, settled: Settled) -> Order:
+    def _go_on(self, run: Run, settled: Settled, *, snapshot: bool) -> Order:
         action = run.action
         where: tuple[str, ...] = ("stepType", action.step_type, "place", action.place)
+        if run.mid_way:
+            where += ("unsafe", "")
+            run.mid_way = False
         if action.group != run.group:
             run.group = action.group
             where += ("group", action.group)
@@ -129,9 +138,12 @@ class Settler:
                 settled.staying.append(run)
             return None
 
-        return self._live.call_checkpoint(run.take_pending(), where), answered
+        held = run.take_pending()
+        return self._live.call_checkpoint(held, where, snapshot=snapshot), answered
 
-    def _hand_over(self, run: Run, to: Position, settled: Settled, known: bool) -> Order:
+    def _hand_over(
+        self, run: Run, to: Position, settled: Settled, *, known: bool, snapshot: bool
+    ) -> Order:
         close(run)
         held, state_json = run.take_pending(), run.state.to_json()
 
@@ -147,7 +159,8 @@ class Settler:
                 settled.unknown.append(bell)
             return None
 
-        return self._live.call_hand_over(held, self._node, state_json, to), answered
+        call = self._live.call_hand_over(held, self._node, state_json, to, snapshot=snapshot)
+        return call, answered
 
     def _rest(self, run: Run, rest: Rest, settled: Settled) -> Order:
         held, state_json = run.take_pending(), run.state.to_json()
@@ -186,14 +199,15 @@ class Settler:
         # SQL first: after a loss of Redis nobody may run again what is in doubt.
         if not self._record.mark(run.tx_id, run.fence, Status.IN_DOUBT, note):
             return self._follow_sql([run], settled)
-        log.error("%s is parked in doubt: %s", run.tx_id, note)
+        log.error("%s is parked in doubt: %s", run.tx_id, note, extra=run.about("tx.parked"))
         held, state_json = run.take_pending(), run.state.to_json()
         call = self._live.call_park(held, self._node, state_json, note)
         settled.orders.append((call, lambda reply: None))
         return None
 
     def _lost(self, run: Run, reply: Reply) -> None:
-        log.warning("%s belongs to another worker now (%s); dropped", run.tx_id, reply[1])
+        about = run.about("tx.lost")
+        log.warning("%s is another worker's now (%s); dropped", run.tx_id, reply[1], extra=about)
 
     # The end.
 
@@ -228,7 +242,8 @@ class Settler:
     def _end_one_by_one(self, runs: list[Run], error: DBAPIError, settled: Settled) -> None:
         """SQL refuses a value: find out whose, and let the neighbours end."""
         if len(runs) == 1:
-            log.error("%s cannot be written to SQL: %s", runs[0].tx_id, error)
+            about = runs[0].about("tx.unwritable")
+            log.error("%s cannot be written to SQL: %s", runs[0].tx_id, error, extra=about)
             return self._park(runs[0], f"its ending cannot be stored: {error.orig!r:.200}", settled)
         for run in runs:
             self._end([run], settled)
@@ -297,6 +312,13 @@ class Settled:
         self.unknown: list[Bell] = []
 
 
+def _is_due(before: Action, run: Run) -> bool:
+    """SQL gets a copy after a step that asks for it, and when a child pipeline has returned."""
+    done = any(delta["k"] == "done" for delta in run.pending)
+    asked = done and before.step is not None and before.step.checkpoint
+    return asked or any(delta["k"] == "return" for delta in run.pending)
+
+
 def _ending(run: Run) -> Any:
     assert run.state.ending is not None
     return run.state.ending
@@ -311,4 +333,5 @@ def _final(run: Run) -> Final:
         output_json=None if ending.output is None else encode(ending.output),
         note=ending.note or None,
         progress_json=run.progress,
+        trace=run.fields.get("trace", ""),
     )

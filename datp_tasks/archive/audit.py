@@ -1,0 +1,41 @@
+"""What operators did, and why. Rows are only ever added."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+
+from datp_tasks.model.notes import clean_note
+from datp_tasks.model.payload import encode
+
+ADD = """
+INSERT INTO operator_action (actor, action, subject, reason, details)
+VALUES (%(actor)s, %(action)s, %(subject)s, %(reason)s, %(details)s::json)
+"""
+
+
+def note_action(
+    connection: Connection,
+    *,
+    actor: str,
+    action: str,
+    subject: str,
+    reason: str,
+    details: Mapping[str, Any] | None = None,
+) -> None:
+    """As part of the transaction that does it."""
+    values = {
+        "actor": clean_note(actor),
+        "action": action,
+        "subject": subject,
+        "reason": clean_note(reason),
+        "details": None if details is None else encode(dict(details)),
+    }
+    connection.exec_driver_sql(ADD, values)
+
+
+def note_alone(engine: Engine, **what: Any) -> None:
+    with engine.begin() as connection:
+        note_action(connection, **what)
