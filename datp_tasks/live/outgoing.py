@@ -11,6 +11,10 @@ from datp_tasks.live.store import LiveStore
 from datp_tasks.live.words import flat_to_dict
 from datp_tasks.model.journal import Entry
 
+READ_MAX = 5_000
+#: Length of a transaction id.
+TX_CHARS = 36
+
 
 @dataclass(frozen=True, slots=True)
 class Drained:
@@ -65,8 +69,8 @@ class Outgoing:
         upto: dict[str, str] = {}
         count = 0
         for shard, found in zip(self._live.shards, answers, strict=True):
-            for _, flat in found:
-                changes.setdefault(flat[1], []).append(_entry(flat))
+            for _, (_, text) in found:
+                changes.setdefault(text[:TX_CHARS], []).append(_entry(text))
             if found:
                 upto[shard] = _after(found[-1][0])
                 count += len(found)
@@ -78,6 +82,24 @@ class Outgoing:
         self._live.send(
             [("XTRIM", self._journal(s), "MINID", upto) for s, upto in drained.upto.items()]
         )
+
+    def waiting_entries(self, tx_ids: Sequence[str]) -> dict[str, list[Entry]]:
+        """Entries of these transactions that SQL may not have yet, in order."""
+        wanted = set(tx_ids)
+        found: dict[str, list[Entry]] = {}
+        for shard in sorted({tx[1:3] for tx in tx_ids}):
+            start = "-"
+            while True:
+                command = ("XRANGE", self._journal(shard), start, "+", "COUNT", READ_MAX)
+                page = self._live.send([command])[0]
+                for _, (_, text) in page:
+                    tx_id = text[:TX_CHARS]
+                    if tx_id in wanted:
+                        found.setdefault(tx_id, []).append(_entry(text))
+                if len(page) < READ_MAX:
+                    break
+                start = _after(page[-1][0])
+        return found
 
     def journal_length(self) -> int:
         return sum(self._live.send([("XLEN", self._journal(s)) for s in self._live.shards]))
@@ -117,9 +139,9 @@ def _fields(answer: Any) -> dict[str, str]:
     return answer if isinstance(answer, dict) else flat_to_dict(answer)
 
 
-def _entry(flat: list[str]) -> Entry:
-    """From t v p f k d x, with names."""
-    return Entry(int(flat[3]), int(flat[5]), int(flat[7]), flat[9], flat[11], flat[13])
+def _entry(text: str) -> Entry:
+    """An entry in the stream is the transaction, a space, and the entry as SQL will have it."""
+    return Entry.from_text(text[TX_CHARS + 1 :])
 
 
 def _after(stream_id: str) -> str:

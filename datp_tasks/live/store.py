@@ -321,7 +321,9 @@ class LiveStore:
         tail = (back.wake_ms, back.ttl_ms, int(back.rebuilt), back.lines)
         return script("restore"), keys, (*head, *tail, *pairs)
 
-    def resolve(self, held: Held, version: int, state_json: str, to: Position) -> Bell | Refused:
+    def resolve(
+        self, held: Held, version: int, state_json: str, to: Position | None
+    ) -> Bell | Refused:
         """Queue one that was in doubt, with what somebody decided about its step."""
         tx, of_tx = held.tx_id, self.keys.of_tx
         keys = (
@@ -330,7 +332,9 @@ class LiveStore:
             self._journal(tx),
         )
         head = (self._now(), tx, version, held.fence, held.lines, state_json)
-        return _bells([tx], self.run([(script("resolve"), keys, (*head, *to.pairs()))]))[0]
+        return _bells(
+            [tx], self.run([(script("resolve"), keys, (*head, *(to.pairs() if to else ())))])
+        )[0]
 
     def due(self, list_name: str, *, before_ms: int = 0, batch_max: int) -> list[str]:
         """Members of a list whose time has come (minus `before_ms`), spread over the shards."""
@@ -341,6 +345,15 @@ class LiveStore:
             key = self.keys.in_shard(shard, list_name)
             pipeline.zrangebyscore(key, "-inf", until, start=0, num=per_shard)
         return [tx for found in pipeline.execute() for tx in found][:batch_max]
+
+    def listed(self, list_name: str, *, rows_max: int) -> list[tuple[str, float]]:
+        """Members of a list with their scores, lowest first, over all shards."""
+        pipeline = self.redis.pipeline(transaction=False)
+        for shard in self._shards:
+            key = self.keys.in_shard(shard, list_name)
+            pipeline.zrange(key, 0, rows_max - 1, withscores=True)
+        found = [pair for part in pipeline.execute() for pair in part]
+        return sorted(((tx, score) for tx, score in found), key=lambda each: each[1])[:rows_max]
 
     def running_on(self, node: str) -> list[str]:
         pipeline = self.redis.pipeline(transaction=False)

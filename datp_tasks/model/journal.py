@@ -6,18 +6,18 @@ that lives is the one that the last entry belongs to.
 
 As text an entry is a line that begins with `@`, and one line of JSON for each delta:
 
-    @<version> <version before> <fence> <kind> <extra, as JSON>
+    @<version> <version before> <fence> <kind> <extra, with line breaks escaped>
     {"k":"done","out":{…}}
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from datp_tasks.model.payload import encode
+_ESCAPED = re.compile(r"\\[\\n]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,18 @@ class Entry:
     extra: str = ""
 
     def to_text(self) -> str:
-        head = f"@{self.version} {self.before} {self.fence} {self.kind} {encode(self.extra)}"
+        extra = self.extra.replace("\\", "\\\\").replace("\n", "\\n") if self.extra else ""
+        head = f"@{self.version} {self.before} {self.fence} {self.kind} {extra}"
         return f"{head}\n{self.lines}" if self.lines else head
+
+    @classmethod
+    def from_text(cls, text: str) -> Entry:
+        head, _, lines = text.partition("\n")
+        try:
+            version, before, fence, kind, extra = head[1:].split(" ", 4)
+            return cls(int(version), int(before), int(fence), kind, lines, _unescaped(extra))
+        except ValueError as error:
+            raise BrokenJournal(f"not an entry: {head[:80]!r}") from error
 
     @property
     def deltas(self) -> list[str]:
@@ -46,16 +56,13 @@ class BrokenJournal(Exception):
 
 
 def entries_from_text(text: str) -> list[Entry]:
-    found: list[Entry] = []
-    for part in text.removeprefix("@").split("\n@"):
-        head, _, lines = part.partition("\n")
-        try:
-            version, before, fence, kind, extra = head.split(" ", 4)
-            entry = Entry(int(version), int(before), int(fence), kind, lines, json.loads(extra))
-        except ValueError as error:
-            raise BrokenJournal(f"not an entry: {head[:80]!r}") from error
-        found.append(entry)
-    return found
+    return [Entry.from_text(f"@{part}") for part in text.removeprefix("@").split("\n@")]
+
+
+def _unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+    return _ESCAPED.sub(lambda found: "\n" if found.group() == "\\n" else "\\", text)
 
 
 def chained_hash(previous: str, tx_id: str, text: str) -> str:

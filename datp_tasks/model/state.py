@@ -49,6 +49,15 @@ class Ending:
 
 
 @dataclass(slots=True)
+class Decision:
+    """A person says what became of a step: done with this output, or failed, and why."""
+
+    what: str
+    note: str
+    output: Json | None = None
+
+
+@dataclass(slots=True)
 class State:
     stack: list[Frame]
     data: Json
@@ -62,6 +71,8 @@ class State:
     sleeps: int = 0
     undo: list[Undo] = field(default_factory=list)
     ending: Ending | None = None
+    #: What somebody decided about the current step, which was in doubt.
+    decided: Decision | None = None
 
     @property
     def frame(self) -> Frame:
@@ -93,12 +104,16 @@ class State:
         if self.ending:
             e = self.ending
             packed["ending"] = [e.status, e.note, e.output, e.rollback]
+        if self.decided:
+            d = self.decided
+            packed["decided"] = [d.what, d.note, d.output]
         return encode(packed)
 
     @classmethod
     def from_json(cls, text: str) -> State:
         packed = json.loads(text)
         ending = packed.get("ending")
+        decided = packed.get("decided")
         return cls(
             stack=[Frame(*frame) for frame in packed["stack"]],
             data=packed["data"],
@@ -108,6 +123,7 @@ class State:
             sleeps=packed.get("sleeps", 0),
             undo=[Undo(*record) for record in packed.get("undo", ())],
             ending=Ending(*ending) if ending else None,
+            decided=Decision(*decided) if decided else None,
         )
 
 
@@ -178,6 +194,11 @@ def ending(
     return {**delta, "partial": 1} if undo_current else delta
 
 
+def decided(what: str, note: str, output: Json | None = None) -> Delta:
+    """`what`: done or failed. The worker that claims it next acts on it."""
+    return {"k": "decide", "what": what, "note": note, "out": output}
+
+
 def apply(state: State, delta: Delta) -> None:
     """Change the state by one delta."""
     _APPLY[delta["k"]](state, delta)
@@ -239,6 +260,11 @@ def _end(state: State, delta: Delta) -> None:
     _fresh_step(state)
 
 
+def _decide(state: State, delta: Delta) -> None:
+    state.decided = Decision(delta["what"], delta["note"], delta["out"])
+    state.open = False
+
+
 def _undone(state: State, _: Delta) -> None:
     state.undo.pop()
     _fresh_step(state)
@@ -251,6 +277,7 @@ def _advance(state: State) -> None:
 
 def _fresh_step(state: State) -> None:
     state.open = False
+    state.decided = None
     state.errors = state.crashes = state.sleeps = 0
 
 
@@ -265,4 +292,5 @@ _APPLY = {
     "error": _error,
     "end": _end,
     "undone": _undone,
+    "decide": _decide,
 }

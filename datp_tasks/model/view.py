@@ -13,6 +13,34 @@ from dataclasses import dataclass, field
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.state import State, apply
 
+#: Kind of an entry -> the status that it leads to; empty for one that leaves the status alone.
+KINDS = {
+    "claim": "running",
+    "step": "",
+    "queue": "queued",
+    "crash": "queued",
+    "wake": "queued",
+    "sleep": "sleeping",
+    "switch": "",
+    "switch-wake": "queued",
+    "cancel": "",
+    "cancel-wake": "queued",
+    "seize": "running",
+    "park": "in-doubt",
+    "final": "as told",
+    "progress": "",
+    "rebuild": "as told",
+}
+#: Kinds whose extra text is a part of the view; what has ended is not recalled any more.
+NAMED = {
+    "cancel": "cancel",
+    "cancel-wake": "cancel",
+    "seize": "cancel",
+    "park": "problem",
+    "progress": "progress",
+    "final": "cancel",
+}
+
 
 @dataclass(slots=True)
 class View:
@@ -85,44 +113,20 @@ class View:
         return self
 
     def _turn(self, kind: str, extra: str) -> None:
-        match kind:
-            case "claim":
-                self._go("running")
-            case "step":
-                pass
-            case "queue" | "crash" | "wake":
-                self._go("queued")
-            case "sleep":
-                wake, _, switch = extra.partition(":")
-                self._go("sleeping")
-                self.wake_ms, self.wake_switch = int(wake), switch or None
-            case "switch" | "switch-wake":
-                name, _, value = extra.partition("=")
-                self.switches[name] = value
-                self.switch_seq = int(value.partition(":")[0])
-                if kind == "switch-wake":
-                    self._go("queued")
-            case "cancel" | "cancel-wake" | "seize":
-                self.cancel = extra
-                if kind != "cancel":
-                    self._go("running" if kind == "seize" else "queued")
-            case "park":
-                self._go("in-doubt")
-                self.problem = extra
-            case "final":
-                self._go(extra)
-                self.cancel = None
-            case "progress":
-                self.progress = extra
-            case "rebuild":
-                self._rebuilt(extra)
-            case _:
-                raise ValueError(f"nobody knows entries of the kind {kind!r}")
-
-    def _go(self, status: str) -> None:
-        self.status = status
-        self.wake_ms = self.wake_switch = self.problem = None
-
-    def _rebuilt(self, status: str) -> None:
-        if status != self.status:
-            self._go(status)
+        if kind not in KINDS:
+            raise ValueError(f"nobody knows entries of the kind {kind!r}")
+        status = KINDS[kind]
+        if status == "as told":
+            status = "" if kind == "rebuild" and extra == self.status else extra
+        if status:
+            self.status = status
+            self.wake_ms = self.wake_switch = self.problem = None
+        if kind == "sleep":
+            wake, _, switch = extra.partition(":")
+            self.wake_ms, self.wake_switch = int(wake), switch or None
+        elif kind in ("switch", "switch-wake"):
+            name, _, value = extra.partition("=")
+            self.switches[name] = value
+            self.switch_seq = int(value.partition(":")[0])
+        elif kind in NAMED:
+            setattr(self, NAMED[kind], extra if kind != "final" else None)

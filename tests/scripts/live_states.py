@@ -7,23 +7,28 @@ that situation would hold: a bell, or a claim (which is an old one once the stat
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from redis import Redis
 
 from datp_tasks.clock import Clock, VirtualClock
 from datp_tasks.connections import make_redis
-from datp_tasks.live.scripts import Call, Reply, Script, header_sections
+from datp_tasks.live.keys import LISTS
+from datp_tasks.live.scripts import FOLDER, Call, Reply, Script, header_sections, script_names
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.words import Bell, Claimed, Held, NewTransaction, flat_to_dict
+from datp_tasks.live.words import Bell, Claimed, Held, NewTransaction, Restored, flat_to_dict
+from datp_tasks.model.journal import Entry, living_branch
 from datp_tasks.model.plan import Position
-from datp_tasks.model.state import BEGIN, PASSED, delta_json
+from datp_tasks.model.state import BEGIN, PASSED, State, delta_json
 from datp_tasks.model.status import FINAL
+from datp_tasks.model.view import View
 from datp_tasks.observe.invariants import Seen, check_transaction, look
 from datp_tasks.settings import Settings
 from datp_tasks.testing.servers import Servers
+from tests.unit.lua_tokens import calls_of, tokens_of
 
 NODE = "node-a"
 OTHER_NODE = "node-b"
@@ -42,7 +47,7 @@ STATE_JSON = (
 #: Everything that is stored under a prefix, at one moment: key, type, whether it ends, content.
 PICTURE = """
 local read = {hash = {'HGETALL'}, list = {'LRANGE', 0, -1}, zset = {'ZRANGE', 0, -1, 'WITHSCORES'},
-              set = {'SMEMBERS'}, string = {'GET'}}
+              set = {'SMEMBERS'}, string = {'GET'}, stream = {'XRANGE', '-', '+'}}
 local found = {}
 for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
   local kind = redis.call('TYPE', key).ok
@@ -58,6 +63,14 @@ Picture = dict[str, Any]
 News = Callable[..., str | None]
 
 
+@dataclass(frozen=True)
+class Standing:
+    """What a call finds, or leaves behind, of the transaction that it is about."""
+
+    status: str | None
+    leaves: bool
+
+
 class WatchedStore(LiveStore):
     """Holds every call, its answer and its move to what the header of the script says."""
 
@@ -65,34 +78,57 @@ class WatchedStore(LiveStore):
         super().__init__(redis, settings, clock)
         self.answers_seen: set[tuple[str, str]] = set()
         self.moves_seen: set[tuple[str, str]] = set()
+        #: Transactions that left memory because SQL has them; others that are not here were lost.
+        self.left: set[str] = set()
 
     def run(self, calls: Sequence[Call]) -> list[Reply]:
-        before = self._statuses(calls)
+        before = self._standings(calls)
         replies = super().run(calls)
-        after = self._statuses(calls)
+        after = self._standings(calls)
         for (called, keys, arguments), reply, old, new in zip(
             calls, replies, before, after, strict=True
         ):
             assert len(keys) == len(called.keys), called.name
             assert len({key[key.index("{") : key.index("}")] for key in keys}) == 1, keys
-            if called.arguments[-1] in ("fields", "rest"):
+            if called.arguments[-1] == "fields":
                 assert len(arguments) >= len(called.arguments) - 1, called.name
             else:
                 assert len(arguments) == len(called.arguments), called.name
             assert reply[0] in called.answers, (called.name, reply)
             self.answers_seen.add((called.name, reply[0]))
-            if old != new and len(calls) == 1:
-                self.moves_seen.add((called.name, allowed_move(called, old, new)))
+            if len(calls) == 1:
+                self._see_move(called, keys[0].rpartition(":")[2], old, new)
         return replies
 
-    def _statuses(self, calls: Sequence[Call]) -> list[str | None]:
+    def _see_move(self, called: Script, tx_id: str, old: Standing, new: Standing) -> None:
+        """A script that leaves everything as it is makes a move only if its header has that one."""
+        starts = named(old.status) | {"(any)"} if old.status else {"(none)"}
+        if called.name == "restore":
+            # What is found here is older than what is brought back, so it is as good as lost.
+            starts = {"archived" if not old.status and tx_id in self.left else "(lost)"}
+        leaves = new.leaves and not old.leaves and called.name != "restore"
+        moved = old.status != new.status or leaves
+        for move in moves_of(called):
+            start, _, end = move.partition(" -> ")
+            if start in starts and end in ({"archived"} if leaves else named(new.status)):
+                self.moves_seen.add((called.name, move))
+                return
+        assert not moved, f"{called.name} moved {old} -> {new}, which its header does not say"
+
+    def _standings(self, calls: Sequence[Call]) -> list[Standing]:
         pipeline = self.redis.pipeline(transaction=False)
         for called, keys, _ in calls:
-            if called.keys[0] == "state":
-                pipeline.hget(keys[0], "status")
-            else:
-                pipeline.get(self.keys.outside("no such key"))
-        return list(pipeline.execute())
+            key = keys[0] if called.keys[0] == "state" else self.keys.outside("no such key")
+            pipeline.hget(key, "status")
+            pipeline.pttl(key)
+        answers = pipeline.execute()
+        pairs = zip(answers[::2], answers[1::2], strict=True)
+        return [Standing(status, ttl_ms >= 0) for status, ttl_ms in pairs]
+
+
+def named(status: str | None) -> set[str]:
+    """What a header may call it."""
+    return {status, "final"} if status in FINAL else {status or "(none)"}
 
 
 def moves_of(script: Script) -> list[str]:
@@ -100,15 +136,15 @@ def moves_of(script: Script) -> list[str]:
     return [line.strip() for line in section.splitlines() if line.strip()]
 
 
-def allowed_move(script: Script, old: str | None, new: str | None) -> str:
-    """The line of the header that allows this change of status."""
-    olds = {"(none)"} if old is None else {old, "(any)"}
-    news = {new, "final"} if new in FINAL else {new}
-    for move in moves_of(script):
-        start, _, end = move.partition(" -> ")
-        if start in olds and end in news:
-            return move
-    raise AssertionError(f"{script.name} moved {old} -> {new}, which its header does not say")
+def kinds_written() -> set[tuple[str, str]]:
+    """Scripts, and the kinds of the entries that they write, as their sources say."""
+    found = set()
+    for name in script_names():
+        for arguments in calls_of(tokens_of((FOLDER / f"{name}.lua").read_text()), "journal"):
+            kinds = [token.text.strip("'") for token in arguments[5] if token.kind == "string"]
+            assert kinds, f"{name} writes an entry whose kind is not in its source"
+            found |= {(name, kind) for kind in kinds}
+    return found
 
 
 class Stage:
@@ -202,6 +238,30 @@ class Stage:
         assert isinstance(self.live.take_over_many([order], NODE)[0], Bell)
         return claim
 
+    def lose(self, tx_id: str) -> None:
+        """Redis forgets all of it but what is in the journal."""
+        keys = self.live.keys
+        self.redis.delete(keys.state(tx_id), keys.deltas(tx_id))
+        for name in LISTS:
+            self.redis.zrem(keys.of_tx(tx_id, name), tx_id)
+        for node in NODES:
+            self.redis.srem(keys.of_tx(tx_id, f"runningS:{node}"), tx_id)
+
+    def as_sql_has_it(self, tx_id: str, view: View) -> Restored:
+        """What brings it back as it was."""
+        pairs = HERE.pairs()
+        fields = self.new().fields() | dict(zip(pairs[::2], pairs[1::2], strict=True))
+        if view.status in FINAL:
+            del fields["stepType"]
+        return Restored(
+            tx_id=tx_id,
+            version=view.version,
+            fence=view.fence,
+            status=view.status,
+            fields=fields | view.to_fields(),
+            wake_ms="" if view.wake_ms is None else view.wake_ms,
+        )
+
     # What the holder of a claim does, with one delta each time.
 
     def checkpoint(self, claim: Claimed, *fields: str) -> Reply:
@@ -247,7 +307,9 @@ class Stage:
         json: str = STATE_JSON,
         follow_sql: bool = False,
     ) -> Reply:
-        call = self.live.call_finish(held(claim), node, status, json, follow_sql=follow_sql)
+        # Without a JSON that holds them, deltas would be in the journal only.
+        shown = held(claim) if json else self.holding_nothing_new(claim)
+        call = self.live.call_finish(shown, node, status, json, follow_sql=follow_sql)
         return self.live.run([call])[0]
 
     def holding_nothing_new(self, claim: Claimed) -> Held:
@@ -266,6 +328,23 @@ class Stage:
 
     def deltas(self, tx_id: str) -> list[str]:
         return [str(delta) for delta in self.redis.lrange(self.live.keys.deltas(tx_id), 0, -1)]
+
+    def entries(self, tx_id: str) -> list[Entry]:
+        """What the stream has of a transaction's journal."""
+        return [entry for _, owner, entry in self.stream(tx_id[1:3]) if owner == tx_id]
+
+    def stream(self, shard: str = "07", *, since: str = "-") -> list[tuple[str, str, Entry]]:
+        """The journal of a shard: id, transaction and entry."""
+        found: Any = self.redis.xrange(self.live.keys.in_shard(shard, "journalX"), min=since)
+        return [(each, fields["e"][:36], entry_of(fields)) for each, fields in found]
+
+    def view(self, tx_id: str) -> View:
+        return View.from_fields(self.fields(tx_id), self.deltas(tx_id))
+
+    def folded(self, tx_id: str) -> View:
+        """The same, from nothing but the first state and the journal."""
+        first = View(State.from_json(STATE_JSON))
+        return first.fold(living_branch(self.entries(tx_id)))
 
     def score(self, tx_id: str, list_name: str) -> float | None:
         found: float | None = self.redis.zscore(self.live.keys.of_tx(tx_id, list_name), tx_id)
@@ -308,3 +387,9 @@ class Stage:
 
 def held(claim: Claimed) -> Held:
     return Held(claim.tx_id, claim.fence, (PASSED,))
+
+
+def entry_of(fields: Mapping[str, str]) -> Entry:
+    """An entry as the stream has it."""
+    assert list(fields) == ["e"], fields
+    return Entry.from_text(fields["e"][37:])

@@ -8,7 +8,7 @@ from redis.exceptions import ResponseError
 from datp_tasks.live.scripts import script, script_names
 from datp_tasks.live.words import Bell, Claimed, Held
 from datp_tasks.model.state import PASSED, Delta, delta_json
-from tests.scripts.live_states import HERE, NODE, STATE_JSON, STEP, Stage
+from tests.scripts.live_states import HERE, NODE, OPENS, STATE_JSON, STEP, Stage
 
 MONEY: Delta = {"k": "done", "out": {"amount": "0.10", "cents": 9007199254740993, "none": []}}
 
@@ -36,8 +36,15 @@ def test_a_server_that_forgot_its_scripts_is_told_them_again(stage: Stage) -> No
     assert stage.live.round_trips == before + 2
     statuses = [stage.status(claim.tx_id) for claim in claims]
     assert statuses == ["running", "queued", "sleeping", "success"]
-    # Each ran once: the two checkpoints made two deltas after the opening one.
-    assert [stage.version(claim.tx_id) for claim in claims] == ["3", "1", "1", "1"]
+    # Each ran once: one entry follows the claim's, two follow that of the first.
+    kinds = [[entry.kind for entry in stage.entries(claim.tx_id)] for claim in claims]
+    assert kinds == [
+        ["claim", "step", "step"],
+        *(["claim", k] for k in ("queue", "sleep", "final")),
+    ]
+    assert stage.deltas(claims[0].tx_id) == [OPENS, delta_json(PASSED), delta_json(PASSED)]
+    versions = [int(stage.version(claim.tx_id)) - stage.now_ms for claim in claims]
+    assert versions == [2, 1, 1, 1]
 
 
 def test_a_script_that_is_missing_among_others_runs_once_and_in_its_place(stage: Stage) -> None:
@@ -51,7 +58,8 @@ def test_a_script_that_is_missing_among_others_runs_once_and_in_its_place(stage:
             stage.live.call_checkpoint(Held(first.tx_id, first.fence, (PASSED,))),
         ]
     )
-    assert [reply[:2] for reply in replies] == [["OK", 3], ["OK", 1], ["OK", 4]]
+    versions = [(reply[0], int(reply[1]) - stage.now_ms) for reply in replies]
+    assert versions == [("OK", 2), ("OK", 1), ("OK", 3)]
 
 
 def test_an_error_of_one_call_does_not_hide_and_does_not_stop_the_others(stage: Stage) -> None:
@@ -59,13 +67,16 @@ def test_an_error_of_one_call_does_not_hide_and_does_not_stop_the_others(stage: 
     broken = (
         script("checkpoint"),
         stage.live.call_checkpoint(Held(bad.tx_id, 0))[1],
-        (bad.fence, "x"),
+        (stage.now_ms, bad.tx_id, bad.fence, 0, "", "a name without a value"),
     )
+    before = stage.fields(bad.tx_id)
     with pytest.raises(ResponseError):
         stage.live.run(
             [broken, stage.live.call_checkpoint(Held(good.tx_id, good.fence, (PASSED,)))]
         )
-    assert stage.version(good.tx_id) == "2"
+    assert stage.version(good.tx_id) == str(stage.now_ms + 1)
+    assert stage.fields(bad.tx_id) == before
+    assert len(stage.entries(bad.tx_id)) == 1
 
 
 def test_every_script_can_be_loaded_by_the_server(stage: Stage) -> None:
@@ -115,7 +126,9 @@ def test_large_states_and_many_fields_fit(stage: Stage) -> None:
     call = stage.live.call_checkpoint(
         Held(claim.tx_id, claim.fence, (PASSED,) * 500), tuple(str(n) for n in range(1_000))
     )
-    assert stage.live.run([call])[0][1] == 501
+    assert stage.live.run([call])[0][1] == str(stage.now_ms + 1)
+    assert stage.deltas(claim.tx_id)[1:] == ["\n".join([delta_json(PASSED)] * 500)]
+    assert len(stage.entries(claim.tx_id)[-1].deltas) == 500
     stage.hand_over(claim, json=large)
     fields = stage.fields(claim.tx_id)
     assert fields["state"] == large

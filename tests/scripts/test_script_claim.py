@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from datp_tasks.live.words import Claimed, Refused
+from datp_tasks.live.words import Bell, Claimed, Refused
+from datp_tasks.model.journal import Entry
 from tests.scripts.live_states import NODE, OPENS, OTHER_NODE, STATE_JSON, STEP, Stage
 
 
@@ -84,7 +85,8 @@ def test_a_claim_opens_the_step_that_the_bell_is_for(stage: Stage) -> None:
     assert claim.deltas == []
     assert stage.deltas(claim.tx_id) == [OPENS]
     fields = stage.fields(claim.tx_id)
-    assert (fields["version"], fields["begun"]) == ("1", "1")
+    assert (fields["version"], fields["jsonVersion"]) == (str(stage.now_ms), "0")
+    assert fields["begun"] == "1"
 
 
 def test_a_claim_does_not_open_a_step_of_another_type(stage: Stage) -> None:
@@ -115,24 +117,60 @@ def test_the_next_claim_is_told_what_the_lost_worker_had_written(stage: Stage) -
 
 def test_the_json_is_not_sent_to_a_worker_that_holds_that_version(stage: Stage) -> None:
     claim, bell = stage.handed_over()
-    assert stage.version(claim.tx_id) == "2"
+    assert stage.version(claim.tx_id) == str(stage.now_ms + 1)
     pair = (bell.tx_id, bell.sequence)
-    again = stage.live.claim_many([pair], NODE, held={bell.tx_id: f"2/{claim.fence}"})[0]
+    held = {bell.tx_id: f"{stage.now_ms + 1}/{claim.fence}"}
+    again = stage.live.claim_many([pair], NODE, held=held)[0]
     assert isinstance(again, Claimed)
     assert again.fields["state"] == ""
     assert stage.fields(bell.tx_id)["state"] == STATE_JSON
 
 
-@pytest.mark.parametrize(("version", "fence_off"), [(0, 0), (1, 0), (3, 0), (2, 1), (2, -1)])
+@pytest.mark.parametrize("version_off", [-1, 0, 2, 1_000])
+@pytest.mark.parametrize("fence_off", [-1, 0, 1])
 def test_the_json_is_sent_to_a_worker_that_holds_another_writing_of_it(
-    stage: Stage, version: int, fence_off: int
+    stage: Stage, version_off: int, fence_off: int
 ) -> None:
     claim, bell = stage.handed_over()
     pair = (bell.tx_id, bell.sequence)
-    held = {bell.tx_id: f"{version}/{claim.fence + fence_off}"}
+    held = {bell.tx_id: f"{stage.now_ms + version_off}/{claim.fence + fence_off}"}
     again = stage.live.claim_many([pair], NODE, held=held)[0]
     assert isinstance(again, Claimed)
     assert again.fields["state"] == STATE_JSON
+
+
+@pytest.mark.parametrize("fence_off", [-1, 1])
+def test_the_right_version_of_another_claim_is_another_writing(
+    stage: Stage, fence_off: int
+) -> None:
+    claim, bell = stage.handed_over()
+    held = {bell.tx_id: f"{stage.version(bell.tx_id)}/{claim.fence + fence_off}"}
+    again = stage.live.claim_many([(bell.tx_id, bell.sequence)], NODE, held=held)[0]
+    assert isinstance(again, Claimed)
+    assert again.fields["state"] == STATE_JSON
+
+
+def test_a_worker_that_holds_the_json_is_told_of_the_deltas_since(stage: Stage) -> None:
+    claim, bell = stage.handed_over()
+    written = stage.version(bell.tx_id)
+    again = stage.claimed(bell)
+    order = (claim.tx_id, again.fence, again.fence + 1)
+    bell_after_crash = stage.live.take_over_many([order], NODE)[0]
+    assert isinstance(bell_after_crash, Bell)
+    pair = (bell.tx_id, bell_after_crash.sequence)
+    held = {bell.tx_id: f"{written}/{again.fence + 1}"}
+    third = stage.live.claim_many([pair], NODE, held=held)[0]
+    assert isinstance(third, Claimed)
+    assert third.fields["state"] == ""
+    assert third.deltas == [OPENS, '{"k":"crash"}']
+
+
+@pytest.mark.parametrize("begin", ["", OPENS])
+def test_every_claim_has_a_version_of_its_own(stage: Stage, begin: str) -> None:
+    bell = stage.queued()
+    claim = stage.claimed(bell, begin=begin)
+    assert claim.fields["version"] == str(stage.now_ms)
+    assert stage.entries(bell.tx_id) == [Entry(stage.now_ms, 0, claim.fence, "claim", begin, NODE)]
 
 
 def test_a_problem_is_over_once_somebody_claims_the_transaction(stage: Stage) -> None:

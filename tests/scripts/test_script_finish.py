@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from datp_tasks.live.words import Bell, Claimed, Refused
-from tests.scripts.live_states import NODE, OTHER_NODE, Stage
+from tests.scripts.live_states import HERE, NODE, OTHER_NODE, STATE_JSON, Stage, held
 
 
 @pytest.mark.parametrize(
@@ -16,9 +16,10 @@ from tests.scripts.live_states import NODE, OTHER_NODE, Stage
 def test_a_running_transaction_ends_as_sql_decided(stage: Stage, status: str) -> None:
     claim = stage.claimed()
     stage.live.cancel(claim.tx_id, "too late", OTHER_NODE)
-    assert stage.finish(claim, status, json='{"end":1}') == ["OK", 2]
+    assert stage.finish(claim, status, json='{"end":1}') == ["OK", str(stage.now_ms + 2)]
     fields = stage.fields(claim.tx_id)
     assert (fields["status"], fields["state"]) == (status, '{"end":1}')
+    assert fields["version"] == fields["jsonVersion"] == str(stage.now_ms + 2)
     assert not {"node", "cancel", "stepType"} & fields.keys()
     assert stage.deltas(claim.tx_id) == []
     delay_ms = stage.settings.delay_before_archiving_s * 1_000
@@ -56,11 +57,14 @@ def test_when_sql_is_final_redis_follows_from_any_status(
 def test_following_sql_keeps_the_state_and_tells_its_version(stage: Stage) -> None:
     claim = stage.claimed()
     stage.checkpoint(claim)
-    before = stage.fields(claim.tx_id)
+    before, deltas = stage.fields(claim.tx_id), stage.deltas(claim.tx_id)
     reply = stage.finish(claim, "expired", json="", follow_sql=True)
-    assert reply == ["OK", int(before["version"])]
+    version = str(int(before["version"]) + 1)
+    assert reply == ["OK", version]
     after = stage.fields(claim.tx_id)
-    assert (after["state"], after["version"]) == (before["state"], before["version"])
+    assert (after["state"], after["version"]) == (before["state"], version)
+    assert after["jsonVersion"] == before["jsonVersion"] == "0"
+    assert stage.deltas(claim.tx_id) == deltas
 
 
 def test_an_unknown_transaction_is_not_made_by_its_end(stage: Stage) -> None:
@@ -107,7 +111,10 @@ def test_deltas_leave_together_with_their_state(stage: Stage) -> None:
     stage.finish(claim, "expired", json="", follow_sql=True)
     assert stage.deltas(claim.tx_id)
     stage.live.confirm_archived_many([(claim.tx_id, stage.version(claim.tx_id))])
-    assert stage.redis.pttl(stage.live.keys.deltas(claim.tx_id)) > 0
+    keys = stage.live.keys
+    left_ms = [stage.redis.pttl(key(claim.tx_id)) for key in (keys.state, keys.deltas)]
+    assert left_ms[0] > 0
+    assert abs(left_ms[0] - left_ms[1]) < 1_000
 
 
 def test_confirming_twice_is_harmless(stage: Stage) -> None:
@@ -128,9 +135,81 @@ def test_a_state_that_changed_since_it_was_written_stays_due(stage: Stage) -> No
         assert stage.live.confirm_archived_many([(claim.tx_id, old)]) == 0
 
 
-def test_a_sleeping_transaction_stays_in_memory_after_it_was_archived(stage: Stage) -> None:
-    claim = stage.sleeping()
-    assert stage.live.confirm_archived_many([(claim.tx_id, stage.version(claim.tx_id))]) == 1
+@pytest.mark.parametrize("longer_ms", [-1, 0, 1])
+def test_only_one_that_sleeps_longer_than_it_would_stay_leaves_memory(
+    stage: Stage, longer_ms: int
+) -> None:
+    stay_ms = stage.settings.sleeping_ttl_s * 1_000
+    claim = stage.sleeping(sleep_ms=stay_ms + longer_ms)
+    leaves = longer_ms > 0
+    written = [(claim.tx_id, stage.version(claim.tx_id))]
+    assert stage.live.confirm_archived_many(written) == int(leaves)
+    assert stage.score(claim.tx_id, "toArchiveZ") is None
+    assert stage.score(claim.tx_id, "sleepingZ") == stage.now_ms + stay_ms + longer_ms
+    left_ms = stage.redis.pttl(stage.live.keys.state(claim.tx_id))
+    assert stay_ms - 60_000 < left_ms <= stay_ms if leaves else left_ms == -1
+
+
+def test_what_is_left_of_the_sleep_counts_not_its_length(stage: Stage) -> None:
+    stay_s = stage.settings.sleeping_ttl_s
+    claim = stage.sleeping(sleep_ms=(stay_s + 10) * 1_000)
+    stage.clock.advance(seconds=10)
+    assert stage.live.confirm_archived_many([(claim.tx_id, stage.version(claim.tx_id))]) == 0
+    assert stage.redis.pttl(stage.live.keys.state(claim.tx_id)) == -1
+
+
+@pytest.mark.parametrize("change", ["switch", "wake", "cancel", "follow_sql"])
+def test_one_that_is_about_to_leave_stays_once_it_changes(stage: Stage, change: str) -> None:
+    claim = stage.sleeping(sleep_ms=10**9)
+    tx_id, key = claim.tx_id, stage.live.keys.state(claim.tx_id)
+    assert stage.live.confirm_archived_many([(tx_id, stage.version(tx_id))]) == 1
+    assert stage.redis.pttl(key) > 0
+    if change == "switch":
+        stage.live.set_switch(tx_id, "kyc", "1")
+    elif change == "wake":
+        stage.live.wake_many([tx_id], only_due=False)
+    elif change == "cancel":
+        stage.live.cancel(tx_id, "enough", NODE)
+    else:
+        stage.live.follow_sql([(tx_id, "expired")])
+    assert stage.redis.pttl(key) == -1
+
+
+def test_one_that_never_began_is_seized_out_of_its_way_out(stage: Stage) -> None:
+    claim = stage.sleeping(stage.claimed(begin=""), sleep_ms=10**9)
+    stage.live.confirm_archived_many([(claim.tx_id, stage.version(claim.tx_id))])
+    assert isinstance(stage.live.cancel(claim.tx_id, "enough", NODE), Claimed)
+    assert stage.redis.pttl(stage.live.keys.state(claim.tx_id)) == -1
+
+
+@pytest.mark.parametrize("behind", [False, True])
+@pytest.mark.parametrize("script", ["checkpoint", "hand_over"])
+def test_of_one_that_goes_on_sql_has_a_copy_and_it_stays(
+    stage: Stage, script: str, behind: bool
+) -> None:
+    claim = stage.claimed()
+    if script == "checkpoint":
+        call = stage.live.call_checkpoint(held(claim), snapshot=True)
+    else:
+        call = stage.live.call_hand_over(held(claim), NODE, STATE_JSON, HERE, snapshot=True)
+    assert stage.live.run([call])[0][0] == "OK"
+    assert stage.score(claim.tx_id, "toArchiveZ") == stage.now_ms
+    written = stage.version(claim.tx_id)
+    if behind:
+        stage.live.set_switch(claim.tx_id, "kyc", "1")
+    assert stage.live.confirm_archived_many([(claim.tx_id, written)]) == 0
+    assert stage.score(claim.tx_id, "toArchiveZ") is None
+    assert stage.redis.pttl(stage.live.keys.state(claim.tx_id)) == -1
+
+
+def test_of_one_that_is_in_doubt_sql_gets_the_last_version(stage: Stage) -> None:
+    claim = stage.parked()
+    assert stage.score(claim.tx_id, "toArchiveZ") == stage.now_ms
+    written = stage.version(claim.tx_id)
+    stage.live.set_switch(claim.tx_id, "kyc", "1")
+    with stage.nothing_changes():
+        stage.live.confirm_archived_many([(claim.tx_id, written)])
+    assert stage.live.confirm_archived_many([(claim.tx_id, stage.version(claim.tx_id))]) == 0
     assert stage.score(claim.tx_id, "toArchiveZ") is None
     assert stage.redis.pttl(stage.live.keys.state(claim.tx_id)) == -1
 
@@ -139,7 +218,7 @@ def test_a_sleeping_transaction_stays_in_memory_after_it_was_archived(stage: Sta
 def test_one_that_woke_while_it_was_being_archived_never_leaves_memory(
     stage: Stage, how: str
 ) -> None:
-    claim = stage.sleeping()
+    claim = stage.sleeping(sleep_ms=10**9)
     written = [(claim.tx_id, stage.version(claim.tx_id))]
     bell = stage.live.wake_many([claim.tx_id], only_due=False)[0]
     assert isinstance(bell, Bell)
@@ -148,9 +227,11 @@ def test_one_that_woke_while_it_was_being_archived_never_leaves_memory(
     if how == "parked":
         call = stage.live.call_park(stage.holding_nothing_new(claim), NODE, "{}", "who knows")
         stage.live.run([call])
-    # Waking adds no delta, so the version is still the one that was written.
-    assert stage.version(claim.tx_id) == written[0][1]
-    stage.live.confirm_archived_many(written)
+    # Waking makes a new version, too.
+    assert int(stage.version(claim.tx_id)) > int(written[0][1])
+    assert stage.live.confirm_archived_many(written) == 0
+    # Of one that is parked SQL must still get the last version.
+    assert (stage.score(claim.tx_id, "toArchiveZ") is not None) == (how == "parked")
     assert stage.redis.pttl(stage.live.keys.state(claim.tx_id)) == -1
 
 

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 from datp_tasks.live.words import Held
+from datp_tasks.model.journal import Entry
 from datp_tasks.model.state import done
 from tests.scripts.live_states import HERE, NODE, OPENS, OTHER_NODE, THERE, Stage
 
 
-def test_a_checkpoint_appends_its_deltas_and_counts_them(stage: Stage) -> None:
+def test_a_checkpoint_appends_its_deltas_under_one_new_version(stage: Stage) -> None:
     claim = stage.claimed()
     deltas = (done({"n": 1}, undoable=True), done({"n": 9007199254740993}, undoable=False))
     call = stage.live.call_checkpoint(Held(claim.tx_id, claim.fence, deltas), ("place", "p/2"))
-    assert stage.live.run([call]) == [["OK", 3, "", "0"]]
-    assert stage.deltas(claim.tx_id) == [
-        OPENS,
-        '{"k":"done","out":{"n":1},"undo":1}',
-        '{"k":"done","out":{"n":9007199254740993}}',
-    ]
+    version = stage.now_ms + 1
+    assert stage.live.run([call]) == [["OK", str(version), "", "0"]]
+    lines = '{"k":"done","out":{"n":1},"undo":1}\n{"k":"done","out":{"n":9007199254740993}}'
+    assert stage.deltas(claim.tx_id) == [OPENS, lines]
     fields = stage.fields(claim.tx_id)
-    assert (fields["place"], fields["version"], fields["jsonVersion"]) == ("p/2", "3", "0")
+    assert fields["place"] == "p/2"
+    assert (fields["version"], fields["jsonVersion"]) == (str(version), "0")
+    entry = Entry(version, version - 1, claim.fence, "step", lines)
+    assert stage.entries(claim.tx_id)[1:] == [entry]
+    assert stage.score(claim.tx_id, "toArchiveZ") is None
 
 
-def test_a_checkpoint_without_deltas_and_fields_changes_nothing(stage: Stage) -> None:
+def test_a_checkpoint_without_deltas_is_a_version_too_and_adds_no_delta(stage: Stage) -> None:
     claim = stage.claimed()
-    with stage.nothing_changes():
-        call = stage.live.call_checkpoint(Held(claim.tx_id, claim.fence))
-        assert stage.live.run([call]) == [["OK", 1, "", "0"]]
+    before = stage.fields(claim.tx_id)
+    call = stage.live.call_checkpoint(Held(claim.tx_id, claim.fence))
+    version = stage.now_ms + 1
+    assert stage.live.run([call]) == [["OK", str(version), "", "0"]]
+    assert stage.fields(claim.tx_id) == before | {"version": str(version)}
+    assert stage.deltas(claim.tx_id) == [OPENS]
+    assert stage.entries(claim.tx_id)[1:] == [Entry(version, version - 1, claim.fence, "step", "")]
 
 
 def test_a_checkpoint_tells_about_a_cancel_and_about_switches(stage: Stage) -> None:
@@ -46,7 +53,7 @@ def test_a_checkpoint_leaves_the_transaction_with_its_node(stage: Stage) -> None
 def test_a_transaction_that_is_handed_over_waits_for_its_next_bell(stage: Stage) -> None:
     claim = stage.claimed()
     stage.clock.advance(seconds=1)
-    assert stage.hand_over(claim, to=THERE, json='{"new":1}') == ["OK", 2, 2]
+    assert stage.hand_over(claim, to=THERE, json='{"new":1}') == ["OK", 2, str(stage.now_ms)]
     fields = stage.fields(claim.tx_id)
     assert fields["status"] == "queued"
     assert (fields["group"], fields["stepType"]) == ("payments", "t/pay")
@@ -63,7 +70,8 @@ def test_a_full_json_replaces_the_deltas_that_led_to_it(stage: Stage) -> None:
     stage.hand_over(claim, json='{"new":1}')
     fields = stage.fields(claim.tx_id)
     assert stage.deltas(claim.tx_id) == []
-    assert (fields["state"], fields["version"], fields["jsonVersion"]) == ('{"new":1}', "3", "3")
+    assert fields["state"] == '{"new":1}'
+    assert fields["version"] == fields["jsonVersion"] == str(stage.now_ms + 2)
 
 
 def test_handing_over_twice_changes_nothing_more(stage: Stage) -> None:
@@ -74,11 +82,12 @@ def test_handing_over_twice_changes_nothing_more(stage: Stage) -> None:
 
 def test_a_parked_transaction_waits_for_somebody_to_decide(stage: Stage) -> None:
     claim = stage.claimed()
-    assert stage.park(claim, json='{"doubt":1}') == ["OK", 2]
+    assert stage.park(claim, json='{"doubt":1}') == ["OK", str(stage.now_ms + 1)]
     fields = stage.fields(claim.tx_id)
     assert (fields["status"], fields["problem"]) == ("in-doubt", "who knows")
     assert fields["state"] == '{"doubt":1}'
     assert stage.score(claim.tx_id, "exceptionZ") == stage.now_ms
+    assert stage.score(claim.tx_id, "toArchiveZ") == stage.now_ms
     assert stage.live.running_on(NODE) == []
 
 

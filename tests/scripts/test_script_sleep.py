@@ -15,10 +15,13 @@ def test_a_sleeping_transaction_is_due_for_the_archive_and_for_its_wake_time(
 ) -> None:
     claim = stage.claimed()
     wake_ms = stage.now_ms + 90_000
-    assert stage.sleep(claim, sleep_ms=90_000, json='{"asleep":1}') == ["OK", str(wake_ms), 2]
+    version = str(stage.now_ms + 1)
+    reply = stage.sleep(claim, sleep_ms=90_000, json='{"asleep":1}')
+    assert reply == ["OK", str(wake_ms), version]
     fields = stage.fields(claim.tx_id)
     assert (fields["status"], fields["wakeTime"]) == ("sleeping", str(wake_ms))
-    assert (fields["state"], fields["jsonVersion"]) == ('{"asleep":1}', "2")
+    assert (fields["state"], fields["jsonVersion"]) == ('{"asleep":1}', version)
+    assert fields["version"] == version
     assert stage.deltas(claim.tx_id) == []
     assert stage.score(claim.tx_id, "sleepingZ") == wake_ms
     assert stage.score(claim.tx_id, "toArchiveZ") == stage.now_ms
@@ -151,11 +154,13 @@ def test_what_does_not_sleep_is_not_woken(
     assert answers == [Refused(claim.tx_id, "NOT_SLEEPING", status)]
 
 
-def test_an_unknown_transaction_is_not_woken_and_not_met_again(stage: Stage) -> None:
-    claim = stage.sleeping(sleep_ms=0)
+def test_one_whose_state_has_left_is_found_until_it_was_brought_back(stage: Stage) -> None:
+    claim = stage.sleeping(sleep_ms=10**9)
+    stage.live.confirm_archived_many([(claim.tx_id, stage.version(claim.tx_id))])
     stage.redis.delete(stage.live.keys.state(claim.tx_id))
-    answers = stage.live.wake_many([claim.tx_id], only_due=True)
-    assert answers == [Refused(claim.tx_id, "UNKNOWN", "")]
-    assert stage.live.due("sleepingZ", batch_max=10) == []
-    # It would be found once more here, and taken off there as well.
-    stage.live.confirm_archived_many([(claim.tx_id, "")])
+    stage.clock.advance(seconds=10**6)
+    for only_due in (True, False):
+        with stage.nothing_changes():
+            answers = stage.live.wake_many([claim.tx_id], only_due=only_due)
+        assert answers == [Refused(claim.tx_id, "UNKNOWN", "")]
+    assert stage.live.due("sleepingZ", batch_max=10) == [claim.tx_id]
