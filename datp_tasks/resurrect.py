@@ -18,6 +18,7 @@ from sqlalchemy import Engine
 from datp_tasks.archive.alerts import Alerts
 from datp_tasks.archive.journal import Journal
 from datp_tasks.archive.record import Record
+from datp_tasks.archive.signals import CANCEL, Signal, Signals
 from datp_tasks.archive.states import States
 from datp_tasks.archive.words import Summary
 from datp_tasks.bells.ringer import Ringer
@@ -70,6 +71,7 @@ class Resurrector:
         self._states = States(engine, clock)
         self._journal = Journal(engine, clock)
         self._alerts = Alerts(engine, clock)
+        self.signals = Signals(engine, clock)
 
     # What SQL knows.
 
@@ -126,12 +128,16 @@ class Resurrector:
             if isinstance(view := views[each.tx_id], View) and view.status == Status.SLEEPING
         ]
         self._live.restore_many(back)
+        # Whoever was paused here may have brought back one that woke, ended and left meanwhile.
+        ended = self._record.finals([each.tx_id for each in back])
+        self._live.follow_sql(list(ended.items()))
 
-    def _restored(self, summary: Summary, view: View) -> Restored:
+    def _restored(self, summary: Summary, view: View, fence: int = 0) -> Restored:
         return Restored(
             tx_id=summary.tx_id,
             version=view.version,
-            fence=view.fence,
+            # SQL would refuse the ending of whoever claims it under an older one.
+            fence=max(view.fence, summary.fence, fence),
             status=view.status,
             fields=self._fields(summary, view),
             wake_ms="" if view.wake_ms is None else view.wake_ms,
@@ -153,7 +159,10 @@ class Resurrector:
         bells = [bell for bell in self._live.create_many(list(map(self._new, fresh))) if bell]
         known = [each for each in summaries if has_begun or not _is_fresh(views[each.tx_id])]
         now_ms = self._live.server_now_ms()
-        fences = self._record.raise_fences([(each.tx_id, now_ms) for each in known])
+        # The clock of a server that took over may be behind that of the one before it.
+        fences = self._record.raise_fences(
+            [(each.tx_id, max(now_ms, each.fence)) for each in known]
+        )
         reach("rebuild.after_fence")
         result = Rebuilt(restored=len(bells))
         back = []
@@ -170,7 +179,27 @@ class Resurrector:
                 result.parked += restored.status == Status.IN_DOUBT
                 bells += [answer] if restored.status == Status.QUEUED else []
         self._ringer.ring(bells)
+        self.say_again(self.signals.of([each.tx_id for each in back]))
         return result
+
+    def say_again(self, signals: Sequence[Signal]) -> None:
+        """Switches and cancels that SQL has and Redis may have lost."""
+        found = self._live.fields_many([each.tx_id for each in signals])
+        for signal, fields in zip(signals, found, strict=True):
+            if not fields or Status(fields["status"]).is_final:
+                continue
+            if signal.name == CANCEL:
+                self._cancel_again(signal, fields)
+            elif fields.get(f"switch:{signal.name}", ":").partition(":")[2] != signal.value:
+                answer = self._live.set_switch(signal.tx_id, signal.name, signal.value)
+                self._ringer.ring([answer if isinstance(answer, Bell) else None])
+
+    def _cancel_again(self, signal: Signal, fields: Mapping[str, str]) -> None:
+        """As begun, so that a worker ends it: nobody waits here to do that."""
+        if "cancel" in fields or fields["status"] == Status.IN_DOUBT:
+            return
+        answer = self._live.cancel(signal.tx_id, signal.value, f"again-{signal.tx_id}")
+        self._ringer.ring([answer if isinstance(answer, Bell) else None])
 
     def _restored_or_parked(self, summary: Summary, view: View | StateLost, fence: int) -> Restored:
         if isinstance(view, View) and view.version == 0:
@@ -182,7 +211,7 @@ class Resurrector:
     def _fit_to_go_on(self, summary: Summary, view: View, fence: int) -> Restored:
         """Asleep and in doubt stay what they are; everything else waits for a worker."""
         if view.status in (Status.SLEEPING, Status.IN_DOUBT):
-            return self._restored(summary, view)
+            return self._restored(summary, view, fence)
         deltas: list[Delta] = []
         view.status = str(Status.QUEUED)
         position = self._position(view.state, deltas)
@@ -245,6 +274,7 @@ class Resurrector:
             state_json=_first(definition, summary),
             metadata_json=None if summary.metadata is None else encode(summary.metadata),
             expires_at_ms=_ms(summary.expires_at),
+            trace=summary.trace or "",
         )
 
 

@@ -38,10 +38,26 @@ SELECT tx_id, number, first_version, last_version, entries, hash
 FROM tx_journal WHERE tx_id = ANY(%(tx_id)s) ORDER BY tx_id, number
 """
 
+#: How far the mark of SQL leaps ahead once Redis is found behind it.
+LEAP = 1_000_000_000
+
+# What Redis counts is always more than what SQL has, unless Redis has lost writes. Reading on, it
+# would soon be level again and nobody would know; so SQL leaps ahead, once, until all is repaired.
 MARK = """
 INSERT INTO live_mark AS m (shard, value)
 SELECT * FROM unnest(%(shard)s::text[], %(value)s::bigint[])
-ON CONFLICT (shard) DO UPDATE SET value = greatest(m.value, excluded.value)
+ON CONFLICT (shard) DO UPDATE SET value = CASE
+    WHEN excluded.value > m.value THEN excluded.value
+    WHEN excluded.value > m.value - %(leap)s / 2 THEN m.value + %(leap)s
+    ELSE m.value END
+RETURNING shard, value
+"""
+
+SERVER = "SELECT run_id FROM live_server WHERE name = %(name)s"
+
+NOTE_SERVER = """
+INSERT INTO live_server (name, run_id) VALUES (%(name)s, %(run_id)s)
+ON CONFLICT (name) DO UPDATE SET run_id = excluded.run_id
 """
 
 COLUMNS = ("tx_id", "number", "first_version", "last_version", "entries", "hash")
@@ -89,9 +105,13 @@ class Journal:
             behind = [tx for tx in going_on if _is_behind(heads.get(tx), changes[tx])]
             if behind:
                 written |= self._catch_up(connection, {tx: changes[tx] for tx in behind})
-            values = {"shard": list(marks), "value": list(marks.values())}
-            connection.exec_driver_sql(MARK, values)
+            _note_marks(connection, marks)
         return len(written)
+
+    def note_loss(self, marks: Mapping[str, int]) -> dict[str, int]:
+        """Redis has these marks, which are behind; those that SQL has from now on."""
+        with self._engine.begin() as connection:
+            return _note_marks(connection, marks)
 
     def _catch_up(self, connection: Connection, changes: ByTransaction) -> set[str]:
         """The entries that are not recorded yet, wherever they belong."""
@@ -145,9 +165,24 @@ class Journal:
             found = connection.exec_driver_sql("SELECT shard, value FROM live_mark")
             return {row.shard: row.value for row in found}
 
+    def seen_server(self, name: str) -> str:
+        """The process of Redis that was seen last under this name, or nothing."""
+        with self._engine.connect() as connection:
+            found = connection.exec_driver_sql(SERVER, {"name": name}).scalar()
+            return str(found or "")
+
+    def note_server(self, name: str, run_id: str) -> None:
+        with self._engine.begin() as connection:
+            connection.exec_driver_sql(NOTE_SERVER, {"name": name, "run_id": run_id})
+
     def _now(self) -> datetime | None:
         now_ms = self._clock.now_ms()
         return None if now_ms is None else datetime.fromtimestamp(now_ms / 1_000, UTC)
+
+
+def _note_marks(connection: Connection, marks: Mapping[str, int]) -> dict[str, int]:
+    values = {"shard": list(marks), "value": list(marks.values()), "leap": LEAP}
+    return {row.shard: row.value for row in connection.exec_driver_sql(MARK, values)}
 
 
 def _rows(connection: Connection, tx_ids: Sequence[str]) -> Iterator[Row]:

@@ -2,23 +2,32 @@
 
 One file per process and hour, gzip, one JSON object a line. Each batch is a gzip member of its
 own, so that a file which was cut off can be read up to its last whole batch. A batch may be
-there twice, after a crash between SQL and Redis; entries are named by transaction and version.
+there twice, after a crash between SQL and Redis; entries are named by transaction, version and
+fence. Hours and the time of a line (`at`) are those of Redis, so that no machine's clock can put
+the files of several processes into a wrong order.
 """
 
 from __future__ import annotations
 
 import gzip
+import heapq
 import json
 import os
+import secrets
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.payload import encode
 from datp_tasks.settings import Settings
+
+#: A process that was killed may have left a batch cut off, so nobody goes on in its file: not
+#: even one with the same number on the same host, as containers have after a restart.
+_START = secrets.token_hex(4)
 
 
 class JournalFiles:
@@ -29,14 +38,16 @@ class JournalFiles:
     def of(cls, settings: Settings) -> Self | None:
         return cls(Path(settings.journal_dir)) if settings.journal_dir else None
 
-    def append(self, changes: Mapping[str, Sequence[Entry]]) -> None:
+    def append(self, changes: Mapping[str, Sequence[Entry]], now_ms: int) -> None:
         """Add a batch and have the disk confirm it."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        hour = datetime.now(UTC).strftime("%Y%m%dT%H")
-        path = self._folder / f"journal-{hour}-{socket.gethostname()}-{os.getpid()}.jsonl.gz"
+        hour = datetime.fromtimestamp(now_ms / 1_000, UTC).strftime("%Y%m%dT%H")
+        process = f"{socket.gethostname()}-{os.getpid()}-{_START}"
+        path = self._folder / f"journal-{hour}-{process}.jsonl.gz"
         lines = [
             encode(
                 {
+                    "at": now_ms,
                     "tx": tx,
                     "version": entry.version,
                     "before": entry.before,
@@ -56,33 +67,27 @@ class JournalFiles:
 
     def entries(self) -> Iterator[tuple[str, Entry]]:
         """Everything that is there, each entry once, in the order in which it was written."""
-        seen: set[tuple[str, int, int]] = set()
-        for path in sorted(self._folder.glob("journal-*.jsonl.gz")):
-            for line in _lines(path):
-                item = json.loads(line)
-                name = (item["tx"], item["version"], item["before"])
-                if name in seen:
-                    continue
-                seen.add(name)
-                yield (
-                    item["tx"],
-                    Entry(
-                        item["version"],
-                        item["before"],
-                        item["fence"],
-                        item["kind"],
-                        "\n".join(item["deltas"]),
-                        item["extra"],
-                    ),
-                )
+        seen: set[tuple[str, int, int, int]] = set()
+        paths = sorted(self._folder.glob("journal-*.jsonl.gz"))
+        for _, of_the_hour in groupby(paths, key=lambda path: path.name.split("-")[1]):
+            for item in heapq.merge(*map(_items, of_the_hour), key=lambda item: item["at"]):
+                name = (item["tx"], item["version"], item["before"], item["fence"])
+                if name not in seen:
+                    seen.add(name)
+                    yield item["tx"], _entry(item)
 
 
-def _lines(path: Path) -> Iterator[str]:
+def _entry(item: Mapping[str, Any]) -> Entry:
+    head = (item["version"], item["before"], item["fence"], item["kind"])
+    return Entry(*head, "\n".join(item["deltas"]), item["extra"])
+
+
+def _items(path: Path) -> Iterator[dict[str, Any]]:
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             for line in file:
                 if line.endswith("\n"):
-                    yield line
+                    yield json.loads(line)
     except EOFError:
         # The last batch was cut off in the middle; it is in SQL or still in Redis.
         return

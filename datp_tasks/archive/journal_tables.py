@@ -43,6 +43,24 @@ def declare(metadata: MetaData) -> None:
         Column("shard", Text, primary_key=True),
         Column("value", BigInteger, nullable=False),
     )
+    #: Which process of Redis was seen last: another one may have lost the last writes.
+    Table(
+        "live_server",
+        metadata,
+        Column("name", Text, primary_key=True),
+        Column("run_id", Text, nullable=False),
+    )
+    #: The last switch of each name, and the cancel, that outside sent to a transaction.
+    Table(
+        "tx_signal",
+        metadata,
+        Column("tx_id", Text, nullable=False),
+        Column("name", Text, nullable=False),
+        Column("value", Text, nullable=False),
+        Column("created_at", Time, nullable=False),
+        PrimaryKeyConstraint("tx_id", "name"),
+        Index("tx_signal_age", "created_at"),
+    )
     #: Who may archive: nobody with a lower fence.
     Table(
         "archive_role",

@@ -26,6 +26,8 @@ class Drained:
     #: Shard -> the first entry that stays.
     upto: Mapping[str, str]
     count: int
+    #: A shard gave as much as it may at a time, so there may be more.
+    is_full: bool
 
 
 class Outgoing:
@@ -67,15 +69,19 @@ class Outgoing:
         )
         changes: dict[str, list[Entry]] = {}
         upto: dict[str, str] = {}
-        count = 0
         for shard, found in zip(self._live.shards, answers, strict=True):
             for _, (_, text) in found:
                 changes.setdefault(text[:TX_CHARS], []).append(_entry(text))
             if found:
                 upto[shard] = _after(found[-1][0])
-                count += len(found)
         marks = self._live.send([("INCR", self._mark(shard)) for shard in upto])
-        return Drained(changes, dict(zip(upto, marks, strict=True)), upto, count)
+        return Drained(
+            changes,
+            marks=dict(zip(upto, marks, strict=True)),
+            upto=upto,
+            count=sum(map(len, answers)),
+            is_full=any(len(found) == per_shard for found in answers),
+        )
 
     def drop_journal(self, drained: Drained) -> None:
         """SQL has these entries: they leave."""
@@ -113,6 +119,10 @@ class Outgoing:
     def set_marks(self, marks: Mapping[str, int]) -> None:
         """What SQL had is here again."""
         self._live.send([("SET", self._mark(shard), value) for shard, value in marks.items()])
+
+    def run_id(self) -> str:
+        """Which process of Redis this is: a new one may have lost the last writes."""
+        return str(self._redis.info("server").get("run_id", ""))
 
     # States.
 

@@ -25,6 +25,8 @@ log = logging.getLogger("datp.reconciler")
 REDIS_LOSS = "redis-loss"
 CENTURY_S = 3_155_760_000
 LOCK_S = 60
+#: How old a switch or cancel may be to be said again after a restart of Redis.
+SIGNALS_AGAIN_S = 600.0
 
 
 def rebuild_after_loss(connections: Connections) -> int:
@@ -33,11 +35,18 @@ def rebuild_after_loss(connections: Connections) -> int:
     outgoing = Outgoing(live)
     journal = Journal(connections.engine, connections.clock)
     here = outgoing.marks()
-    # One more than SQL had, so that what was read after the loss cannot hide it.
     lost = {s: mark for s, mark in journal.marks().items() if here.get(s, mark) < mark}
+    run_id = outgoing.run_id()
+    seen = journal.seen_server(settings.key_prefix)
+    if not seen:
+        journal.note_server(settings.key_prefix, run_id)
+    is_new = bool(seen) and run_id != seen
     lock = live.keys.outside("rebuilding")
-    if not lost or not connections.redis.set(lock, "1", nx=True, ex=LOCK_S):
+    if not (lost or is_new) or not connections.redis.set(lock, "1", nx=True, ex=LOCK_S):
         return 0
+    if not lost:
+        return _look_after_restart(connections, journal, run_id, lock)
+    lost = journal.note_loss({shard: here[shard] for shard in lost})
     alerts = Alerts(connections.engine, connections.clock)
     text = f"Redis has lost writes in {len(lost)} of {len(live.shards)} shards; they are rebuilt"
     if alerts.raise_alert(REDIS_LOSS, settings.key_prefix, text):
@@ -47,9 +56,30 @@ def rebuild_after_loss(connections: Connections) -> int:
     if done:
         _end_final(connections, lost)
         reach("rebuild.before_marks")
+        # One more than SQL had, so that what is read from now on cannot hide the loss.
         outgoing.set_marks({shard: mark + 1 for shard, mark in lost.items()})
+        journal.note_server(settings.key_prefix, run_id)
         alerts.clear_alert(REDIS_LOSS, settings.key_prefix)
         log.warning("Redis is rebuilt: %d transactions brought back", restored)
+    connections.redis.delete(lock)
+    return restored
+
+
+def _look_after_restart(connections: Connections, journal: Journal, run_id: str, lock: str) -> int:
+    """Redis was restarted; what SQL had got is there, but the last second may be missing."""
+    settings = connections.settings
+    every = dict.fromkeys(connections.live.shards, 0)
+    until_s = time.monotonic() + settings.rebuild_run_s
+    restored, done = _restore_open(connections, every, until_s, lock)
+    if done:
+        _end_final(connections, every)
+        connections.resurrector.say_again(
+            connections.resurrector.signals.recent(
+                age_s=SIGNALS_AGAIN_S, rows_max=settings.reconciler_batch_max
+            )
+        )
+        journal.note_server(settings.key_prefix, run_id)
+        log.warning("Redis was restarted; %d transactions brought back", restored)
     connections.redis.delete(lock)
     return restored
 

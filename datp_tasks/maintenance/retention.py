@@ -20,6 +20,8 @@ class Result:
     #: Rows that were deleted.
     states: int
     journals: int
+    #: Switches and cancels of transactions that have ended.
+    signals: int
 
 
 def run_once(connections: Connections) -> Result:
@@ -31,4 +33,5 @@ def run_once(connections: Connections) -> Result:
         states = retention.drop_states(days=settings.keep_states_days, batch_max=batch_max)
     if settings.keep_journal_days:
         journals = retention.drop_journals(days=settings.keep_journal_days, batch_max=batch_max)
-    return Result(states=states, journals=journals)
+    signals = connections.resurrector.signals.forget_ended(rows_max=batch_max)
+    return Result(states=states, journals=journals, signals=signals)

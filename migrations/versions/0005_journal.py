@@ -29,6 +29,20 @@ CREATE TABLE live_mark (
     value bigint NOT NULL
 );
 
+CREATE TABLE live_server (
+    name text PRIMARY KEY,
+    run_id text NOT NULL
+);
+
+CREATE TABLE tx_signal (
+    tx_id text NOT NULL,
+    name text NOT NULL,
+    value text NOT NULL,
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (tx_id, name)
+);
+CREATE INDEX tx_signal_age ON tx_signal (created_at);
+
 CREATE TABLE archive_role (
     name text PRIMARY KEY,
     fence bigint NOT NULL,
@@ -58,5 +72,5 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.execute("DROP INDEX tx_state_age")
     op.execute("ALTER TABLE tx_state DROP COLUMN status")
-    for table in ("step_begun", "archive_role", "live_mark", "tx_journal"):
+    for table in ("step_begun", "archive_role", "tx_signal", "live_server", "live_mark", "tx_journal"):
         op.execute(f"DROP TABLE {table}")

@@ -1,0 +1,84 @@
+"""Switches and cancels that a client was told are set survive every loss of Redis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from datp_tasks import Pipeline, Sleep
+from datp_tasks.model.status import Status
+from datp_tasks.testing.kit import Kit
+
+Data = dict[str, Any]
+
+
+def waiting(kit: Kit) -> str:
+    @kit.step("t/first")
+    def first(ctx: Any, data: Data) -> None: ...
+
+    @kit.step("t/gate")
+    def gate(ctx: Any, data: Data) -> Any:
+        return {"go": ctx.switch("go")} if ctx.switch("go") else Sleep(switch="go", seconds=86_400)
+
+    kit.use(Pipeline("gated").step("t/first").step("t/gate").build())
+    return kit.submit("gated", {})
+
+
+def wipe(kit: Kit) -> None:
+    for key in kit.connections.redis.scan_iter(match=f"{kit.settings.key_prefix}:*"):
+        kit.connections.redis.delete(key)
+    kit.run_job("pipeline_cache")
+
+
+def test_a_switch_that_sql_did_not_get_by_the_journal_is_set_again_after_a_wipe(datp: Kit) -> None:
+    tx_id = waiting(datp)
+    datp.run_job("archiver")
+    # The bell of the wake-up is lost together with everything else.
+    datp.lose_bells()
+    datp.client.set_switch(tx_id, "go", 7)
+    wipe(datp)
+    datp.lose_bells(False)
+    datp.recover()
+    assert datp.status(tx_id).output == {"go": 7}
+
+
+def test_a_cancel_is_asked_for_again_after_a_wipe(datp: Kit) -> None:
+    tx_id = waiting(datp)
+    datp.run_job("archiver")
+    datp.lose_bells()
+    datp.client.cancel(tx_id, "changed my mind")
+    wipe(datp)
+    datp.lose_bells(False)
+    datp.recover()
+    found = datp.status(tx_id)
+    assert (found.status, found.note) == (Status.CANCELLED, "changed my mind")
+
+
+def test_after_a_restart_of_redis_the_last_switches_are_set_again(datp: Kit) -> None:
+    tx_id = waiting(datp)
+    datp.run_job("reconciler")
+    keys = datp.connections.live.keys
+    before = datp.connections.redis.dump(keys.state(tx_id))
+    datp.lose_bells()
+    datp.client.set_switch(tx_id, "go", True)
+    datp.lose_bells(False)
+    # Redis comes back without its last second, and as another process.
+    datp.connections.redis.restore(keys.state(tx_id), 0, before, replace=True)
+    datp.connections.redis.zrem(keys.of_tx(tx_id, "queuedZ"), tx_id)
+    wake_ms = datp.connections.redis.hget(keys.state(tx_id), "wakeTime")
+    datp.connections.redis.zadd(keys.of_tx(tx_id, "sleepingZ"), {tx_id: float(wake_ms or 0)})
+    with datp.connections.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE live_server SET run_id = 'the one before'")
+    datp.run_job("reconciler")
+    assert datp.status(tx_id).output == {"go": True}
+
+
+def test_signals_of_ended_transactions_are_forgotten_and_unknown_ones_never_kept(
+    datp: Kit,
+) -> None:
+    tx_id = waiting(datp)
+    datp.client.set_switch(tx_id, "other", 1)
+    assert len(datp.connections.resurrector.signals.of([tx_id])) == 1
+    datp.client.set_switch(tx_id, "go", 1)
+    assert datp.status(tx_id).status is Status.SUCCESS
+    assert datp.run_job("retention").signals == 2
+    assert datp.connections.resurrector.signals.of([tx_id]) == []
