@@ -15,6 +15,7 @@ the transaction id (`t07-…`), so whoever has the id can name its keys.
 | toArchiveZ                | zset   | tx by the time it may be archived          | archived, or changed   |
 | exceptionZ                | zset   | tx parked in doubt, by time                | somebody decides       |
 | journalX                  | stream | every change, on its way to SQL            | SQL has it             |
+| countsH                   | hash   | slot|what|group|pipeline|owner -> number   | the meter takes it     |
 | mark                      | string | number of times the journal was read       | never                  |
 | externalId:<owner>:<id>   | string | tx                                         | uniqueness period over |
 
@@ -30,6 +31,9 @@ the transaction id (`t07-…`), so whoever has the id can name its keys.
 | beatSeen                  | string | when a job of beat last ran (ms)           | never                  |
 | {nodes}:staleZ            | zset   | node by the time it was first found silent | beats again, or reaped |
 | stepCostH                 | hash   | pipeline/step -> microseconds per tx       | never                  |
+| stepTimesH                | hash   | place|n, place|us: passed, microseconds    | never                  |
+| metric1H…3H:<slot>        | hash   | counters and gauges of a slot of time      | 5 min, 2 h, 24 h       |
+| metricTotalsH, gaugesH    | hash   | counters since the beginning; last samples | never                  |
 | tick:<job>                | string | a maintenance job ran just now             | its period             |
 | reconciledTo              | string | last of the older rows that was looked at  | never                  |
 | datp-notify               | channel| <event>:<tx>:<status>                      |                        |

@@ -130,13 +130,23 @@ class Outgoing:
         """Fields of each transaction, and the deltas since its JSON was written."""
         commands: list[tuple[str | int, ...]] = []
         for tx in tx_ids:
-            commands.append(("HGETALL", self._keys.state(tx)))
+            commands.append(("HGET", self._keys.state(tx), "version"))
             commands.append(("LRANGE", self._keys.deltas(tx), 0, -1))
+            commands.append(("HGETALL", self._keys.state(tx)))
         answers = self._live.send(commands)
+        found = zip(tx_ids, answers[::3], answers[1::3], map(_fields, answers[2::3]), strict=True)
         return [
-            (_fields(fields), deltas)
-            for fields, deltas in zip(answers[::2], answers[1::2], strict=True)
+            (fields, deltas) if fields.get("version") == version else self._copy_at_once(tx)
+            for tx, version, deltas, fields in found
         ]
+
+    def _copy_at_once(self, tx_id: str) -> tuple[dict[str, str], list[str]]:
+        """It changed while it was read, and fields and deltas must belong together."""
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.lrange(self._keys.deltas(tx_id), 0, -1)
+        pipeline.hgetall(self._keys.state(tx_id))
+        deltas, fields = pipeline.execute()
+        return fields, deltas
 
     def _journal(self, shard: str) -> str:
         return self._keys.in_shard(shard, "journalX")

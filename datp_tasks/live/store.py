@@ -73,9 +73,11 @@ class LiveStore:
         if new.external_id:
             keep_ms = self._settings.external_id_uniqueness_s * 1_000
             external = self.keys.external_id(new.tx_id[1:3], new.owner, new.external_id)
-        keys = (self.keys.state(new.tx_id), self.keys.of_tx(new.tx_id, "queuedZ"), external)
+        of_tx = self.keys.of_tx
+        lists = (of_tx(new.tx_id, "queuedZ"), external, of_tx(new.tx_id, "countsH"))
+        head = (self._now(), new.tx_id, keep_ms, new.group, new.pipeline, new.owner)
         pairs = [part for pair in new.fields().items() for part in pair]
-        return script("create"), keys, (self._now(), new.tx_id, keep_ms, *pairs)
+        return script("create"), (self.keys.state(new.tx_id), *lists), (*head, *pairs)
 
     # The hop.
 
@@ -98,7 +100,7 @@ class LiveStore:
         claim = script("claim")
         calls: list[Call] = []
         for tx_id, sequence in bells:
-            keys = (*self._own(tx_id), *self._queues(tx_id, node), self._journal(tx_id))
+            keys = (*self._own(tx_id), *self._queues(tx_id, node), *self._books(tx_id))
             name = held.get(tx_id, "")
             calls.append((claim, keys, (now, tx_id, sequence, node, name, step_type, begin)))
         results: list[Claimed | Refused] = []
@@ -172,7 +174,7 @@ class LiveStore:
             *self._own(tx),
             *self._queues(tx, node),
             *(self.keys.of_tx(tx, "sleepingZ"), self.keys.of_tx(tx, "exceptionZ")),
-            *(self.keys.of_tx(tx, "toArchiveZ"), self._journal(tx)),
+            *(self.keys.of_tx(tx, "toArchiveZ"), *self._books(tx)),
         )
         fence = "" if follow_sql else held.fence
         archive_ms = self._settings.delay_before_archiving_s * 1_000
@@ -437,6 +439,10 @@ class LiveStore:
         of_tx = self.keys.of_tx
         lists = (of_tx(tx_id, name) for name in ("queuedZ", "sleepingZ", "toArchiveZ"))
         return (self.keys.state(tx_id), *lists, self._journal(tx_id))
+
+    def _books(self, tx_id: str) -> tuple[str, str]:
+        """The journal, and what the meter reads."""
+        return self._journal(tx_id), self.keys.of_tx(tx_id, "countsH")
 
     def _journal(self, tx_id: str) -> str:
         return self.keys.of_tx(tx_id, "journalX")

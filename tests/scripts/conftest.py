@@ -1,4 +1,5 @@
-"""A stage on real Redis for each test; when the test is over, nothing may be out of place."""
+"""A stage on real Redis for each test; when the test is over, nothing may be out of place, and the
+journal must explain every version."""
 
 from __future__ import annotations
 
@@ -24,6 +25,7 @@ def loose_stage(datp_servers: Servers) -> Iterator[Stage]:
 def stage(loose_stage: Stage) -> Iterator[Stage]:
     yield loose_stage
     assert check_all(loose_stage.live) == []
+    assert loose_stage.unexplained() == []
 
 
 @pytest.fixture
@@ -32,4 +34,5 @@ def real_time_stage(datp_servers: Servers) -> Iterator[Stage]:
     stage = Stage(datp_servers, ServerClock())
     yield stage
     assert check_all(stage.live) == []
+    assert stage.unexplained() == []
     stage.close()

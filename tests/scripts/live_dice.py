@@ -16,6 +16,7 @@ from datp_tasks.model.state import (
     State,
     apply,
     called,
+    decided,
     done,
     ending,
     erred,
@@ -78,6 +79,7 @@ def _possible(state: State, number: int, may_begin: bool) -> list[Delta]:
     }
     found = [CLOSE, CRASH, slept(1.5, "kyc"), erred("a\nb", 1, still_open=bool(number % 2))]
     found += [BEGIN] if may_begin else []
+    found.append(decided("done", "why\\n", data))
     if state.ending is None:
         found += [done(data, undoable=bool(number % 2)), passed(undoable=bool(number % 3))]
         found.append(ending(Status.FAILED, "no", data, rollback=True, undo_current=number % 2 == 0))

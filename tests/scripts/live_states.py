@@ -346,6 +346,16 @@ class Stage:
         first = View(State.from_json(STATE_JSON))
         return first.fold(living_branch(self.entries(tx_id)))
 
+    def unexplained(self) -> list[str]:
+        """Transactions whose version is not the one that their journal leads to."""
+        keys = self.redis.scan_iter(match=self.live.keys.in_shard("*", "stateH:*"), count=1_000)
+        return [tx for tx in (key.rpartition(":")[2] for key in keys) if not self._explained(tx)]
+
+    def _explained(self, tx_id: str) -> bool:
+        entries = self.entries(tx_id)
+        branch = living_branch(entries)
+        return int(self.version(tx_id)) == (branch[-1].version if branch else 0)
+
     def score(self, tx_id: str, list_name: str) -> float | None:
         found: float | None = self.redis.zscore(self.live.keys.of_tx(tx_id, list_name), tx_id)
         return found

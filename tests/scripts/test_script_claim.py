@@ -75,6 +75,7 @@ def test_what_is_not_queued_cannot_be_claimed(
 def test_a_bell_for_an_unknown_transaction_takes_it_off_the_queue(stage: Stage) -> None:
     bell = stage.queued()
     stage.redis.delete(stage.live.keys.state(bell.tx_id))
+    stage.redis.delete(stage.live.keys.of_tx(bell.tx_id, "countsH"))
     assert knock(stage, bell.tx_id, 1) == Refused(bell.tx_id, "UNKNOWN", "")
     assert stage.picture() == {}
 

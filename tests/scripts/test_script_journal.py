@@ -245,7 +245,7 @@ def crash(stage: Stage) -> tuple[str, Act]:
 
 def progress(stage: Stage) -> tuple[str, Act]:
     worker = Worker.at_work(stage)
-    report = '{"done":0.10,"of":9007199254740993}'
+    report = '{"done":0.10,"of":9007199254740993,"text":"a\\nb\\\\n\\u2028"}'
     fence = worker.claim.fence
     return worker.tx_id, lambda: stage.live.report_progress(worker.tx_id, fence, report)
 

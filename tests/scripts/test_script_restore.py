@@ -184,8 +184,13 @@ def test_an_older_version_gives_way_if_it_is_where_it_was_seen(stage: Stage, nod
     claim = stage.claimed()
     if not node:
         stage.handed_over(claim)
+    before = stage.fields(claim.tx_id)
     stage.live.set_switch(claim.tx_id, "kyc", "1")
-    order = replace(lost(stage, claim), version=int(stage.version(claim.tx_id)) + 10, node=node)
+    order = replace(lost(stage, claim), node=node)
+    # Redis falls back to what it was before the switch.
+    stage.redis.delete(stage.live.keys.state(claim.tx_id))
+    pairs = [part for pair in before.items() for part in pair]
+    stage.redis.hset(stage.live.keys.state(claim.tx_id), items=pairs)
     for wrong in {NODE, OTHER_NODE, ""} - {node}:
         with stage.nothing_changes():
             refused = restore(stage, replace(order, node=wrong))
@@ -194,7 +199,8 @@ def test_an_older_version_gives_way_if_it_is_where_it_was_seen(stage: Stage, nod
     assert stage.live.running_on(NODE) == []
     fields = stage.fields(claim.tx_id)
     assert (fields["status"], fields["fence"]) == ("queued", str(order.fence))
-    assert int(fields["version"]) > order.version
+    assert int(fields["version"]) > order.version > int(before["version"])
+    assert fields["switch:kyc"] == "1:1"
     assert stage.deltas(claim.tx_id) == []
 
 

@@ -41,7 +41,7 @@ from tests.scripts.live_states import (
 LIVE_MAX = 3
 SWITCHES_MAX = 2
 #: The search of Hypothesis keeps near what it has seen, so it is sent off from many places.
-WORLDS = 10
+WORLDS = 8
 EXAMPLES = 4
 STEPS = 50
 #: What Hypothesis does for a step takes longer than an operation.

@@ -11,6 +11,7 @@ KEYS:
   processing   zset  transactions by claim time
   running      set   transactions of this node
   stream       stream  the journal on its way to SQL
+  counts       hash  what happened lately, for the meter
 ARGV:
   now_ms       int   time, or empty for the server's
   tx_id        str   transaction id
@@ -28,6 +29,7 @@ Returns:
 --- @include "clock"
 --- @include "following"
 --- @include "journal"
+--- @include "count"
 --- @include "fields_of"
 local state = KEYS[1]
 local deltas = KEYS[2]
@@ -35,6 +37,7 @@ local queued = KEYS[3]
 local processing = KEYS[4]
 local running = KEYS[5]
 local stream = KEYS[6]
+local counts = KEYS[7]
 local now_ms = ARGV[1]
 local tx_id = ARGV[2]
 local sequence = ARGV[3]
@@ -43,9 +46,10 @@ local held = ARGV[5]
 local step_type = ARGV[6]
 local begin = ARGV[7]
 
-local status, found_sequence, previous_fence, version, json_version, opening_type, problem, expiry =
+local status, found_sequence, previous_fence, version, json_version, opening_type, problem, expiry,
+  group, pipeline, owner =
   unpack(redis.call('HMGET', state, 'status', 'sequence', 'fence', 'version', 'jsonVersion',
-    'stepType', 'problem', 'expiresAt'))
+    'stepType', 'problem', 'expiresAt', 'group', 'pipeline', 'owner'))
 if not status then
   redis.call('ZREM', queued, tx_id)
   return {'UNKNOWN', ''}
@@ -77,5 +81,6 @@ end
 redis.call('ZREM', queued, tx_id)
 redis.call('ZADD', processing, now, tx_id)
 redis.call('SADD', running, tx_id)
+count(counts, now, 'started', group, pipeline, owner)
 local holds_json = json_version .. '/' .. previous_fence == held
 return {'OK', fence, fields_of(state, holds_json), before, opens and 1 or 0}

@@ -7,23 +7,32 @@ KEYS:
   state        hash    the transaction
   queued       zset    transactions by time queued
   external     string  the owner's external id, or a key that is not used
+  counts       hash    what happened lately, for the meter
 ARGV:
   now_ms       int     time, or empty for the server's
   tx_id        str     transaction id
   external_ms  int     how long the external id stays reserved here, 0 for none
+  group        str     node group, for the meter
+  pipeline     str     its pipeline, for the meter
+  owner        str     whose it is, for the meter
   fields       pairs   names and values of the hash
 Returns:
   OK           sequence
   EXISTS       status found; nothing was changed
 ]]
 --- @include "clock"
+--- @include "count"
 local state = KEYS[1]
 local queued = KEYS[2]
 local external = KEYS[3]
+local counts = KEYS[4]
 local now_ms = ARGV[1]
 local tx_id = ARGV[2]
 local external_ms = tonumber(ARGV[3])
-local fields = 4
+local group = ARGV[4]
+local pipeline = ARGV[5]
+local owner = ARGV[6]
+local fields = 7
 
 local found = redis.call('HGET', state, 'status')
 if found then
@@ -32,7 +41,9 @@ end
 local sequence = 1
 redis.call('HSET', state, 'status', 'queued', 'sequence', sequence, 'fence', 0,
   'version', 0, 'jsonVersion', 0, unpack(ARGV, fields, #ARGV))
-redis.call('ZADD', queued, clock(now_ms), tx_id)
+local now = clock(now_ms)
+redis.call('ZADD', queued, now, tx_id)
+count(counts, now, 'queued', group, pipeline, owner)
 if external_ms > 0 then
   redis.call('SET', external, tx_id, 'PX', external_ms)
 end

@@ -14,6 +14,7 @@ KEYS:
   exception    zset    transactions in doubt
   to_archive   zset    transactions by the time they may be archived
   stream       stream  the journal on its way to SQL
+  counts       hash    what happened lately, for the meter
 ARGV:
   now_ms       int     time, or empty for the server's
   tx_id        str     transaction id
@@ -36,6 +37,7 @@ Returns:
 --- @include "write_state"
 --- @include "following"
 --- @include "journal"
+--- @include "count"
 local state = KEYS[1]
 local deltas = KEYS[2]
 local queued = KEYS[3]
@@ -45,6 +47,7 @@ local sleeping = KEYS[6]
 local exception = KEYS[7]
 local to_archive = KEYS[8]
 local stream = KEYS[9]
+local counts = KEYS[10]
 local now_ms = ARGV[1]
 local tx_id = ARGV[2]
 local fence = ARGV[3]
@@ -55,7 +58,8 @@ local lines = ARGV[7]
 local json = ARGV[8]
 local fields = 9
 
-local held, found, before, last_fence = holds(state, fence, 'version', 'fence')
+local held, found, before, last_fence, group, pipeline, owner =
+  holds(state, fence, 'version', 'fence', 'group', 'pipeline', 'owner')
 if found == 'UNKNOWN' then
   redis.call('SREM', running, tx_id)
   redis.call('ZREM', sleeping, tx_id)
@@ -84,5 +88,6 @@ redis.call('SREM', running, tx_id)
 redis.call('PERSIST', state)
 redis.call('ZADD', to_archive, now + archive_ms, tx_id)
 journal(stream, tx_id, version, before, last_fence, 'final', lines, status)
+count(counts, now, status, group, pipeline, owner)
 redis.call('PUBLISH', channel, 'completed:' .. tx_id .. ':' .. status)
 return {'OK', version}

@@ -1,0 +1,61 @@
+"""Add what the scripts have counted to the series of metrics, and sample the gauges.
+
+Moves:    no transaction; counters from the shards to the series.
+Knows:    slots that are over. What was taken and not added when it crashes is missing in the
+          series: metrics are no record.
+Bound:    the names that were counted in a few slots; as many gauges as there are groups.
+Overlap:  harmless: each counter is taken once.
+Crash:    the next run goes on with the next slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from datp_tasks.archive.timeouts import Timeouts
+from datp_tasks.archive.webhooks import Webhooks
+from datp_tasks.connections import Connections
+from datp_tasks.live.outgoing import Outgoing
+from datp_tasks.observe.metrics import Metrics, take_counts
+from datp_tasks.observe.nodes import NodeRegister
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    counted: int
+
+
+def run_once(connections: Connections, backlog: Callable[[str], int]) -> Result:
+    live = connections.live
+    metrics = Metrics(connections.redis, live.keys)
+    counts = take_counts(live)
+    now_ms = live.server_now_ms()
+    metrics.add(counts, _gauges(connections, backlog, now_ms), now_ms // 1_000)
+    return Result(counted=sum(counts.values()))
+
+
+def _gauges(
+    connections: Connections, backlog: Callable[[str], int], now_ms: int
+) -> dict[str, float]:
+    live, settings = connections.live, connections.settings
+    found: dict[str, float] = {f"list|{name}": size for name, size in live.sizes().items()}
+    found["journal"] = Outgoing(live).journal_length()
+    found["lag|wake"] = _lag_s(connections, "sleepingZ", now_ms)
+    found["lag|archive"] = _lag_s(connections, "toArchiveZ", now_ms)
+    found["lag|queue"] = _lag_s(connections, "queuedZ", now_ms)
+    found["lag|timeouts"] = Timeouts(connections.engine, connections.clock).peek().lag_s
+    found["lag|webhooks"] = Webhooks(connections.engine, connections.clock).lag_s()
+    register = NodeRegister(live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms)
+    standing = register.look()
+    groups = standing.groups() | {settings.maintenance_group}
+    for group in sorted(groups):
+        found[f"queue|{group}"] = backlog(group)
+        found[f"nodes|{group}"] = sum(node.group == group for node in standing.live)
+    return found
+
+
+def _lag_s(connections: Connections, list_name: str, now_ms: int) -> float:
+    """How long the most overdue of a list has been due; 0 if none is."""
+    oldest = connections.live.listed(list_name, rows_max=1)
+    return max(0.0, (now_ms - oldest[0][1]) / 1_000) if oldest else 0.0

@@ -1,0 +1,112 @@
+"""Metrics in slots: what the scripts count arrives in every series, once, in its slot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from datp_tasks import Fail, Pipeline, Sleep
+from datp_tasks.observe.metrics import RESOLUTIONS, Label, Metrics, summed, take_counts
+from datp_tasks.testing.kit import Kit
+
+Data = dict[str, Any]
+
+
+def declare(kit: Kit) -> None:
+    @kit.step("t/do")
+    def do(ctx: Any, data: Data) -> Any:
+        if data.get("fail"):
+            raise Fail("as asked")
+        return Sleep(seconds=30) if data.get("sleep") and not ctx.sleeps else None
+
+    kit.use(Pipeline("p").step("t/do").build())
+    kit.use(Pipeline("q").step("t/do").build())
+
+
+def metrics_of(kit: Kit) -> Metrics:
+    return Metrics(kit.connections.redis, kit.connections.live.keys)
+
+
+def now_s(kit: Kit) -> int:
+    return kit.connections.live.server_now_ms() // 1_000
+
+
+def test_what_is_queued_started_and_ended_is_counted_by_pipeline_group_and_owner(
+    datp: Kit,
+) -> None:
+    declare(datp)
+    for _ in range(3):
+        datp.submit("p", {}, owner="ann")
+    datp.submit("q", {"fail": True}, owner="bob")
+    datp.submit("q", {"sleep": True}, owner="bob")
+    datp.clock.advance(seconds=5)
+    datp.run_job("meter")
+    totals = metrics_of(datp).totals()
+    assert totals == {
+        Label("queued", "master", "p", "ann"): 3,
+        Label("started", "master", "p", "ann"): 3,
+        Label("success", "master", "p", "ann"): 3,
+        Label("queued", "master", "q", "bob"): 2,
+        Label("started", "master", "q", "bob"): 2,
+        Label("failed", "master", "q", "bob"): 1,
+    }
+
+
+def test_every_resolution_has_the_same_sum_and_the_right_slot(datp: Kit) -> None:
+    declare(datp)
+    datp.submit("p", {})
+    datp.clock.advance(seconds=100)
+    datp.submit("p", {})
+    datp.clock.advance(seconds=5)
+    datp.run_job("meter")
+    for resolution in RESOLUTIONS.values():
+        series = metrics_of(datp).series(resolution, now_s(datp))
+        assert len(series) == resolution.kept_s // resolution.slot_s
+        ended = {slot.start_s: summed(slot, by=["what"]).get(("success",), 0) for slot in series}
+        assert sum(ended.values()) == 2
+        slots = [start for start, number in ended.items() if number]
+        assert all(start % resolution.slot_s == 0 for start in slots)
+        assert len(slots) == (1 if resolution.slot_s == 1_000 else 2)
+
+
+def test_a_slot_that_is_not_over_is_left_alone_and_each_count_is_taken_once(datp: Kit) -> None:
+    declare(datp)
+    datp.submit("p", {})
+    assert take_counts(datp.connections.live) == {}
+    datp.clock.advance(seconds=5)
+    assert sum(take_counts(datp.connections.live).values()) == 3
+    assert take_counts(datp.connections.live) == {}
+
+
+def test_a_refused_claim_and_a_repeated_ending_count_nothing(datp: Kit) -> None:
+    declare(datp)
+    tx_id = datp.submit("p", {})
+    live = datp.connections.live
+    live.claim_many([(tx_id, 1)], "somebody")
+    live.follow_sql([(tx_id, "success")])
+    datp.clock.advance(seconds=5)
+    assert sum(take_counts(live).values()) == 3
+
+
+def test_gauges_tell_lengths_and_lags(datp: Kit) -> None:
+    declare(datp)
+    datp.submit("p", {"sleep": True})
+    datp.clock.advance(seconds=50)
+    datp.run_job("meter")
+    gauges = metrics_of(datp).gauges()
+    assert gauges["list|sleepingZ"] == 1
+    assert gauges["lag|wake"] == 20
+    assert gauges["lag|webhooks"] == gauges["lag|timeouts"] == 0
+    assert gauges["journal"] == 2
+    assert gauges["queue|master"] == 0
+    last = metrics_of(datp).series(RESOLUTIONS["fine"], now_s(datp))[-1]
+    assert last.gauges["lag|wake"] == 20
+
+
+def test_time_spent_in_steps_is_added_up_by_place(datp: Kit) -> None:
+    declare(datp)
+    for _ in range(4):
+        datp.submit("p", {})
+    datp.connections.costs.publish()
+    passed, spent_s = metrics_of(datp).step_times()["p/0"]
+    assert passed == 4
+    assert 0 <= spent_s < 5
