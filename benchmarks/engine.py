@@ -18,13 +18,14 @@ NOT_SUCCESS = "SELECT count(*) FROM tx_summary WHERE status <> 'success'"
 
 
 class Engine:
-    def __init__(self, stack: Stack, *, vector_max: int = Settings.vector_max) -> None:
+    def __init__(self, stack: Stack, *, vector_max: int = Settings.vector_max, **env: str) -> None:
         self._stack = stack
         self._env = {
             "DATP_REDIS_URL": stack.redis_server.url,
             "DATP_DATABASE_URL": stack.postgres.url,
             "DATP_STEPS": "benchmarks.steps",
             "DATP_VECTOR_MAX": str(vector_max),
+            **env,
         }
         self._connections = Connections.open(Settings.from_env(self._env))
         self._worker: ManagedProcess | None = None
@@ -33,6 +34,10 @@ class Engine:
         self.client = Client(self._connections)
         for name, steps in STEPS.items():
             self._use(name, steps)
+
+    @property
+    def connections(self) -> Connections:
+        return self._connections
 
     def close(self) -> None:
         self.stop_worker()

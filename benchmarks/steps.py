@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from datp_tasks import StepContext, step
+
+SLOW_S = 0.25
 
 
 @step("bench/pass")
 def pass_on(ctx: StepContext, data: dict[str, Any]) -> None:
     """The input goes on unchanged."""
+
+
+@step("bench/slow")
+def take_time(ctx: StepContext, data: dict[str, Any]) -> None:
+    """As long as a call to the outside takes: so that a kill finds it in the middle."""
+    time.sleep(SLOW_S)

@@ -14,6 +14,7 @@ from celery import signals
 from datp_tasks import failpoints
 from datp_tasks.bells.broker import TASK_PREFIX, make_celery
 from datp_tasks.errors import DatpError
+from datp_tasks.observe import logs
 from datp_tasks.process import WorkerProcess, register
 from datp_tasks.settings import Settings
 from datp_tasks.steps.registry import discover
@@ -39,6 +40,18 @@ def _discover(**_: Any) -> None:
         raise SystemExit(1) from None
 
 
+@signals.after_setup_logger.connect(weak=False)  # type: ignore[untyped-decorator]
+@signals.after_setup_task_logger.connect(weak=False)  # type: ignore[untyped-decorator]
+def _write_logs(logger: logging.Logger | None = None, **_: Any) -> None:
+    if logger is not None:
+        logs.set_up(settings, logger.handlers)
+
+
+@signals.celeryd_after_setup.connect(weak=False)  # type: ignore[untyped-decorator]
+def _set_up(sender: str = "", **_: Any) -> None:
+    process.set_up(sender)
+
+
 @signals.worker_process_init.connect(weak=False)  # type: ignore[untyped-decorator]
 def _forked(**_: Any) -> None:
     process.forget()
@@ -47,9 +60,26 @@ def _forked(**_: Any) -> None:
 
 @signals.worker_ready.connect(weak=False)  # type: ignore[untyped-decorator]
 def _ready(sender: Any = None, **_: Any) -> None:
+    process.steer(sender)
     # A solo worker runs its tasks right here; in other pools the main process is no node.
     if getattr(sender, "pool", None).__class__.__module__.endswith(".solo"):
         process.join()
+
+
+@signals.worker_init.connect(weak=False)  # type: ignore[untyped-decorator]
+def _offer_control(**_: Any) -> None:
+    """The broadcast `datp_groups`: look at the node groups now, not with the next beat."""
+    from celery.worker.control import control_command
+
+    @control_command(name="datp_groups")  # type: ignore[untyped-decorator]
+    def look_at_groups(state: Any, **_: Any) -> dict[str, str]:
+        process.look_at_groups()
+        return {"ok": "the node groups are looked at"}
+
+
+@signals.worker_shutting_down.connect(weak=False)  # type: ignore[untyped-decorator]
+def _shutting_down(**_: Any) -> None:
+    process.stop_steering()
 
 
 @signals.worker_process_shutdown.connect(weak=False)  # type: ignore[untyped-decorator]

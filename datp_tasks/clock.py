@@ -6,6 +6,7 @@ database. A clock that returns None says "ask the server"; tests give one that r
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -42,3 +43,8 @@ class VirtualClock:
 
     def advance(self, *, seconds: float = 0, days: float = 0) -> None:
         self._now_ms += int((seconds + days * 86_400) * 1_000)
+
+
+def wall_ns() -> int:
+    """This machine's idea of the time, for what people look at. It decides nothing."""
+    return time.time_ns()

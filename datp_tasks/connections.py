@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,8 +13,10 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
 
 from datp_tasks.archive.engine import make_engine
+from datp_tasks.archive.groups import GroupStore
 from datp_tasks.archive.record import Record
 from datp_tasks.bells.broker import CelerySend, make_celery
 from datp_tasks.bells.costs import CostBook
@@ -26,8 +28,12 @@ from datp_tasks.ledger.words import Finished, Ring
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.words import Bell
 from datp_tasks.model.switch import switch_json
+from datp_tasks.observe.tracing import TracedRecord, Tracing, make_tracing
 from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.replies.webhooks.bell import CeleryRing as WebhookRing
+from datp_tasks.replies.webhooks.desk import WebhookDesk
+from datp_tasks.resurrect import Resurrector
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.ledger")
@@ -60,6 +66,11 @@ class Connections:
     pipelines: PipelineStore
     catalogue: Catalogue
     ledger: Ledger
+    resurrector: Resurrector
+    groups: GroupStore
+    webhooks: WebhookDesk
+    #: None: nothing is traced.
+    tracing: Tracing | None
 
     @classmethod
     def open(
@@ -70,6 +81,8 @@ class Connections:
         celery: Celery | None = None,
         send: Send | None = None,
         ring_ledger: Ring | None = None,
+        ring_webhooks: Callable[[], None] | None = None,
+        tracing: Tracing | None = None,
     ) -> Connections:
         """Nothing is connected before it is used."""
         clock = clock or ServerClock()
@@ -77,44 +90,75 @@ class Connections:
         redis = make_redis(settings)
         engine = make_engine(settings)
         live = LiveStore(redis, settings, clock)
-        costs = CostBook(redis, live.keys.outside("stepCostH"), settings)
+        costs = CostBook(
+            redis, live.keys.outside("stepCostH"), live.keys.outside("stepTimesH"), settings
+        )
         pipelines = PipelineStore(engine, redis, live.keys)
         ringer = Ringer(send or CelerySend(celery), costs)
+        tracing = tracing or make_tracing(settings)
+        record = TracedRecord(engine, clock, tracing) if tracing else Record(engine, clock)
+        webhooks = WebhookDesk(
+            settings,
+            engine,
+            live,
+            clock,
+            ring=ring_webhooks or WebhookRing(celery, settings.maintenance_group),
+        )
+        record.tell_due = webhooks.tell_due
+        catalogue = Catalogue(redis, pipelines, settings.pipeline_reload_s)
+        resurrector = Resurrector(
+            settings=settings,
+            clock=clock,
+            engine=engine,
+            live=live,
+            record=record,
+            catalogue=catalogue,
+            ringer=ringer,
+        )
         return cls(
             settings=settings,
             clock=clock,
             redis=redis,
             engine=engine,
             live=live,
-            record=Record(engine, clock),
+            record=record,
             costs=costs,
             ringer=ringer,
             pipelines=pipelines,
-            catalogue=Catalogue(redis, pipelines, settings.pipeline_reload_s),
+            catalogue=catalogue,
+            resurrector=resurrector,
             ledger=Ledger.open(
                 settings,
                 engine,
                 clock,
                 ring=ring_ledger or CeleryRing(celery, settings.ledger_group),
-                tell=partial(_wake_waiting, live, ringer),
+                tell=partial(_wake_waiting, live, ringer, resurrector),
             ),
+            groups=GroupStore(engine, redis, live.keys, clock),
+            webhooks=webhooks,
+            tracing=tracing,
         )
 
     def close(self) -> None:
+        self.webhooks.close()
         self.ledger.close()
         self.costs.publish()
         self.redis.close()
         self.engine.dispose()
 
 
-def _wake_waiting(live: LiveStore, ringer: Ringer, final: Sequence[Finished]) -> None:
+def _wake_waiting(
+    live: LiveStore, ringer: Ringer, resurrector: Resurrector, final: Sequence[Finished]
+) -> None:
     """Set the switches of transactions that wait for batches. One that is missed wakes by time."""
     for batch in final:
         if batch.tx_id and batch.switch:
             try:
                 value = switch_json(batch.switch, str(batch.state))
+                resurrector.bring_back([batch.tx_id])
                 answer = live.set_switch(batch.tx_id, batch.switch, value)
-            except RedisError as error:
-                log.warning("%s is not told of its batch: %s", batch.tx_id, error)
+            except (RedisError, OperationalError) as error:
+                about = {"event": "tx.waits", "tx": batch.tx_id, "fence": None}
+                log.warning("%s is not told of its batch: %s", batch.tx_id, error, extra=about)
             else:
                 ringer.ring([answer if isinstance(answer, Bell) else None])

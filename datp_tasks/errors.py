@@ -15,10 +15,14 @@ DatpError
 │   ├── ExternalIdInvalid
 │   ├── ExternalIdConflict    the id was used before, for another request
 │   ├── ExpiryInvalid         the time at which it must be over is not acceptable
+│   ├── WebhookInvalid        the URL to be told at is not acceptable
+│   ├── FilterInvalid         which transactions are meant is not clear
+│   ├── DecisionInvalid       about a transaction in doubt
 │   └── SwitchInvalid
 ├── TransactionError
 │   ├── TransactionUnknown
 │   ├── TransactionFinal      the transaction has ended; it cannot be changed
+│   ├── StateLost             neither archive nor journal know where it stood
 │   └── WaitTimeout           it has not ended within the time the caller gave
 ├── LedgerError
 │   ├── ServiceUnknown        no ledger service of that name
@@ -27,10 +31,19 @@ DatpError
 │   ├── BatchConflict         the batch id was used before, for other bytes
 │   ├── BatchUnknown
 │   └── BatchBusy             the batch is in a state in which that cannot be done
+├── WebhookError
+│   ├── WebhookUnknown        no delivery of that id
+│   └── WebhookBusy           the delivery is in a state in which that cannot be done
+├── AccessError
+│   ├── KeyInvalid            an API key of that kind cannot be made
+│   └── KeyUnknown            no API key of that id
+├── GroupInvalid              a node group or a value for it is not acceptable
+├── TracingMissing            tracing is on, but its packages are not installed
 ├── StepError
 │   ├── StepTypeInvalid       a step type is declared wrongly
 │   ├── StepTypeUnknown       this node does not offer that step type
 │   └── StepTimeout           a step ran longer than its timeout
+├── RoleLost                  another node archives by now
 └── StaleFence                another worker owns the transaction now
 """
 
@@ -106,6 +119,10 @@ class ExpiryInvalid(RequestError):
     """The time at which the transaction must be over is not acceptable."""
 
 
+class WebhookInvalid(RequestError):
+    """The webhook URL is not acceptable."""
+
+
 class SwitchInvalid(RequestError):
     """The switch name or value is not acceptable."""
 
@@ -154,6 +171,38 @@ class BatchBusy(LedgerError):
     """The batch is in a state in which that cannot be done."""
 
 
+class WebhookError(DatpError):
+    """Something is wrong with a webhook delivery."""
+
+
+class WebhookUnknown(WebhookError):
+    """There is no such delivery. `datp webhooks list` shows what there is."""
+
+
+class WebhookBusy(WebhookError):
+    """The delivery is in a state in which that cannot be done."""
+
+
+class AccessError(DatpError):
+    """Something is wrong with an API key."""
+
+
+class KeyInvalid(AccessError):
+    """The owner or the name of the API key is not acceptable."""
+
+
+class KeyUnknown(AccessError):
+    """There is no such API key. `datp keys list` shows what there is."""
+
+
+class GroupInvalid(DatpError):
+    """The name of the node group, or a value for it, is not acceptable; nothing was changed."""
+
+
+class TracingMissing(DatpError):
+    """Tracing is on, but its packages are not installed: pip install 'datp-tasks[otel]'."""
+
+
 class StepError(DatpError):
     """Something is wrong with a step."""
 
@@ -168,6 +217,22 @@ class StepTypeUnknown(StepError):
 
 class StepTimeout(StepError):
     """The step ran longer than its timeout."""
+
+
+class DecisionInvalid(RequestError):
+    """What was decided about a transaction in doubt is not acceptable."""
+
+
+class FilterInvalid(RequestError):
+    """Which transactions are meant cannot be told from this."""
+
+
+class RoleLost(DatpError):
+    """Another node has the role of archiving by now."""
+
+
+class StateLost(TransactionError):
+    """Neither the archive nor the journal can tell where a transaction stood."""
 
 
 class StaleFence(DatpError):

@@ -3,11 +3,15 @@
 Without anything armed a point costs one look into an empty dict. A worker process arms points
 from DATP_FAILPOINTS, such as `hop.before_final=kill` or `hop.before_final=kill@3` (the third
 time); actions are `kill`, `stop`, `raise` and `crash`.
+
+Beside the points named here there are boundaries that `testing.boundaries` finds by itself once
+it is installed: before and after each script call, commit, message and step.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable, Mapping
 
@@ -18,6 +22,7 @@ POINTS = (
     "submit.after_create",
     "hop.after_claim",
     "hop.after_begin",
+    "hop.after_begun",
     "hop.after_step",
     "hop.after_checkpoint",
     "hop.after_hand_over",
@@ -26,6 +31,7 @@ POINTS = (
     "hop.after_finish",
     "effect.before_commit",
     "effect.after_commit",
+    "signal.after_sql",
     "cancel.after_seize",
     "seized.before_final",
     "seized.after_final",
@@ -37,15 +43,38 @@ POINTS = (
     "timeouts.after_fence",
     "reaper.after_fence",
     "sleeper.before_ring",
+    "sleeper.after_resurrect",
+    "archiver.after_role",
+    "archiver.before_journal",
+    "archiver.after_journal",
+    "archiver.before_states",
+    "archiver.after_states",
+    "resurrect.after_load",
+    "rebuild.after_fence",
+    "rebuild.after_restore",
+    "rebuild.before_marks",
+    "resolve.after_sql",
     "ledger.after_renew",
     "ledger.after_claim",
     "ledger.after_begin",
     "ledger.before_send",
     "ledger.before_finish",
     "ledger.after_finish",
+    "webhooks.before_place",
+    "webhooks.after_take",
+    "webhooks.after_claim",
+    "webhooks.before_post",
+    "webhooks.after_post",
+    "webhooks.before_settle",
+    "webhooks.after_settle",
 )
 
-_armed: dict[str, Callable[[], None]] = {}
+#: Such as `script:claim:before` or `commit:record.finish:after`.
+BOUNDARY = re.compile(r"(script|commit|publish|effect|undo|probe):[^:=,]+:(before|after)")
+#: Hears of every point for which nothing else is armed.
+_EVERY = "*"
+
+_armed: dict[str, Callable[[str], None]] = {}
 
 
 class SimulatedCrash(BaseException):
@@ -59,25 +88,35 @@ class FailpointError(Exception):
 def reach(name: str) -> None:
     """Called by the code at each point."""
     if _armed:
-        action = _armed.get(name)
+        action = _armed.get(name) or _armed.get(_EVERY)
         if action is not None:
-            action()
+            action(name)
 
 
 def arm(name: str, action: str | Callable[[], None], *, nth: int = 1) -> None:
     """Let the action happen the nth time the point is reached, and only then."""
-    if name not in POINTS:
+    if name not in POINTS and not BOUNDARY.fullmatch(name):
         raise ValueError(f"there is no failpoint {name!r}; there are {', '.join(POINTS)}")
-    perform = _ACTIONS[action] if isinstance(action, str) else action
+    act = _ACTIONS[action] if isinstance(action, str) else action
     left = nth
 
-    def once() -> None:
+    def once(_: str) -> None:
         nonlocal left
         left -= 1
         if left == 0:
-            perform()
+            act()
 
     _armed[name] = once
+
+
+def watch(listener: Callable[[str], None]) -> None:
+    """Let a function hear of every point that is reached; it may act there as it likes."""
+    _armed[_EVERY] = listener
+
+
+def perform(action: str) -> None:
+    """Do now what an armed point would do."""
+    _ACTIONS[action]()
 
 
 def disarm_all() -> None:

@@ -99,8 +99,9 @@ class Resurrector:
             archived = None if fields is None else view_of_copy(fields)
             if archived and (not entries or entries[-1].version <= archived.version):
                 return archived
-            if archived and _is_on_branch(archived.version, entries):
-                return archived.fold(living_branch(entries, since=archived.version))
+            since = _branch_since(archived, entries)
+            if archived and since is not None:
+                return archived.fold(since)
             return self.first_view(summary).fold(living_branch(entries))
         except (BrokenJournal, PipelineError, ValueError, KeyError, IndexError) as error:
             return StateLost(f"its archived state and journal do not lead to a state: {error}")
@@ -161,7 +162,7 @@ class Resurrector:
         now_ms = self._live.server_now_ms()
         # The clock of a server that took over may be behind that of the one before it.
         fences = self._record.raise_fences(
-            [(each.tx_id, max(now_ms, each.fence)) for each in known]
+            [(each.tx_id, max(now_ms, each.fence, _fence(views[each.tx_id]))) for each in known]
         )
         reach("rebuild.after_fence")
         result = Rebuilt(restored=len(bells))
@@ -211,7 +212,7 @@ class Resurrector:
     def _fit_to_go_on(self, summary: Summary, view: View, fence: int) -> Restored:
         """Asleep and in doubt stay what they are; everything else waits for a worker."""
         if view.status in (Status.SLEEPING, Status.IN_DOUBT):
-            return self._restored(summary, view, fence)
+            return replace(self._restored(summary, view, fence), rebuilt=True, ttl_ms=0)
         deltas: list[Delta] = []
         view.status = str(Status.QUEUED)
         position = self._position(view.state, deltas)
@@ -289,19 +290,20 @@ def _pairs(position: Position) -> list[tuple[str, str]]:
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
+def _fence(view: View | StateLost) -> int:
+    return view.fence if isinstance(view, View) else 0
+
+
 def _is_fresh(view: View | StateLost) -> bool:
     return isinstance(view, View) and view.version == 0
 
 
-def _is_on_branch(version: int, entries: Sequence[Entry]) -> bool:
-    """Whether a copy is part of the branch that lives, not of one that was lost."""
-    by_version = {entry.version: entry.before for entry in entries}
-    at = entries[-1].version
-    while at > version:
-        if at not in by_version:
-            return False
-        at = by_version[at]
-    return at == version
+def _branch_since(archived: View | None, entries: Sequence[Entry]) -> list[Entry] | None:
+    """What followed a copy; None if that is of a branch that was lost."""
+    try:
+        return living_branch(entries, since=archived.version) if archived else None
+    except BrokenJournal:
+        return None
 
 
 def _first(definition: PipelineDefinition, summary: Summary) -> str:

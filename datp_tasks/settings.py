@@ -22,12 +22,14 @@ def _number(default: float, low: float, high: float) -> Any:
     return field(default=default, metadata={"low": low, "high": high})
 
 
-#: A submission ends before the claim under which it was begun, or two may be on their way.
+#: A submission ends before the claim under which it was begun, or two may be on their way; so
+#: does an attempt to deliver a webhook.
 _SHORTER_THAN = (
     ("ledger_http_s", "ledger_post_budget_s"),
     ("claim_queuer_period_s", "ledger_claim_ttl_s"),
     ("ledger_claim_ttl_s", "ledger_slow_ttl_s"),
     ("ledger_post_budget_s", "ledger_grace_s"),
+    ("webhook_timeout_s", "webhook_hold_s"),
 )
 
 
@@ -81,6 +83,18 @@ class Settings:
     node_beat_ms: int = _number(2_000, 50, 60_000)
     node_stale_ms: int = _number(6_000, 100, 600_000)
     node_grace_ms: int = _number(3_000, 0, 600_000)
+    #: Shown with every node, so that a person sees which build runs where.
+    build: str = field(default="", metadata={"pattern": r"[ -~]{0,100}"})
+
+    # What people see: logs, traces, alerts.
+    log_format: str = field(default="text", metadata={"pattern": "text|json"})
+    tracing: str = field(default="off", metadata={"pattern": "off|on"})
+    meter_period_s: float = _number(5.0, 0.1, 3_600)
+    watcher_period_s: float = _number(5.0, 0.1, 3_600)
+    group_cache_period_s: float = _number(10.0, 0.1, 3_600)
+    beat_silent_s: float = _number(15.0, 0.1, 3_600)
+    queue_bells_alert_max: int = _number(10_000, 1, 100_000_000)
+    queued_alert_max: int = _number(100_000, 1, 100_000_000)
 
     # Maintenance.
     sleeper_period_s: float = _number(1.0, 0.1, 3_600)
@@ -89,13 +103,24 @@ class Settings:
     reaper_batch_max: int = _number(500, 1, 100_000)
     reconciler_period_s: float = _number(5.0, 0.1, 3_600)
     reconciler_batch_max: int = _number(1_000, 1, 100_000)
+    rebuild_run_s: float = _number(60.0, 0.1, 3_600)
     reconciler_window_s: int = _number(3_600, 1, 864_000)
     ring_again_after_ms: int = _number(10_000, 10, 3_600_000)
     archiver_period_s: float = _number(5.0, 0.1, 3_600)
-    archiver_batch_max: int = _number(500, 1, 10_000)
+    archiver_batch_max: int = _number(1_000, 1, 10_000)
+    archiver_run_s: float = _number(4.0, 0.1, 600)
+    archiver_role_s: float = _number(30.0, 1, 3_600)
+    archiver_grace_s: float = _number(15.0, 0.1, 3_600)
+    journal_batch_max: int = _number(5_000, 16, 100_000)
+    journal_dir: str = field(default="", metadata={"pattern": "[^\\0]*"})
+    keep_states_days: int = _number(0, 0, 36_500)
+    keep_journal_days: int = _number(0, 0, 36_500)
+    retention_period_s: float = _number(60.0, 0.1, 86_400)
+    retention_batch_max: int = _number(1_000, 1, 100_000)
     pipeline_cache_period_s: float = _number(10.0, 0.1, 3_600)
     delay_before_archiving_s: int = _number(60, 0, 86_400)
     state_ttl_s: int = _number(1_800, 1, 864_000)
+    sleeping_ttl_s: int = _number(300, 1, 864_000)
 
     # Timeouts.
     expiry_s_max: int = _number(31_622_400, 1, 315_360_000)
@@ -136,6 +161,59 @@ class Settings:
     ledger_recheck_s: float = _number(600.0, 0, 86_400)
     claim_queuer_period_s: float = _number(2.0, 0.1, 60)
     batch_poller_period_s: float = _number(1.0, 0.1, 60)
+
+    # The HTTP API. The pepper is the server's part of every key: the same for all its processes.
+    key_pepper: str = field(default="", repr=False)
+    key_cache_s: float = _number(5.0, 0, 300)
+    owner_requests_per_s: float = _number(1_000.0, 0.01, 1_000_000)
+    owner_burst_max: int = _number(2_000, 1, 10_000_000)
+    owner_in_flight_max: int = _number(100_000, 1, 100_000_000)
+    api_threads_max: int = _number(8, 1, 64)
+    accept_queue_max: int = _number(10_000, 1, 1_000_000)
+    bulk_items_max: int = _number(1_000, 1, 5_000)
+    bulk_bytes_max: int = _number(16_777_216, 1_024, 268_435_456)
+    body_read_s: float = _number(30.0, 0.1, 600)
+    list_rows_max: int = _number(200, 1, 1_000)
+    long_poll_s_max: float = _number(60.0, 0, 600)
+    long_poll_tick_s: float = _number(2.0, 0.05, 60)
+    long_poll_waiters_max: int = _number(10_000, 1, 1_000_000)
+    # Clients of the original's API, which know no keys: as whom they come in, if at all.
+    compat_owner: str = field(default="", metadata={"pattern": r"([A-Za-z0-9][\w.@-]{0,63})?"})
+    compat_long_poll_s: float = _number(15.0, 0, 600)
+
+    # Webhooks: where they may go. Hosts (with a port, if it matters) and networks that are named
+    # as private are trusted: any scheme, any port, any address but those of cloud metadata.
+    webhook_schemes: tuple[str, ...] = ("https",)
+    webhook_ports: tuple[str, ...] = ("443", "8443")
+    webhook_private_hosts: tuple[str, ...] = ()
+    webhook_url_chars_max: int = _number(2_000, 32, 8_000)
+    # How many are sent at a time, and how often to look.
+    webhook_workers: int = _number(64, 1, 1_000)
+    webhook_per_url_max: int = _number(8, 1, 1_000)
+    webhook_batch_max: int = _number(500, 1, 10_000)
+    webhook_sender_period_s: float = _number(1.0, 0.1, 3_600)
+    webhook_run_s: float = _number(0.1, 0, 600)
+    webhook_pause_ms: int = _number(50, 1, 60_000)
+    webhook_pause_busy_ms: int = _number(20, 1, 60_000)
+    webhook_pause_idle_ms: int = _number(2_000, 1, 60_000)
+    webhook_overdue_s: float = _number(5.0, 0.1, 3_600)
+    # One attempt; it is held for so long that it is over by then, whatever happens.
+    webhook_connect_s: float = _number(5.0, 0.05, 60)
+    webhook_timeout_s: float = _number(15.0, 0.1, 300)
+    webhook_hold_s: float = _number(40.0, 0.2, 3_600)
+    webhook_answer_bytes_max: int = _number(65_536, 256, 1_048_576)
+    # All attempts: exponential delays that start small and end after three days.
+    webhook_attempts_max: int = _number(10, 1, 100)
+    webhook_delay_first_s: float = _number(5.0, 0.01, 86_400)
+    webhook_give_up_s: float = _number(259_200.0, 0.1, 31_622_400)
+    webhook_retry_after_s_max: float = _number(86_400.0, 0, 604_800)
+    # A target that fails so often in a period is left alone for a while.
+    webhook_fails_max: int = _number(10, 1, 100_000)
+    webhook_fail_period_s: float = _number(120.0, 0.1, 86_400)
+    webhook_disable_s: float = _number(300.0, 0.1, 604_800)
+    webhook_secret_overlap_s: int = _number(86_400, 0, 31_622_400)
+    # Where the operator is told that a target was disabled or is back; trusted as it is.
+    alert_webhook_url: str = field(default="", repr=False)
 
     # Databases.
     redis_timeout_s: float = _number(5.0, 0.1, 60)

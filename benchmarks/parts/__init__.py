@@ -1,6 +1,9 @@
 """The parts of the benchmark, one module each: `run(bench)` measures, reports, returns figures."""
 
 #: What a run without `--only` does, in this order.
-DEFAULT = ("throughput", "latency", "costs", "memory", "timeouts", "ledger")
+DEFAULT = (
+    *("throughput", "latency", "costs", "memory", "timeouts", "ledger", "resume"),
+    *("webhooks", "http"),
+)
 #: Everything that `--only` can name.
 PARTS = (*DEFAULT, "vectors")

@@ -2,8 +2,135 @@
 
 from __future__ import annotations
 
-from sqlalchemy import MetaData
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Identity,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
 
 
 def declare(metadata: MetaData) -> None:
     """Add the tables to the others of the record."""
+    _declare_events(metadata)
+    _declare_deliveries(metadata)
+    _declare_receivers(metadata)
+
+
+def _moment(name: str, *, nullable: bool = True) -> Column[object]:
+    return Column(name, DateTime(timezone=True), nullable=nullable)
+
+
+def _declare_events(metadata: MetaData) -> None:
+    #: Progress reports, numbered without a gap. The last event of a transaction has no row here:
+    #: its number is `event_count + 1`, and what it says is in the summary.
+    Table(
+        "tx_event",
+        metadata,
+        Column("tx_id", Text, nullable=False),
+        Column("sequence", Integer, nullable=False),
+        Column("kind", Text, nullable=False),
+        Column("payload", JSON, nullable=False),
+        _moment("created_at", nullable=False),
+        PrimaryKeyConstraint("tx_id", "sequence"),
+        CheckConstraint("sequence >= 1", name="tx_event_sequence"),
+        CheckConstraint("kind IN ('progress')", name="tx_event_kind"),
+    )
+
+
+def _declare_deliveries(metadata: MetaData) -> None:
+    #: One notification to one URL; `payload` is what every attempt sends, byte by byte.
+    Table(
+        "webhook_delivery",
+        metadata,
+        #: The `webhook-id`.
+        Column("id", Text, primary_key=True),
+        Column("tx_id", Text, nullable=False),
+        Column("sequence", Integer, nullable=False),
+        Column("kind", Text, nullable=False),
+        Column("owner", Text, nullable=False),
+        Column("url", Text, nullable=False),
+        #: The URL without its query: what can be broken, and what has a limit of its own.
+        Column("target", Text, nullable=False),
+        Column("payload", Text, nullable=False),
+        Column("state", Text, nullable=False, server_default=text("'pending'")),
+        #: Every attempt so far; those from before it was asked for again do not count as tries.
+        Column("attempts", Integer, nullable=False, server_default=text("0")),
+        Column("attempts_before", Integer, nullable=False, server_default=text("0")),
+        #: When the present round of tries began: its creation, or when it was asked for again.
+        _moment("begun_at", nullable=False),
+        _moment("next_at", nullable=False),
+        #: It waits because its target is disabled.
+        Column("held", Boolean, nullable=False, server_default=text("false")),
+        _moment("created_at", nullable=False),
+        _moment("first_attempt_at"),
+        _moment("finished_at"),
+        Column("last_status", Integer),
+        Column("last_error", Text),
+        UniqueConstraint("tx_id", "sequence", name="webhook_delivery_event"),
+        CheckConstraint("kind IN ('progress', 'final')", name="webhook_delivery_kind"),
+        CheckConstraint(
+            "state IN ('pending', 'delivered', 'dead', 'cancelled')", name="webhook_delivery_state"
+        ),
+        CheckConstraint(
+            "(state = 'pending') = (finished_at IS NULL)", name="webhook_delivery_finished"
+        ),
+        Index("webhook_delivery_due", "next_at", postgresql_where=text("state = 'pending'")),
+        Index("webhook_delivery_held", "target", postgresql_where=text("held")),
+        Index("webhook_delivery_dead", "created_at", postgresql_where=text("state = 'dead'")),
+        Index("webhook_delivery_created", "created_at"),
+    )
+    Table(
+        "webhook_attempt",
+        metadata,
+        Column("delivery_id", Text, nullable=False),
+        Column("attempt", Integer, nullable=False),
+        Column("sender", Text, nullable=False),
+        _moment("begun_at", nullable=False),
+        #: Missing: it is on its way, or its sender is gone.
+        _moment("ended_at"),
+        Column("http_status", Integer),
+        Column("error", Text),
+        Column("took_ms", Integer),
+        PrimaryKeyConstraint("delivery_id", "attempt"),
+    )
+
+
+def _declare_receivers(metadata: MetaData) -> None:
+    #: Secrets that sign, per owner. During a rotation there are several, and as many signatures.
+    Table(
+        "webhook_secret",
+        metadata,
+        Column("id", Integer, Identity(always=True), primary_key=True),
+        Column("owner", Text, nullable=False),
+        Column("secret", Text, nullable=False),
+        _moment("created_at", nullable=False),
+        #: From then on it signs nothing.
+        _moment("retired_at"),
+        Index(
+            "webhook_secret_current",
+            "owner",
+            unique=True,
+            postgresql_where=text("retired_at IS NULL"),
+        ),
+        Index("webhook_secret_owner", "owner", "created_at"),
+    )
+    #: Targets that failed too often. Until then nothing is sent, afterwards one at a time.
+    Table(
+        "webhook_target",
+        metadata,
+        Column("target", Text, primary_key=True),
+        _moment("disabled_at", nullable=False),
+        _moment("disabled_until", nullable=False),
+        Column("reason", Text, nullable=False),
+    )

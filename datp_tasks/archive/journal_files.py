@@ -12,6 +12,7 @@ from __future__ import annotations
 import gzip
 import heapq
 import json
+import logging
 import os
 import secrets
 import socket
@@ -24,6 +25,8 @@ from typing import Any, Self
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.payload import encode
 from datp_tasks.settings import Settings
+
+log = logging.getLogger("datp.archiver")
 
 #: A process that was killed may have left a batch cut off, so nobody goes on in its file: not
 #: even one with the same number on the same host, as containers have after a restart.
@@ -91,3 +94,6 @@ def _items(path: Path) -> Iterator[dict[str, Any]]:
     except EOFError:
         # The last batch was cut off in the middle; it is in SQL or still in Redis.
         return
+    except gzip.BadGzipFile as error:
+        # Cut off in the first bytes of a batch, or damaged.
+        log.warning("%s cannot be read to its end: %s", path, error)

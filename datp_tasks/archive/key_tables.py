@@ -2,8 +2,49 @@
 
 from __future__ import annotations
 
-from sqlalchemy import MetaData
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    DateTime,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    text,
+)
 
 
 def declare(metadata: MetaData) -> None:
     """Add the tables to the others of the record."""
+    #: A key itself is stored nowhere, only a keyed hash of it.
+    Table(
+        "api_key",
+        metadata,
+        Column("id", Text, primary_key=True),
+        Column("owner", Text, nullable=False),
+        Column("scope", Text, nullable=False),
+        Column("name", Text),
+        Column("secret_hash", Text, nullable=False),
+        Column("created_at", DateTime(timezone=True), nullable=False),
+        Column("expires_at", DateTime(timezone=True)),
+        Column("revoked_at", DateTime(timezone=True)),
+        #: To the minute, so that a busy key is not written with every request.
+        Column("last_used_at", DateTime(timezone=True)),
+        CheckConstraint("scope IN ('client', 'operator')", name="api_key_scope"),
+        Index("api_key_owner", "owner"),
+    )
+    #: What an owner may do, where that differs from the settings.
+    Table(
+        "owner_limit",
+        metadata,
+        Column("owner", Text, primary_key=True),
+        Column("requests_per_s", Double),
+        Column("burst_max", Integer),
+        Column("in_flight_max", Integer),
+        Column("changed_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+        CheckConstraint("requests_per_s > 0", name="owner_limit_requests"),
+        CheckConstraint("burst_max > 0", name="owner_limit_burst"),
+        CheckConstraint("in_flight_max >= 0", name="owner_limit_in_flight"),
+    )

@@ -7,151 +7,44 @@ and commit once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
+from datp_tasks.archive.record_sql import (
+    ACCEPT,
+    COUNT,
+    EXISTING,
+    FENCE,
+    FINALS,
+    FINISH,
+    LATE,
+    MARK,
+    MARK_EXPIRING,
+    REPORT_PROGRESS,
+    SUMMARIES,
+)
 from datp_tasks.archive.words import Acceptance, Existing, Final, Summary, summary_from_row
 from datp_tasks.clock import Clock
 from datp_tasks.model.status import Status
 
-# In the order of their external ids: two batches that share some could wait for each other else.
-ACCEPT = """
-WITH accepted AS (
-    INSERT INTO tx_summary (tx_id, owner, external_id, fingerprint, pipeline, version, status,
-                            input, metadata, created_at, expires_at)
-    SELECT v.tx_id, v.owner, v.external_id, v.fingerprint, v.pipeline, v.version, 'queued',
-           v.input::json, v.metadata::json, coalesce(%(now)s, now()), v.expires_at
-    FROM unnest(%(tx_id)s::text[], %(owner)s::text[], %(external_id)s::text[],
-                %(fingerprint)s::text[], %(pipeline)s::text[], %(version)s::text[],
-                %(input)s::text[], %(metadata)s::text[], %(expires_at)s::timestamptz[])
-         WITH ORDINALITY
-         AS v (tx_id, owner, external_id, fingerprint, pipeline, version, input, metadata,
-               expires_at, place)
-    ORDER BY v.owner, v.external_id, v.place
-    ON CONFLICT (owner, external_id) WHERE external_id IS NOT NULL DO NOTHING
-    RETURNING tx_id, created_at, expires_at
-), logged AS (
-    INSERT INTO tx_state_change (tx_id, status, created_at, expires_at)
-    SELECT tx_id, 'queued', created_at, expires_at FROM accepted
-)
-SELECT tx_id FROM accepted
-"""
+#: Transactions and the numbers of their events for which a webhook is due from now on.
+Due = Sequence[tuple[str, int]]
 
-EXISTING = """
-SELECT s.owner, s.external_id, s.tx_id, s.status, s.fingerprint
-FROM tx_summary s
-JOIN unnest(%(owner)s::text[], %(external_id)s::text[]) AS v (owner, external_id)
-  ON s.owner = v.owner AND s.external_id = v.external_id
-"""
 
-# The rows are locked in the order of their ids first, so that two finishers cannot deadlock.
-# `coalesce` keeps the planner from the index of open rows: that is full of rows that were closed
-# since the last vacuum, and all of it would be read. A success must be in time. The history calls
-# an expiry by the names of the seed, which depend on whether work had begun.
-FINISH = """
-WITH locked AS MATERIALIZED (
-    SELECT tx_id FROM tx_summary
-    WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') = 'infinity'
-    ORDER BY tx_id FOR UPDATE
-), won AS (
-    UPDATE tx_summary s
-    SET status = v.status, fence = v.fence, output = v.output::json, note = v.note,
-        progress = coalesce(v.progress::json, s.progress),
-        completed_at = coalesce(%(now)s, now())
-    FROM locked
-    JOIN unnest(%(tx_id)s::text[], %(fence)s::bigint[], %(status)s::text[], %(output)s::text[],
-                %(note)s::text[], %(progress)s::text[])
-         AS v (tx_id, fence, status, output, note, progress) ON v.tx_id = locked.tx_id
-    WHERE s.tx_id = locked.tx_id AND coalesce(s.completed_at, 'infinity') = 'infinity'
-      AND s.fence <= v.fence
-      AND (v.status <> 'success' OR s.expires_at IS NULL
-           OR (s.expires_at > coalesce(%(now)s, now()) AND s.expiring_at IS NULL))
-    RETURNING s.tx_id, s.status, s.note, s.completed_at, s.expires_at, s.expiring_at
-), logged AS (
-    INSERT INTO tx_state_change (tx_id, status, note, created_at, expires_at, detail)
-    SELECT tx_id, status, note, completed_at, expires_at,
-           CASE WHEN status <> 'expired' THEN NULL WHEN expiring_at IS NULL
-                THEN 'EXPIRED_PREPARED' ELSE 'EXPIRED_RESERVED' END
-    FROM won
-)
-SELECT tx_id FROM won
-"""
-
-FENCE = """
-WITH locked AS MATERIALIZED (
-    SELECT tx_id FROM tx_summary
-    WHERE tx_id = ANY(%(tx_id)s) AND completed_at IS NULL
-    ORDER BY tx_id FOR UPDATE SKIP LOCKED
-)
-UPDATE tx_summary s SET fence = v.fence + 1
-FROM locked
-JOIN unnest(%(tx_id)s::text[], %(fence)s::bigint[]) AS v (tx_id, fence)
-  ON v.tx_id = locked.tx_id
-WHERE s.tx_id = locked.tx_id AND s.completed_at IS NULL AND s.fence <= v.fence + 1
-RETURNING s.tx_id, s.fence
-"""
-
-MARK = """
-WITH marked AS (
-    UPDATE tx_summary SET status = %(status)s, note = %(note)s, fence = %(fence)s
-    WHERE tx_id = %(tx_id)s AND completed_at IS NULL AND fence <= %(fence)s
-      AND status <> %(status)s
-    RETURNING tx_id, status, note, expires_at
-)
-INSERT INTO tx_state_change (tx_id, status, note, created_at, expires_at)
-SELECT tx_id, status, note, coalesce(%(now)s, now()), expires_at FROM marked RETURNING tx_id
-"""
-
-# Repeating it changes nothing. A row that is locked is passed over, as in FENCE.
-MARK_EXPIRING = """
-WITH locked AS MATERIALIZED (
-    SELECT tx_id FROM tx_summary
-    WHERE tx_id = ANY(%(tx_id)s) AND completed_at IS NULL
-    ORDER BY tx_id FOR UPDATE SKIP LOCKED
-), marked AS (
-    UPDATE tx_summary s SET expiring_at = coalesce(%(now)s, now())
-    FROM locked WHERE s.tx_id = locked.tx_id AND s.expiring_at IS NULL
-    RETURNING s.tx_id, s.status, s.expires_at, s.expiring_at
-), logged AS (
-    INSERT INTO tx_state_change (tx_id, status, created_at, expires_at, detail)
-    SELECT tx_id, status, expiring_at, expires_at, 'RESERVED_TIMEOUT' FROM marked
-)
-SELECT tx_id FROM locked
-"""
-
-LATE = """
-INSERT INTO tx_state_change (tx_id, status, note, created_at, expires_at, detail)
-SELECT tx_id, status, 'a success came too late and was refused', coalesce(%(now)s, now()),
-       expires_at, 'LATE_FINISH'
-FROM tx_summary s WHERE tx_id = %(tx_id)s AND NOT EXISTS (
-    SELECT 1 FROM tx_state_change c WHERE c.tx_id = s.tx_id AND c.detail = 'LATE_FINISH')
-"""
-
-SUMMARIES = """
-SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
-       progress, note, created_at, completed_at, expires_at
-FROM tx_summary
-"""
-
-SAVE_STATES = """
-INSERT INTO tx_state (tx_id, version, fields, archived_at)
-SELECT v.tx_id, v.version, v.fields::json, coalesce(%(now)s, now())
-FROM unnest(%(tx_id)s::text[], %(version)s::bigint[], %(fields)s::text[])
-     AS v (tx_id, version, fields)
-ON CONFLICT (tx_id) DO UPDATE
-SET version = excluded.version, fields = excluded.fields, archived_at = excluded.archived_at
-WHERE tx_state.version <= excluded.version
-"""
+def _nobody_sends(due: Due) -> None:
+    """Whoever looks for what is overdue will find it in SQL."""
 
 
 class Record:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self.engine = engine
         self._clock = clock
+        #: Called after a commit that made webhooks due.
+        self.tell_due: Callable[[Due], None] = _nobody_sends
         #: Counted for the benchmark and for tests: what a transaction costs.
         self.commits = 0
 
@@ -179,6 +72,10 @@ class Record:
             "input": [each.input_json for each in wanted],
             "metadata": [each.metadata_json for each in wanted],
             "expires_at": [each.expires_at for each in wanted],
+            "webhook": [each.webhook for each in wanted],
+            "progress_reports": [each.progress_reports for each in wanted],
+            "cancel_webhook_on_poll": [each.cancel_webhook_on_poll for each in wanted],
+            "trace": [each.trace for each in wanted],
             "now": self._now(),
         }
         self.commits += 1
@@ -244,7 +141,23 @@ class Record:
         }
         self.commits += 1
         with self.engine.begin() as connection:
-            return {row.tx_id for row in connection.exec_driver_sql(FINISH, columns)}
+            rows = connection.exec_driver_sql(FINISH, columns).all()
+        due = [(row.tx_id, row.due) for row in rows if row.due is not None]
+        if due:
+            self.tell_due(due)
+        return {row.tx_id for row in rows}
+
+    def report_progress(self, tx_id: str, fence: int, progress_json: str) -> int | None:
+        """Record a report; its number, or None if it has ended or a newer fence is known."""
+        values = {"tx_id": tx_id, "fence": fence, "progress": progress_json, "now": self._now()}
+        self.commits += 1
+        with self.engine.begin() as connection:
+            row = connection.exec_driver_sql(REPORT_PROGRESS, values).first()
+        if row is None:
+            return None
+        if row.is_due:
+            self.tell_due([(row.tx_id, row.sequence)])
+        return int(row.sequence)
 
     def raise_fences(self, claims: Sequence[tuple[str, int]]) -> dict[str, int]:
         """Shut out the holders of these fences; the new fence of each that is not final.
@@ -294,22 +207,45 @@ class Record:
         where = SUMMARIES + "WHERE tx_id = ANY(%(tx_id)s)"
         return self._select(where, {"tx_id": list(tx_ids)})
 
+    def count(self) -> int:
+        """About how many transactions there are."""
+        with self.engine.connect() as connection:
+            found = connection.exec_driver_sql(COUNT).scalar_one()
+            return int(found)
+
+    def page(self, after: str, rows_max: int) -> list[Summary]:
+        """All transactions by id, from the one after `after` on."""
+        where = SUMMARIES + "WHERE tx_id > %(after)s ORDER BY tx_id LIMIT %(limit)s"
+        return self._select(where, {"after": after, "limit": rows_max})
+
+    def finals(self, tx_ids: Sequence[str]) -> dict[str, str]:
+        """The final status of each of these that has ended."""
+        with self.engine.connect() as connection:
+            rows = connection.exec_driver_sql(FINALS, {"tx_id": list(tx_ids)})
+            return {row.tx_id: row.status for row in rows}
+
     def by_external_id(self, owner: str, external_id: str) -> Summary | None:
         where = SUMMARIES + "WHERE owner = %(owner)s AND external_id = %(external_id)s"
         found = self._select(where, {"owner": owner, "external_id": external_id})
         return found[0] if found else None
 
     def open_page(
-        self, *, oldest_s: float, newest_s: float, after: tuple[str, str], rows_max: int
+        self,
+        *,
+        oldest_s: float,
+        newest_s: float,
+        after: tuple[str, str],
+        rows_max: int,
+        in_doubt: bool = False,
     ) -> list[Summary]:
         """Transactions that go on, accepted in a window of seconds before now.
 
-        What is in doubt is left out: nobody may run it again.
+        What is in doubt is left out unless asked for: nobody may run it again.
 
         `after` is the creation time and id of the last row of the page before, or empty.
         """
         where = SUMMARIES + (
-            "WHERE completed_at IS NULL AND status = 'queued' AND created_at "
+            "WHERE completed_at IS NULL AND (status = 'queued' OR %(in_doubt)s) AND created_at "
             "BETWEEN coalesce(%(now)s, now()) - make_interval(secs => %(oldest)s) "
             "AND coalesce(%(now)s, now()) - make_interval(secs => %(newest)s) "
             "AND (created_at, tx_id) > (%(after)s::timestamptz, %(after_id)s) "
@@ -319,23 +255,12 @@ class Record:
             "oldest": oldest_s,
             "newest": newest_s,
             "limit": rows_max,
+            "in_doubt": in_doubt,
             "now": self._now(),
             "after": after[0] or "-infinity",
             "after_id": after[1],
         }
         return self._select(where, values)
-
-    def save_states(self, states: Sequence[tuple[str, int, str]]) -> None:
-        """Archive live states as (id, version, fields as JSON); an older version never wins."""
-        columns = {
-            "tx_id": [tx for tx, _, _ in states],
-            "version": [version for _, version, _ in states],
-            "fields": [fields for _, _, fields in states],
-            "now": self._now(),
-        }
-        self.commits += 1
-        with self.engine.begin() as connection:
-            connection.exec_driver_sql(SAVE_STATES, columns)
 
     def _select(self, sql: str, values: dict[str, Any]) -> list[Summary]:
         try:

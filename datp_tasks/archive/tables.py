@@ -107,6 +107,16 @@ tx_summary = Table(
     Column("expires_at", DateTime(timezone=True)),
     #: When the timeout handler decided that it expires although work had begun.
     Column("expiring_at", DateTime(timezone=True)),
+    #: Where its owner is told of its end, and of its progress if asked for.
+    Column("webhook", Text),
+    Column("progress_reports", Boolean, nullable=False, server_default=text("false")),
+    Column("cancel_webhook_on_poll", Boolean, nullable=False, server_default=text("false")),
+    #: Events so far, without the last one: that is this row itself.
+    Column("event_count", Integer, nullable=False, server_default=text("0")),
+    #: When its client first got to know of it by a poll.
+    Column("notified_at", DateTime(timezone=True)),
+    #: Where it belongs in the trace of its submitter, if it is traced.
+    Column("trace", Text),
     CheckConstraint(f"status IN ({ANY_SQL})", name="tx_summary_status"),
     CheckConstraint(
         f"(status IN ({FINAL_SQL})) = (completed_at IS NOT NULL)", name="tx_summary_final"
@@ -119,6 +129,9 @@ tx_summary = Table(
         postgresql_where=text("external_id IS NOT NULL"),
     ),
     Index("tx_summary_open", "created_at", postgresql_where=text("completed_at IS NULL")),
+    #: What an owner has in flight, and what it has sent, the newest first.
+    Index("tx_summary_in_flight", "owner", postgresql_where=text("completed_at IS NULL")),
+    Index("tx_summary_listed", "owner", "created_at", "tx_id"),
 )
 
 #: Append-only log of what the record says of each transaction.
@@ -180,6 +193,8 @@ tx_state = Table(
     #: Everything the live hash held, as one JSON object of strings.
     Column("fields", JSON, nullable=False),
     Column("archived_at", DateTime(timezone=True), nullable=False),
+    Column("status", Text, nullable=False),
+    Index("tx_state_age", "archived_at"),
 )
 
 #: What a person should look at; one open alert per kind and subject.

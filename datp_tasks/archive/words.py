@@ -25,6 +25,13 @@ class Acceptance:
     input_json: str
     metadata_json: str | None
     expires_at: datetime | None = None
+    #: Where to tell of its end; with `progress_reports` also of its progress.
+    webhook: str | None = None
+    progress_reports: bool = False
+    #: A long poll that tells the end makes the webhook needless.
+    cancel_webhook_on_poll: bool = False
+    #: Where it belongs in a trace, if it is traced.
+    trace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,8 @@ class Final:
     output_json: str | None
     note: str | None
     progress_json: str | None = None
+    #: Where it belongs in a trace, if it is traced.
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +81,14 @@ class Summary:
     fence: int
     #: When it must be over.
     expires_at: datetime | None = None
+    webhook: str | None = None
+    progress_reports: bool = False
+    cancel_webhook_on_poll: bool = False
+    #: Number of its last event; 0 before the first. The end is an event, too.
+    sequence: int = 0
+    #: When its client first got to know of an event by a poll.
+    notified_at: datetime | None = None
+    trace: str | None = None
 
     @property
     def is_final(self) -> bool:
@@ -95,6 +112,12 @@ def summary_from_row(row: Any) -> Summary:
         completed_at=row.completed_at,
         fence=row.fence,
         expires_at=row.expires_at,
+        webhook=row.webhook,
+        progress_reports=row.progress_reports,
+        cancel_webhook_on_poll=row.cancel_webhook_on_poll,
+        sequence=row.event_count + (row.completed_at is not None),
+        notified_at=row.notified_at,
+        trace=row.trace,
     )
 
 

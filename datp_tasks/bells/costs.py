@@ -30,9 +30,12 @@ ENGINE_US = 100
 
 
 class CostBook:
-    def __init__(self, redis: Redis, key: str, settings: Settings) -> None:
+    def __init__(self, redis: Redis, key: str, times_key: str, settings: Settings) -> None:
         self._redis = redis
         self._key = key
+        #: Where times are added up, for people.
+        self._times_key = times_key
+        self._times: dict[str, tuple[int, int]] = {}
         self._budget_us = settings.vector_budget_ms * 1_000
         self._vector_max = settings.vector_max
         self._known: dict[str, int] = {}
@@ -57,6 +60,8 @@ class CostBook:
             after = cost_us if before is None else before + WEIGHT * (cost_us - before)
             self._measured[place] = after
             self._unpublished.add(place)
+            passed, spent_us = self._times.get(place, (0, 0))
+            self._times[place] = (passed + transactions, spent_us + int(work_s * 1e6))
             first = before is None
         if first or time.monotonic() - self._published_at > PUBLISH_EVERY_S:
             self.publish()
@@ -68,10 +73,16 @@ class CostBook:
                 place: int(self._measured[place]) for place in self._unpublished
             }
             self._unpublished.clear()
+            times, self._times = self._times, {}
             self._published_at = time.monotonic()
         if fresh:
             try:
-                self._redis.hset(self._key, mapping=fresh)
+                pipeline = self._redis.pipeline(transaction=False)
+                pipeline.hset(self._key, mapping=fresh)
+                for place, (passed, spent_us) in times.items():
+                    pipeline.hincrby(self._times_key, f"{place}|n", passed)
+                    pipeline.hincrby(self._times_key, f"{place}|us", spent_us)
+                pipeline.execute()
             except RedisError as error:
                 log.debug("cost book not published: %s", error)
 

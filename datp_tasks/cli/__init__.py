@@ -32,13 +32,35 @@ def root(
 
 
 def _build() -> typer.Typer:
-    from datp_tasks.cli import ledger, pipelines, timeouts, transactions, up
+    from datp_tasks.cli import (
+        api,
+        desk,
+        groups,
+        keys,
+        ledger,
+        nodes,
+        operate,
+        pipelines,
+        timeouts,
+        top,
+        transactions,
+        up,
+        webhooks,
+    )
 
     up.add_commands(app)
     transactions.add_commands(app)
+    desk.add_commands(app)
     timeouts.add_commands(app)
     ledger.add_commands(app)
+    nodes.add_commands(app)
+    operate.add_commands(app)
+    top.add_commands(app)
+    api.add_commands(app)
     app.add_typer(pipelines.app, name="pipelines")
+    app.add_typer(groups.app, name="groups")
+    app.add_typer(keys.app, name="keys")
+    app.add_typer(webhooks.app, name="webhooks")
     return app
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from sqlalchemy import Engine
 from datp_tasks.connections import Connections
 from datp_tasks.intake.client import Client
 from datp_tasks.live.keys import Keys
-from datp_tasks.local.stack import DEFAULT_DIRECTORY, read_run_file
+from datp_tasks.local.files import read_text
+from datp_tasks.local.stack import DEFAULT_DIRECTORY, PEPPER_FILE, read_run_file
 from datp_tasks.pipelines.store import PipelineStore
 from datp_tasks.settings import Settings
 
@@ -25,6 +27,8 @@ class Context:
     """What commands work with; nothing is connected before it is used."""
 
     settings: Settings
+    #: What the settings were read from, beside the environment itself.
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def connections(self) -> Connections:
@@ -52,7 +56,9 @@ class Context:
 
 
 def connect(directory: Path | None = None) -> Context:
-    return Context(Settings.from_env({**_of_running_stack(directory), **os.environ}))
+    found = {**_of_running_stack(directory)}
+    given = {name: os.environ[name] for name in found.keys() & os.environ.keys()}
+    return Context(Settings.from_env({**found, **os.environ}), {**found, **given})
 
 
 def is_running(directory: Path | None = None) -> bool:
@@ -68,4 +74,5 @@ def _of_running_stack(directory: Path | None) -> dict[str, str]:
         "DATP_REDIS_URL": run.redis_url,
         "DATP_BROKER_URL": run.broker_url,
         "DATP_DATABASE_URL": run.database_url,
+        "DATP_KEY_PEPPER": read_text(run.directory / PEPPER_FILE) or "",
     }

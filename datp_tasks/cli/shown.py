@@ -8,7 +8,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from datp_tasks.api.shown import summary_json as as_mapping
 from datp_tasks.archive.words import Summary
+
+__all__ = ["as_mapping", "print_json", "print_summary"]
 
 COLOURS = {
     "success": "green",
@@ -21,26 +24,6 @@ COLOURS = {
     "sleeping": "cyan",
     "running": "blue",
 }
-
-
-def as_mapping(summary: Summary) -> dict[str, Any]:
-    """In the words of the API."""
-    return {
-        "txId": summary.tx_id,
-        "status": str(summary.status),
-        "owner": summary.owner,
-        "externalId": summary.external_id,
-        "pipeline": summary.pipeline,
-        "version": summary.version,
-        "data": summary.output,
-        "progressReport": summary.progress,
-        "note": summary.note,
-        "metadata": summary.metadata,
-        "input": summary.input,
-        "createdAt": summary.created_at.isoformat(),
-        "completedAt": summary.completed_at.isoformat() if summary.completed_at else None,
-        "expiresAt": summary.expires_at.isoformat() if summary.expires_at else None,
-    }
 
 
 def print_json(console: Console, value: Any) -> None:

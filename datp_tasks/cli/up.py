@@ -15,9 +15,11 @@ from rich.console import Console
 from rich.table import Table
 
 from datp_tasks.archive.engine import migrate
+from datp_tasks.cli.api import start_local_api
 from datp_tasks.cli.context import Context, connect, is_running
 from datp_tasks.cli.demo import run_demo
 from datp_tasks.cli.demo_plan import example
+from datp_tasks.cli.flower import start_flower
 from datp_tasks.connections import Connections
 from datp_tasks.errors import DatpError, LocalStackError
 from datp_tasks.local.ports import HOST, pick_free_port
@@ -40,11 +42,30 @@ def up(
     with_example: Annotated[
         bool, typer.Option("--example/--no-example", help="Load the payments example.")
     ] = True,
+    with_api: Annotated[
+        bool, typer.Option("--api/--no-api", help="Serve the HTTP API, on this machine only.")
+    ] = True,
+    with_flower: Annotated[
+        bool, typer.Option("--flower/--no-flower", help="Run Flower, on this machine only.")
+    ] = True,
 ) -> None:
     """Run everything here: servers, workers for every node group, and beat. Ctrl-C ends it."""
     console = Console()
     with _started(console, directory, concurrency, with_example) as stack:
+        flower = start_flower(stack) if with_flower else None
+        api = start_local_api(stack) if with_api else None
         console.print(_what_runs(stack))
+        if api is not None:
+            console.print(
+                f"API: {api.url}  key [bold]{api.key}[/bold]", highlight=False, soft_wrap=True
+            )
+        if flower is not None:
+            console.print(
+                f"Flower: {flower.url}  user [bold]{flower.user}[/bold]  "
+                f"password [bold]{flower.password}[/bold]",
+                highlight=False,
+                soft_wrap=True,
+            )
         console.print(
             "Try in another terminal:\n"
             "  [bold]datp demo[/bold]\n"
@@ -182,7 +203,12 @@ def _worker_environment(with_example: bool) -> dict[str, str]:
         steps.append(example("").STEPS_MODULE)
     if importlib.util.find_spec("celeryconfig") is None:
         raise LocalStackError("celeryconfig.py is missing; install datp-tasks again.")
-    return {"DATP_STEPS": ",".join(dict.fromkeys(steps))}
+    # On this machine webhooks may stay on this machine.
+    hosts = os.environ.get("DATP_WEBHOOK_PRIVATE_HOSTS", "127.0.0.1,localhost")
+    return {
+        "DATP_STEPS": ",".join(dict.fromkeys(steps)),
+        "DATP_WEBHOOK_PRIVATE_HOSTS": hosts,
+    }
 
 
 def _what_runs(stack: Stack) -> Table:

@@ -6,14 +6,11 @@ may share a client.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import secrets
 import socket
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from types import TracebackType
@@ -22,29 +19,31 @@ from typing import Any, Self
 from redis.exceptions import RedisError
 
 from datp_tasks.archive.engine import away_is_named
+from datp_tasks.archive.signals import CANCEL, Signal
 from datp_tasks.archive.words import Existing, Summary
 from datp_tasks.connections import Connections
 from datp_tasks.errors import (
     DatpError,
     ExternalIdConflict,
     PipelineError,
-    RecordAway,
     RequestError,
     SwitchInvalid,
     TransactionError,
     TransactionFinal,
     TransactionUnknown,
-    WaitTimeout,
 )
 from datp_tasks.failpoints import reach
 from datp_tasks.intake.batches import BatchMethods
+from datp_tasks.intake.desk import DeskMethods
 from datp_tasks.intake.expiry import Now
+from datp_tasks.intake.looking import LookMethods
+from datp_tasks.intake.many import ManyMethods
 from datp_tasks.intake.requests import Prepared, Request, Submitted, prepare
 from datp_tasks.intake.seized import end_seized
+from datp_tasks.intake.why import WhyMethods
 from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.live.words import Bell, Claimed, Refused
 from datp_tasks.model.notes import clean_note
-from datp_tasks.model.payload import Json
 from datp_tasks.model.recall import Recall
 from datp_tasks.model.status import Status
 from datp_tasks.model.switch import switch_json
@@ -53,11 +52,8 @@ from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.client")
 
-#: How often `wait` looks by itself, in case a notification was missed.
-SLOW_TICK_S = 1.0
 
-
-class Client(BatchMethods):
+class Client(LookMethods, BatchMethods, DeskMethods, WhyMethods, ManyMethods):
     """One connection to the whole system, for any number of threads."""
 
     def __init__(self, connections: Connections) -> None:
@@ -100,12 +96,16 @@ class Client(BatchMethods):
         metadata: Mapping[str, Any] | None = None,
         expires_at: datetime | str | None = None,
         expires_in_s: float | None = None,
+        webhook: str | None = None,
+        progress_reports: bool = False,
+        cancel_webhook_on_poll: bool = False,
     ) -> Submitted:
         """Hand in a transaction. When this returns it is committed and will not be lost.
 
         The same external id with the same request gives the first transaction again; with
         another request it raises ExternalIdConflict. One that is not over when it expires is
-        rolled back and ends as `expired`.
+        rolled back and ends as `expired`. The webhook is told of the end and, if
+        `progress_reports`, of every progress report.
         """
         request = Request(
             pipeline=pipeline,
@@ -115,6 +115,9 @@ class Client(BatchMethods):
             metadata=metadata,
             expires_at=expires_at,
             expires_in_s=expires_in_s,
+            webhook=webhook,
+            progress_reports=progress_reports,
+            cancel_webhook_on_poll=cancel_webhook_on_poll,
         )
         answer = self.submit_many([request])[0]
         if isinstance(answer, DatpError):
@@ -150,7 +153,9 @@ class Client(BatchMethods):
     def _prepare(self, request: Request, now: Now) -> Prepared | RequestError | PipelineError:
         try:
             definition = self._connections.catalogue.current(request.pipeline)
-            return prepare(request, definition, self._settings, now)
+            prepared = prepare(request, definition, self._settings, now)
+            tracing = self._connections.tracing
+            return prepared.traced(tracing.accepted()) if tracing else prepared
         except (RequestError, PipelineError) as error:
             return error
 
@@ -181,75 +186,16 @@ class Client(BatchMethods):
         reach("submit.after_create")
         self._connections.ringer.ring(bells)
 
-    # Looking.
-
-    def status(self, tx_id: str) -> Summary:
-        """The transaction as its client sees it, as of now."""
-        return self._overlay(self._summary(tx_id))
-
-    def find(self, owner: str, external_id: str) -> Summary:
-        """The transaction that an owner submitted under this external id."""
-        with away_is_named():
-            summary = self._record.by_external_id(owner, external_id)
-        if summary is None:
-            raise TransactionUnknown(f"{owner} has no transaction with external id {external_id!r}")
-        return self._overlay(summary)
-
-    def wait(self, tx_id: str, timeout_s: float = 60.0) -> Summary:
-        """Wait until the transaction has ended, or raise WaitTimeout; it goes on regardless.
-
-        An outage of PostgreSQL in the meantime is waited for like everything else.
-        """
-        give_up_s = time.monotonic() + timeout_s
-        summary: Summary | None = None
-        with self._notifications.waiter(tx_id) as news:
-            while True:
-                try:
-                    summary = self._summary(tx_id)
-                except RecordAway:
-                    if summary is None:
-                        raise
-                if summary.is_final:
-                    return summary
-                left_s = give_up_s - time.monotonic()
-                if left_s <= 0:
-                    status = self._overlay(summary).status
-                    raise WaitTimeout(f"{tx_id} is still {status} after {timeout_s:g} s")
-                news.wait(min(left_s, SLOW_TICK_S))
-                news.clear()
-
-    def _summary(self, tx_id: str) -> Summary:
-        with away_is_named():
-            found = self._record.summaries([tx_id]) if shard_of_tx(tx_id) else []
-        if not found:
-            raise TransactionUnknown(f"there is no transaction {tx_id!r}")
-        return found[0]
-
-    def _overlay(self, summary: Summary) -> Summary:
-        """What is not final is known best by Redis; what is final, by SQL."""
-        if summary.is_final:
-            return summary
-        try:
-            fields = self._live.fields_many([summary.tx_id])[0]
-        except RedisError as error:
-            log.warning("Redis is away; the status of %s may be old: %s", summary.tx_id, error)
-            return summary
-        if not fields or Status(fields["status"]).is_final:
-            return self._summary(summary.tx_id) if fields else summary
-        progress = fields.get("progress")
-        return replace(
-            summary,
-            status=Status(fields["status"]),
-            progress=_parsed(progress) if progress else summary.progress,
-            note=fields.get("problem") or summary.note,
-        )
-
     # Acting.
 
     def set_switch(self, tx_id: str, name: str, value: bool | int | float | str | None) -> bool:
         """Set a switch; True if that woke the transaction. None removes the switch."""
         text = switch_json(name, value)
-        answer = self._live.set_switch(self._known(tx_id), name, text)
+        self._signal(self._known(tx_id), name, text)
+        answer = self._live.set_switch(tx_id, name, text)
+        if _is_away(answer):
+            self._bring_back(tx_id)
+            answer = self._live.set_switch(tx_id, name, text)
         if isinstance(answer, Bell):
             self._connections.ringer.ring([answer])
             return True
@@ -262,6 +208,9 @@ class Client(BatchMethods):
     def wake(self, tx_id: str) -> bool:
         """End a sleep early; False if it does not sleep."""
         answer = self._live.wake_many([self._known(tx_id)], only_due=False)[0]
+        if _is_away(answer):
+            self._bring_back(tx_id)
+            answer = self._live.wake_many([tx_id], only_due=False)[0]
         if isinstance(answer, Bell):
             self._connections.ringer.ring([answer])
             return True
@@ -278,9 +227,13 @@ class Client(BatchMethods):
         """
         self._known(tx_id)
         recall = Recall(Status.CANCELLED, clean_note(reason) or "cancelled")
+        self._signal(tx_id, CANCEL, recall.to_text())
         # Known as a node, so that the reaper notices should this process die half-way.
         self._live.beat(self._node)
         answer = self._live.cancel(tx_id, recall.to_text(), self._node)
+        if _is_away(answer):
+            self._bring_back(tx_id)
+            answer = self._live.cancel(tx_id, recall.to_text(), self._node)
         if isinstance(answer, Claimed):
             reach("cancel.after_seize")
             with away_is_named():
@@ -290,6 +243,17 @@ class Client(BatchMethods):
         else:
             self._raise_if_impossible(answer, "ASKED")
         return self.status(tx_id)
+
+    def _signal(self, tx_id: str, name: str, value: str) -> None:
+        """SQL first: from here on it is said again, should Redis lose it."""
+        with away_is_named():
+            self._connections.resurrector.signals.add(Signal(tx_id, name, value))
+        reach("signal.after_sql")
+
+    def _bring_back(self, tx_id: str) -> None:
+        """One that sleeps for long has left Redis; SQL has it."""
+        with away_is_named():
+            self._connections.resurrector.bring_back([tx_id])
 
     def _known(self, tx_id: str) -> str:
         if not shard_of_tx(tx_id):
@@ -321,6 +285,5 @@ def _answer(prepared: Prepared, existing: Existing | None) -> Submitted | Reques
     )
 
 
-def _parsed(text: str) -> Json:
-    parsed: Json = json.loads(text)
-    return parsed
+def _is_away(answer: object) -> bool:
+    return isinstance(answer, Refused) and answer.word == "UNKNOWN"

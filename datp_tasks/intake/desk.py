@@ -6,18 +6,14 @@ became of its step, and the audit table keeps who said so and why.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from datp_tasks.archive.alerts import Alerts
 from datp_tasks.archive.audit import note_alone
 from datp_tasks.archive.begun import BegunSteps
 from datp_tasks.archive.engine import away_is_named
 from datp_tasks.archive.journal import Journal
-from datp_tasks.archive.states import States
-from datp_tasks.archive.words import Summary
 from datp_tasks.connections import Connections
 from datp_tasks.errors import (
     DecisionInvalid,
@@ -26,9 +22,9 @@ from datp_tasks.errors import (
     TransactionUnknown,
 )
 from datp_tasks.failpoints import reach
+from datp_tasks.intake.audit import AuditMethods
 from datp_tasks.live.outgoing import Outgoing
 from datp_tasks.live.words import Bell, Held
-from datp_tasks.model.journal import Entry
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.payload import Json, NotJson, checked
 from datp_tasks.model.plan import Action, next_action
@@ -36,13 +32,10 @@ from datp_tasks.model.state import CLOSE, Delta, apply, decided, ending
 from datp_tasks.model.status import Status
 from datp_tasks.model.view import View
 from datp_tasks.observe.invariants import Violation, check_all
-from datp_tasks.observe.replay import Replay, replayed
-from datp_tasks.resurrect import LOST, view_of_copy
+from datp_tasks.resurrect import LOST
 
 Decision = Literal["done", "redo", "fail"]
 DECISIONS = ("done", "redo", "fail")
-
-AUDIT_BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,72 +79,22 @@ class Diagnosis:
     open_alerts: int = 0
 
     @property
+    def orphaned(self) -> list[InFlight]:
+        """What the reaper will take over from nodes that are gone."""
+        return [each for each in self.in_flight if each.orphaned]
+
+    @property
     def is_healthy(self) -> bool:
-        return not (self.in_doubt or self.violations or self.lost_shards or self.open_alerts)
+        troubles = (self.orphaned, self.in_doubt, self.violations, self.lost_shards)
+        return not (any(troubles) or self.open_alerts)
 
 
-class DeskMethods:
+class DeskMethods(AuditMethods):
     """Part of the client."""
 
     _connections: Connections
 
     # Looking.
-
-    def deltas(self, tx_id: str) -> list[Entry]:
-        """Every change of a transaction, in order; also those that SQL does not have yet."""
-        return self.replay(tx_id).entries
-
-    def replay(self, tx_id: str) -> Replay:
-        """Rebuild a transaction from its journal, and compare it with everything we have."""
-        with away_is_named():
-            found = self._connections.record.summaries([tx_id])
-            if not found:
-                raise TransactionUnknown(f"there is no transaction {tx_id!r}")
-            return self._replay_many(found)[0]
-
-    def audit(self, *, sample: int | None = None, seed: int = 0) -> Iterator[Replay]:
-        """Replay all transactions, or about `sample` of them, oldest first.
-
-        The caller counts; what has `faults` does not fit.
-        """
-        rng = random.Random(seed)
-        after = ""
-        with away_is_named():
-            total = self._connections.record.count()
-        share = 1.0 if sample is None or not total else min(1.0, sample / total)
-        while True:
-            with away_is_named():
-                page = self._connections.record.page(after, AUDIT_BATCH)
-                chosen = [each for each in page if share >= 1 or rng.random() < share]
-                replays = self._replay_many(chosen) if chosen else []
-            yield from replays
-            if len(page) < AUDIT_BATCH:
-                return
-            after = page[-1].tx_id
-
-    def _replay_many(self, summaries: Sequence[Summary]) -> list[Replay]:
-        connections = self._connections
-        ids = [each.tx_id for each in summaries]
-        outgoing = Outgoing(connections.live)
-        # Redis first: what it has by now, SQL can only have later.
-        waiting = outgoing.waiting_entries(ids)
-        live = dict(zip(ids, outgoing.copies(ids), strict=True))
-        copies = States(connections.engine, connections.clock).load(ids)
-        rows: dict[str, list[Any]] = {tx: [] for tx in ids}
-        for row in Journal(connections.engine, connections.clock).rows(ids):
-            rows[row.tx_id].append(row)
-        replays = []
-        for each in summaries:
-            known: list[tuple[str, View]] = []
-            if each.tx_id in copies:
-                known.append(("its archived state", view_of_copy(copies[each.tx_id])))
-            fields, deltas = live[each.tx_id]
-            if fields:
-                known.append(("its live state", View.from_fields(fields, deltas)))
-            first = connections.resurrector.first_view(each)
-            entries = waiting.get(each.tx_id, [])
-            replays.append(replayed(each, first, rows[each.tx_id], entries, known=known))
-        return replays
 
     def doctor(self) -> Diagnosis:
         """What is in flight and in doubt, and whether everything is where it should be."""
@@ -174,11 +117,14 @@ class DeskMethods:
 
     def in_flight(self, *, rows_max: int = 1_000) -> list[InFlight]:
         """What workers have, longest first; with nodes that are gone marked."""
-        live = self._connections.live
+        live, stale_ms = self._connections.live, self._connections.settings.node_stale_ms
         outgoing = Outgoing(live)
         listed = live.listed("processingZ", rows_max=rows_max)
         copies = outgoing.copies([tx for tx, _ in listed])
-        nodes = live.listed_nodes(sorted({fields.get("node", "") for fields, _ in copies}))
+        silent_since_ms = live.server_now_ms() - stale_ms
+        nodes = sorted({fields["node"] for fields, _ in copies if "node" in fields})
+        beats = live.redis.zmscore(live.keys.nodes, nodes) if nodes else []
+        beating = {n for n, beat in zip(nodes, beats, strict=True) if (beat or 0) > silent_since_ms}
         return [
             InFlight(
                 tx_id=tx,
@@ -186,7 +132,7 @@ class DeskMethods:
                 place=fields.get("place", ""),
                 step_type=fields.get("stepType", ""),
                 since_ms=int(since_ms),
-                orphaned=fields["node"] not in nodes,
+                orphaned=fields["node"] not in beating,
                 mid_step=View.from_fields(fields, deltas).state.open,
             )
             for (tx, since_ms), (fields, deltas) in zip(listed, copies, strict=True)

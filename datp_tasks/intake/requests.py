@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +18,9 @@ from datp_tasks.live.keys import shard_of_external_id
 from datp_tasks.live.words import NewTransaction
 from datp_tasks.model.payload import NotJson, canonical, checked
 from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.model.state import first_state_json
 from datp_tasks.model.status import Status
+from datp_tasks.replies.webhooks.addresses import check_url
 from datp_tasks.settings import Settings
 
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
@@ -38,6 +40,11 @@ class Request:
     #: When it must be over: a time with a zone (or its ISO text), or seconds from now.
     expires_at: datetime | str | None = None
     expires_in_s: float | None = None
+    #: Where to tell of its end, and of its progress if that is asked for.
+    webhook: str | None = None
+    progress_reports: bool = False
+    #: Who has seen the news by asking need not be told by the webhook.
+    cancel_webhook_on_poll: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,13 @@ class Prepared:
     #: Its expiry has passed: good only if it was accepted before, under the same external id.
     overdue: ExpiryPast | None = None
 
+    def traced(self, text: str) -> Prepared:
+        """With its place in the trace of whoever submits it; an empty text is none."""
+        if not text:
+            return self
+        acceptance = replace(self.acceptance, trace=text)
+        return replace(self, acceptance=acceptance, new=replace(self.new, trace=text))
+
 
 def prepare(
     request: Request, definition: PipelineDefinition, settings: Settings, now: Now
@@ -77,6 +91,7 @@ def prepare(
         metadata, metadata_json = _checked_json(
             request.metadata, "metadata", METADATA_BYTES_MAX, settings
         )
+    _check_webhook(request, settings)
     expires_at, overdue = None, None
     try:
         expires_at = checked_expiry(
@@ -85,7 +100,8 @@ def prepare(
     except ExpiryPast as error:
         overdue = error
     tx_id = new_tx_id(owner, external_id, settings.shards)
-    fingerprint = canonical([definition.name, data, metadata, *_asked_expiry(request)])
+    asked = [*_asked_expiry(request), *_asked_webhook(request)]
+    fingerprint = canonical([definition.name, data, metadata, *asked])
     first = definition.steps[0]
     return Prepared(
         Acceptance(
@@ -98,6 +114,9 @@ def prepare(
             input_json=input_json,
             metadata_json=metadata_json,
             expires_at=expires_at,
+            webhook=request.webhook,
+            progress_reports=request.progress_reports,
+            cancel_webhook_on_poll=request.cancel_webhook_on_poll,
         ),
         NewTransaction(
             tx_id=tx_id,
@@ -107,7 +126,7 @@ def prepare(
             group=definition.group_of(0),
             step_type=first.type,
             place=f"{definition.name}/0",
-            state_json=first_state_json(definition, input_json),
+            state_json=first_state_json(definition.name, definition.version, input_json),
             metadata_json=metadata_json,
             expires_at_ms=ms_of(expires_at),
         ),
@@ -127,9 +146,16 @@ def _asked_expiry(request: Request) -> list[str | float]:
     return [] if request.expires_in_s is None else [float(request.expires_in_s)]
 
 
-def first_state_json(definition: PipelineDefinition, input_json: str) -> str:
-    """The state before the first step, without parsing the input once more."""
-    return f'{{"stack":[["{definition.name}","{definition.version}",0]],"data":{input_json}}}'
+def _asked_webhook(request: Request) -> list[dict[str, object]]:
+    """Told elsewhere is another request; without a webhook there is nothing to compare."""
+    if request.webhook is None:
+        return []
+    asked = {
+        "webhook": request.webhook,
+        "progressReports": request.progress_reports,
+        "cancelWebhookOnPoll": request.cancel_webhook_on_poll,
+    }
+    return [asked]
 
 
 def new_tx_id(owner: str, external_id: str | None, shards: int) -> str:
@@ -162,6 +188,14 @@ def _checked_external_id(external_id: str | None, settings: Settings) -> str | N
             f"was {external_id!r:.100}"
         )
     return external_id
+
+
+def _check_webhook(request: Request, settings: Settings) -> None:
+    for name in ("progress_reports", "cancel_webhook_on_poll"):
+        if not isinstance(getattr(request, name), bool):
+            raise RequestError(f"{name} must be true or false")
+    if request.webhook is not None:
+        check_url(request.webhook, settings)
 
 
 def _checked_json(

@@ -28,6 +28,7 @@ def end_seized(
             status=recall.status,
             output_json=None,
             note=recall.reason,
+            trace=claimed.fields.get("trace", ""),
         )
         for claimed, recall in seized
     ]

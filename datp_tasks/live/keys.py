@@ -17,6 +17,7 @@ the transaction id (`t07-…`), so whoever has the id can name its keys.
 | journalX                  | stream | every change, on its way to SQL            | SQL has it             |
 | countsH                   | hash   | slot|what|group|pipeline|owner -> number   | the meter takes it     |
 | mark                      | string | number of times the journal was read       | never                  |
+| webhooksZ                 | zset   | <tx>:<sequence> by time of next attempt    | 2xx, given up, told    |
 | externalId:<owner>:<id>   | string | tx                                         | uniqueness period over |
 
 | key (outside shards)      | type   | holds                                      | leaves when            |
@@ -34,6 +35,8 @@ the transaction id (`t07-…`), so whoever has the id can name its keys.
 | stepTimesH                | hash   | place|n, place|us: passed, microseconds    | never                  |
 | metric1H…3H:<slot>        | hash   | counters and gauges of a slot of time      | 5 min, 2 h, 24 h       |
 | metricTotalsH, gaugesH    | hash   | counters since the beginning; last samples | never                  |
+| webhookFail:<hash>        | string | failures in a row of a target (its URL)    | success, or its period |
+| webhooksRung              | string | senders of webhooks were told to look      | they look, or 1 s      |
 | tick:<job>                | string | a maintenance job ran just now             | its period             |
 | reconciledTo              | string | last of the older rows that was looked at  | never                  |
 | datp-notify               | channel| <event>:<tx>:<status>                      |                        |

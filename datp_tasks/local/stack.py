@@ -12,7 +12,7 @@ from pathlib import Path
 
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.accounts import running_as_root
-from datp_tasks.local.files import create_directory
+from datp_tasks.local.files import create_directory, read_or_create_secret
 from datp_tasks.local.interruptions import Interruptions
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.processes import ManagedProcess
@@ -34,9 +34,11 @@ from datp_tasks.local.workers import (
     worker_process,
 )
 
-__all__ = ["DEFAULT_DIRECTORY", "RunInfo", "Stack", "StackUrls", "read_run_file"]
+__all__ = ["DEFAULT_DIRECTORY", "PEPPER_FILE", "RunInfo", "Stack", "StackUrls", "read_run_file"]
 
 DEFAULT_DIRECTORY = ".datp"
+#: The server's part of every API key, kept as long as the data are.
+PEPPER_FILE = "key-pepper"
 # Celery's messages are kept apart from the transactions, in a database of the same server.
 BROKER_DATABASE = 1
 
@@ -156,11 +158,17 @@ class Stack:
         self._groups = tuple(groups)
         self._supervisor.start([*workers, beat])
 
-    def start_program(self, name: str, argv: Sequence[str]) -> None:
+    def start_program(
+        self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> None:
         """Start one more program beside the servers, with their addresses in its environment."""
         env = {**os.environ, **self._environment, **self.urls.as_environment()}
+        env |= environment or {}
         log_path = self.logs_dir / f"{name}.log"
         self._supervisor.start([ManagedProcess(name, argv, log_path=log_path, env=env)])
+
+    def key_pepper(self) -> str:
+        return read_or_create_secret(self.directory / PEPPER_FILE)
 
     def check(self) -> None:
         """Start again what has ended since the last look; for callers with a loop of their own."""

@@ -30,7 +30,10 @@ def check_groups(groups: Sequence[str]) -> None:
 def worker_process(
     group: str, *, app: str, concurrency: int, logs_dir: Path, env: Mapping[str, str]
 ) -> ManagedProcess:
-    """A worker for one group. Gossip, mingle and heartbeats only slow down a reconnect."""
+    """A worker for one group. Gossip and mingle only slow down a reconnect.
+
+    Without heartbeats Celery has no way to switch on events later, and Flower would see nothing.
+    """
     argv = (
         *_celery(app),
         "worker",
@@ -42,7 +45,6 @@ def worker_process(
         str(concurrency),
         "--without-gossip",
         "--without-mingle",
-        "--without-heartbeat",
         "--loglevel",
         "INFO",
     )

@@ -17,6 +17,7 @@ import os
 import secrets
 import socket
 import time
+from collections import Counter
 from dataclasses import dataclass
 
 from datp_tasks.archive.journal import Journal
@@ -85,38 +86,37 @@ class Archiver:
     def work(self) -> Result:
         """As long as there is something to do, for a while."""
         until_s = time.monotonic() + self._settings.archiver_run_s
-        while True:
-            entries = self.drain()
-            copied, archived = self.copy_states()
+        is_full = True
+        # Under its own name the role is not renewed, so that nodes take turns.
+        while is_full and time.monotonic() < until_s:
+            entries, more_entries = self.drain()
+            copied, archived, more_states = self.copy_states()
             before = self.result
             self.result = Result(
                 entries=before.entries + entries,
                 copied=before.copied + copied,
                 archived=before.archived + archived,
             )
-            full = (
-                entries >= self._settings.journal_batch_max // 2
-                or copied >= self._settings.archiver_batch_max // 2
-            )
-            # Under its own name the role is not renewed, so that nodes take turns.
-            if not full or time.monotonic() > until_s:
-                return self.result
+            is_full = more_entries or more_states
+        return self.result
 
-    def drain(self) -> int:
-        """The oldest entries of each shard, to SQL and to the files."""
+    def drain(self) -> tuple[int, bool]:
+        """The oldest entries of each shard, to SQL and to the files; whether there may be more."""
         drained = self._outgoing.read_journal(entries_max=self._settings.journal_batch_max)
         if not drained.count:
-            return 0
+            return 0, False
         reach("archiver.before_journal")
         self._journal.append(self._role, drained.changes, drained.marks)
         if self._files:
-            self._files.append(drained.changes)
+            self._files.append(drained.changes, self._live.server_now_ms())
         reach("archiver.after_journal")
         self._outgoing.drop_journal(drained)
-        return drained.count
+        return drained.count, drained.is_full
 
-    def copy_states(self) -> tuple[int, int]:
-        due = self._live.due("toArchiveZ", batch_max=self._settings.archiver_batch_max)
+    def copy_states(self) -> tuple[int, int, bool]:
+        """States that are due; how many SQL got, how many leave, whether there may be more."""
+        batch_max = self._settings.archiver_batch_max
+        due = self._live.due("toArchiveZ", batch_max=batch_max)
         found = list(zip(due, self._outgoing.copies(due), strict=True))
         copies = [_copy(tx, fields, deltas) for tx, (fields, deltas) in found if fields]
         if copies:
@@ -127,7 +127,10 @@ class Archiver:
         archived = self._live.confirm_archived_many(
             [(tx, fields.get("version", "")) for tx, (fields, _) in found]
         )
-        return len(copies), archived
+        # Each shard gives only its share of a batch.
+        share = -(-batch_max // len(self._live.shards))
+        fullest = max(Counter(tx[1:3] for tx in due).values(), default=0)
+        return len(copies), archived, fullest >= share or len(due) >= batch_max
 
 
 def _copy(tx_id: str, fields: dict[str, str], deltas: list[str]) -> Copy:

@@ -15,12 +15,29 @@ JOBS = {
     "reaper": "reaper_period_s",
     "reconciler": "reconciler_period_s",
     "archiver": "archiver_period_s",
+    "meter": "meter_period_s",
+    "retention": "retention_period_s",
     "pipeline_cache": "pipeline_cache_period_s",
     "claim_queuer": "claim_queuer_period_s",
     "batch_poller": "batch_poller_period_s",
+    "webhook_sender": "webhook_sender_period_s",
+    "group_cache": "group_cache_period_s",
+    "watcher": "watcher_period_s",
 }
 #: These run where batches are submitted: each process there is an instance that claims services.
 LEDGER_JOBS = {"claim_queuer", "batch_poller"}
+#: These also ask how many messages wait in a queue.
+COUNTING_JOBS = {"reconciler", "watcher", "meter"}
+#: Job -> role of the node groups that do it. Beat's message goes to the same queue as ever; a
+#: worker there that lacks the role passes it on to a group that has it. Where no group was given
+#: the role, and for all other jobs, whoever takes the message does the job.
+ROLES = {
+    "archiver": "archiving",
+    "webhook_sender": "webhooks",
+    "sleeper": "wakeup",
+    "claim_queuer": "ledger",
+    "batch_poller": "ledger",
+}
 
 
 def period_s(settings: Settings, job: str) -> float:

@@ -77,6 +77,7 @@ class Handler:
         self._settings = connections.settings
         self._live = connections.live
         self._record = connections.record
+        self._resurrector = connections.resurrector
         self._ringer = connections.ringer
         self._timeouts = timeouts
         # A step that rolls something back may take its time.
@@ -98,13 +99,24 @@ class Handler:
         self._joined = True
         recalls = {each.tx_id: _recall(each) for each in due}
         texts = [(tx_id, recall.to_text()) for tx_id, recall in recalls.items()]
-        answers = self._live.cancel_many(texts, self._node, only_seize=True)
+        answers = self._seize(texts)
         reach("timeouts.after_seize")
         self._end(answers, recalls)
         begun = _refused(answers, "BEGUN")
         self._turn_around([each for each in due if each.tx_id in begun])
         # Final in Redis means final in SQL; one that is not in Redis may be either.
         self._follow_sql(sorted(_refused(answers, "FINAL", "UNKNOWN")))
+
+    def _seize(self, texts: Sequence[tuple[str, str]]) -> Answers:
+        """Those that sleep and have left Redis are brought back first."""
+        answers = self._live.cancel_many(texts, self._node, only_seize=True)
+        away = _refused(answers, "UNKNOWN")
+        if not away:
+            return answers
+        self._resurrector.bring_back(sorted(away))
+        again = [each for each in texts if each[0] in away]
+        known = [each for each in answers if each.tx_id not in away]
+        return [*known, *self._live.cancel_many(again, self._node, only_seize=True)]
 
     def leave(self) -> None:
         """What this node could not end is left to the reaper, who misses the node soon."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 _ESCAPED = re.compile(r"\\[\\n]")
@@ -88,7 +88,3 @@ def living_branch(entries: Sequence[Entry], *, since: int = 0) -> list[Entry]:
         raise BrokenJournal(f"no entry follows version {since}")
     branch.reverse()
     return branch
-
-
-def is_duplicate(entry: Entry, recorded: Iterable[Entry]) -> bool:
-    return any(entry == each for each in recorded)

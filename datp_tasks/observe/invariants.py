@@ -1,9 +1,8 @@
 """What must hold for every transaction in Redis between any two scripts.
 
 `WHERE` and `FIELDS` are the table of modes: for each status the lists that a transaction is in,
-and the fields that it has. Two modes differ from the original table on purpose: a running
-transaction is not in `queuedZ` (a bell for it would find the door shut), and a sleeping one that
-was archived stays in Redis, so that waking it needs no SQL.
+and the fields that it has. One mode differs from the original table on purpose: a running
+transaction is not in `queuedZ`, because a bell for it would find the door shut.
 
 Operators call `check_all`; tests call `check_transaction` after every move.
 """
@@ -22,15 +21,16 @@ from datp_tasks.live.words import PRIORITIES
 from datp_tasks.model.status import FINAL, Status
 
 #: yes: must be; no: must not be; may: either; one: exactly one of the columns marked so.
-#: `ttl` tells whether the state leaves Redis by itself; `gone` is a state that has left.
+#: `ttl` tells whether the state leaves Redis by itself; `gone` is a state that has left. In
+#: `toArchiveZ` a transaction that goes on waits for SQL to get a copy of it, not to leave.
 WHERE = """
 status    queuedZ  processingZ  runningS  sleepingZ  toArchiveZ  exceptionZ  ttl
-queued    yes      no           no        no         no          no          no
-running   no       yes          yes       no         no          no          no
-sleeping  no       no           no        yes        may         no          no
-in-doubt  no       no           no        no         no          yes         no
+queued    yes      no           no        no         may         no          no
+running   no       yes          yes       no         may         no          no
+sleeping  no       no           no        yes        may         no          may
+in-doubt  no       no           no        no         may         yes         no
 final     no       no           no        no         one         no          one
-gone      no       no           no        no         no          no          no
+gone      no       no           no        may        no          no          no
 """
 
 FIELDS = """
@@ -150,6 +150,8 @@ def _misplaced(seen: Seen, mode: str) -> list[str]:
     if either and len(here.intersection(either)) != 1:
         has = "both" if here.issuperset(either) else "neither"
         faults.append(f"{mode}, but of {' and '.join(either)} it has {has}")
+    if mode == "sleeping" and {"toArchiveZ", "ttl"} <= here:
+        faults.append("sleeping and about to leave, but SQL does not have it yet")
     return faults
 
 
@@ -175,10 +177,11 @@ def _wrong_values(seen: Seen, status: Status) -> list[str]:
     if faults:
         return faults
     behind = int(fields["version"]) - int(fields["jsonVersion"])
+    lost = behind < 0 or (behind == 0 and seen.deltas > 0)
     unclaimed = status in CLAIMED_ONCE and fields["fence"] == "0"
     rules = {
         f"{status}, but its fence is 0: nobody claimed it": unclaimed,
-        f"its JSON is {behind} deltas behind, but there are {seen.deltas}": behind != seen.deltas,
+        f"its JSON is as new as its version, or newer, but there are {seen.deltas} deltas": lost,
         f"its priority is {fields['priority']!r}": fields["priority"] not in PRIORITIES,
         f"begun is {fields.get('begun')!r}, not 1": fields.get("begun", "1") != "1",
         f"its external id is that of {seen.external_of}": seen.external_of != seen.tx_id,

@@ -26,6 +26,8 @@ class Replay:
     entries: list[Entry]
     view: View | None
     faults: list[str] = field(default_factory=list)
+    #: It ended so long ago that nobody keeps its journal.
+    dropped: bool = False
 
 
 def replayed(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from redis import Redis
@@ -16,6 +16,10 @@ from redis import Redis
 log = logging.getLogger("datp.notify")
 
 RECONNECT_S = 0.5
+
+#: Called in the listening thread with the id of a transaction, or with None after a gap: then
+#: there may be news of any.
+OnNews = Callable[[str | None], None]
 
 
 class Notifications:
@@ -25,6 +29,7 @@ class Notifications:
         self._redis = redis
         self._channel = channel
         self._waiters: dict[str, set[threading.Event]] = {}
+        self._followers: list[OnNews] = []
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
@@ -36,11 +41,7 @@ class Notifications:
         news = threading.Event()
         with self._lock:
             self._waiters.setdefault(tx_id, set()).add(news)
-            if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._listen, name="datp-notify", daemon=True
-                )
-                self._thread.start()
+        self._start()
         self._subscribed.wait(RECONNECT_S)
         try:
             yield news
@@ -51,8 +52,21 @@ class Notifications:
                 if not others:
                     self._waiters.pop(tx_id, None)
 
+    def follow(self, on_news: OnNews) -> None:
+        """Hear of every transaction, for those who keep waiters of their own."""
+        self._followers.append(on_news)
+        self._start()
+
     def close(self) -> None:
         self._closed.set()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._listen, name="datp-notify", daemon=True
+                )
+                self._thread.start()
 
     def _listen(self) -> None:
         while not self._closed.is_set():
@@ -73,6 +87,7 @@ class Notifications:
                     continue
                 if message["type"] == "subscribe":
                     self._subscribed.set()
+                    self._wake_all()
                 elif message["type"] == "message":
                     self._wake(str(message["data"]))
 
@@ -82,3 +97,14 @@ class Notifications:
         with self._lock:
             for news in self._waiters.get(tx_id, ()):
                 news.set()
+        for on_news in self._followers:
+            on_news(tx_id)
+
+    def _wake_all(self) -> None:
+        """What was published while nobody listened is gone: whoever waits looks for himself."""
+        with self._lock:
+            for waiting in self._waiters.values():
+                for news in waiting:
+                    news.set()
+        for on_news in self._followers:
+            on_news(None)

@@ -53,6 +53,8 @@ class StepContext:
     idempotency_key: str
     #: When the transaction must be over, if it has an expiry.
     deadline: datetime | None = None
+    #: Number of the claim under which it runs, for lines in the log.
+    _fence: int | None = field(default=None, repr=False)
     _switches: Mapping[str, str] = field(default_factory=dict)
     _hands: Hands = field(repr=False)
     _sql: Connection | None = field(default=None, repr=False)
@@ -60,10 +62,14 @@ class StepContext:
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger that knows the transaction."""
-        return logging.LoggerAdapter(_log, {"tx_id": self.tx_id})
+        about = {"event": "step.said", "tx": self.tx_id, "fence": self._fence}
+        return logging.LoggerAdapter(_log, about)
 
     def progress(self, report: Json) -> None:
-        """Show a progress report to the client, at once."""
+        """Tell the client how far it is, at once; it becomes one of the numbered events.
+
+        In a transactional step it is shown at once, and numbered when the step is over.
+        """
         self._hands.report(report)
 
     def switch(self, name: str) -> SwitchValue | None:

@@ -108,6 +108,17 @@ class Digester:
         partial = run.state.errors > 0 and self._can_undo_partly(run)
         run.change(ending(recall.status, recall.reason, None, rollback=True, undo_current=partial))
 
+    def follow_decision(self, run: Run) -> Move:
+        """A person has decided what became of the step, so it is not run."""
+        decision = run.state.decided
+        assert decision is not None
+        close(run)
+        if decision.what == "done":
+            run.outcome = Output(decision.output)
+        else:
+            run.outcome = Ended(Status.FAILED, decision.note, decision.output)
+        return self.digest(run)
+
     def wait_for_handler(self) -> Rest:
         """One that has expired begins nothing new; the timeout handler turns it around."""
         return Rest(self._settings.timeout_retry_s)

@@ -13,6 +13,10 @@ import time
 from collections.abc import Sequence
 from concurrent import futures
 
+from sqlalchemy.exc import OperationalError
+
+from datp_tasks.archive.begun import BegunSteps
+from datp_tasks.archive.engine import is_away
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.errors import DatpError
 from datp_tasks.failpoints import reach
@@ -22,7 +26,7 @@ from datp_tasks.model.state import BEGIN, delta_json
 from datp_tasks.settings import Settings
 from datp_tasks.steps.digest import Digester, Move, Next, Park, Pipelines, close
 from datp_tasks.steps.loop import EventLoop
-from datp_tasks.steps.outcomes import Again, Lost
+from datp_tasks.steps.outcomes import Again, Away, Lost, Outcome
 from datp_tasks.steps.perform import Performer
 from datp_tasks.steps.registry import Registry, StepType
 from datp_tasks.steps.run import Run
@@ -50,6 +54,7 @@ class Hop:
         settler: Settler,
         costs: CostBook,
         cache: StateCache,
+        begun: BegunSteps,
         node: str,
     ) -> None:
         self._settings = settings
@@ -61,6 +66,7 @@ class Hop:
         self._settler = settler
         self._costs = costs
         self._cache = cache
+        self._begun = begun
         self._node = node
         self._loop = EventLoop()
         self.vector = Vector()
@@ -112,7 +118,7 @@ class Hop:
             try:
                 move = self._first_move(run)
             except DatpError as error:
-                log.error("%s cannot go on: %s", run.tx_id, error)
+                log.error("%s cannot go on: %s", run.tx_id, error, extra=run.about("tx.blocked"))
                 move = Park(str(error))
             if move is None:
                 admitted.append(run)
@@ -124,6 +130,8 @@ class Hop:
         run.plan(self._pipelines.version)
         if run.action.kind == "end" or not self._registry.find(run.action.step_type):
             return Next()
+        if run.state.decided:
+            return self._digester.follow_decision(run)
         if run.crashed:
             # What the lost worker did must be found out before anything else.
             return self._digester.too_many_crashes(run)
@@ -150,8 +158,8 @@ class Hop:
         vector.start_round(runs)
         while (run := vector.next()) is not None:
             vector.limit(self._performer.timeout_s(run))
-            if not self._begin(run):
-                run.outcome = Lost()
+            run.outcome = self._begin(run)
+            if run.outcome is not None:
                 continue
             run.outcome = self._performer.perform(run)
             if isinstance(run.outcome, Again):
@@ -165,7 +173,15 @@ class Hop:
         return vector.end_round()
 
     def _perform_together(self, runs: list[Run]) -> list[Run]:
-        begun = [run for run in runs if self._begin(run)]
+        for run in runs:
+            run.outcome = self._begin(run)
+        # One that may have run before is not simply run again: somebody must be asked first.
+        asked = [run for run in runs if run.outcome is None and run.crashed]
+        apart = [run for run in runs if run.outcome is not None] + self._perform_in_turn(asked)
+        begun = [run for run in runs if run.outcome is None]
+        return apart + self._perform_on_loop(begun)
+
+    def _perform_on_loop(self, begun: list[Run]) -> list[Run]:
         running = {self._loop.start(self._performer.perform_async(run)): run for run in begun}
         stuck_s = self._settings.vector_stuck_ms / 1_000
         done, slow = futures.wait(running, timeout=stuck_s)
@@ -180,15 +196,41 @@ class Hop:
             self._settler.settle(self.digest(kept), may_go_on=False)
             done, slow = futures.wait(slow, timeout=stuck_s)
 
-    def _begin(self, run: Run) -> bool:
-        """Mark the step begun, unless the claim or the last checkpoint did so already."""
+    def _begin(self, run: Run) -> Outcome | None:
+        """Mark the step begun, unless the claim or the last checkpoint did so already.
+
+        An outcome if the step cannot be run now.
+        """
         if run.state.open:
-            return True
+            return None
         run.change(BEGIN)
-        call = self._live.call_checkpoint(run.take_pending(), ("begun", "1"))
+        unsafe = self._performer.is_unsafe(run)
+        fields: tuple[str, ...] = ("begun", "1")
+        if unsafe:
+            # The reaper waits for that long before it finds out what became of the step.
+            limit_ms = int(self._performer.timeout_s(run) * 1_000)
+            fields += ("unsafe", f"{run.fence}:{limit_ms}")
+            run.mid_way = True
+        call = self._live.call_checkpoint(run.take_pending(), fields)
         word = self._live.run([call])[0][0]
         reach("hop.after_begin")
-        return bool(word == "OK")
+        if word != "OK":
+            return Lost()
+        return self._begin_in_sql(run) if unsafe else None
+
+    def _begin_in_sql(self, run: Run) -> Outcome | None:
+        """Redis can lose its last writes, and a step that is not safe must not run twice."""
+        try:
+            is_first = self._begun.mark(run.tx_id, run.attempt_key, run.fence)
+        except OperationalError as error:
+            if not is_away(error):
+                raise
+            about = run.about("tx.waits")
+            log.warning("SQL is away; %s waits in step %s", run.tx_id, run.action.path, extra=about)
+            return Away()
+        reach("hop.after_begun")
+        run.crashed = not is_first
+        return None
 
     def digest(self, runs: list[Run]) -> list[tuple[Run, Move]]:
         moves: list[tuple[Run, Move]] = []
@@ -206,6 +248,7 @@ class Hop:
             stuck.current.action.step_type,
             stuck.current_s,
             len(stuck.done) + len(stuck.waiting),
+            extra=stuck.current.about("tx.stuck"),
         )
         place = stuck.current.action.place
         self._costs.measured(place, transactions=1, work_s=stuck.current_s)
@@ -216,4 +259,7 @@ class Hop:
         self._settler.settle(waiting + self.digest(done), may_go_on=False)
 
     def _refused(self, refused: Refused) -> None:
-        log.debug("%s not claimed: %s %s", refused.tx_id, refused.word, refused.found)
+        about = {"event": "tx.refused", "tx": refused.tx_id, "fence": None}
+        log.debug(
+            "%s not claimed: %s %s", refused.tx_id, refused.word, refused.found, extra=about
+        )

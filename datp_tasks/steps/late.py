@@ -44,7 +44,8 @@ class LateDesk:
         assert run.state.ending is not None and summary.expires_at is not None
         self._record.note_late(run.tx_id)
         expiry = summary.expires_at.isoformat()
-        log.error("%s was done only after its expiry at %s; it is refused", run.tx_id, expiry)
+        about = run.about("tx.late")
+        log.error("%s was done after its expiry at %s; refused", run.tx_id, expiry, extra=about)
         root = run.state.stack[0]
         hook = self._pipelines.version(root.pipeline, root.version).on_late
         trouble = ""

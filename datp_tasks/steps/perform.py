@@ -56,12 +56,14 @@ class Performer:
         engine: Engine,
         registry: Registry,
         hands_of: HandsOf,
+        report_held: Callable[[Run], None],
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._engine = engine
         self._registry = registry
         self._hands_of = hands_of
+        self._report_held = report_held
         self._time_limit = TimeLimit()
 
     def is_async(self, run: Run) -> bool:
@@ -73,7 +75,8 @@ class Performer:
     def is_unsafe(self, run: Run) -> bool:
         """Whether a crash in the middle of this action leaves a doubt."""
         step_type = self._registry.get(run.action.step_type)
-        return run.action.kind == "run" and step_type.on_crash != "rerun"
+        safe = step_type.on_crash == "rerun" or step_type.transactional
+        return run.action.kind == "run" and not safe
 
     def timeout_s(self, run: Run) -> float:
         step = run.action.step
@@ -86,6 +89,12 @@ class Performer:
 
     def perform(self, run: Run) -> Outcome:
         """Run or undo one step in this thread."""
+        outcome = self._performed(run)
+        if run.held_reports is not None:
+            self._report_held(run)
+        return outcome
+
+    def _performed(self, run: Run) -> Outcome:
         step_type = self._registry.get(run.action.step_type)
         asks = self._must_ask(run)
         try:
@@ -122,7 +131,8 @@ class Performer:
             with TimeLimit()(self._settings.step_timeout_s):
                 _finished(self._registry.get(name).function(context, context.data))
         except Exception as error:
-            log.warning("%s: the step %s broke", run.tx_id, name, exc_info=True)
+            about = run.about("step.broken")
+            log.warning("%s: the step %s broke", run.tx_id, name, exc_info=True, extra=about)
             return clean_note(f"; its onLate step {name} broke: {_shown(error)}")
         return ""
 
@@ -162,11 +172,13 @@ class Performer:
         except OperationalError as error:
             if not is_away(error):
                 raise
-            log.warning("SQL is away; %s waits in step %s", run.tx_id, run.action.path)
+            about = run.about("tx.waits")
+            log.warning("SQL is away; %s waits in step %s", run.tx_id, run.action.path, extra=about)
             return Away()
 
     def _in_transaction(self, run: Run, step_type: StepType) -> Outcome:
         idle_s = self.timeout_s(run) + self._settings.step_kill_grace_s
+        run.held_reports = []
         with effect(
             self._engine,
             self._clock,
@@ -223,7 +235,13 @@ class Performer:
         if isinstance(error, StepTimeout):
             return self._timed_out(run)
         expected = isinstance(error, StepTypeHasNoRollback)
-        log.warning("%s: step %s broke", run.tx_id, run.action.path, exc_info=not expected)
+        log.warning(
+            "%s: step %s broke",
+            run.tx_id,
+            run.action.path,
+            exc_info=not expected,
+            extra=run.about("step.broken"),
+        )
         note = _shown(error)
         return Broken(clean_note(note if expected else f"{type(error).__name__}: {note}"))
 
@@ -251,6 +269,7 @@ class Performer:
             sleeps=run.state.sleeps,
             idempotency_key=run.idempotency_key,
             deadline=run.deadline,
+            _fence=run.fence,
             _switches=run.switches,
             _hands=self._hands_of(run),
             _sql=sql,

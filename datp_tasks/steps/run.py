@@ -36,8 +36,12 @@ class Run:
     expires_at_ms: int | None = None
     #: When it was claimed, by the clock of this process.
     claimed_s: float = field(default_factory=time.monotonic)
+    #: While a transactional step holds the row of the summary: reports to be recorded after it.
+    held_reports: list[str] | None = None
     #: Deltas that are in the state but not in Redis yet.
     pending: list[Delta] = field(default_factory=list)
+    #: Redis has it in the middle of a step that is not safe to run again.
+    mid_way: bool = False
     action: Action = field(init=False)
     outcome: Outcome | None = None
 
@@ -46,8 +50,9 @@ class Run:
         """Fold what Redis has: the JSON, or the state held since it was written, and deltas."""
         fields = claimed.fields
         state = cached or State.from_json(fields["state"])
-        for delta in claimed.deltas:
-            apply(state, json.loads(delta))
+        for lines in claimed.deltas:
+            for line in lines.split("\n"):
+                apply(state, json.loads(line))
         crashed = state.open
         state.open = crashed or claimed.opened
         return cls(
@@ -84,6 +89,10 @@ class Run:
         self.switches = switches_of(fields)
         self.switch_seq = int(fields.get("switchSeq", 0))
 
+    def about(self, event: str) -> dict[str, Any]:
+        """For lines in the log: which transaction, under which claim (observe/logs.py)."""
+        return {"event": event, "tx": self.tx_id, "fence": self.fence}
+
     @property
     def deadline(self) -> datetime | None:
         if self.expires_at_ms is None:
@@ -106,6 +115,11 @@ class Run:
     def metadata(self) -> dict[str, Any]:
         text = self.fields.get("metadata")
         return json.loads(text) if text else {}
+
+    @property
+    def attempt_key(self) -> str:
+        """Names one try of one step: a new one begins after an error and after a sleep."""
+        return f"{self.idempotency_key}#{self.state.errors}.{self.state.sleeps}"
 
     @property
     def idempotency_key(self) -> str:

@@ -6,27 +6,31 @@ import json
 import random
 
 from datp_tasks.archive.alerts import Alerts
+from datp_tasks.archive.begun import BegunSteps
 from datp_tasks.archive.record import Record
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.clock import Clock
-from datp_tasks.errors import StaleFence, StepError, SwitchInvalid
+from datp_tasks.errors import StepError, SwitchInvalid
 from datp_tasks.ledger.desk import Ledger
 from datp_tasks.ledger.words import Batch, NewBatch
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.words import Refused
 from datp_tasks.model.payload import checked
 from datp_tasks.model.switch import switch_json
+from datp_tasks.observe.task_events import TaskEvents
+from datp_tasks.observe.tracing import Tracing
 from datp_tasks.settings import Settings
 from datp_tasks.steps.context import SwitchValue
 from datp_tasks.steps.digest import Digester, Pipelines
-from datp_tasks.steps.hop import Hop
 from datp_tasks.steps.late import LateDesk
 from datp_tasks.steps.perform import Performer
 from datp_tasks.steps.registry import Registry
+from datp_tasks.steps.reporter import Reporter
 from datp_tasks.steps.run import Run
 from datp_tasks.steps.settle import Settler
 from datp_tasks.steps.state_cache import StateCache
+from datp_tasks.steps.watched import HopSpans, TracedPerformer, WatchedHop
 
 
 class Worker:
@@ -45,13 +49,19 @@ class Worker:
         groups: frozenset[str] = frozenset(),
         ledger: Ledger | None = None,
         rng: random.Random | None = None,
+        events: TaskEvents | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self.node = node
         self._settings = settings
         self._live = live
         self._ringer = ringer
         self._ledger = ledger
-        performer = Performer(settings, clock, record.engine, registry, self._hands_of)
+        self._reporter = Reporter(live, record)
+        spans = HopSpans(tracing, node) if tracing else None
+        hands = (self._hands_of, self._reporter.report_held)
+        parts = (settings, clock, record.engine, registry, *hands)
+        performer = TracedPerformer(spans, *parts) if spans else Performer(*parts)
         digester = Digester(settings, pipelines, registry, rng or random.Random())
         cache = StateCache(settings.state_cache_entries_max)
         settler = Settler(
@@ -66,7 +76,9 @@ class Worker:
             groups=groups,
             late=LateDesk(record, Alerts(record.engine, clock), pipelines, performer),
         )
-        self.hop = Hop(
+        self.hop = WatchedHop(
+            events=events,
+            spans=spans,
             settings=settings,
             live=live,
             pipelines=pipelines,
@@ -76,21 +88,28 @@ class Worker:
             settler=settler,
             costs=costs,
             cache=cache,
+            begun=BegunSteps(record.engine, clock),
             node=node,
         )
 
     def _hands_of(self, run: Run) -> RunHands:
-        return RunHands(run, self._live, self._settings, self._ledger)
+        return RunHands(run, self._live, self._settings, self._ledger, self._reporter)
 
 
 class RunHands:
     """What a step can do to its own transaction while it runs."""
 
-    __slots__ = ("_ledger", "_live", "_run", "_settings")
+    __slots__ = ("_ledger", "_live", "_reporter", "_run", "_settings")
 
     def __init__(
-        self, run: Run, live: LiveStore, settings: Settings, ledger: Ledger | None
+        self,
+        run: Run,
+        live: LiveStore,
+        settings: Settings,
+        ledger: Ledger | None,
+        reporter: Reporter,
     ) -> None:
+        self._reporter = reporter
         self._run = run
         self._live = live
         self._settings = settings
@@ -99,11 +118,7 @@ class RunHands:
     def report(self, report: object) -> None:
         limits = {"bytes_max": self._settings.progress_bytes_max, "depth_max": 8}
         _, text = checked(report, what="progress", **limits)
-        run = self._run
-        refused = self._live.report_progress(run.tx_id, run.fence, text)
-        if refused:
-            raise StaleFence
-        run.progress = text
+        self._reporter.report(self._run, text)
 
     def set_switch(self, name: str, value: SwitchValue) -> None:
         run = self._run

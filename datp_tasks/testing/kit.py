@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from datp_tasks import failpoints
@@ -14,7 +15,7 @@ from datp_tasks.clock import VirtualClock
 from datp_tasks.connections import Connections
 from datp_tasks.errors import PipelineInvalid
 from datp_tasks.intake.client import Client
-from datp_tasks.maintenance.schedule import JOBS
+from datp_tasks.maintenance.schedule import COUNTING_JOBS, JOBS
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.status import Status
 from datp_tasks.process import WorkerProcess, register
@@ -25,6 +26,13 @@ from datp_tasks.testing.servers import Servers
 
 #: A pipeline that has not come to rest after so many wake-ups never will.
 WAKE_UPS_MAX = 1_000
+ANOTHER_WAITS_S = 0.3
+#: Nothing is cached, webhooks may go to receivers of the test, and their job waits for them.
+OF_A_KIT: dict[str, Any] = {
+    "pipeline_reload_s": 0,
+    "webhook_private_hosts": ("127.0.0.1",),
+    "webhook_run_s": 60,
+}
 
 
 class Kit:
@@ -37,10 +45,15 @@ class Kit:
             redis_url=servers.redis_url,
             database_url=servers.database_url,
             key_prefix=f"{servers.prefix}-{secrets.token_hex(3)}",
-            **{"pipeline_reload_s": 0, **changes},
+            **{**OF_A_KIT, **changes},
         )
         self.clock = VirtualClock()
+        #: What happens whenever time passes, in this order.
+        self.jobs = tuple(JOBS)
         self.steps: Registry = registry.copy()
+        self._open()
+
+    def _open(self) -> None:
         celery = make_celery(self.settings)
         celery.conf.update(task_always_eager=True, task_eager_propagates=True)
         self.send = EagerSend(celery)
@@ -53,6 +66,8 @@ class Kit:
             steps=self.steps,
             watch=False,
             ring_ledger=self.ring_ledger,
+            # They are sent when the job runs, not by themselves.
+            ring_webhooks=lambda: None,
         )
         self.send.process = self.process
         register(celery, self.process, self.steps)
@@ -119,18 +134,29 @@ class Kit:
     def advance(self, *, seconds: float = 0, days: float = 0) -> None:
         """Let time pass; what is due by then happens."""
         self.clock.advance(seconds=seconds, days=days)
+        self._age_locks(int((seconds + days * 86_400) * 1_000))
         # The worker lives on meanwhile; only nodes that crashed have fallen silent.
         self.process.pulse.beat_once()
         self.run_jobs()
 
+    def _age_locks(self, passed_ms: int) -> None:
+        """Redis counts down in real time; a lock whose holder crashed must end by this clock."""
+        live = self.connections.live
+        archive = [live.keys.in_shard("archive", name) for name in ("archiveLock1", "archiveLock2")]
+        for key in (*archive, live.keys.outside("rebuilding")):
+            left_ms = int(live.redis.pttl(key))
+            if left_ms > 0:
+                # With no time left it is gone at once.
+                live.redis.pexpire(key, max(0, left_ms - passed_ms))
+
     def run_jobs(self) -> None:
-        for job in JOBS:
+        for job in self.jobs:
             self.run_job(job)
 
     def run_job(self, name: str) -> Any:
         """One run of a maintenance job."""
         job = importlib.import_module(f"datp_tasks.maintenance.{name}")
-        if name == "reconciler":
+        if name in COUNTING_JOBS:
             return job.run_once(self.connections, lambda group: 0)
         return job.run_once(self.connections)
 
@@ -143,11 +169,37 @@ class Kit:
     def recover(self) -> None:
         """Let so much time pass that dead nodes are noticed and lost bells rung again."""
         failpoints.disarm_all()
+        self.repair()
+
+    def repair(self) -> None:
+        """Like `recover`, but what is armed stays armed: the repair may crash as well."""
         settings = self.settings
         self.advance(seconds=settings.node_stale_ms / 1_000 + 1)
         self.advance(seconds=settings.node_grace_ms / 1_000 + 1)
+        # What was in the middle of a step that is not safe to run again is taken over later.
+        self.advance(seconds=settings.step_timeout_s + 1)
         self.advance(seconds=settings.ring_again_after_ms / 1_000 + 1)
+
+    def another(self) -> Kit:
+        """A second process of the same system, as another machine would run it."""
+        return _Another(self)
 
     def lose_bells(self, lost: bool = True) -> None:
         """From now on (or no longer) the broker loses every message."""
         self.send.deaf = self.ring_ledger.deaf = lost
+
+
+class _Another(Kit):
+    """Same servers, same clock, same steps; connections, bells and nodes of its own."""
+
+    def __init__(self, first: Kit) -> None:
+        # It must not wait long for a row that the first one holds while it stands still.
+        self.settings = replace(first.settings, sql_statement_timeout_s=ANOTHER_WAITS_S)
+        self.clock = first.clock
+        self.jobs = first.jobs
+        self.steps = first.steps
+        self._open()
+
+    def close(self) -> None:
+        self.client.close()
+        self.process.close()

@@ -1,4 +1,7 @@
-"""The pytest plugin: fixtures `datp_servers` (session) and `datp` (a fresh Kit per test)."""
+"""The pytest plugin.
+
+Fixtures: `datp` (a fresh Kit per test), `datp_servers` and `datp_bank` (one for the session).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from datp_tasks.testing.bank import Bank
     from datp_tasks.testing.kit import Kit
     from datp_tasks.testing.servers import Servers
 
@@ -29,3 +33,12 @@ def datp(datp_servers: Servers) -> Iterator[Kit]:
     kit = Kit(datp_servers)
     yield kit
     kit.close()
+
+
+@pytest.fixture(scope="session")
+def datp_bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
+    """An outside bank: a process of its own, whose log tells what really happened."""
+    from datp_tasks.testing.bank_process import running_bank
+
+    with running_bank(tmp_path_factory.mktemp("datp-bank")) as bank:
+        yield bank

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -35,11 +36,12 @@ def acceptance_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis
 
 @pytest.fixture(scope="session")
 def template_url(datp_servers: Servers) -> str:
-    """A migrated database to copy from."""
-    _administer(datp_servers.database_url, f"CREATE DATABASE {TEMPLATE}")
+    """A migrated database to copy from; made once, also if two folders of tests need it."""
     url = _with_database(datp_servers.database_url, TEMPLATE)
-    migrate(url)
-    prepare_payments(url)
+    if not _is_there(url, TEMPLATE):
+        _administer(url, f"CREATE DATABASE {TEMPLATE}")
+        migrate(url)
+        prepare_payments(url)
     return url
 
 
@@ -60,7 +62,7 @@ def new_house(
 
         def make(**changes: Any) -> House:
             number = next(_numbers)
-            name = f"acceptance_{number}"
+            name = f"acceptance_{secrets.token_hex(4)}"
             _administer(template_url, f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
             stack.callback(_administer, template_url, f"DROP DATABASE {name} WITH (FORCE)")
             house = House(
@@ -97,6 +99,15 @@ def _administer(url: str, statement: str) -> None:
     with engine.connect() as connection:
         connection.execute(text(statement))
     engine.dispose()
+
+
+def _is_there(url: str, name: str) -> bool:
+    engine = create_engine(_with_database(url, "postgres"))
+    with engine.connect() as connection:
+        query = text("SELECT 1 FROM pg_database WHERE datname = :name")
+        found = connection.execute(query, {"name": name}).first()
+    engine.dispose()
+    return found is not None
 
 
 def _with_database(url: str, name: str) -> str:

@@ -59,7 +59,9 @@ def wait_until(condition: Callable[[], object], *, within_s: float = 20.0, what:
 class House:
     def __init__(self, redis_url: str, database_url: str, folder: Path, **changes: Any) -> None:
         self.settings = Settings(
-            redis_url=redis_url, database_url=database_url, steps=(STEPS,), **(FAST | changes)
+            redis_url=redis_url,
+            database_url=database_url,
+            **({"steps": (STEPS,)} | FAST | changes),
         )
         self.folder = folder
         self.celery = make_celery(self.settings)
@@ -94,15 +96,16 @@ class House:
         return self._start(
             name,
             *("worker", "-Q", groups, "-n", f"{name}@%h", "-c", str(concurrency), "-l", "INFO"),
-            *("--without-gossip", "--without-mingle", "--without-heartbeat"),
+            *("--without-gossip", "--without-mingle"),
             **changes,
         )
 
     def beat(self) -> ManagedProcess:
         return self._start("beat", "beat", "-s", str(self.folder / "schedule"), "-l", "INFO")
 
-    def flower(self, port: int) -> ManagedProcess:
-        return self._start("flower", "flower", "--address=127.0.0.1", f"--port={port}")
+    def flower(self, port: int, *options: str) -> ManagedProcess:
+        where = ("--address=127.0.0.1", f"--port={port}")
+        return self._start("flower", "flower", *where, *options)
 
     def _start(self, name: str, *arguments: str, **changes: Any) -> ManagedProcess:
         process = ManagedProcess(

@@ -40,6 +40,10 @@ SANE = {
     "queuer_tick_ms_100k": (0.5, 1_000),
     # The lease of a quick run is three seconds.
     "ledger_takeover_p99_s": (1, 60),
+    # A quick run has short periods.
+    "resume_after_kill_p99_s": (0.3, 60),
+    "webhooks_per_s": (5, 100_000),
+    "webhook_first_attempt_p99_ms": (1, 10_000),
 }
 
 

@@ -90,7 +90,7 @@ def test_waiting_ends_with_the_transaction(datp: Kit, waiting: Client) -> None:
 def test_a_notification_ends_the_wait_before_the_slow_tick(
     datp: Kit, waiting: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datp_tasks.intake.client.SLOW_TICK_S", 60.0)
+    monkeypatch.setattr("datp_tasks.intake.looking.SLOW_TICK_S", 60.0)
     tx_id = datp.submit("gate", {})
     looks = threading.Semaphore(0)
     summary_of = waiting._summary
@@ -114,7 +114,7 @@ def test_a_notification_ends_the_wait_before_the_slow_tick(
 def test_a_missed_notification_costs_only_a_slow_tick(
     datp: Kit, waiting: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datp_tasks.intake.client.SLOW_TICK_S", 0.05)
+    monkeypatch.setattr("datp_tasks.intake.looking.SLOW_TICK_S", 0.05)
     waiting._notifications._channel = "a-channel-on-which-nothing-is-said"
     tx_id = datp.submit("gate", {})
     found: list[Any] = []

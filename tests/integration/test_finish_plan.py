@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datp_tasks.archive.record import FINISH
+from datp_tasks.archive.record_sql import FINISH
 from datp_tasks.archive.words import Acceptance, Final
 from datp_tasks.intake.requests import new_tx_id
 from datp_tasks.model.status import Status

@@ -9,6 +9,7 @@ from redis import Redis
 
 from datp_tasks.live.keys import Keys
 from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.observe.nodes import registered_key
 from datp_tasks.pipelines.offers import offered_step_types, unoffered
 
 Define = Callable[..., PipelineDefinition]
@@ -20,12 +21,17 @@ def test_without_a_live_node_nothing_can_be_said(redis: Redis, keys: Keys, defin
 
 
 def test_the_offers_of_all_live_nodes_count_together(redis: Redis, keys: Keys) -> None:
-    redis.set(keys.node("master", "n1"), json.dumps({"stepTypes": ["a", "b"]}))
-    redis.set(keys.node("ledger", "n2"), json.dumps({"stepTypes": ["b", "c"]}))
-    redis.set(keys.node("ledger", "n3"), json.dumps({}))
-    redis.set(keys.node("ledger", "n4"), "not JSON")
-    redis.set(keys.node("ledger", "n5"), json.dumps({"stepTypes": "abc"}))
-    redis.set("other:node:master:n1", json.dumps({"stepTypes": ["d"]}))
+    def register(group: str, node: str, record: str) -> None:
+        redis.set(keys.node(group, node), record)
+        redis.zadd(registered_key(keys), {f"{group}/{node}": 1})
+
+    register("master", "n1", json.dumps({"stepTypes": ["a", "b"]}))
+    register("ledger", "n2", json.dumps({"stepTypes": ["b", "c"]}))
+    register("ledger", "n3", json.dumps({}))
+    register("ledger", "n4", "not JSON")
+    register("ledger", "n5", json.dumps({"stepTypes": "abc"}))
+    register("ledger", "gone", json.dumps({"stepTypes": ["d"]}))
+    redis.delete(keys.node("ledger", "gone"))
     assert offered_step_types(redis, keys) == {"a", "b", "c"}
 
 

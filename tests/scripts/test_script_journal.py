@@ -113,6 +113,19 @@ def claim_opening_nothing(stage: Stage) -> tuple[str, Act]:
     return worker.tx_id, lambda: stage.claimed(bell, begin="")
 
 
+def claim_for_another_step(stage: Stage) -> tuple[str, Act]:
+    pair = (tx_id := stage.queued().tx_id, 1)
+    claim_many = stage.live.claim_many
+    return tx_id, lambda: claim_many([pair], NODE, step_type="t/other", begin=OPENS)
+
+
+def claim_of_one_that_has_expired(stage: Stage) -> tuple[str, Act]:
+    new = replace(stage.new(), expires_at_ms=stage.now_ms)
+    bell = stage.live.create_many([new])[0]
+    assert bell
+    return new.tx_id, lambda: stage.claimed(bell, begin=OPENS)
+
+
 def step(stage: Stage) -> tuple[str, Act]:
     worker = Worker.at_work(stage)
     deltas = (passed(undoable=True), called("child", "v2", OUTPUT), BEGIN)
@@ -291,7 +304,12 @@ def rebuild_of_one_in_doubt(stage: Stage) -> tuple[str, Act]:
 
 #: Script and kind of entry -> everything that writes such an entry.
 CASES: dict[tuple[str, str], list[Case]] = {
-    ("claim", "claim"): [claim_opening, claim_opening_nothing],
+    ("claim", "claim"): [
+        claim_opening,
+        claim_opening_nothing,
+        claim_for_another_step,
+        claim_of_one_that_has_expired,
+    ],
     ("checkpoint", "step"): [step, first_step_of_one_that_was_not_begun, step_without_deltas],
     ("hand_over", "queue"): [queue],
     ("resolve", "queue"): [resolve],

@@ -52,6 +52,7 @@ def test_what_is_not_queued_needs_no_bell(
 def test_one_that_is_gone_is_taken_off_the_queue(stage: Stage) -> None:
     bell = stage.queued()
     stage.redis.delete(stage.live.keys.state(bell.tx_id))
+    stage.redis.delete(stage.live.keys.of_tx(bell.tx_id, "countsH"))
     assert stage.live.ring_again_many([bell.tx_id]) == [
         Refused(bell.tx_id, "NOT_QUEUED", "UNKNOWN")
     ]

@@ -230,17 +230,22 @@ class LiveMachine(RuleBasedStateMachine):
 
     def claim(self, dice: Dice) -> None:
         tx = dice.likely(list(self.model.values()), lambda tx: tx.status == "queued")
-        self._claim(tx, tx.sequence, dice.node(), opens=dice.yes())
+        self._claim(tx, tx.sequence, dice)
 
     def claim_with_any_bell(self, dice: Dice) -> None:
         tx_id, sequence = dice.one_of(self.bells)
         sequence += dice.one_of([0, 0, 1, -1])
-        self._claim(self.model[tx_id], sequence, dice.node(), opens=dice.yes())
+        self._claim(self.model[tx_id], sequence, dice)
 
-    def _claim(self, tx: Modelled, sequence: int, node: str, *, opens: bool) -> None:
+    def _claim(self, tx: Modelled, sequence: int, dice: Dice) -> None:
+        node = dice.node()
+        # A bell may be for another step than the one that is due by now.
+        begin, step_type = dice.one_of([("", STEP), (OPENS, STEP), (OPENS, STEP), (OPENS, "t/x")])
+        opens = (begin, step_type) == (OPENS, STEP)
+
         def knock() -> Claimed | Refused:
-            pairs, begin = [(tx.tx_id, sequence)], OPENS if opens else ""
-            return self.live.claim_many(pairs, node, step_type=STEP, begin=begin)[0]
+            pairs = [(tx.tx_id, sequence)]
+            return self.live.claim_many(pairs, node, step_type=step_type, begin=begin)[0]
 
         if tx.gone:
             return self._nothing_changes(knock, Refused(tx.tx_id, "UNKNOWN", ""))

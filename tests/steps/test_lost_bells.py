@@ -167,7 +167,9 @@ def test_rows_from_before_the_window_are_looked_at_in_turn(datp_servers: Servers
     assert (sum(placed), placed[2]) == (1, 1)
     assert kit.client.find("local", "late").status is Status.SUCCESS
     # And again from the start: somebody may have lost the first one meanwhile.
-    kit.connections.redis.delete(kit.connections.live.keys.state(txs[0]))
+    keys = kit.connections.live.keys
+    kit.connections.redis.delete(keys.state(txs[0]))
+    kit.connections.redis.zrem(keys.of_tx(txs[0], "sleepingZ"), txs[0])
     assert sum(kit.run_job("reconciler").placed for _ in range(3)) == 1
     kit.close()
 

@@ -120,7 +120,7 @@ def test_a_transaction_that_redis_lost_is_not_taken_from_the_cache(
     @datp.step("t/watch")
     def watch(ctx: Any, data: Data) -> Sleep | None:
         seen.append(data["n"])
-        return Sleep(seconds=60) if ctx.sleeps == 0 else None
+        return Sleep(seconds=600) if ctx.sleeps == 0 else None
 
     datp.use(Pipeline("q").step("t/add").step("t/watch").build())
     tx_id = datp.submit("q", {"n": 1})
@@ -128,7 +128,7 @@ def test_a_transaction_that_redis_lost_is_not_taken_from_the_cache(
         datp.connections.redis.delete(key)
     datp.run_job("pipeline_cache")
     elsewhere(datp.recover)
-    datp.advance(seconds=61)
+    datp.advance(seconds=601)
     assert datp.status(tx_id).output == {"n": 2}
     assert seen == [2, 2, 2]
     assert sent == [True, True, True]

@@ -15,7 +15,7 @@ from datp_tasks.model.status import Status
 from tests.unit.lua_tokens import Token, calls_of, tokens_of, undeclared, until_closed
 
 FILE_LINES_MAX = 100
-FLAT_LINES_MAX = 140
+FLAT_LINES_MAX = 160
 INCLUDE_LINES_MAX = 40
 LINE_CHARS_MAX = 100
 
@@ -23,7 +23,7 @@ SECTIONS = ("Moves", "KEYS", "ARGV", "Returns")
 KEY_TYPES = {"hash", "list", "zset", "set", "string", "stream"}
 VARIADIC = {"list", "pairs"}
 ARGUMENT_TYPES = {"int", "str", "json", *VARIADIC}
-MOVE_WORDS = {*Status, "(none)", "(any)", "final", "archived"}
+MOVE_WORDS = {*Status, "(none)", "(any)", "(lost)", "final", "archived"}
 
 #: Commands that Redis 7.0 has and that are fit for scripts, by the type of their one key.
 COMMANDS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from datp_tasks.cli.api import api
 from datp_tasks.local.workers import worker_process
 from datp_tasks.settings import Settings
 
@@ -69,10 +71,20 @@ def test_nothing_is_open_to_the_network_and_flower_asks_for_a_password(
     services: dict[str, Any],
 ) -> None:
     published = [port for each in services.values() for port in each.get("ports", [])]
-    assert published == ["127.0.0.1:5555:5555"]
+    assert sorted(published) == ["127.0.0.1:5555:5555", "127.0.0.1:8700:8700"]
     assert services["flower"]["environment"]["FLOWER_BASIC_AUTH"].startswith(
         "${FLOWER_BASIC_AUTH:?"
     )
+
+
+def test_the_api_is_started_as_the_command_line_knows_it_and_asks_for_a_pepper(
+    services: dict[str, Any],
+) -> None:
+    command = services["api"]["command"]
+    assert command[:2] == ["datp", "api"]
+    options = {name for name in inspect.signature(api).parameters}
+    assert {word.removeprefix("--") for word in command if word[:2] == "--"} <= options
+    assert services["api"]["environment"]["DATP_KEY_PEPPER"].startswith("${DATP_KEY_PEPPER:?")
 
 
 def test_the_image_is_not_run_by_root_and_has_what_the_wheel_needs() -> None:

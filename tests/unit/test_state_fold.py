@@ -15,6 +15,7 @@ from datp_tasks.model.state import (
     CLOSE,
     CRASH,
     UNDONE,
+    Decision,
     Delta,
     Ending,
     Frame,
@@ -22,6 +23,7 @@ from datp_tasks.model.state import (
     Undo,
     apply,
     called,
+    decided,
     delta_json,
     done,
     ending,
@@ -128,10 +130,24 @@ def test_a_step_that_may_have_taken_effect_can_be_undone_without_an_output() -> 
     assert state.undo == [Undo("p", "v1", 0, "0", {"n": 1}, None)]
 
 
+def test_a_decision_shuts_the_step_and_is_over_with_it() -> None:
+    state = after(BEGIN, CRASH, decided("done", "the bank says so", {"n": 7}))
+    assert state.decided == Decision("done", "the bank says so", {"n": 7})
+    assert (state.open, state.crashes, state.path) == (False, 1, "0")
+    for what_follows in (
+        passed(undoable=False),
+        done({"n": 7}, undoable=True),
+        called("child", "v2", None),
+        ending(Status.FAILED, "no", None, rollback=True),
+    ):
+        assert after(BEGIN, decided("failed", "no"), what_follows).decided is None
+
+
 def test_every_kind_of_delta_is_known_and_tested_here() -> None:
     made = [
         *(BEGIN, CLOSE, CRASH, UNDONE, passed(undoable=True), called("c", "v", None)),
         *(returned(), slept(1, None), erred("", 1), ending(Status.FAILED, "", None)),
+        decided("done", "", None),
     ]
     assert {delta["k"] for delta in made} == set(words._APPLY)
 
@@ -173,6 +189,7 @@ def possible_after(state: State) -> st.SearchStrategy[Delta]:
         st.sampled_from([BEGIN, CLOSE, CRASH]),
         st.builds(slept, st.floats(0, 1e6), st.none() | st.just("kyc")),
         st.builds(erred, st.text("ab"), st.floats(0, 1e6), still_open=st.booleans()),
+        st.builds(decided, st.sampled_from(["done", "failed"]), st.text("ab"), st.none() | DATA),
     ]
     if state.ending is None:
         possible += [

@@ -21,12 +21,12 @@ SOURCES = [*MODULES, *sorted(PACKAGE.rglob("*.lua"))]
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 #: Beside the jobs in `maintenance/`.
-NOT_JOBS = {"__init__", "schedule"}
+NOT_JOBS = {"__init__", "schedule", "rebuild"}
 
 #: A limit says what it counts before its end: sleep_s_max, input_bytes_max.
-UNITS = ("_s", "_ms", "_max")
+UNITS = ("_s", "_ms", "_days", "_max")
 #: Counts that need no unit.
-WITHOUT_UNIT = {"shards", "sql_pool_size"}
+WITHOUT_UNIT = {"shards", "sql_pool_size", "webhook_workers"}
 NUMBERS = [item.name for item in fields(Settings) if isinstance(item.default, int | float)]
 
 #: What tells the time of the machine it runs on.

@@ -1,0 +1,165 @@
+"""The application: what uvicorn runs in each process of the API."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from types import FrameType
+from typing import Any
+
+from fastapi import FastAPI, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from datp_tasks.api import (
+    batches,
+    compat,
+    desk,
+    health,
+    openapi,
+    operator,
+    problems,
+    transactions,
+    webhooks,
+)
+from datp_tasks.api.services import Services
+from datp_tasks.api.waiting import ClientGone
+from datp_tasks.archive.keys import KeyHash
+from datp_tasks.connections import Connections
+from datp_tasks.settings import Settings
+
+ROUTERS = (
+    transactions.bulk,
+    transactions.one,
+    batches.routes,
+    webhooks.routes,
+    desk.routes,
+    operator.routes,
+    compat.routes,
+    compat.open_routes,
+    health.router,
+)
+SUBMIT = "/v1/transactions"
+HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+
+
+def from_environment() -> FastAPI:
+    """For uvicorn, which makes one per process."""
+    settings = Settings.from_env()
+    return create_app(lambda: Connections.open(settings), settings)
+
+
+def create_app(connect: Callable[[], Connections], settings: Settings) -> FastAPI:
+    # Better now than with the first request.
+    KeyHash(settings.key_pepper)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        services = Services.open(connect())
+        app.state.services = services
+        services.waiters.start()
+        _before_the_end(services.waiters.answer_all)
+        try:
+            yield
+        finally:
+            await services.close()
+
+    app = FastAPI(
+        title="DATP Tasks",
+        version=version("datp-tasks"),
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    problems.install(app)
+    app.state.routers = ROUTERS
+    for router in ROUTERS:
+        app.include_router(router)
+    app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
+    app.add_middleware(Shell)
+    return app
+
+
+def _before_the_end(answer_all: Callable[[], None]) -> None:
+    """The server waits for its connections before it tells us that it ends; waiters would keep
+    it waiting. So the signal that ends it reaches them first."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before = signal.getsignal(number)
+        if not callable(before):
+            continue
+
+        def ends(
+            given: int,
+            frame: FrameType | None,
+            before: Callable[[int, FrameType | None], Any] = before,
+        ) -> None:
+            loop.call_soon_threadsafe(answer_all)
+            before(given, frame)
+
+        signal.signal(number, ends)
+
+
+class Shell:
+    """Around everything: headers, counts, and an answer even to what nobody expected."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answered = 0
+
+        async def sending(message: Message) -> None:
+            nonlocal answered
+            if message["type"] == "http.response.start":
+                answered = message["status"]
+                message["headers"] = [*message["headers"], *HEADERS]
+            await send(message)
+
+        try:
+            if _is_garbled(scope):
+                raise problems.Problem(
+                    400,
+                    "request-invalid",
+                    "The address holds a character that nothing is named by.",
+                )
+            if _is_submit(scope):
+                response = await transactions.submit_directly(Request(scope, receive))
+                await response(scope, receive, sending)
+            else:
+                await self._app(scope, receive, sending)
+        except ClientGone:
+            # Nobody is there to be answered; the server wants an end all the same.
+            answered = answered or 499
+        except Exception as error:
+            if answered:
+                raise
+            await problems.problem_of(error).response()(scope, receive, sending)
+        finally:
+            _count(scope, answered)
+
+
+def _is_submit(scope: Scope) -> bool:
+    return bool(scope["path"] == SUBMIT and scope["method"] == "POST")
+
+
+def _is_garbled(scope: Scope) -> bool:
+    return "\0" in scope["path"] or b"%00" in scope["query_string"]
+
+
+def _count(scope: Scope, status: int) -> None:
+    services = getattr(scope["app"].state, "services", None) if "app" in scope else None
+    if services is not None:
+        # Paths that are no routes are not counted one by one: there is no end to them.
+        route = getattr(scope.get("route"), "path", "") or "none"
+        route = SUBMIT if _is_submit(scope) else route
+        services.meter.answered(scope["method"], route, status)

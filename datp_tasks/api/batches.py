@@ -1,0 +1,92 @@
+"""Routes of batches for outside ledgers."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated
+
+from fastapi import Path, Query, Request
+from fastapi.responses import Response
+
+from datp_tasks.api import models
+from datp_tasks.api.guarded import AROUND_BYTES, json_response, router
+from datp_tasks.api.problems import invalid
+from datp_tasks.api.services import caller_of, services_of
+from datp_tasks.api.shown import batch_json
+from datp_tasks.model.batch import BatchState
+
+routes = router(
+    "/v1",
+    "batches",
+    bytes_max=lambda settings: settings.ledger_payload_bytes_max * 4 // 3 + AROUND_BYTES,
+)
+
+
+@routes.post(
+    "/batches",
+    status_code=202,
+    response_model=models.StoredBatch,
+    responses={
+        200: {"model": models.StoredBatch, "description": "It was stored before."},
+        409: {"description": "The batch id was used before, for other bytes."},
+    },
+)
+async def submit(request: Request, wanted: models.BatchIn) -> Response:
+    """Hand in a batch. 202: it is committed and will be submitted, in its turn. 200: it was."""
+    services, caller = services_of(request), caller_of(request)
+    try:
+        payload = base64.b64decode(wanted.payload, validate=True)
+    except (binascii.Error, ValueError):
+        raise invalid([{"loc": ("body", "payload"), "msg": "this is not base64"}]) from None
+    stored = await services.threads.run(
+        services.client.submit_batch,
+        wanted.service,
+        payload,
+        batch_id=wanted.batch_id,
+        owner=caller.owner,
+    )
+    return json_response(
+        {
+            "service": stored.service_id,
+            "batchId": stored.batch_id,
+            "position": stored.seq,
+            "state": str(stored.state),
+        },
+        200 if stored.duplicate else 202,
+        headers={"Location": f"/v1/batches/{stored.service_id}/{stored.batch_id}"},
+    )
+
+
+@routes.get("/batches", response_model=models.Batches)
+async def find(
+    request: Request,
+    service: Annotated[str | None, Query(max_length=200)] = None,
+    state: BatchState | None = None,
+    with_final: Annotated[bool, Query(alias="withFinal")] = False,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+) -> Response:
+    """Batches that are not final, or all, by service and in order."""
+    services, caller = services_of(request), caller_of(request)
+    found = await services.threads.run(
+        services.client.batches,
+        service_id=service,
+        state=state,
+        owner=None if caller.is_operator else caller.owner,
+        with_final=with_final,
+        rows_max=limit,
+    )
+    return json_response({"batches": [batch_json(each) for each in found]})
+
+
+@routes.get("/batches/{service}/{batchId}", response_model=models.Batch)
+async def status(
+    request: Request,
+    service: Annotated[str, Path(max_length=200)],
+    batch_id: Annotated[str, Path(alias="batchId", max_length=200)],
+) -> Response:
+    """A batch as of now."""
+    services, caller = services_of(request), caller_of(request)
+    owner = None if caller.is_operator else caller.owner
+    found = await services.threads.run(services.client.batch, service, batch_id, owner=owner)
+    return json_response(batch_json(found))

@@ -1,0 +1,76 @@
+"""Reading what clients send: never more than is allowed, not for ever, and strictly JSON."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import Request
+
+from datp_tasks.api.problems import Problem
+from datp_tasks.model.payload import NotJson, parse
+
+
+class StrictRequest(Request):
+    """A request whose body is read up to a limit, and whose JSON has no surprises."""
+
+    def limit(self, bytes_max: int, read_s: float) -> StrictRequest:
+        self._bytes_max = bytes_max
+        self._read_s = read_s
+        return self
+
+    async def body(self) -> bytes:
+        if not hasattr(self, "_body"):
+            self._refuse_by_headers()
+            try:
+                async with asyncio.timeout(self._read_s):
+                    self._body = await self._read()
+            except TimeoutError:
+                raise Problem(
+                    408, "too-slow", f"The body did not arrive within {self._read_s:g} s."
+                ) from None
+        return self._body
+
+    async def json(self) -> Any:
+        text = await self.body()
+        try:
+            return parse(text, what="The body", bytes_max=self._bytes_max)
+        except NotJson as error:
+            raise Problem(400, "not-json", f"{error}.") from None
+
+    async def _read(self) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in self.stream():
+            size += len(chunk)
+            if size > self._bytes_max:
+                raise self._too_large()
+            chunks.append(chunk)
+        body = b"".join(chunks)
+        if body and not self._is_json():
+            raise Problem(
+                415, "not-json", "The body must be JSON, with Content-Type: application/json."
+            )
+        return body
+
+    def _refuse_by_headers(self) -> None:
+        length = self.headers.get("content-length", "")
+        if length.isdigit() and int(length) > self._bytes_max:
+            raise self._too_large()
+        if self.headers.get("content-encoding", "identity").lower() != "identity":
+            raise Problem(415, "encoded", "The body must not be compressed.")
+
+    def _is_json(self) -> bool:
+        given = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return given == "application/json" or (
+            given.startswith("application/") and given.endswith("+json")
+        )
+
+    def _too_large(self) -> Problem:
+        # Closed, because what the client still sends would be taken for its next request.
+        return Problem(
+            413,
+            "too-large",
+            f"The body is larger than the {self._bytes_max} bytes that are allowed here.",
+            headers={"Connection": "close"},
+        )

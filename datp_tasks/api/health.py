@@ -1,0 +1,52 @@
+"""Whether the process lives, and whether it can do its work."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from redis.exceptions import RedisError
+from sqlalchemy.exc import SQLAlchemyError
+
+from datp_tasks.api import models
+from datp_tasks.api.guarded import json_response
+from datp_tasks.api.problems import RETRY_AFTER_S, Problem
+from datp_tasks.api.services import Services, services_of
+
+router = APIRouter(tags=["health"], redirect_slashes=False)
+
+
+@router.get("/healthz", response_model=models.Health)
+async def healthz() -> Response:
+    """The process lives."""
+    return json_response({"status": "ok"})
+
+
+@router.get("/readyz", response_model=models.Readiness)
+async def readyz(request: Request) -> Response:
+    """Transactions can be accepted. Without Redis they can: they are only late."""
+    services = services_of(request)
+    sql, redis = await services.threads.run(look_at_servers, services)
+    if not sql:
+        raise Problem(
+            503,
+            "record-away",
+            "PostgreSQL does not answer, so nothing can be accepted.",
+            headers={"Retry-After": str(RETRY_AFTER_S)},
+        )
+    status = "ok" if redis else "degraded"
+    servers = {"postgresql": "ok", "redis": "ok" if redis else "away"}
+    return json_response({"status": status, **servers, "longPolls": len(services.waiters)})
+
+
+def look_at_servers(services: Services) -> tuple[bool, bool]:
+    sql = redis = True
+    try:
+        with services.connections.engine.connect() as connection:
+            connection.exec_driver_sql("SELECT 1")
+    except SQLAlchemyError:
+        sql = False
+    try:
+        services.connections.redis.ping()
+    except RedisError:
+        redis = False
+    return sql, redis

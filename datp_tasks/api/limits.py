@@ -1,0 +1,154 @@
+"""How much an owner may ask for: a rate, and a number of transactions in flight.
+
+Both are shared by all processes. A process takes a few tokens along at a time, so that a busy
+owner does not cost a round trip per request; and it counts what is in flight once a second, plus
+what it accepted since. Limits protect the others: if Redis is away, nobody is refused for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from redis.exceptions import RedisError
+from sqlalchemy.exc import OperationalError
+
+from datp_tasks.api.problems import limited
+from datp_tasks.api.threads import Threads
+from datp_tasks.archive.engine import away_is_named
+from datp_tasks.archive.keys import ApiKeys
+from datp_tasks.live.rates import Granted, Rates
+from datp_tasks.settings import Settings
+
+log = logging.getLogger("datp.api")
+
+OWNERS_MAX = 10_000
+#: Tokens that are taken along are good for so long, and are a small part of a second's.
+LEASE_S = 1.0
+LEASE_SHARE = 0.05
+COUNT_EVERY_S = 1.0
+
+
+@dataclass(slots=True)
+class _Share:
+    """What this process knows of one owner."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    per_s: float = 0.0
+    burst: int = 0
+    in_flight_max: int = 0
+    read_again_s: float = 0.0
+    tokens: int = 0
+    tokens_until_s: float = 0.0
+    refused_until_s: float = 0.0
+    in_flight: int = 0
+    count_again_s: float = 0.0
+
+
+class Limits:
+    def __init__(self, keys: ApiKeys, rates: Rates, settings: Settings, threads: Threads) -> None:
+        self._keys = keys
+        self._rates = rates
+        self._settings = settings
+        self._threads = threads
+        self._shares: OrderedDict[str, _Share] = OrderedDict()
+
+    async def take(self, owner: str, cost: int = 1) -> None:
+        """One request (or a bulk of so many) may go on, or a problem says when."""
+        share = self._share(owner)
+        if self._take_along(share, cost):
+            return
+        async with share.lock:
+            # Whoever held the lock before may have brought some.
+            if not self._take_along(share, cost):
+                await self._ask(owner, share, cost)
+
+    async def admit(self, owner: str, count: int = 1) -> None:
+        """So many more transactions may be in flight, or a problem."""
+        share = self._share(owner)
+        if share.count_again_s <= time.monotonic():
+            async with share.lock:
+                if share.count_again_s <= time.monotonic():
+                    await self._count(owner, share)
+        if share.in_flight + count > share.in_flight_max:
+            raise limited(
+                f"{owner} has {share.in_flight} transactions in flight; at most "
+                f"{share.in_flight_max} are allowed. Wait until some have ended.",
+                COUNT_EVERY_S,
+            )
+        share.in_flight += count
+
+    def _share(self, owner: str) -> _Share:
+        share = self._shares.get(owner)
+        if share is None:
+            share = self._shares[owner] = _Share()
+            if len(self._shares) > OWNERS_MAX:
+                self._shares.popitem(last=False)
+        return share
+
+    def _take_along(self, share: _Share, cost: int) -> bool:
+        now_s = time.monotonic()
+        if share.refused_until_s > now_s:
+            raise _too_often(share, share.refused_until_s - now_s)
+        if share.tokens < cost or share.tokens_until_s <= now_s:
+            return False
+        share.tokens -= cost
+        return True
+
+    async def _ask(self, owner: str, share: _Share, cost: int) -> None:
+        if share.read_again_s <= time.monotonic():
+            await self._read(owner, share)
+        more = min(int(share.per_s * LEASE_SHARE), share.burst // 10)
+        try:
+            answer = await self._threads.run(
+                self._rates.take,
+                owner,
+                per_s=share.per_s,
+                burst=share.burst,
+                cost=cost,
+                more=more,
+            )
+        except RedisError as error:
+            log.warning("Redis is away; rates are not limited now: %s", error)
+            answer = Granted(max(more, int(share.per_s * LEASE_S)))
+        now_s = time.monotonic()
+        if isinstance(answer, Granted):
+            share.tokens, share.tokens_until_s = answer.more, now_s + LEASE_S
+            return
+        share.refused_until_s = now_s + answer.wait_ms / 1_000
+        raise _too_often(share, answer.wait_ms / 1_000)
+
+    async def _read(self, owner: str, share: _Share) -> None:
+        try:
+            found = await self._threads.run(self._keys.limits, owner)
+        except OperationalError as error:
+            if not share.burst:
+                with away_is_named():
+                    raise
+            log.warning("the limits of %s are those of before: %s", owner, error)
+            return
+        settings = self._settings
+        share.per_s = found.requests_per_s or settings.owner_requests_per_s
+        share.burst = found.burst_max or settings.owner_burst_max
+        given = found.in_flight_max
+        share.in_flight_max = settings.owner_in_flight_max if given is None else given
+        share.read_again_s = time.monotonic() + settings.key_cache_s
+
+    async def _count(self, owner: str, share: _Share) -> None:
+        def count() -> int:
+            with away_is_named():
+                return self._keys.in_flight(owner, count_max=share.in_flight_max + 1)
+
+        if not share.burst:
+            await self._read(owner, share)
+        share.in_flight = await self._threads.run(count)
+        share.count_again_s = time.monotonic() + COUNT_EVERY_S
+
+
+def _too_often(share: _Share, wait_s: float) -> Exception:
+    return limited(
+        f"At most {share.per_s:g} requests a second are allowed, {share.burst} at once.", wait_s
+    )

@@ -1,0 +1,24 @@
+"""What one API process counts about itself, in a registry of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+
+class Meter:
+    def __init__(self, waiting: Callable[[], float]) -> None:
+        self.registry = CollectorRegistry()
+        self._requests = Counter(
+            "datp_api_requests",
+            "Requests that were answered, by route and status.",
+            ("method", "route", "status"),
+            registry=self.registry,
+        )
+        Gauge(
+            "datp_api_long_polls", "Long polls that wait now.", registry=self.registry
+        ).set_function(waiting)
+
+    def answered(self, method: str, route: str, status: int) -> None:
+        self._requests.labels(method, route, str(status)).inc()

@@ -1,0 +1,215 @@
+"""What clients send and get, as the OpenAPI document describes it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from datp_tasks.intake.requests import Request
+
+Object = dict[str, Any]
+Status = Literal[
+    "queued",
+    "running",
+    "sleeping",
+    "in-doubt",
+    "success",
+    "failed",
+    "aborted",
+    "cancelled",
+    "expired",
+    "internal-error",
+]
+
+#: PostgreSQL cannot store U+0000.
+Text = Annotated[str, Field(max_length=200, pattern=r"^[^\x00]*$")]
+Long = Annotated[str, Field(max_length=1_000, pattern=r"^[^\x00]*$")]
+
+TX_ID = r"^t[0-9]{2}-[0-9a-f]{32}$"
+EXAMPLE_ID = "t07-0197d3a1c5b27b1f8e0c2d4f6a8b9c0d"
+
+
+class Sent(BaseModel):
+    """Nothing is guessed: a field of another type, or that nobody knows, is refused."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, extra="forbid", strict=True, serialize_by_alias=True
+    )
+
+
+class Given(BaseModel):
+    """For the document only: answers are written as they are."""
+
+    model_config = ConfigDict(alias_generator=to_camel, serialize_by_alias=True)
+
+
+class TransactionIn(Sent):
+    pipeline: Annotated[Text, Field(examples=["transfer"])]
+    data: Annotated[Object, Field(description="What the first step gets.")]
+    external_id: Annotated[
+        str | None,
+        Field(description="Your own name for it; the same request again is the same transaction."),
+    ] = None
+    webhook: Annotated[
+        str | None, Field(description="Where to tell of its end; see docs/webhooks.md.")
+    ] = None
+    metadata: Object | None = None
+    expires_at: Annotated[
+        str | None, Field(description="When it must be over, as 2027-01-31T12:00:00Z.")
+    ] = None
+    expires_in_seconds: float | None = None
+    progress_reports: Annotated[
+        bool, Field(description="The webhook is told of progress, too.")
+    ] = False
+    cancel_webhook_on_poll: Annotated[
+        bool, Field(description="What a poll has told, the webhook need not.")
+    ] = False
+
+    def request(self, owner: str) -> Request:
+        return Request(
+            pipeline=self.pipeline,
+            data=self.data,
+            owner=owner,
+            external_id=self.external_id,
+            metadata=self.metadata,
+            expires_at=self.expires_at,
+            expires_in_s=self.expires_in_seconds,
+            webhook=self.webhook,
+            progress_reports=self.progress_reports,
+            cancel_webhook_on_poll=self.cancel_webhook_on_poll,
+        )
+
+
+class BulkIn(Sent):
+    #: Checked one by one, so that a bad one does not hold up the others.
+    transactions: Annotated[
+        list[Any],
+        Field(min_length=1, description="Each as for POST /v1/transactions (TransactionIn)."),
+    ]
+
+
+class CancelIn(Sent):
+    reason: Long = "cancelled by its owner"
+
+
+class SwitchIn(Sent):
+    value: Annotated[bool | int | float | str | None, Field(description="null removes the switch.")]
+
+
+class ReasonIn(Sent):
+    reason: Long = ""
+
+
+class BatchIn(Sent):
+    service: Text
+    payload: Annotated[str, Field(description="The bytes for the ledger, in base64.")]
+    batch_id: Text | None = None
+
+
+class Accepted(Given):
+    tx_id: Annotated[str, Field(pattern=TX_ID, examples=[EXAMPLE_ID])]
+    status: Status
+
+
+class Transaction(Given):
+    tx_id: Annotated[str, Field(pattern=TX_ID, examples=[EXAMPLE_ID])]
+    status: Status
+    owner: str
+    external_id: str | None
+    pipeline: str
+    version: str
+    data: Annotated[Object | None, Field(description="The output, once it has ended.")]
+    progress_report: Object | None
+    note: str | None
+    metadata: Object | None
+    input: Object
+    sequence: Annotated[int, Field(description="Number of its last event; the end is one.")]
+    webhook: str | None
+    created_at: datetime
+    completed_at: datetime | None
+    expires_at: datetime | None
+    notified_at: datetime | None
+
+
+class Page(Given):
+    transactions: list[Transaction]
+    next_cursor: Annotated[str | None, Field(description="Send as cursor; null at the end.")]
+
+
+class BulkResult(Given):
+    status: Annotated[int, Field(description="202 new, 200 accepted before, else see problem.")]
+    tx_id: str | None = None
+    transaction_status: Status | None = None
+    problem: Object | None = None
+
+
+class BulkOut(Given):
+    accepted: int
+    repeated: int
+    refused: int
+    results: list[BulkResult]
+
+
+class EventOut(Given):
+    sequence: int
+    kind: str
+    payload: Object
+    created_at: datetime
+
+
+class Events(Given):
+    events: list[EventOut]
+
+
+class Woken(Given):
+    woken: bool
+
+
+class Batch(Given):
+    service: str
+    batch_id: str
+    position: int
+    owner: str
+    state: str
+    attempts: int
+    receipt: Object | None
+    note: str | None
+    tx_id: str | None
+    created_at: datetime
+    final_at: datetime | None
+
+
+class StoredBatch(Given):
+    service: str
+    batch_id: str
+    position: int
+    state: str
+
+
+class Batches(Given):
+    batches: list[Batch]
+
+
+class Health(Given):
+    status: str
+
+
+class Readiness(Given):
+    status: str
+    postgresql: str
+    redis: str
+    long_polls: Annotated[int, Field(description="How many wait in this process.")]
+
+
+class ProblemDocument(BaseModel):
+    """RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[dict[str, str]] | None = None
+    error_id: Annotated[str | None, Field(alias="errorId")] = None

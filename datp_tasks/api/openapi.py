@@ -1,0 +1,86 @@
+"""The OpenAPI document: what FastAPI knows, plus every problem that a route can answer with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from datp_tasks.api.models import ProblemDocument
+from datp_tasks.api.problems import MEDIA_TYPE
+
+DESCRIPTION = (
+    "Hand in transactions, look at them, wait for them, act on them. Every error is a problem "
+    "document (RFC 9457). Times are in UTC."
+)
+PROBLEMS = {
+    400: "The body is not JSON, or the address is garbled.",
+    401: "An API key is missing, unknown, expired or revoked.",
+    403: "The key has not the scope that this needs.",
+    404: "There is no such thing, or it is somebody else's.",
+    408: "The body did not arrive in time.",
+    409: "The state of things does not allow it.",
+    413: "The body is too large.",
+    415: "The body is not declared as JSON.",
+    422: "The request does not fit; the problem names each mistake.",
+    429: "Too often, or too much in flight; Retry-After says when.",
+    500: "The server made a mistake.",
+    503: "A server that is needed is away; Retry-After says when to ask again.",
+}
+WITH_BODY = (408, 413, 415)
+AFTER = {429, 503}
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    if app.openapi_schema:
+        return app.openapi_schema
+    made = get_openapi(
+        title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes
+    )
+    schemas = made.setdefault("components", {}).setdefault("schemas", {})
+    schemas["Problem"] = ProblemDocument.model_json_schema(by_alias=True)
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+    for operation in _operations(made):
+        _complete(operation)
+    app.openapi_schema = made
+    return made
+
+
+def _operations(made: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for path in made["paths"].values():
+        yield from path.values()
+
+
+def _complete(operation: dict[str, Any]) -> None:
+    tags = operation.get("tags", [])
+    is_open = "health" in tags
+    codes = {400, 500, 503} if is_open else {400, 401, 404, 429, 500, 503}
+    if not is_open:
+        operation["security"] = [{"key": []}]
+    if "operator" in tags:
+        codes.add(403)
+    if operation.get("parameters") or "requestBody" in operation:
+        codes.add(422)
+    if "requestBody" in operation:
+        codes.update(WITH_BODY)
+    responses = operation["responses"]
+    codes |= {int(code) for code in responses if int(code) >= 400}
+    if "422" in responses and 422 not in codes:
+        del responses["422"]
+    for code in sorted(codes):
+        responses[str(code)] = _problem(code)
+
+
+def _problem(code: int) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "description": PROBLEMS[code],
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+    if code in AFTER:
+        seconds = {"schema": {"type": "integer"}, "description": "Seconds."}
+        described["headers"] = {"Retry-After": seconds}
+    return described

@@ -1,0 +1,168 @@
+"""Routes for those who run the system; they need a key with the scope operator."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import Path, Request
+from fastapi.responses import Response
+
+from datp_tasks.api.guarded import json_response, router
+from datp_tasks.api.models import Object
+from datp_tasks.api.problems import not_found
+from datp_tasks.api.services import Services, caller_of, services_of
+from datp_tasks.api.shown import alert_json, time_text
+from datp_tasks.archive.alerts import Alerts
+from datp_tasks.archive.engine import away_is_named
+from datp_tasks.archive.keys import Scope
+from datp_tasks.bells.broker import backlog, make_celery
+from datp_tasks.errors import PipelineUnknown
+from datp_tasks.observe.nodes import live_nodes
+from datp_tasks.pipelines.records import PipelineInfo, VersionInfo
+from datp_tasks.pipelines.store import PipelineStore
+
+routes = router("/v1", "operator", scope=Scope.OPERATOR)
+
+Name = Annotated[str, Path(max_length=200)]
+
+
+@routes.get("/pipelines", response_model=Object)
+async def pipelines(request: Request) -> Response:
+    """Every pipeline, by name."""
+    services = services_of(request)
+    found = await services.threads.run(services.connections.pipelines.list)
+    return json_response({"pipelines": [_pipeline_json(each) for each in found]})
+
+
+@routes.get("/pipelines/{name}", response_model=Object)
+async def pipeline(request: Request, name: Name) -> Response:
+    """One pipeline: its versions, and the definition in use."""
+    services = services_of(request)
+    return json_response(await services.threads.run(_pipeline, services, name))
+
+
+@routes.post("/pipelines/{name}/versions/{version}/use", response_model=Object)
+async def use(request: Request, name: Name, version: Name) -> Response:
+    """New transactions get this version from now on."""
+    services = services_of(request)
+    store = _store_for(request, services)
+
+    def put() -> VersionInfo:
+        with away_is_named():
+            try:
+                return store.use(name, version)
+            except PipelineUnknown as error:
+                raise not_found(f"such version: {error}") from None
+
+    return json_response(_version_json(await services.threads.run(put)))
+
+
+@routes.post("/pipelines/{name}/disable", response_model=Object)
+async def disable(request: Request, name: Name) -> Response:
+    """Take no new transactions; those on their way go on."""
+    services = services_of(request)
+    store = _store_for(request, services)
+
+    def put() -> None:
+        with away_is_named():
+            try:
+                store.disable(name)
+            except PipelineUnknown:
+                raise not_found("such pipeline") from None
+
+    await services.threads.run(put)
+    return json_response({"name": name, "disabled": True})
+
+
+@routes.get("/nodes", response_model=Object)
+async def nodes(request: Request) -> Response:
+    """Workers that live: where they run, what they offer, how busy they are."""
+    services = services_of(request)
+    connections = services.connections
+    found = await services.threads.run(live_nodes, connections.redis, connections.live.keys)
+    listed = [{"group": each.group, "name": each.name, **each.record} for each in found]
+    return json_response({"nodes": listed})
+
+
+@routes.get("/queues", response_model=Object)
+async def queues(request: Request) -> Response:
+    """How many transactions are where, and how many bells wait for each node group."""
+    services = services_of(request)
+    return json_response(await services.threads.run(_queues, services))
+
+
+@routes.get("/alerts", response_model=Object)
+async def alerts(request: Request) -> Response:
+    """What a person should look at, oldest first."""
+    services = services_of(request)
+    store = Alerts(services.connections.engine, services.connections.clock)
+
+    def read() -> list[dict[str, Any]]:
+        with away_is_named():
+            return [alert_json(each) for each in store.open_alerts()]
+
+    return json_response({"alerts": await services.threads.run(read)})
+
+
+def _store_for(request: Request, services: Services) -> PipelineStore:
+    """Writes down who did it."""
+    connections = services.connections
+    return PipelineStore(
+        connections.engine,
+        connections.redis,
+        connections.live.keys,
+        steps_max=services.settings.pipeline_steps_max,
+        actor=caller_of(request).actor,
+    )
+
+
+def _pipeline(services: Services, name: str) -> dict[str, Any]:
+    store = services.connections.pipelines
+    with away_is_named():
+        try:
+            shown = store.show(name)
+            versions = store.versions(name)
+        except PipelineUnknown:
+            raise not_found("such pipeline") from None
+    return {
+        "name": name,
+        "versions": [_version_json(each) for each in versions],
+        "definition": json.loads(shown.definition.to_json()),
+    }
+
+
+def _queues(services: Services) -> dict[str, Any]:
+    connections = services.connections
+    groups = {node.group for node in live_nodes(connections.redis, connections.live.keys)}
+    groups |= {services.settings.maintenance_group, services.settings.ledger_group}
+    celery = make_celery(services.settings)
+    try:
+        bells = {group: backlog(celery, group) for group in sorted(groups)}
+    finally:
+        celery.close()
+    return {"transactions": connections.live.sizes(), "bells": bells}
+
+
+def _pipeline_json(info: PipelineInfo) -> dict[str, Any]:
+    return {
+        "name": info.name,
+        "versionInUse": info.version_in_use,
+        "disabled": info.disabled,
+        "versions": info.versions,
+        "drafts": info.drafts,
+        "updatedAt": time_text(info.updated_at),
+    }
+
+
+def _version_json(info: VersionInfo) -> dict[str, Any]:
+    return {
+        "name": info.name,
+        "version": info.version,
+        "contentHash": info.content_hash,
+        "state": info.state,
+        "comment": info.comment,
+        "createdAt": time_text(info.created_at),
+        "committedAt": time_text(info.committed_at),
+        "inUse": info.in_use,
+    }

@@ -1,0 +1,192 @@
+"""Every error of the API as a problem document (RFC 9457): what happened, and what to do."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from pydantic import ValidationError
+from redis.exceptions import RedisError
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+
+from datp_tasks import errors
+from datp_tasks.api.together import TooMany
+from datp_tasks.model.payload import encode
+
+log = logging.getLogger("datp.api")
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_S = 2
+
+#: Error -> status and the last part of its type; of a class and its base the class is meant.
+KINDS: dict[type[Exception], tuple[int, str]] = {
+    errors.RecordAway: (503, "record-away"),
+    errors.ExternalIdConflict: (409, "external-id-conflict"),
+    errors.InputInvalid: (422, "input-invalid"),
+    errors.ExternalIdInvalid: (422, "external-id-invalid"),
+    errors.ExpiryInvalid: (422, "expiry-invalid"),
+    errors.SwitchInvalid: (422, "switch-invalid"),
+    errors.RequestError: (422, "request-invalid"),
+    errors.PipelineUnknown: (422, "pipeline-unknown"),
+    errors.PipelineDisabled: (409, "pipeline-disabled"),
+    errors.PipelineNotStartable: (422, "pipeline-not-startable"),
+    errors.PipelineError: (422, "pipeline-invalid"),
+    errors.TransactionUnknown: (404, "not-found"),
+    errors.TransactionFinal: (409, "transaction-final"),
+    errors.TransactionError: (409, "transaction-busy"),
+    errors.ServiceUnknown: (422, "service-unknown"),
+    errors.BatchUnknown: (404, "not-found"),
+    errors.BatchConflict: (409, "batch-conflict"),
+    errors.BatchBusy: (409, "batch-busy"),
+    errors.LedgerError: (422, "batch-invalid"),
+    errors.DecisionInvalid: (422, "decision-invalid"),
+    errors.WebhookInvalid: (422, "webhook-invalid"),
+    errors.WebhookUnknown: (404, "not-found"),
+    errors.WebhookBusy: (409, "webhook-busy"),
+    RedisError: (503, "redis-away"),
+    PoolTimeout: (503, "busy"),
+    TooMany: (503, "busy"),
+}
+#: What is shown instead of the text of an error that is not ours.
+SHOWN = {
+    "redis-away": "Redis does not answer. Ask again later.",
+    "busy": "The server has more to do than it can. Ask again later.",
+}
+
+
+class Problem(HTTPException):
+    """An error that knows how it is shown."""
+
+    def __init__(
+        self,
+        status: int,
+        kind: str,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **members: Any,
+    ) -> None:
+        super().__init__(status, detail, dict(headers or {}))
+        self.kind = kind
+        self.members = members
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "type": f"urn:datp:problem:{self.kind}",
+            "title": HTTPStatus(self.status_code).phrase,
+            "status": self.status_code,
+            "detail": self.detail,
+            **self.members,
+        }
+
+    def response(self) -> Response:
+        return Response(
+            encode(self.document()),
+            self.status_code,
+            headers=dict(self.headers or {}),
+            media_type=MEDIA_TYPE,
+        )
+
+
+def not_found(what: str) -> Problem:
+    """Also for what belongs to somebody else: that it exists is not told."""
+    return Problem(404, "not-found", f"There is no {what}.")
+
+
+def limited(detail: str, wait_s: float) -> Problem:
+    seconds = max(1, -(-int(wait_s * 1_000) // 1_000))
+    return Problem(429, "limited", detail, headers={"Retry-After": str(seconds)})
+
+
+def problem_of(error: Exception) -> Problem:
+    """How an error is shown; one that nobody expected is shown without its text."""
+    if isinstance(error, Problem):
+        return error
+    for each in type(error).__mro__:
+        if each in KINDS:
+            status, kind = KINDS[each]
+            headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
+            return Problem(status, kind, SHOWN.get(kind) or str(error), headers=headers)
+    if isinstance(error, OperationalError):
+        headers = {"Retry-After": str(RETRY_AFTER_S)}
+        return Problem(503, "busy", SHOWN["busy"], headers=headers)
+    number = secrets.token_hex(6)
+    log.error("request failed, error %s", number, exc_info=error)
+    detail = f"The server made a mistake; its log says more under {number}."
+    return Problem(500, "internal-error", detail, errorId=number)
+
+
+def install(app: FastAPI) -> None:
+    """Every way in which a request can fail ends in a problem document."""
+
+    async def on_error(_: Request, error: Exception) -> Response:
+        return problem_of(error).response()
+
+    async def on_http_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return _of_framework(request, error).response()
+
+    async def on_invalid(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return invalid(error.errors()).response()
+
+    app.add_exception_handler(HTTPException, on_http_error)
+    app.add_exception_handler(RequestValidationError, on_invalid)
+    kinds: tuple[type[Exception], ...] = (errors.DatpError, *KINDS, OperationalError)
+    for kind in kinds:
+        app.add_exception_handler(kind, on_error)
+
+
+def mistakes_of(error: ValidationError) -> list[Any]:
+    """What is wrong with a body that was checked without the framework."""
+    found = error.errors(include_url=False, include_input=False)
+    return [{**each, "loc": ("body", *each["loc"])} for each in found]
+
+
+def invalid(found: Any) -> Problem:
+    """What does not fit the schema, each mistake with its place (a JSON pointer)."""
+    mistakes = [
+        {"pointer": _pointer(each["loc"]), "detail": str(each["msg"])} for each in list(found)[:20]
+    ]
+    first = f"{mistakes[0]['pointer']}: {mistakes[0]['detail']}" if mistakes else "invalid"
+    return Problem(422, "request-invalid", f"The request is not valid. {first}", errors=mistakes)
+
+
+def _of_framework(request: Request, error: HTTPException) -> Problem:
+    if isinstance(error, Problem):
+        return error
+    kinds = {404: "not-found", 405: "method-not-allowed"}
+    details = {
+        404: f"There is nothing at {request.url.path:.200}.",
+        405: f"{request.method} is not possible here.",
+    }
+    status = error.status_code
+    kind = kinds.get(status, "request-invalid")
+    detail = details.get(status, str(error.detail))
+    headers = _allowed(request) if status == 405 else error.headers
+    return Problem(status, kind, detail, headers=headers)
+
+
+def _allowed(request: Request) -> dict[str, str]:
+    """The methods of all routes with this path; the framework tells those of the first one."""
+    methods = {
+        method
+        for router in request.app.state.routers
+        for route in router.routes
+        if route.path_regex.match(request.url.path)
+        for method in route.methods
+    }
+    return {"Allow": ", ".join(sorted(methods)) or "GET"}
+
+
+def _pointer(place: Any) -> str:
+    parts = [str(part).replace("~", "~0").replace("/", "~1") for part in place]
+    return "#/" + "/".join(part[:100] for part in parts)

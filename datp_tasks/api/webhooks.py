@@ -1,0 +1,112 @@
+"""Routes of webhook deliveries: what was sent, what could not be, and sending it again."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Path, Query, Request
+from fastapi.responses import Response
+
+from datp_tasks.api.guarded import json_response, router
+from datp_tasks.api.models import Object
+from datp_tasks.api.services import Services, caller_of, services_of
+from datp_tasks.api.shown import time_text
+from datp_tasks.api.transactions import CONFLICT
+from datp_tasks.archive.engine import away_is_named
+from datp_tasks.archive.webhooks import Delivery
+
+routes = router("/v1", "webhooks")
+
+Id = Annotated[str, Path(alias="id", max_length=200)]
+State = Literal["pending", "delivered", "dead", "cancelled"]
+
+
+@routes.get("/webhooks", response_model=Object)
+async def find(
+    request: Request,
+    state: State | None = None,
+    tx_id: Annotated[str | None, Query(alias="txId", max_length=100)] = None,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+) -> Response:
+    """Deliveries, the newest first; `state=dead` are those that were given up."""
+    services = services_of(request)
+    owner = _owner(request)
+
+    def read() -> list[Delivery]:
+        with away_is_named():
+            return services.connections.webhooks.store.deliveries(
+                state=state, owner=owner, tx_id=tx_id, rows_max=limit
+            )
+
+    found = await services.threads.run(read)
+    return json_response({"webhooks": [_delivery_json(each) for each in found]})
+
+
+@routes.get("/webhooks/{id}", response_model=Object)
+async def show(request: Request, id: Id) -> Response:
+    """One delivery with its last attempts."""
+    services = services_of(request)
+    return json_response(await services.threads.run(_show, services, id, _owner(request)))
+
+
+@routes.post("/webhooks/{id}/redeliver", response_model=Object, responses=CONFLICT)
+async def redeliver(request: Request, id: Id) -> Response:
+    """Send it again, with the same id and body and a full number of tries."""
+    services, caller = services_of(request), caller_of(request)
+    owner = _owner(request)
+
+    def send() -> dict[str, Any]:
+        with away_is_named():
+            # What an owner does with its own is its own business, not the audit's.
+            actor = caller.actor if owner is None else ""
+            services.connections.webhooks.redeliver(id, owner=owner, actor=actor)
+        return _show(services, id, owner)
+
+    return json_response(await services.threads.run(send))
+
+
+def _owner(request: Request) -> str | None:
+    """None: of every owner."""
+    caller = caller_of(request)
+    return None if caller.is_operator else caller.owner
+
+
+def _show(services: Services, id: str, owner: str | None) -> dict[str, Any]:
+    store = services.connections.webhooks.store
+    with away_is_named():
+        delivery = store.find(id, owner=owner)
+        attempts = store.attempts(id)
+    return {
+        **_delivery_json(delivery),
+        "attempts": [
+            {
+                "attempt": each.attempt,
+                "begunAt": time_text(each.begun_at),
+                "endedAt": time_text(each.ended_at),
+                "httpStatus": each.http_status,
+                "error": each.error,
+                "tookMs": each.took_ms,
+            }
+            for each in attempts
+        ],
+    }
+
+
+def _delivery_json(delivery: Delivery) -> dict[str, Any]:
+    return {
+        "id": delivery.id,
+        "txId": delivery.tx_id,
+        "sequence": delivery.sequence,
+        "kind": delivery.kind,
+        "owner": delivery.owner,
+        "url": delivery.url,
+        "state": delivery.state,
+        "attemptCount": delivery.attempts,
+        "nextAt": time_text(delivery.next_at) if delivery.state == "pending" else None,
+        "held": delivery.held,
+        "createdAt": time_text(delivery.created_at),
+        "firstAttemptAt": time_text(delivery.first_attempt_at),
+        "finishedAt": time_text(delivery.finished_at),
+        "lastStatus": delivery.last_status,
+        "lastError": delivery.last_error,
+    }

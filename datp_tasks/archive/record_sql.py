@@ -1,0 +1,187 @@
+"""The statements of the record.
+
+What a webhook says is made here, in the statement that makes the event, and stored as text: every
+attempt sends the same bytes, and no number is touched by anybody.
+"""
+
+from __future__ import annotations
+
+# In the order of their external ids: two batches that share some could wait for each other else.
+ACCEPT = """
+WITH accepted AS (
+    INSERT INTO tx_summary (tx_id, owner, external_id, fingerprint, pipeline, version, status,
+                            input, metadata, created_at, expires_at, webhook,
+                            progress_reports, cancel_webhook_on_poll, trace)
+    SELECT v.tx_id, v.owner, v.external_id, v.fingerprint, v.pipeline, v.version, 'queued',
+           v.input::json, v.metadata::json, coalesce(%(now)s, now()), v.expires_at, v.webhook,
+           v.progress_reports, v.cancel_webhook_on_poll, v.trace
+    FROM unnest(%(tx_id)s::text[], %(owner)s::text[], %(external_id)s::text[],
+                %(fingerprint)s::text[], %(pipeline)s::text[], %(version)s::text[],
+                %(input)s::text[], %(metadata)s::text[], %(expires_at)s::timestamptz[],
+                %(webhook)s::text[], %(progress_reports)s::boolean[],
+                %(cancel_webhook_on_poll)s::boolean[], %(trace)s::text[])
+         WITH ORDINALITY
+         AS v (tx_id, owner, external_id, fingerprint, pipeline, version, input, metadata,
+               expires_at, webhook, progress_reports, cancel_webhook_on_poll, trace, place)
+    ORDER BY v.owner, v.external_id, v.place
+    ON CONFLICT (owner, external_id) WHERE external_id IS NOT NULL DO NOTHING
+    RETURNING tx_id, created_at, expires_at
+), logged AS (
+    INSERT INTO tx_state_change (tx_id, status, created_at, expires_at)
+    SELECT tx_id, 'queued', created_at, expires_at FROM accepted
+)
+SELECT tx_id FROM accepted
+"""
+
+EXISTING = """
+SELECT s.owner, s.external_id, s.tx_id, s.status, s.fingerprint
+FROM tx_summary s
+JOIN unnest(%(owner)s::text[], %(external_id)s::text[]) AS v (owner, external_id)
+  ON s.owner = v.owner AND s.external_id = v.external_id
+"""
+
+# The rows are locked in the order of their ids first, so that two finishers cannot deadlock.
+# `coalesce` keeps the planner from the index of open rows: that is full of rows that were closed
+# since the last vacuum, and all of it would be read. A success must be in time. The history calls
+# an expiry by the names of the seed, which depend on whether work had begun. Who asked for a
+# webhook gets it from this commit on, with what it says: nothing that crashes later can forget it.
+FINISH = """
+WITH locked AS MATERIALIZED (
+    SELECT tx_id FROM tx_summary
+    WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') = 'infinity'
+    ORDER BY tx_id FOR UPDATE
+), won AS (
+    UPDATE tx_summary s
+    SET status = v.status, fence = v.fence, output = v.output::json, note = v.note,
+        progress = coalesce(v.progress::json, s.progress),
+        completed_at = coalesce(%(now)s, now())
+    FROM locked
+    JOIN unnest(%(tx_id)s::text[], %(fence)s::bigint[], %(status)s::text[], %(output)s::text[],
+                %(note)s::text[], %(progress)s::text[])
+         AS v (tx_id, fence, status, output, note, progress) ON v.tx_id = locked.tx_id
+    WHERE s.tx_id = locked.tx_id AND coalesce(s.completed_at, 'infinity') = 'infinity'
+      AND s.fence <= v.fence
+      AND (v.status <> 'success' OR s.expires_at IS NULL
+           OR (s.expires_at > coalesce(%(now)s, now()) AND s.expiring_at IS NULL))
+    RETURNING s.tx_id, s.status, s.note, s.completed_at, s.expires_at, s.expiring_at,
+              s.owner, s.webhook, s.event_count + 1 AS sequence,
+              CASE WHEN s.webhook IS NOT NULL THEN json_build_object(
+                  'type', 'transaction.completed', 'timestamp', s.completed_at,
+                  'data', json_build_object(
+                      'txId', s.tx_id, 'externalId', s.external_id, 'pipeline', s.pipeline,
+                      'status', s.status, 'sequence', s.event_count + 1, 'output', s.output,
+                      'progress', s.progress, 'note', s.note, 'metadata', s.metadata,
+                      'createdAt', s.created_at, 'completedAt', s.completed_at))::text END AS body
+), logged AS (
+    INSERT INTO tx_state_change (tx_id, status, note, created_at, expires_at, detail)
+    SELECT tx_id, status, note, completed_at, expires_at,
+           CASE WHEN status <> 'expired' THEN NULL WHEN expiring_at IS NULL
+                THEN 'EXPIRED_PREPARED' ELSE 'EXPIRED_RESERVED' END
+    FROM won
+), due AS (
+    INSERT INTO webhook_delivery (id, tx_id, sequence, kind, owner, url, target, payload, begun_at,
+                                  next_at, created_at)
+    SELECT 'msg_' || tx_id || '_' || sequence, tx_id, sequence, 'final', owner, webhook,
+           split_part(webhook, '?', 1), body, completed_at, completed_at, completed_at
+    FROM won WHERE webhook IS NOT NULL
+)
+SELECT tx_id, CASE WHEN webhook IS NOT NULL THEN sequence END AS due FROM won
+"""
+
+# Numbered under the lock of the row: no two reports get the same number, and none is left out. The
+# fence is raised to the reporter's, so that one who lost the transaction before cannot report.
+REPORT_PROGRESS = """
+WITH locked AS MATERIALIZED (
+    SELECT tx_id FROM tx_summary
+    WHERE tx_id = %(tx_id)s AND completed_at IS NULL AND fence <= %(fence)s FOR NO KEY UPDATE
+), reported AS (
+    UPDATE tx_summary s
+    SET progress = %(progress)s::json, event_count = s.event_count + 1, fence = %(fence)s
+    FROM locked WHERE s.tx_id = locked.tx_id
+    RETURNING s.tx_id, s.owner, s.event_count AS sequence,
+              CASE WHEN s.progress_reports THEN s.webhook END AS webhook,
+              coalesce(%(now)s, now()) AS at,
+              CASE WHEN s.progress_reports AND s.webhook IS NOT NULL THEN json_build_object(
+                  'type', 'transaction.progress', 'timestamp', coalesce(%(now)s, now()),
+                  'data', json_build_object(
+                      'txId', s.tx_id, 'externalId', s.external_id, 'pipeline', s.pipeline,
+                      'status', 'running', 'sequence', s.event_count, 'output', s.output,
+                      'progress', s.progress, 'note', s.note, 'metadata', s.metadata,
+                      'createdAt', s.created_at, 'completedAt', s.completed_at))::text END
+              AS body
+), event AS (
+    INSERT INTO tx_event (tx_id, sequence, kind, payload, created_at)
+    SELECT tx_id, sequence, 'progress', %(progress)s::json, at FROM reported
+), due AS (
+    INSERT INTO webhook_delivery (id, tx_id, sequence, kind, owner, url, target, payload, begun_at,
+                                  next_at, created_at)
+    SELECT 'msg_' || tx_id || '_' || sequence, tx_id, sequence, 'progress', owner, webhook,
+           split_part(webhook, '?', 1), body, at, at, at
+    FROM reported WHERE webhook IS NOT NULL
+)
+SELECT tx_id, sequence, webhook IS NOT NULL AS is_due FROM reported
+"""
+
+FENCE = """
+WITH locked AS MATERIALIZED (
+    SELECT tx_id FROM tx_summary
+    WHERE tx_id = ANY(%(tx_id)s) AND completed_at IS NULL
+    ORDER BY tx_id FOR UPDATE SKIP LOCKED
+)
+UPDATE tx_summary s SET fence = v.fence + 1
+FROM locked
+JOIN unnest(%(tx_id)s::text[], %(fence)s::bigint[]) AS v (tx_id, fence)
+  ON v.tx_id = locked.tx_id
+WHERE s.tx_id = locked.tx_id AND s.completed_at IS NULL AND s.fence <= v.fence + 1
+RETURNING s.tx_id, s.fence
+"""
+
+MARK = """
+WITH marked AS (
+    UPDATE tx_summary SET status = %(status)s, note = %(note)s, fence = %(fence)s
+    WHERE tx_id = %(tx_id)s AND completed_at IS NULL AND fence <= %(fence)s
+      AND status <> %(status)s
+    RETURNING tx_id, status, note, expires_at
+)
+INSERT INTO tx_state_change (tx_id, status, note, created_at, expires_at)
+SELECT tx_id, status, note, coalesce(%(now)s, now()), expires_at FROM marked RETURNING tx_id
+"""
+
+# Repeating it changes nothing. A row that is locked is passed over, as in FENCE.
+MARK_EXPIRING = """
+WITH locked AS MATERIALIZED (
+    SELECT tx_id FROM tx_summary
+    WHERE tx_id = ANY(%(tx_id)s) AND completed_at IS NULL
+    ORDER BY tx_id FOR UPDATE SKIP LOCKED
+), marked AS (
+    UPDATE tx_summary s SET expiring_at = coalesce(%(now)s, now())
+    FROM locked WHERE s.tx_id = locked.tx_id AND s.expiring_at IS NULL
+    RETURNING s.tx_id, s.status, s.expires_at, s.expiring_at
+), logged AS (
+    INSERT INTO tx_state_change (tx_id, status, created_at, expires_at, detail)
+    SELECT tx_id, status, expiring_at, expires_at, 'RESERVED_TIMEOUT' FROM marked
+)
+SELECT tx_id FROM locked
+"""
+
+LATE = """
+INSERT INTO tx_state_change (tx_id, status, note, created_at, expires_at, detail)
+SELECT tx_id, status, 'a success came too late and was refused', coalesce(%(now)s, now()),
+       expires_at, 'LATE_FINISH'
+FROM tx_summary s WHERE tx_id = %(tx_id)s AND NOT EXISTS (
+    SELECT 1 FROM tx_state_change c WHERE c.tx_id = s.tx_id AND c.detail = 'LATE_FINISH')
+"""
+
+SUMMARIES = """
+SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
+       progress, note, created_at, completed_at, expires_at, webhook, progress_reports,
+       cancel_webhook_on_poll, event_count, notified_at, trace
+FROM tx_summary
+"""
+
+COUNT = "SELECT count(*) FROM tx_summary"
+
+FINALS = """
+SELECT tx_id, status FROM tx_summary
+WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') < 'infinity'
+"""

@@ -1,0 +1,104 @@
+"""`datp api`: the HTTP API; and how `datp up` runs one, with a key of its own."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from datp_tasks.archive.keys import ApiKeys, KeyHash, Scope
+from datp_tasks.cli.context import connect
+from datp_tasks.connections import Connections
+from datp_tasks.local.files import read_text, write_private
+from datp_tasks.local.ports import HOST, pick_free_port, port_is_free
+from datp_tasks.local.stack import Stack
+from datp_tasks.settings import Settings, variable
+
+DEFAULT_PORT = 8700
+LOCAL_OWNER = "local"
+KEY_FILE = "api-key"
+READY_S = 15.0
+LOOK_EVERY_S = 0.05
+
+
+@dataclass(frozen=True)
+class LocalApi:
+    """Where the API of `datp up` is, and a key for it."""
+
+    url: str
+    key: str
+
+
+def add_commands(app: typer.Typer) -> None:
+    app.command()(api)
+
+
+def api(
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = HOST,
+    port: Annotated[int, typer.Option(min=1, max=65_535, help="Port to listen at.")] = DEFAULT_PORT,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="How many processes.")] = 1,
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="Log a line for each request.")
+    ] = False,
+) -> None:
+    """Serve the HTTP API, until Ctrl-C or SIGTERM. `docs/api.md` explains it.
+
+    It listens to this machine only, unless --host says otherwise; put a proxy with TLS in front
+    of it before others can reach it.
+    """
+    from datp_tasks.api.server import serve
+
+    context = connect()
+    # Said here, before there are processes that could only die of it.
+    KeyHash(context.settings.key_pepper)
+    os.environ.update(context.environment)
+    level = "info" if access_log else "warning"
+    serve(host=host, port=port, workers=workers, log_level=level, access_log=access_log)
+
+
+def start_local_api(stack: Stack, port: int | None = None) -> LocalApi:
+    """One API process beside the others, and a key that is made once and kept."""
+    pepper = stack.key_pepper()
+    wanted = {**os.environ, **stack.urls.as_environment(), variable("key_pepper"): pepper}
+    key = _local_key(stack, Settings.from_env(wanted))
+    port = port or (DEFAULT_PORT if port_is_free(DEFAULT_PORT) else pick_free_port())
+    program = "from datp_tasks.cli import main; main()"
+    stack.start_program(
+        "api",
+        [sys.executable, "-c", program, "api", "--port", str(port)],
+        {variable("key_pepper"): pepper},
+    )
+    _wait_until_it_listens(port)
+    return LocalApi(f"http://{HOST}:{port}", key)
+
+
+def _local_key(stack: Stack, settings: Settings) -> str:
+    """The key of the last time, if the database still knows it; else a new one."""
+    path = stack.directory / KEY_FILE
+    connections = Connections.open(settings)
+    try:
+        keys = ApiKeys(connections.engine, connections.clock, settings.key_pepper)
+        known = read_text(path)
+        if known and keys.verify(known) is not None:
+            return known
+        made = keys.create(LOCAL_OWNER, Scope.OPERATOR, actor="datp up", name="made by datp up")
+        write_private(path, made.text + "\n")
+        return made.text
+    finally:
+        connections.close()
+
+
+def _wait_until_it_listens(port: int) -> None:
+    """What is printed next can be tried at once; one that is late is late."""
+    give_up_s = time.monotonic() + READY_S
+    while time.monotonic() < give_up_s:
+        try:
+            socket.create_connection((HOST, port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(LOOK_EVERY_S)

@@ -1,0 +1,155 @@
+"""`datp groups`: what node groups are told, and how their workers stand."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+from typing import Annotated, Any
+
+import typer
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+from rich.console import Console
+from rich.table import Table
+
+from datp_tasks.archive.groups import LIMITS, NodeGroup
+from datp_tasks.bells.broker import backlog, make_celery
+from datp_tasks.cli.context import connect
+from datp_tasks.cli.shown import print_json
+from datp_tasks.connections import Connections
+from datp_tasks.errors import GroupInvalid
+from datp_tasks.observe.nodes import Node, NodeRegister
+
+log = logging.getLogger("datp.cli")
+
+app = typer.Typer(
+    help="Node groups: concurrency, roles and pauses of running workers.", no_args_is_help=True
+)
+
+Name = Annotated[str, typer.Argument(help="Name of the node group.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+@app.command("list")
+def list_groups(as_json: AsJson = False) -> None:
+    """Show every group that was told something, or that has a live worker."""
+    connections = connect().connections
+    groups, nodes = connections.groups.list(), _nodes(connections)
+    names = sorted(groups.keys() | {node.group for node in nodes})
+    shown = [_mapping(groups.get(name, NodeGroup(name, {})), nodes) for name in names]
+    console = Console()
+    if as_json:
+        print_json(console, shown)
+        return
+    table = Table("group", "concurrency", "roles", "nodes", "busy", "tx/s", box=None)
+    for each in shown:
+        table.add_row(
+            each["name"],
+            _concurrency(each["values"].get("concurrency")),
+            ", ".join(each["roles"]) or "-",
+            str(each["nodes"]),
+            str(each["busy"]),
+            f"{each['transactionsPerS']:g}",
+        )
+    console.print(table)
+
+
+@app.command()
+def show(name: Name, as_json: AsJson = False) -> None:
+    """Show all values of a group, its nodes and its queue."""
+    context = connect()
+    connections = context.connections
+    group = connections.groups.list().get(name, NodeGroup(name, {}))
+    found = _mapping(group, _nodes(connections))
+    try:
+        found["messages"] = backlog(make_celery(context.settings), name)
+    except (OperationalError, OSError) as error:
+        log.info("the broker does not answer: %s", error)
+        found["messages"] = None
+    console = Console()
+    if as_json:
+        print_json(console, found)
+        return
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column()
+    table.add_column(style="dim")
+    table.add_row("group", name)
+    table.add_row("nodes", f"{found['nodes']}, {found['busy']} of them busy")
+    table.add_row("messages", str(found["messages"]), "waiting in its queue")
+    table.add_row("roles", ", ".join(found["roles"]) or "-")
+    for key, limit in LIMITS.items():
+        value = group.values.get(key)
+        table.add_row(key, "default" if value is None else str(value), limit.meaning)
+    console.print(table)
+
+
+@app.command("set")
+def set_values(
+    name: Name,
+    values: Annotated[
+        list[str],
+        typer.Argument(help=f"name=number or name=default; names: {', '.join(LIMITS)}."),
+    ],
+    reason: Annotated[str | None, typer.Option(help="Why; kept with the change.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change values of a group: `datp groups set kyc concurrency=4`. 0 stops it."""
+    context = connect()
+    connections = context.connections
+    group = connections.groups.set(
+        name,
+        _changes(values),
+        actor=f"cli:{getpass.getuser()}",
+        reason=reason,
+        maintenance_group=context.settings.maintenance_group,
+    )
+    _tell_workers(connections)
+    if as_json:
+        print_json(Console(), _mapping(group, _nodes(connections)))
+    else:
+        typer.echo(f"set; workers of {name} follow within seconds")
+
+
+def _changes(values: list[str]) -> dict[str, int | None]:
+    changes: dict[str, int | None] = {}
+    for each in values:
+        key, is_pair, text = each.partition("=")
+        if not is_pair or not (text == "default" or (text.isascii() and text.isdigit())):
+            raise GroupInvalid(f"{each!r} must be name=number or name=default")
+        changes[key] = None if text == "default" else int(text)
+    return changes
+
+
+def _tell_workers(connections: Connections) -> None:
+    """They look by themselves with every beat; told, they look at once."""
+    try:
+        make_celery(connections.settings).control.broadcast("datp_groups")
+    except (OperationalError, RedisError, OSError) as error:
+        log.info("the workers were not told: %s", error)
+
+
+def _nodes(connections: Connections) -> list[Node]:
+    settings = connections.settings
+    return NodeRegister(
+        connections.live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms
+    ).nodes()
+
+
+def _mapping(group: NodeGroup, nodes: list[Node]) -> dict[str, Any]:
+    loads = [node.load for node in nodes if node.group == group.name]
+    return {
+        "name": group.name,
+        "values": dict(group.values),
+        "roles": group.roles,
+        "stopped": group.is_stopped,
+        "nodes": len(loads),
+        "busy": sum(load.get("busy", 0) for load in loads),
+        "transactionsPerS": round(sum(load.get("transactionsPerS", 0) for load in loads), 1),
+    }
+
+
+def _concurrency(value: int | None) -> str:
+    if value is None:
+        return "as started"
+    return str(value) if value else "[bold yellow]stopped[/bold yellow]"

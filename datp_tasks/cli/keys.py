@@ -1,0 +1,139 @@
+"""`datp keys …`: API keys, and what their owners may do."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from datp_tasks.api.shown import time_text
+from datp_tasks.archive.keys import ApiKey, ApiKeys, OwnerLimits, Scope
+from datp_tasks.cli.context import connect
+from datp_tasks.cli.shown import print_json
+
+app = typer.Typer(help="API keys, and the limits of their owners.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+DAY_S = 86_400
+
+
+def _keys() -> ApiKeys:
+    context = connect()
+    return ApiKeys(context.engine, context.connections.clock, context.settings.key_pepper)
+
+
+@app.command()
+def create(
+    owner: Annotated[str, typer.Option(help="Whose transactions it is for.")],
+    scope: Annotated[Scope, typer.Option(help="What it may do.")] = Scope.CLIENT,
+    name: Annotated[str | None, typer.Option(help="What it is for, for people.")] = None,
+    expires_in_days: Annotated[
+        float | None, typer.Option(min=0.001, max=36_500, help="It ends by itself then.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key. It is shown now and never again."""
+    expires_in_s = None if expires_in_days is None else expires_in_days * DAY_S
+    made = _keys().create(owner, scope, actor=_actor(), name=name, expires_in_s=expires_in_s)
+    if as_json:
+        print_json(Console(), {**_as_mapping(made.key), "key": made.text})
+        return
+    typer.echo(made.text)
+    typer.echo("Keep it safe: only a hash of it is stored, so it cannot be shown again.", err=True)
+
+
+@app.command("list")
+def list_(
+    owner: Annotated[str | None, typer.Option(help="Only keys of this owner.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show all keys, without their secrets."""
+    found = _keys().list(owner)
+    console = Console()
+    if as_json:
+        print_json(console, [_as_mapping(each) for each in found])
+        return
+    table = Table("id", "owner", "scope", "name", "made", "last used", "state", box=None)
+    for each in found:
+        used = f"{each.last_used_at:%Y-%m-%d %H:%M}" if each.last_used_at else "never"
+        made = f"{each.created_at:%Y-%m-%d}"
+        table.add_row(
+            each.id, each.owner, str(each.scope), each.name or "", made, used, _state(each)
+        )
+    console.print(table)
+
+
+@app.command()
+def revoke(
+    key_id: Annotated[
+        str, typer.Argument(help="Its id: what follows `datp_` in it.")
+    ],
+    reason: Annotated[str | None, typer.Option(help="Why, for the record.")] = None,
+) -> None:
+    """End a key. Every process refuses it within seconds."""
+    if _keys().revoke(key_id, actor=_actor(), reason=reason):
+        typer.echo("revoked")
+    else:
+        typer.echo("it was revoked before")
+
+
+@app.command()
+def limit(
+    owner: Annotated[str, typer.Argument(help="Whose limits.")],
+    requests_per_s: Annotated[
+        float | None, typer.Option(min=0.001, help="How many requests a second.")
+    ] = None,
+    burst_max: Annotated[int | None, typer.Option(min=1, help="How many at once.")] = None,
+    in_flight_max: Annotated[
+        int | None, typer.Option(min=0, help="How many transactions that have not ended.")
+    ] = None,
+    reset: Annotated[bool, typer.Option("--reset", help="As the settings say, again.")] = False,
+) -> None:
+    """Show or change what an owner may do. What was never given is as the settings say."""
+    keys = _keys()
+    now = keys.limits(owner)
+    given = (requests_per_s, burst_max, in_flight_max)
+    if reset or any(each is not None for each in given):
+        before = (
+            (None, None, None) if reset else (now.requests_per_s, now.burst_max, now.in_flight_max)
+        )
+        per_s, burst, in_flight = (
+            old if new is None else new for new, old in zip(given, before, strict=True)
+        )
+        now = OwnerLimits(
+            requests_per_s=per_s,
+            burst_max=None if burst is None else int(burst),
+            in_flight_max=None if in_flight is None else int(in_flight),
+        )
+        keys.set_limits(owner, now, actor=_actor())
+    for name in ("requests_per_s", "burst_max", "in_flight_max"):
+        value = getattr(now, name)
+        typer.echo(f"{name.replace('_', ' ')}: {'as the settings say' if value is None else value}")
+
+
+def _actor() -> str:
+    """Who does it, as far as this machine knows."""
+    return os.environ.get("DATP_ACTOR") or getpass.getuser()
+
+
+def _state(key: ApiKey) -> str:
+    if key.revoked_at:
+        return f"revoked {key.revoked_at:%Y-%m-%d %H:%M}"
+    return f"until {key.expires_at:%Y-%m-%d %H:%M}" if key.expires_at else "live"
+
+
+def _as_mapping(key: ApiKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "owner": key.owner,
+        "scope": str(key.scope),
+        "name": key.name,
+        "createdAt": time_text(key.created_at),
+        "expiresAt": time_text(key.expires_at),
+        "revokedAt": time_text(key.revoked_at),
+        "lastUsedAt": time_text(key.last_used_at),
+    }

@@ -1,0 +1,70 @@
+"""`datp nodes`: who lives, what each offers and how busy it is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from datp_tasks.cli.context import connect
+from datp_tasks.cli.shown import print_json
+from datp_tasks.observe.nodes import Node, NodeRegister
+
+#: Exit code, for scripts: no node is alive.
+NO_NODE = 3
+
+
+def add_commands(app: typer.Typer) -> None:
+    app.command()(nodes)
+
+
+def nodes(
+    group: Annotated[str | None, typer.Option(help="Only those of this group.")] = None,
+    step_types: Annotated[
+        bool, typer.Option("--steps", help="Show the step types that each offers.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+) -> None:
+    """Show the live nodes. Exit code 3: there is none."""
+    connections = connect().connections
+    settings, live = connections.settings, connections.live
+    register = NodeRegister(live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms)
+    found = [node for node in register.nodes() if group in (None, node.group)]
+    console = Console()
+    if as_json:
+        print_json(console, [{"group": node.group, **node.record} for node in found])
+    else:
+        _print(console, found, live.server_now_ms(), step_types)
+    if not found:
+        raise typer.Exit(NO_NODE)
+
+
+def _print(console: Console, found: list[Node], now_ms: int, step_types: bool) -> None:
+    table = Table(
+        *("group", "node", "worker", "version", "build", "up", "beat", "busy", "hops/s", "tx/s"),
+        box=None,
+    )
+    for node in found:
+        record, load = node.record, node.load
+        table.add_row(
+            *(node.group, node.name, record.get("worker") or "-", record.get("version") or "-"),
+            *(record.get("build") or "-", _ago(now_ms - node.joined_ms)),
+            *(_ago(now_ms - int(record.get("beatMs", now_ms))), _busy(load)),
+            *(f"{load.get('hopsPerS', 0):g}", f"{load.get('transactionsPerS', 0):g}"),
+        )
+        if step_types:
+            table.add_row("", f"[dim]{', '.join(node.step_types)}[/dim]")
+    console.print(table if found else "no node is alive")
+
+
+def _busy(load: dict[str, Any]) -> str:
+    return f"{load.get('busy', 0)}/{load.get('slots', 1)} ({load.get('busyShare', 0):.0%})"
+
+
+def _ago(ms: int) -> str:
+    seconds = max(ms, 0) / 1_000
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.0f} h"

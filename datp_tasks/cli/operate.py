@@ -1,0 +1,181 @@
+"""Commands for those who run the system: why, list, alerts, and acting on many transactions."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated, Any, cast
+
+import typer
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from datp_tasks.archive.alerts import Alerts
+from datp_tasks.archive.words import Summary
+from datp_tasks.cli.context import connect
+from datp_tasks.cli.shown import COLOURS, as_mapping, print_json
+from datp_tasks.intake.many import Action, Where
+from datp_tasks.intake.why import Why
+
+#: Exit codes, for scripts: alerts are open; some of many could not be done.
+ALERTS_OPEN = 5
+SOME_FAILED = 6
+
+TxId = Annotated[str, typer.Argument(help="Transaction id.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Filters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        help="Filter as name=value: status, pipeline, owner, group, older-than, newer-than (15m).",
+    ),
+]
+Limit = Annotated[int, typer.Option(help="At most so many.", min=1)]
+
+bulk = typer.Typer(help="Act on many transactions at once.", no_args_is_help=True)
+
+
+def add_commands(app: typer.Typer) -> None:
+    app.command()(why)
+    app.command("list")(list_transactions)
+    app.command()(alerts)
+    app.command()(retry)
+    app.add_typer(bulk, name="bulk")
+
+
+def why(tx_id: TxId, as_json: AsJson = False) -> None:
+    """Tell what a transaction waits for, who has it and when it moves."""
+    found = connect().client.why(tx_id)
+    console = Console()
+    if as_json:
+        print_json(console, _why_json(found))
+        return
+    colour = COLOURS.get(found.status, "white")
+    console.print(f"[{colour}]{found.status}[/{colour}]  {found.answer}", highlight=False)
+    if found.moves_at:
+        console.print(f"It moves at {found.moves_at:%Y-%m-%d %H:%M:%S %Z}.", highlight=False)
+    for hint in found.hints:
+        console.print(f"  → {hint}", highlight=False)
+
+
+def _why_json(found: Why) -> dict[str, Any]:
+    return {
+        "txId": found.tx_id,
+        "status": found.status,
+        "cause": found.cause,
+        "answer": found.answer,
+        "movesAt": found.moves_at.isoformat() if found.moves_at else None,
+        "hints": found.hints,
+    }
+
+
+def list_transactions(where: Filters = None, limit: Limit = 50, as_json: AsJson = False) -> None:
+    """List transactions, the newest first."""
+    client = connect().client
+    found = list(client.choose(Where.from_texts(where or []), rows_max=limit))
+    console = Console()
+    if as_json:
+        print_json(console, [as_mapping(each) for each in found])
+        return
+    console.print(_table(found) if found else "no transaction matches")
+
+
+def _table(found: list[Summary]) -> Table:
+    table = Table("transaction", "status", "pipeline", "owner", "external id", "accepted", box=None)
+    for each in found:
+        colour = COLOURS.get(each.status, "white")
+        table.add_row(
+            *(each.tx_id, f"[{colour}]{each.status}[/{colour}]", each.pipeline, each.owner),
+            *(each.external_id or "", f"{each.created_at:%Y-%m-%d %H:%M:%S}"),
+        )
+    return table
+
+
+def alerts(as_json: AsJson = False) -> None:
+    """Show what needs a person. Exit code 5: there is something."""
+    connections = connect().connections
+    found = Alerts(connections.engine, connections.clock).open_alerts()
+    console = Console()
+    if as_json:
+        rows = [
+            {
+                "kind": each.kind,
+                "subject": each.subject,
+                "summary": each.summary,
+                "since": each.created_at.isoformat(),
+            }
+            for each in found
+        ]
+        print_json(console, rows)
+    elif found:
+        table = Table("since", "kind", "subject", "what", box=None)
+        for each in found:
+            since = f"{each.created_at:%Y-%m-%d %H:%M:%S}"
+            table.add_row(since, each.kind, each.subject, each.summary)
+        console.print(table)
+    else:
+        console.print("no alert is open")
+    if found:
+        raise typer.Exit(ALERTS_OPEN)
+
+
+Reason = Annotated[str, typer.Option(help="Why; it is kept in the audit table.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be chosen.")]
+
+
+def retry(tx_id: TxId, reason: Reason = "retried by hand") -> None:
+    """Make a transaction go on now: wake it, run its step again if in doubt, or ring again."""
+    done = connect().client.act("retry", tx_id, reason=reason, actor=getpass.getuser())
+    Console().print(done.what)
+    if not done.ok:
+        raise typer.Exit(1)
+
+
+@bulk.command("cancel")
+def bulk_cancel(
+    reason: Reason, where: Filters = None, limit: Limit = 100_000, dry_run: DryRun = False
+) -> None:
+    """Cancel every transaction that matches."""
+    _act("cancel", where, limit, reason, dry_run)
+
+
+@bulk.command("wake")
+def bulk_wake(
+    reason: Reason, where: Filters = None, limit: Limit = 100_000, dry_run: DryRun = False
+) -> None:
+    """End the sleep of every transaction that matches."""
+    _act("wake", where, limit, reason, dry_run)
+
+
+@bulk.command("retry")
+def bulk_retry(
+    reason: Reason, where: Filters = None, limit: Limit = 100_000, dry_run: DryRun = False
+) -> None:
+    """Make every transaction that matches go on now."""
+    _act("retry", where, limit, reason, dry_run)
+
+
+def _act(action: str, texts: list[str] | None, limit: int, reason: str, dry_run: bool) -> None:
+    if not texts:
+        raise typer.BadParameter("name at least one filter: all transactions are never meant")
+    client = connect().client
+    where = Where.from_texts(texts)
+    chosen = [each for each in client.choose(where, rows_max=limit) if not each.is_final]
+    console = Console()
+    if dry_run:
+        console.print(_table(chosen[:50]))
+        console.print(f"{len(chosen)} would be changed ({action}); nothing was done")
+        return
+    actor = getpass.getuser()
+    kind = cast(Action, action)
+    client.note_bulk(kind, where, len(chosen), reason, actor)
+    results = [
+        client.act(kind, each.tx_id, reason=reason, actor=actor)
+        for each in track(chosen, description=action, console=console)
+    ]
+    failed = [done for done in results if not done.ok]
+    for done in failed[:20]:
+        console.print(f"{done.tx_id}: {done.what}", highlight=False)
+    console.print(f"{len(results) - len(failed)} of {len(results)} done")
+    if failed:
+        raise typer.Exit(SOME_FAILED)

@@ -1,0 +1,67 @@
+"""Beat that stopped: noticed by the workers, because nothing that beat runs could notice it."""
+
+from __future__ import annotations
+
+import logging
+
+from redis import Redis
+from redis.exceptions import RedisError
+from sqlalchemy.exc import SQLAlchemyError
+
+from datp_tasks.archive.alerts import Alerts
+from datp_tasks.live.store import LiveStore
+
+log = logging.getLogger("datp.watcher")
+
+#: Kind of the alert; its subject is the maintenance group.
+BEAT_SILENT = "beat-silent"
+#: Workers that look at the same time raise once; the others need not ask SQL.
+RAISE_AGAIN_S = 10
+
+
+class BeatWatch:
+    def __init__(self, live: LiveStore, alerts: Alerts, *, silent_s: float, subject: str) -> None:
+        self._live = live
+        self._redis: Redis = live.redis
+        self._alerts = alerts
+        self._silent_ms = int(silent_s * 1_000)
+        self._subject = subject
+        self._seen_key = live.keys.outside("beatSeen")
+        self._gate_key = live.keys.outside("tick:beat-silent")
+
+    def seen(self) -> None:
+        """A job of beat arrived here just now."""
+        self._redis.set(self._seen_key, self._live.server_now_ms())
+
+    def look(self) -> bool:
+        """Raise an alert if no job has arrived anywhere for too long; True if that is so.
+
+        Called with every pulse of every worker. The watcher, which beat runs, clears it.
+        """
+        try:
+            now_ms = self._live.server_now_ms()
+            seen_ms = self._redis.get(self._seen_key)
+            if seen_ms is None:
+                # Nobody has ever looked, or Redis has forgotten: patience starts now.
+                self._redis.set(self._seen_key, now_ms, nx=True)
+                return False
+            silent_ms = now_ms - int(str(seen_ms))
+            if silent_ms < self._silent_ms:
+                return False
+            if self._redis.set(self._gate_key, "1", nx=True, ex=RAISE_AGAIN_S):
+                self._raise(silent_ms)
+        except (RedisError, SQLAlchemyError) as error:
+            log.debug("whether beat lives is not known: %s", error)
+            return False
+        return True
+
+    def clear(self) -> bool:
+        return self._alerts.clear_alert(BEAT_SILENT, self._subject)
+
+    def _raise(self, silent_ms: int) -> None:
+        summary = (
+            f"no job of beat has run for {silent_ms / 1_000:.0f} s: beat is not running, or no "
+            f"worker takes the messages in the queue {self._subject}"
+        )
+        if self._alerts.raise_alert(BEAT_SILENT, self._subject, summary):
+            log.error(summary, extra={"event": "beat.silent", "group": self._subject})

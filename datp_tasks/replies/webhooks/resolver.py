@@ -1,0 +1,32 @@
+"""Asking for the addresses of a host, without holding up anybody else.
+
+The name service of the system blocks a thread, for half a minute if it must. So each sender has
+threads of its own for that, as many as it can have attempts under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+
+#: From a host and a port to all of its addresses.
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+
+
+class SystemResolver:
+    def __init__(self, threads_max: int) -> None:
+        self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="datp-names")
+
+    async def __call__(self, host: str, port: int) -> list[str]:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, _addresses, host, port)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[4][0]) for address in found))

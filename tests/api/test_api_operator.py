@@ -1,0 +1,221 @@
+"""What operators can see and do; and that it is written down."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from datp_tasks import Pipeline
+from datp_tasks.archive.alerts import Alerts
+from datp_tasks.testing import Kit
+from tests.api.api_house import ApiHouse
+from tests.api.test_api_transactions import shown, submitted
+from tests.ledger.ledger_world import payload_of
+from tests.steps.eventually import eventually
+
+
+def ok(answer: httpx.Response) -> Any:
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def actions(kit: Kit, subject: str) -> list[tuple[str, str]]:
+    with kit.connections.engine.connect() as sql:
+        rows = sql.execute(
+            text("SELECT actor, action FROM operator_action WHERE subject = :s ORDER BY id"),
+            {"s": subject},
+        )
+        return [(row.actor, row.action) for row in rows]
+
+
+def test_a_transaction_is_seen_from_the_inside(
+    house: ApiHouse, acme: httpx.Client, ops: httpx.Client
+) -> None:
+    tx_id = submitted(acme, "nap")
+    state = ok(ops.get(f"/v1/transactions/{tx_id}/state"))
+    assert (state["source"], state["status"], state["wakeSwitch"]) == ("live", "sleeping", "go")
+    assert state["state"]["stack"][0][0] == "nap"
+    journal = ok(ops.get(f"/v1/transactions/{tx_id}/deltas"))
+    assert journal["entries"][0]["kind"] == "claim"
+    assert journal["faults"] == []
+    house.kit.client.set_switch(tx_id, "go", True)
+    house.kit.advance(seconds=120)
+    prefix = house.kit.settings.key_prefix
+    house.kit.connections.redis.delete(f"{prefix}:{{{tx_id[1:3]}}}:stateH:{tx_id}")
+    state = ok(ops.get(f"/v1/transactions/{tx_id}/state"))
+    assert (state["source"], state["status"]) == ("archive", "success")
+
+
+def test_one_in_doubt_is_decided_and_who_did_it_is_written_down(
+    house: ApiHouse, acme: httpx.Client, ops: httpx.Client
+) -> None:
+    kit = house.kit
+
+    @kit.step("t/review", on_crash="review")
+    def review(ctx: Any, data: dict[str, Any]) -> dict[str, Any]:
+        return {"ran": True}
+
+    kit.use(Pipeline("review").step("t/review").build())
+    kit.crash_at("hop.after_step")
+    first = submitted(acme, "review")
+    kit.recover()
+    assert shown(acme, first)["status"] == "in-doubt"
+    assert [each["txId"] for each in ok(ops.get("/v1/in-doubt"))["transactions"]] == [first]
+    unsaid = ops.post(f"/v1/transactions/{first}/resolve", json={"decision": "done", "reason": ""})
+    assert unsaid.status_code == 422
+    decided = {"decision": "done", "reason": "the bank says so", "output": {"by": "hand"}}
+    ok(ops.post(f"/v1/transactions/{first}/resolve", json=decided))
+    assert shown(acme, first)["data"] == {"by": "hand"}
+    [(actor, action)] = actions(kit, first)
+    assert (actor.startswith("key "), action) == (True, "resolve")
+    late = ops.post(f"/v1/transactions/{first}/retry", json={"reason": "again"})
+    assert (late.status_code, late.json()["type"]) == (409, "urn:datp:problem:transaction-final")
+
+    kit.crash_at("hop.after_step")
+    second = submitted(acme, "review")
+    kit.recover()
+    ok(ops.post(f"/v1/transactions/{second}/retry", json={"reason": "it never arrived"}))
+    assert shown(acme, second)["data"] == {"ran": True}
+
+
+def test_what_an_operator_does_for_others_is_written_down(
+    house: ApiHouse, acme: httpx.Client, ops: httpx.Client
+) -> None:
+    tx_id = submitted(acme, "nap")
+    ok(ops.post(f"/v1/transactions/{tx_id}/wake"))
+    ok(ops.post(f"/v1/transactions/{tx_id}/cancel", json={"reason": "asked by phone"}))
+    assert [action for _, action in actions(house.kit, tx_id)] == [
+        "transaction.wake",
+        "transaction.cancel",
+    ]
+    mine = submitted(acme, "nap")
+    ok(acme.post(f"/v1/transactions/{mine}/cancel"))
+    assert actions(house.kit, mine) == []
+
+
+def test_an_operator_who_looks_does_not_count_as_the_client(
+    house: ApiHouse, acme: httpx.Client, ops: httpx.Client
+) -> None:
+    tx_id = submitted(acme)
+    for _ in range(3):
+        assert shown(ops, tx_id)["notifiedAt"] is None
+    assert house.kit.client.status(tx_id).notified_at is None
+
+
+def test_pipelines_are_listed_shown_disabled_and_used_again(
+    house: ApiHouse, acme: httpx.Client, ops: httpx.Client
+) -> None:
+    house.kit.use(Pipeline("brief").step("t/echo").build())
+    names = [each["name"] for each in ok(ops.get("/v1/pipelines"))["pipelines"]]
+    assert "brief" in names
+    found = ok(ops.get("/v1/pipelines/brief"))
+    version = found["versions"][0]["version"]
+    assert found["definition"]["steps"][0]["type"] == "t/echo"
+    ok(ops.post("/v1/pipelines/brief/disable"))
+    refused = acme.post("/v1/transactions", json={"pipeline": "brief", "data": {}})
+    assert (refused.status_code, refused.json()["type"]) == (
+        409,
+        "urn:datp:problem:pipeline-disabled",
+    )
+    assert ok(ops.post(f"/v1/pipelines/brief/versions/{version}/use"))["inUse"]
+    submitted(acme, "brief")
+    actors = {actor for actor, _ in actions(house.kit, "brief")[-2:]}
+    assert len(actors) == 1 and next(iter(actors)).startswith("key ")
+    for path in ("/v1/pipelines/none/disable", "/v1/pipelines/none/versions/0/use"):
+        assert ops.post(path).status_code == 404
+    assert ops.get("/v1/pipelines/none").status_code == 404
+
+
+def test_queues_nodes_and_alerts_are_shown(
+    house: ApiHouse, acme: httpx.Client, ops: httpx.Client
+) -> None:
+    submitted(acme, "nap")
+    queues = ok(ops.get("/v1/queues"))
+    assert queues["transactions"]["sleepingZ"] >= 1
+    assert queues["bells"]["master"] == 0
+    assert isinstance(ok(ops.get("/v1/nodes"))["nodes"], list)
+    alerts = Alerts(house.kit.connections.engine, house.kit.connections.clock)
+    alerts.raise_alert("test", "the-subject", "somebody should look")
+    [alert] = [each for each in ok(ops.get("/v1/alerts"))["alerts"] if each["kind"] == "test"]
+    assert (alert["subject"], alert["summary"]) == ("the-subject", "somebody should look")
+
+
+def test_webhook_deliveries_are_listed_and_sent_again_by_their_owner_and_operators(
+    house: ApiHouse, acme: httpx.Client, zeta: httpx.Client, ops: httpx.Client
+) -> None:
+    tx_id = submitted(acme, webhook="https://hooks.example.com/x")
+    [delivery] = ok(acme.get("/v1/webhooks", params={"txId": tx_id}))["webhooks"]
+    assert (delivery["txId"], delivery["sequence"], delivery["kind"]) == (tx_id, 1, "final")
+    path = f"/v1/webhooks/{delivery['id']}"
+    assert ok(acme.get(path))["attempts"] == []
+    assert ok(zeta.get("/v1/webhooks"))["webhooks"] == []
+    assert zeta.get(path).status_code == zeta.post(f"{path}/redeliver").status_code == 404
+    assert delivery["id"] in [each["id"] for each in ok(ops.get("/v1/webhooks"))["webhooks"]]
+    with house.kit.connections.engine.begin() as sql:
+        sql.execute(
+            text("UPDATE webhook_delivery SET state = 'dead', finished_at = now() WHERE id = :id"),
+            {"id": delivery["id"]},
+        )
+    [dead] = ok(acme.get("/v1/webhooks", params={"state": "dead"}))["webhooks"]
+    assert dead["id"] == delivery["id"]
+    assert ok(ops.post(f"{path}/redeliver"))["state"] == "pending"
+    assert [action for _, action in actions(house.kit, dead["id"])] == ["webhook.redeliver"]
+
+
+def test_a_poll_that_tells_the_end_cancels_the_webhook_if_that_was_asked_for(
+    house: ApiHouse, acme: httpx.Client
+) -> None:
+    hook = {"webhook": "https://hooks.example.com/x"}
+    kept = submitted(acme, **hook)
+    needless = submitted(acme, **hook, cancelWebhookOnPoll=True)
+
+    def states(tx_id: str) -> list[str]:
+        found = ok(acme.get("/v1/webhooks", params={"txId": tx_id}))["webhooks"]
+        return [each["state"] for each in found]
+
+    for tx_id in (kept, needless):
+        shown(acme, tx_id)
+    eventually(lambda: states(needless) == ["cancelled"])
+    eventually(lambda: shown(acme, kept)["notifiedAt"] is not None)
+    assert states(kept) == ["pending"]
+
+
+def test_a_webhook_that_must_not_be_is_refused(acme: httpx.Client) -> None:
+    for url in ("ftp://example.com", "https://user:pw@example.com/", "not a url"):
+        wanted = {"pipeline": "echo", "data": {}, "webhook": url}
+        answer = acme.post("/v1/transactions", json=wanted)
+        assert (answer.status_code, answer.json()["type"]) == (
+            422,
+            "urn:datp:problem:webhook-invalid",
+        )
+
+
+@pytest.mark.parametrize("payload", ["", "%%%", base64.b64encode(b"x").decode()])
+def test_a_batch_for_nowhere_is_refused(acme: httpx.Client, payload: str) -> None:
+    answer = acme.post("/v1/batches", json={"service": "nowhere", "payload": payload})
+    assert answer.status_code == 422
+
+
+def test_batches_are_handed_in_and_seen_by_their_owner_only(
+    house: ApiHouse, acme: httpx.Client, zeta: httpx.Client, ops: httpx.Client
+) -> None:
+    house.kit.client.add_service("settle", kind="sawtooth", url="http://127.0.0.1:9")
+    house.kit.lose_bells()
+    try:
+        wanted = {"service": "settle", "payload": base64.b64encode(payload_of("ab" * 64)).decode()}
+        made = acme.post("/v1/batches", json=wanted)
+        again = acme.post("/v1/batches", json=wanted)
+    finally:
+        house.kit.lose_bells(False)
+    assert (made.status_code, again.status_code) == (202, 200), made.text
+    path = made.headers["location"]
+    assert ok(acme.get(path))["batchId"] == made.json()["batchId"]
+    assert zeta.get(path).status_code == 404
+    assert ok(zeta.get("/v1/batches"))["batches"] == []
+    assert [each["batchId"] for each in ok(ops.get("/v1/batches"))["batches"]] == [
+        made.json()["batchId"]
+    ]

@@ -1,0 +1,121 @@
+"""Redis or PostgreSQL away: what is accepted is accepted, everything else says so."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy.engine import make_url
+
+from datp_tasks.api.services import accept
+from datp_tasks.errors import RecordAway
+from datp_tasks.intake import client as client_module
+from datp_tasks.intake.requests import Request, Submitted, prepare
+from datp_tasks.testing import Kit
+from tests.api.api_house import ApiHouse, api_house
+from tests.api.test_api_transactions import submitted
+from tests.steps.eventually import eventually
+
+SETTINGS = {"redis_timeout_s": 1.0, "key_cache_s": 60.0}
+WANTED = {"pipeline": "echo", "data": {}, "externalId": "once"}
+
+
+@pytest.fixture(scope="module")
+def nobodys_port() -> Iterator[int]:
+    """A port at which nobody listens, and nobody else will meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+def problem(answer: httpx.Response, status: int, kind: str) -> None:
+    assert (answer.status_code, answer.json()["type"]) == (status, f"urn:datp:problem:{kind}")
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_without_redis_transactions_are_accepted_and_placed_later(
+    kit: Kit, nobodys_port: int
+) -> None:
+    settings = replace(kit.settings, redis_url=f"redis://127.0.0.1:{nobodys_port}/0")
+    with api_house(kit, settings) as house:
+        client = house.client("acme")
+        first = client.post("/v1/transactions", json=WANTED)
+        again = client.post("/v1/transactions", json=WANTED)
+        assert (first.status_code, again.status_code) == (202, 200)
+        tx_id = first.json()["txId"]
+        assert client.get(f"/v1/transactions/{tx_id}").json()["status"] == "queued"
+        assert client.get(f"/v1/transactions/{tx_id}?wait=0.2").status_code == 200
+        assert client.get("/readyz").json()["status"] == "degraded"
+        problem(client.post(f"/v1/transactions/{tx_id}/wake"), 503, "redis-away")
+    kit.recover()
+    assert kit.status(tx_id).status == "success"
+
+
+def test_without_postgresql_nothing_is_accepted_and_that_is_said(
+    kit: Kit, nobodys_port: int
+) -> None:
+    url = make_url(kit.settings.database_url).set(port=nobodys_port, password="hunter2-secret")
+    away = replace(kit.settings, database_url=url.render_as_string(hide_password=False))
+    with api_house(kit, away) as house:
+        client = house.client("acme")
+        for answer in (
+            client.post("/v1/transactions", json=WANTED),
+            client.get("/v1/transactions"),
+            client.get("/readyz"),
+        ):
+            problem(answer, 503, "record-away")
+            assert int(answer.headers["retry-after"]) >= 1
+            assert "hunter2" not in answer.text
+        assert client.get("/healthz").status_code == 200
+
+
+def test_a_long_poll_outlasts_an_outage_of_postgresql(
+    house: ApiHouse, acme: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database is away for a while after the waiter has registered."""
+    tx_id = submitted(acme, "nap")
+    services = house.services
+    look = services.client.status_many
+    fails = 0
+
+    def away(tx_ids: Any) -> Any:
+        nonlocal fails
+        fails += 1
+        if fails <= 2:
+            raise RecordAway
+        return look(tx_ids)
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(acme.get, f"/v1/transactions/{tx_id}", params={"wait": 20})
+        eventually(lambda: len(services.waiters) == 1)
+        eventually(lambda: services.waiters._watched[tx_id].seen >= 0)
+        monkeypatch.setattr(services.looks, "_work", away)
+        house.kit.client.set_switch(tx_id, "go", True)
+        answer = waiting.result(20)
+    assert (answer.status_code, answer.json()["status"]) == (200, "success")
+    assert fails > 2
+
+
+def test_one_that_the_database_cannot_take_does_not_take_its_neighbours_along(
+    kit: Kit, house: ApiHouse
+) -> None:
+    """Whatever is wrong with it was not noticed before, so the whole statement fails."""
+
+    def spoil(request: Request, *rest: Any) -> Any:
+        prepared = prepare(request, *rest)
+        if "bad" in request.data:
+            object.__setattr__(prepared.acceptance, "input_json", "{")
+        return prepared
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client_module, "prepare", spoil)
+        wanted = [Request(pipeline="echo", data=data) for data in ({}, {"bad": 1}, {"n": 2})]
+        answers = accept(house.services.client, wanted)
+    assert [isinstance(each, Submitted) for each in answers] == [True, False, True]
+    found = [kit.status(each.tx_id) for each in answers if isinstance(each, Submitted)]
+    assert [each.output for each in found] == [{"echo": {}}, {"echo": {"n": 2}}]

@@ -1,0 +1,130 @@
+"""The sweep with real workers: one of them is killed or stopped at a point, others go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine
+
+from datp_tasks.archive.words import Summary
+from datp_tasks.testing.bank import Bank
+from datp_tasks.testing.rest import live_violations, transaction_violations
+from datp_tasks.testing.steered import give_order
+from tests.acceptance.house import House, process_state, wait_until
+from tests.chaos.transfer_steps import BANK_URL, pipelines
+from tests.chaos.transfer_world import World
+
+STEPS = ("tests.chaos.transfer_steps", "datp_tasks.testing.steered")
+#: Everything much quicker than in production, so that a takeover takes a second.
+QUICK: dict[str, Any] = {
+    "shards": 2,
+    "node_beat_ms": 100,
+    "node_stale_ms": 600,
+    "node_grace_ms": 150,
+    "reaper_period_s": 0.2,
+    "reconciler_period_s": 0.3,
+    "ring_again_after_ms": 500,
+    "archiver_role_s": 1.0,
+    "archiver_grace_s": 0.5,
+    "archiver_period_s": 0.3,
+    "delay_before_archiving_s": 0,
+    # A stopped worker that holds a row is shut out of SQL after the two together.
+    "step_timeout_s": 1.5,
+    "step_kill_grace_s": 0.5,
+}
+#: In the middle of a pause nobody else could go on before these have passed.
+END_WITHIN_S = 40.0
+NIGHT_S = 0.1
+
+
+class ProcessSweep:
+    def __init__(self, house: House, bank: Bank, folder: Path) -> None:
+        self.house = house
+        self.world = World(create_engine(house.settings.database_url), bank)
+        self._orders = folder / "orders"
+        self._numbers = iter(range(1, 1_000_000))
+        house.use(*pipelines())
+        workers = [house.worker("master,kyc", steer_file=self._orders) for _ in range(2)]
+        house.beat()
+        house.wait_ready(*workers)
+
+    def points(self) -> list[str]:
+        """Every point that a worker passes when a transfer runs, in alphabetical order."""
+        token = f"record-{next(self._numbers)}"
+        told = give_order(self._orders, token, action="record")
+        summary = self._run("record")
+        self._come_to_rest(summary)
+        self._no_orders()
+        return sorted(set(told.read_text().split("\n")) - {""})
+
+    def complaints(self, point: str, action: str, *, fails: bool = False) -> list[str]:
+        """What is wrong after a worker was killed, or stopped for a while, at this point."""
+        token = f"{action}-{next(self._numbers)}"
+        told = give_order(self._orders, token, point=point, action=action)
+        tx_id = self.house.submit("chaos-transfer", self.world.request(**_steps(fails)))
+        if action == "stop":
+            wait_until(told.exists, within_s=END_WITHIN_S, what=f"passing {point}")
+            pid = int(_text_of(told))
+            wait_until(lambda: process_state(pid) == "T", what="the stop")
+            self._others_go_on(tx_id)
+            os.kill(pid, signal.SIGCONT)
+        summary = self.house.client.wait(tx_id, timeout_s=END_WITHIN_S)
+        wait_until(told.exists, within_s=END_WITHIN_S, what=f"passing {point}")
+        self._no_orders()
+        return self._come_to_rest(summary)
+
+    def _others_go_on(self, tx_id: str) -> None:
+        """They end it, or the time is over in which the one that stands still is given up."""
+        settings = self.house.settings
+        ends_s = (settings.node_stale_ms + settings.node_grace_ms) / 1_000 + 2
+        try:
+            wait_until(lambda: self.house.all_final([tx_id]), within_s=ends_s)
+        except AssertionError:
+            return
+
+    def _run(self, name: str) -> Summary:
+        request = self.world.request(**_steps(False))
+        tx_id = self.house.submit("chaos-transfer", request, external_id=name)
+        return self.house.client.wait(tx_id, timeout_s=END_WITHIN_S)
+
+    def _no_orders(self) -> None:
+        give_order(self._orders, f"none-{next(self._numbers)}", point="nowhere", action="raise")
+
+    def _come_to_rest(self, summary: Summary) -> list[str]:
+        """What is still wrong when everything had time to be cleared away."""
+        found: list[str] = []
+
+        def clean() -> bool:
+            found[:] = self._wrong_with(summary)
+            return not found
+
+        try:
+            wait_until(clean, within_s=15)
+        except AssertionError:
+            return found
+        return []
+
+    def _wrong_with(self, summary: Summary) -> Iterator[str]:
+        connections = self.house.connections
+        yield from transaction_violations(connections, summary)
+        yield from live_violations(connections)
+        yield from self.world.complaints_about(summary)
+
+
+def _steps(fails: bool) -> dict[str, Any]:
+    return {"night_s": NIGHT_S, "fails": fails}
+
+
+def _text_of(path: Path) -> str:
+    """What a process has told; it may be in the middle of writing."""
+    wait_until(lambda: path.read_text(), within_s=5)
+    return path.read_text()
+
+
+def environment(bank: Bank) -> dict[str, str]:
+    """What the workers need beside their settings."""
+    return {BANK_URL: bank.url}

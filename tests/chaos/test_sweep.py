@@ -1,0 +1,72 @@
+"""A transfer is broken at every point it passes: it ends once, and all the money is there.
+
+`DATP_SWEEP_ALL=1` tries each point each time it is passed (see `make chaos`), else the first time.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from datp_tasks.failpoints import POINTS
+from datp_tasks.live.scripts import script_names
+from datp_tasks.testing import Kit, crash_sweep
+from datp_tasks.testing.cases import Report
+from datp_tasks.testing.sweep import MOVERS, Times
+from tests.chaos.transfer_world import World
+
+NIGHT_S = 28_800
+TIMES: Times = "all" if os.environ.get("DATP_SWEEP_ALL") else "first"
+
+#: Scripts that a transfer needs when people, other nodes or outages come into it. A script that
+#: is neither here nor on the way of a transfer is one that nobody has thought of.
+OTHER_SCRIPTS = {
+    *("cancel", "drop_running", "note_problem", "park", "resolve", "restore", "ring_again"),
+    *("place_webhook", "set_switch", "take_counts", "take_tokens", "take_webhooks"),
+}
+
+
+def swept(kit: Kit, world: World, kinds: list[str], *, blind: bool) -> Report:
+    request = world.request(night_s=NIGHT_S, blind=blind)
+    return crash_sweep(
+        kit,
+        "chaos-transfer",
+        request,
+        check=world.complaints_about,
+        kinds=kinds,
+        times=TIMES,
+        jobs=MOVERS,
+    )
+
+
+def reached(report: Report, kind: str) -> set[str]:
+    """What lies behind the boundaries of a kind."""
+    names = [point.split(":")[1] for point in report.points if point.startswith(f"{kind}:")]
+    return {part for name in names for part in name.split("+")}
+
+
+@pytest.mark.timeout(900)
+def test_nothing_that_dies_or_fails_on_the_way_of_a_transfer_changes_its_end(
+    kit: Kit, world: World
+) -> None:
+    report = swept(kit, world, ["exception", "lost-answer", "crash"], blind=True)
+    report.assert_clean()
+    assert report.missed == []
+    on_the_way = [each for each in POINTS if each.startswith(("submit.", "hop.", "effect."))]
+    assert set(on_the_way) <= set(report.points)
+    assert reached(report, "script") >= set(script_names()) - OTHER_SCRIPTS
+    assert {"record.accept", "record.finish", "effects.effect"} <= reached(report, "commit")
+    assert {"payments/commit", "chaos/kyc"} <= reached(report, "publish")
+    assert {"payments/reserve", "chaos/send", "chaos/wire"} <= reached(report, "effect")
+    # It was not for nothing that the bank knows keys.
+    assert any(line["kind"] == "repeat" for line in world.lines())
+
+
+@pytest.mark.timeout(900)
+def test_whoever_stands_still_anywhere_and_goes_on_later_changes_nothing(
+    kit: Kit, world: World
+) -> None:
+    report = swept(kit, world, ["pause"], blind=False)
+    report.assert_clean()
+    assert report.missed == []

@@ -1,0 +1,42 @@
+"""A transfer that fails in its last step is broken on its way back, at every point it passes.
+
+`DATP_SWEEP_ALL=1` tries each point each time it is passed (see `make chaos`), else the last time,
+and only the worst kind.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from datp_tasks.testing import Kit, crash_sweep
+from datp_tasks.testing.cases import KINDS
+from datp_tasks.testing.sweep import MOVERS, Times
+from tests.chaos.transfer_world import World
+
+ALL = bool(os.environ.get("DATP_SWEEP_ALL"))
+TIMES: Times = "all" if ALL else "last"
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", [*KINDS] if ALL else ["overtaken"])
+def test_whatever_happens_on_the_way_back_all_is_undone_once(
+    kit: Kit, world: World, kind: str
+) -> None:
+    report = crash_sweep(
+        kit,
+        "chaos-transfer",
+        world.request(fails=True),
+        check=world.complaints_about,
+        kinds=[kind],
+        times=TIMES,
+        jobs=MOVERS,
+    )
+    report.assert_clean()
+    assert report.missed == []
+    undone = {point for point in report.points if point.startswith("undo:")}
+    assert len(undone) == 2 * len(
+        ("payments/reserve", "chaos/send", "chaos/wire", "payments/commit")
+    )
+    assert world.balance_of("bob") == 0

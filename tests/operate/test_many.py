@@ -1,0 +1,151 @@
+"""Choosing transactions by what they are, and acting on all of them."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from datp_tasks import Pipeline, Sleep
+from datp_tasks.cli import operate, top
+from datp_tasks.errors import FilterInvalid
+from datp_tasks.intake.many import Where
+from datp_tasks.model.status import Status
+from datp_tasks.testing.kit import Kit
+
+Data = dict[str, Any]
+
+
+@pytest.fixture
+def kit(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Kit:
+    @datp.step("t/gate")
+    def gate(ctx: Any, data: Data) -> Any:
+        return None if ctx.sleeps else Sleep(seconds=3_600)
+
+    @datp.step("t/do")
+    def do(ctx: Any, data: Data) -> None: ...
+
+    @datp.step("t/once", on_crash="review")
+    def once(ctx: Any, data: Data) -> None: ...
+
+    for name in ("gate", "do", "once"):
+        datp.use(Pipeline(name).step(f"t/{name}").build())
+    context = SimpleNamespace(
+        client=datp.client,
+        connections=datp.connections,
+        settings=datp.settings,
+        redis=datp.connections.redis,
+    )
+    for module in (operate, top):
+        monkeypatch.setattr(module, "connect", lambda: context)
+    monkeypatch.setattr(top, "backlog", lambda celery, group: 0)
+    monkeypatch.setenv("COLUMNS", "200")
+    return datp
+
+
+def run(*words: str, code: int = 0) -> str:
+    app = typer.Typer()
+    operate.add_commands(app)
+    top.add_commands(app)
+    result = CliRunner().invoke(app, list(words), catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def ids(kit: Kit, *texts: str) -> set[str]:
+    return {each.tx_id for each in kit.client.choose(Where.from_texts(texts))}
+
+
+def test_transactions_are_chosen_by_status_pipeline_owner_group_and_age(kit: Kit) -> None:
+    asleep = kit.submit("gate", {}, owner="ann")
+    kit.clock.advance(seconds=600)
+    ended = kit.submit("do", {}, owner="bob")
+    assert ids(kit) == {asleep, ended}
+    assert ids(kit, "status=sleeping") == {asleep}
+    assert ids(kit, "status=success") == {ended}
+    assert ids(kit, "status=running") == set()
+    assert ids(kit, "pipeline=gate") == ids(kit, "owner=ann") == {asleep}
+    assert ids(kit, "older-than=5m") == {asleep}
+    assert ids(kit, "newer-than=5m") == {ended}
+    assert ids(kit, "group=master", "status=sleeping") == {asleep}
+    assert ids(kit, "group=elsewhere") == set()
+    assert len(list(kit.client.choose(Where(), rows_max=1))) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["status", "status=", "colour=red", "status=dead", "older-than=5", "older-than=xm"]
+)
+def test_a_filter_that_makes_no_sense_is_named(text: str) -> None:
+    with pytest.raises(FilterInvalid):
+        Where.from_texts([text])
+
+
+def test_a_bulk_cancel_is_shown_first_then_done_and_audited(kit: Kit) -> None:
+    txs = [kit.submit("gate", {}) for _ in range(3)]
+    kit.submit("do", {})
+    shown = run("bulk", "cancel", "--where", "pipeline=gate", "--reason", "wrong", "--dry-run")
+    assert "3 would be changed" in shown
+    assert all(kit.status(tx).status is Status.SLEEPING for tx in txs)
+    said = run("bulk", "cancel", "--where", "pipeline=gate", "--reason", "wrong rate")
+    assert "3 of 3 done" in said
+    assert {kit.status(tx).status for tx in txs} == {Status.CANCELLED}
+    with kit.connections.engine.connect() as sql:
+        row = sql.exec_driver_sql(
+            "SELECT action, reason, details FROM operator_action ORDER BY id DESC LIMIT 1"
+        ).one()
+    assert (row.action, row.reason) == ("bulk-cancel", "wrong rate")
+    assert json.loads(row.details) == {"where": {"pipeline": "gate"}, "count": 3}
+
+
+def test_a_bulk_action_needs_a_filter(kit: Kit) -> None:
+    assert "at least one filter" in run("bulk", "wake", "--reason", "x", code=2)
+
+
+def test_a_bulk_wake_ends_sleeps(kit: Kit) -> None:
+    txs = [kit.submit("gate", {}) for _ in range(3)]
+    run("bulk", "wake", "--where", "status=sleeping", "--reason", "now")
+    assert {kit.status(tx).status for tx in txs} == {Status.SUCCESS}
+
+
+def test_a_retry_gets_each_kind_going(kit: Kit) -> None:
+    kit.crash_at("hop.after_step")
+    parked = kit.submit("once", {})
+    kit.recover()
+    asleep = kit.submit("gate", {})
+    kit.lose_bells()
+    unheard = kit.submit("do", {})
+    kit.lose_bells(False)
+    assert kit.status(parked).status is Status.IN_DOUBT
+    for tx in (parked, asleep, unheard):
+        run("retry", tx)
+        assert kit.status(tx).status is Status.SUCCESS
+
+
+def test_lists_alerts_and_answers_are_there_for_people_and_programs(kit: Kit) -> None:
+    tx = kit.submit("gate", {})
+    assert tx in run("list", "--where", "status=sleeping")
+    assert json.loads(run("list", "--json"))[0]["txId"] == tx
+    assert "no transaction matches" in run("list", "--where", "pipeline=none")
+    assert json.loads(run("why", tx, "--json"))["cause"] == "sleeping"
+    assert "datp wake" in run("why", tx)
+    assert "no alert is open" in run("alerts")
+    kit.crash_at("hop.after_step")
+    kit.submit("once", {})
+    kit.advance(seconds=1)
+
+
+def test_top_shows_groups_rates_and_long_runners(kit: Kit) -> None:
+    for _ in range(5):
+        kit.submit("do", {})
+    kit.clock.advance(seconds=5)
+    kit.run_job("meter")
+    found = json.loads(run("top", "--json"))
+    assert found["rates"]["ended"] == 0.5
+    assert found["lists"]["processingZ"] == 0
+    assert "Groups" in run("top", "--once")
+    assert top.plot([0, 1, 2]) == " ▄█"
+    assert top.plot([0, 0]) == "  "

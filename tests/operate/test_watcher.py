@@ -1,0 +1,161 @@
+"""The watcher: each trouble is one alert, raised once, and over when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from datp_tasks import Pipeline
+from datp_tasks.archive.alerts import Alerts
+from datp_tasks.maintenance import watcher
+from datp_tasks.observe.beat_watch import BEAT_SILENT, BeatWatch
+from datp_tasks.observe.nodes import NodeRegister
+from datp_tasks.testing import Kit
+from datp_tasks.testing.servers import Servers
+
+
+@pytest.fixture
+def kit(datp_servers: Servers) -> Iterator[Kit]:
+    kit = Kit(datp_servers, queued_alert_max=3, queue_bells_alert_max=10)
+    kit.use(Pipeline("slow", group="kyc").step("util/fixed-reply", params={"output": {}}).build())
+    yield kit
+    kit.close()
+
+
+@pytest.fixture
+def register(kit: Kit) -> NodeRegister:
+    settings = kit.settings
+    return NodeRegister(
+        kit.connections.live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms
+    )
+
+
+def join(kit: Kit, register: NodeRegister, node: str, group: str = "kyc") -> None:
+    register.write(node, [group], {"joinedMs": kit.connections.live.server_now_ms()})
+
+
+def alerts_of(kit: Kit) -> set[tuple[str, str]]:
+    found = Alerts(kit.connections.engine, kit.clock).open_alerts()
+    return {(each.kind, each.subject) for each in found}
+
+
+def look(kit: Kit, *, after_s: float = 5.0, **waiting: int) -> watcher.Result:
+    kit.clock.advance(seconds=after_s)
+    return watcher.run_once(kit.connections, lambda group: waiting.get(group, 0))
+
+
+def test_a_quiet_system_raises_nothing(kit: Kit, register: NodeRegister) -> None:
+    join(kit, register, "n1")
+    assert look(kit, after_s=1) == watcher.Result(raised=0, cleared=0)
+    assert look(kit, after_s=1) == watcher.Result(raised=0, cleared=0)
+    assert alerts_of(kit) == set()
+
+
+def test_a_group_with_work_and_no_worker_raises_once_until_a_worker_comes(
+    kit: Kit, register: NodeRegister
+) -> None:
+    kit.lose_bells()
+    kit.submit("slow", {})
+    assert look(kit, after_s=1).raised == 0
+    assert look(kit) == watcher.Result(raised=1, cleared=0)
+    assert look(kit) == watcher.Result(raised=0, cleared=0)
+    assert alerts_of(kit) == {(watcher.NO_WORKER, "kyc")}
+    join(kit, register, "n1")
+    assert look(kit, after_s=1) == watcher.Result(raised=0, cleared=1)
+
+
+def test_messages_that_nobody_takes_count_as_work(kit: Kit, register: NodeRegister) -> None:
+    look(kit, kyc=1)
+    assert alerts_of(kit) == {(watcher.NO_WORKER, "kyc")}
+    # Nobody has to serve a ledger as long as no service is known.
+    look(kit, ledger=1)
+    assert alerts_of(kit) == set()
+
+
+def test_a_stopped_group_with_a_worker_is_no_trouble(kit: Kit, register: NodeRegister) -> None:
+    kit.connections.groups.set("kyc", {"concurrency": 0}, actor="test")
+    join(kit, register, "n1")
+    assert look(kit, after_s=1, kyc=5).raised == 0
+
+
+def test_a_node_that_died_is_missed_until_another_took_its_place(
+    kit: Kit, register: NodeRegister
+) -> None:
+    join(kit, register, "n1")
+    join(kit, register, "n2")
+    assert look(kit, after_s=5).raised == 0
+    # Silent for long enough, but noticed only now.
+    assert look(kit, after_s=2).raised == 0
+    assert look(kit) == watcher.Result(raised=1, cleared=0)
+    assert alerts_of(kit) == {(watcher.NODE_LOST, "kyc")}
+    join(kit, register, "n3")
+    assert look(kit, after_s=1) == watcher.Result(raised=0, cleared=0)
+    join(kit, register, "n4")
+    assert look(kit, after_s=1) == watcher.Result(raised=0, cleared=1)
+    assert look(kit, after_s=1) == watcher.Result(raised=0, cleared=0)
+
+
+def test_a_node_that_was_replaced_before_it_was_missed_leaves_a_trace(
+    kit: Kit, register: NodeRegister
+) -> None:
+    join(kit, register, "n1")
+    kit.clock.advance(seconds=1)
+    join(kit, register, "n2")
+    for _ in range(4):
+        kit.clock.advance(seconds=4)
+        join(kit, register, "n3")
+        look(kit, after_s=0)
+        register.write("n2", ["kyc"], {"joinedMs": 1_800_000_001_000})
+    assert alerts_of(kit) == set()
+    with kit.connections.engine.connect() as connection:
+        rows = connection.exec_driver_sql("SELECT kind, cleared_at FROM alert").all()
+    assert [(row.kind, row.cleared_at is not None) for row in rows] == [(watcher.NODE_LOST, True)]
+
+
+def test_a_node_that_left_in_order_is_not_missed(kit: Kit, register: NodeRegister) -> None:
+    join(kit, register, "n1")
+    register.leave("n1", ["kyc"])
+    for _ in range(3):
+        assert look(kit, after_s=10).raised == 0
+
+
+def test_an_outage_of_redis_kills_nobody(kit: Kit, register: NodeRegister) -> None:
+    join(kit, register, "n1")
+    # Back after a minute: everybody looks dead at first sight, and beats a moment later.
+    assert look(kit, after_s=60).raised == 0
+    join(kit, register, "n1")
+    assert look(kit, after_s=1).raised == 0
+    assert look(kit, after_s=4).raised == 0
+    assert alerts_of(kit) == set()
+
+
+def test_a_long_queue_raises_above_its_limit_and_clears_below_half_of_it(
+    kit: Kit, register: NodeRegister
+) -> None:
+    join(kit, register, "n1")
+    assert look(kit, after_s=1, kyc=10).raised == 0
+    assert look(kit, after_s=1, kyc=11).raised == 1
+    assert look(kit, after_s=1, kyc=6).cleared == 0
+    assert look(kit, after_s=1, kyc=5).cleared == 1
+    kit.lose_bells()
+    for _ in range(4):
+        kit.submit("slow", {})
+    look(kit, after_s=1)
+    assert alerts_of(kit) == {(watcher.QUEUE_LONG, watcher.ALL_QUEUED)}
+
+
+def test_beat_that_stopped_is_noticed_by_workers_and_cleared_by_the_next_job(kit: Kit) -> None:
+    alerts = Alerts(kit.connections.engine, kit.clock)
+    watch = BeatWatch(kit.connections.live, alerts, silent_s=15, subject="master")
+    assert watch.look() is False
+    kit.clock.advance(seconds=14)
+    watch.seen()
+    kit.clock.advance(seconds=14)
+    assert watch.look() is False
+    kit.clock.advance(seconds=1)
+    assert watch.look() is True
+    assert watch.look() is True
+    assert alerts_of(kit) == {(BEAT_SILENT, "master")}
+    assert look(kit).cleared == 1
+    assert alerts_of(kit) == set()
