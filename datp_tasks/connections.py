@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from celery import Celery
 from redis import Redis
@@ -25,6 +26,8 @@ from datp_tasks.clock import Clock, ServerClock
 from datp_tasks.ledger.bell import CeleryRing
 from datp_tasks.ledger.desk import Ledger
 from datp_tasks.ledger.words import Finished, Ring
+from datp_tasks.live.cluster import Cluster
+from datp_tasks.live.cluster_redis import ClusterRedis
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.words import Bell
 from datp_tasks.model.switch import switch_json
@@ -41,15 +44,17 @@ log = logging.getLogger("datp.ledger")
 
 def make_redis(settings: Settings) -> Redis:
     """No retries of our own: a script that was sent twice would be counted twice."""
-    redis: Redis = Redis.from_url(
-        settings.redis_url,
-        decode_responses=True,
-        socket_timeout=settings.redis_timeout_s,
-        socket_connect_timeout=settings.redis_timeout_s,
-        socket_keepalive=True,
-        health_check_interval=15,
-        retry=Retry(NoBackoff(), 0),
-    )
+    options: dict[str, Any] = {
+        "decode_responses": True,
+        "socket_timeout": settings.redis_timeout_s,
+        "socket_connect_timeout": settings.redis_timeout_s,
+        "socket_keepalive": True,
+        "health_check_interval": 15,
+        "retry": Retry(NoBackoff(), 0),
+    }
+    if settings.redis_cluster == "on":
+        return ClusterRedis(Cluster(settings.redis_url, **options))
+    redis: Redis = Redis.from_url(settings.redis_url, **options)
     return redis
 
 

@@ -44,6 +44,8 @@ class Settings:
 
     # Where things are.
     redis_url: str = _url("redis://127.0.0.1:6379/0", "redis", "rediss", "unix")
+    #: Whether `redis_url` names a server of a Redis Cluster; the broker then is another server.
+    redis_cluster: str = field(default="off", metadata={"pattern": "off|on"})
     broker_url: str = _url("", "redis", "rediss", "redis+socket", "amqp", "amqps", "memory")
     database_url: str = _url(
         "postgresql+psycopg2://datp@127.0.0.1:5432/datp", "postgresql+psycopg2", "postgresql"
@@ -221,6 +223,8 @@ class Settings:
     sql_pool_size: int = _number(5, 1, 100)
 
     def __post_init__(self) -> None:
+        if self.redis_cluster == "on":
+            _check_cluster(self.redis_url, self.broker_url)
         if not self.broker_url:
             object.__setattr__(self, "broker_url", _broker_from(self.redis_url))
         for item in fields(self):
@@ -262,6 +266,19 @@ def _broker_from(redis_url: str) -> str:
     base, _, query = redis_url.replace("unix://", "redis+socket://", 1).partition("?")
     query = re.sub(r"(^|&)db=", r"\1virtual_host=", query)
     return f"{base}?{query}" if query else base
+
+
+def _check_cluster(redis_url: str, broker_url: str) -> None:
+    if not broker_url:
+        raise SettingsError(
+            "DATP_BROKER_URL must be given with DATP_REDIS_CLUSTER=on: Celery's messages cannot "
+            "be kept in a Redis Cluster. Name a single Redis (redis://…) or RabbitMQ (amqp://…)."
+        )
+    if _scheme(redis_url) == "unix" or urlsplit(redis_url).path not in ("", "/", "/0"):
+        raise SettingsError(
+            "DATP_REDIS_URL must name a host, a port and no database but 0 with "
+            "DATP_REDIS_CLUSTER=on: a Redis Cluster has nothing else"
+        )
 
 
 def _parse(name: str, raw: str, default: object) -> object:

@@ -22,6 +22,7 @@ from datp_tasks.api import (
     openapi,
     operator,
     problems,
+    series,
     transactions,
     webhooks,
 )
@@ -41,6 +42,8 @@ ROUTERS = (
     compat.routes,
     compat.open_routes,
     health.router,
+    series.routes,
+    series.open_routes,
 )
 SUBMIT = "/v1/transactions"
 HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]

@@ -51,6 +51,14 @@ class Copy:
     fields: str
 
 
+def copy_text(copies: Iterable[Copy], now: str) -> str:
+    """As COPY takes them."""
+    return "".join(
+        f"{c.tx_id}\t{c.version}\t{c.status}\t{c.fields.translate(_ESCAPES)}\t{now}\n"
+        for c in copies
+    )
+
+
 class States:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
@@ -74,10 +82,7 @@ class States:
         }
         connection.exec_driver_sql(REPLACE, values)
         now = self._now(connection).isoformat()
-        text = "".join(
-            f"{c.tx_id}\t{c.version}\t{c.status}\t{c.fields.translate(_ESCAPES)}\t{now}\n"
-            for c in copies
-        )
+        text = copy_text(copies, now)
         # The raw cursor is the only way to COPY with this driver; its errors are the driver's.
         driver = connection.connection.driver_connection
         assert driver is not None

@@ -153,7 +153,7 @@ class DeskMethods(AuditMethods):
                 why=fields.get("problem", ""),
             )
             for (tx, since_ms), fields in zip(listed, found, strict=True)
-            if fields
+            if fields.get("status") == Status.IN_DOUBT
         ]
 
     # Deciding.

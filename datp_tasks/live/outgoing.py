@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from datp_tasks.live.cluster_redis import servers_of
 from datp_tasks.live.scripts import script
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.words import flat_to_dict
@@ -121,8 +122,9 @@ class Outgoing:
         self._live.send([("SET", self._mark(shard), value) for shard, value in marks.items()])
 
     def run_id(self) -> str:
-        """Which process of Redis this is: a new one may have lost the last writes."""
-        return str(self._redis.info("server").get("run_id", ""))
+        """Which processes of Redis these are: a new one may have lost the last writes."""
+        found = (server.info("server") for server in servers_of(self._redis))
+        return " ".join(sorted(str(each.get("run_id", "")) for each in found))
 
     # States.
 

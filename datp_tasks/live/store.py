@@ -12,7 +12,8 @@ from typing import Any
 from redis import Redis
 
 from datp_tasks.clock import Clock
-from datp_tasks.live.keys import LISTS, Keys
+from datp_tasks.live.keys import Keys
+from datp_tasks.live.reading import Reading
 from datp_tasks.live.scripts import Call, Reply, ScriptRunner, script
 from datp_tasks.live.words import (
     Bell,
@@ -28,7 +29,7 @@ from datp_tasks.model.state import CRASH, delta_json
 from datp_tasks.settings import Settings
 
 
-class LiveStore:
+class LiveStore(Reading):
     def __init__(self, redis: Redis, settings: Settings, clock: Clock) -> None:
         self.redis = redis
         self.keys = Keys(settings.key_prefix)
@@ -246,36 +247,6 @@ class LiveStore:
         note = script("note_problem")
         self.run([(note, (self.keys.state(tx),), (sequence, problem)) for tx, sequence in bells])
 
-    def fields_many(self, tx_ids: Sequence[str]) -> list[dict[str, str]]:
-        """All fields of each transaction; empty for one that is not here."""
-        pipeline = self.redis.pipeline(transaction=False)
-        for tx_id in tx_ids:
-            pipeline.hgetall(self.keys.state(tx_id))
-        return list(pipeline.execute())
-
-    def exist_many(self, tx_ids: Sequence[str]) -> list[bool]:
-        pipeline = self.redis.pipeline(transaction=False)
-        for tx_id in tx_ids:
-            pipeline.exists(self.keys.state(tx_id))
-        return [bool(found) for found in pipeline.execute()]
-
-    def placed_many(self, tx_ids: Sequence[str]) -> list[bool]:
-        """Whether each is in memory, or asleep and known to wake."""
-        commands: list[tuple[str | int, ...]] = []
-        for tx in tx_ids:
-            commands.append(("EXISTS", self.keys.state(tx)))
-            commands.append(("ZSCORE", self.keys.of_tx(tx, "sleepingZ"), tx))
-        answers = self.send(commands)
-        return [
-            bool(here) or score is not None
-            for here, score in zip(answers[::2], answers[1::2], strict=True)
-        ]
-
-    def versions_many(self, tx_ids: Sequence[str]) -> list[tuple[int | None, str]]:
-        """Version and node of each, as far as it is here."""
-        answers = self.send([("HMGET", self.keys.state(tx), "version", "node") for tx in tx_ids])
-        return [(int(version) if version else None, node or "") for version, node in answers]
-
     # Maintenance.
 
     def ring_again_many(self, tx_ids: Sequence[str]) -> list[Bell | Refused]:
@@ -338,31 +309,6 @@ class LiveStore:
             [tx], self.run([(script("resolve"), keys, (*head, *(to.pairs() if to else ())))])
         )[0]
 
-    def due(self, list_name: str, *, before_ms: int = 0, batch_max: int) -> list[str]:
-        """Members of a list whose time has come (minus `before_ms`), spread over the shards."""
-        until = self.server_now_ms() - before_ms
-        per_shard = max(1, -(-batch_max // len(self._shards)))
-        pipeline = self.redis.pipeline(transaction=False)
-        for shard in self._shards:
-            key = self.keys.in_shard(shard, list_name)
-            pipeline.zrangebyscore(key, "-inf", until, start=0, num=per_shard)
-        return [tx for found in pipeline.execute() for tx in found][:batch_max]
-
-    def listed(self, list_name: str, *, rows_max: int) -> list[tuple[str, float]]:
-        """Members of a list with their scores, lowest first, over all shards."""
-        pipeline = self.redis.pipeline(transaction=False)
-        for shard in self._shards:
-            key = self.keys.in_shard(shard, list_name)
-            pipeline.zrange(key, 0, rows_max - 1, withscores=True)
-        found = [pair for part in pipeline.execute() for pair in part]
-        return sorted(((tx, score) for tx, score in found), key=lambda each: each[1])[:rows_max]
-
-    def running_on(self, node: str) -> list[str]:
-        pipeline = self.redis.pipeline(transaction=False)
-        for shard in self._shards:
-            pipeline.smembers(self.keys.in_shard(shard, f"runningS:{node}"))
-        return [tx for found in pipeline.execute() for tx in sorted(found)]
-
     def drop_running(self, node: str, tx_ids: Sequence[str]) -> None:
         """Forget that a node runs these, except those that it does run."""
         calls: list[Call] = []
@@ -370,16 +316,6 @@ class LiveStore:
             keys = (self.keys.state(tx), self.keys.of_tx(tx, f"runningS:{node}"))
             calls.append((script("drop_running"), keys, (tx, node)))
         self.run(calls)
-
-    def sizes(self) -> dict[str, int]:
-        """How many transactions each list holds, over all shards."""
-        pipeline = self.redis.pipeline(transaction=False)
-        for name in LISTS:
-            for shard in self._shards:
-                pipeline.zcard(self.keys.in_shard(shard, name))
-        counts = pipeline.execute()
-        step = len(self._shards)
-        return {n: sum(counts[i * step : (i + 1) * step]) for i, n in enumerate(LISTS)}
 
     # Nodes.
 
@@ -393,26 +329,11 @@ class LiveStore:
         reply = self.run([(script("silent_nodes"), keys, (self._now(), *limits))])[0]
         return list(reply[1])
 
-    def listed_nodes(self, nodes: Sequence[str]) -> set[str]:
-        """Those that beat, or did until lately."""
-        pipeline = self.redis.pipeline(transaction=False)
-        for node in nodes:
-            pipeline.zscore(self.keys.nodes, node)
-        scores = pipeline.execute()
-        return {node for node, score in zip(nodes, scores, strict=True) if score is not None}
-
     def forget_node(self, node: str) -> None:
         pipeline = self.redis.pipeline(transaction=False)
         pipeline.zrem(self.keys.nodes, node)
         pipeline.zrem(self.keys.stale_nodes, node)
         pipeline.execute()
-
-    def server_now_ms(self) -> int:
-        given = self._clock.now_ms()
-        if given is not None:
-            return given
-        seconds, microseconds = self.redis.time()
-        return int(seconds) * 1_000 + int(microseconds) // 1_000
 
     # Keys.
 

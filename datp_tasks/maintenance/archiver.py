@@ -118,7 +118,7 @@ class Archiver:
         batch_max = self._settings.archiver_batch_max
         due = self._live.due("toArchiveZ", batch_max=batch_max)
         found = list(zip(due, self._outgoing.copies(due), strict=True))
-        copies = [_copy(tx, fields, deltas) for tx, (fields, deltas) in found if fields]
+        copies = [as_copy(tx, fields, deltas) for tx, (fields, deltas) in found if fields]
         if copies:
             reach("archiver.before_states")
             self._states.save(self._role, copies)
@@ -133,7 +133,8 @@ class Archiver:
         return len(copies), archived, fullest >= share or len(due) >= batch_max
 
 
-def _copy(tx_id: str, fields: dict[str, str], deltas: list[str]) -> Copy:
+def as_copy(tx_id: str, fields: dict[str, str], deltas: list[str]) -> Copy:
+    """What SQL keeps: the fields, and the deltas since the JSON as one more."""
     if deltas:
         fields["deltas"] = "\n".join(deltas)
     return Copy(tx_id, int(fields["version"]), fields["status"], encode(fields))

@@ -42,10 +42,8 @@ class Kit:
         discover(())
         servers.empty_tables()
         self.settings = Settings(
-            redis_url=servers.redis_url,
-            database_url=servers.database_url,
             key_prefix=f"{servers.prefix}-{secrets.token_hex(3)}",
-            **{**OF_A_KIT, **changes},
+            **{**servers.places(), **OF_A_KIT, **changes},
         )
         self.clock = VirtualClock()
         #: What happens whenever time passes, in this order.

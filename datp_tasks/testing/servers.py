@@ -1,7 +1,8 @@
 """Real servers for tests: yours if the environment names them, else embedded ones.
 
 `DATP_TEST_REDIS_URL` and `DATP_TEST_DATABASE_URL` name existing servers. On those the tests use
-keys with a prefix of their own and a database of their own, and remove both afterwards.
+keys with a prefix of their own and a database of their own, and remove both afterwards. With
+`DATP_TEST_REDIS_CLUSTER=1` the state is kept in an embedded Redis Cluster of three masters.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from redis import Redis
 from sqlalchemy import create_engine, text
@@ -20,6 +22,7 @@ from sqlalchemy.engine import make_url
 from datp_tasks.archive.engine import migrate
 from datp_tasks.archive.tables import metadata
 from datp_tasks.local.postgres import PostgresServer
+from datp_tasks.local.redis_cluster import RedisCluster
 from datp_tasks.local.redis_server import RedisServer
 
 
@@ -29,6 +32,16 @@ class Servers:
     database_url: str
     #: Starts every key that the tests make.
     prefix: str
+    #: Whether the Redis URL names a server of a Redis Cluster.
+    redis_cluster: bool = False
+
+    def places(self) -> dict[str, Any]:
+        """The settings that say where things are."""
+        found: dict[str, Any] = {"redis_url": self.redis_url, "database_url": self.database_url}
+        if self.redis_cluster:
+            # Who needs a broker must bring one: a cluster is none.
+            found |= {"redis_cluster": "on", "broker_url": "memory://"}
+        return found
 
     def empty_tables(self) -> None:
         """Leave no row behind; quicker than a new database for each test."""
@@ -43,10 +56,23 @@ class Servers:
 def test_servers(folder: Path) -> Iterator[Servers]:
     with ExitStack() as stack:
         prefix = f"test{secrets.token_hex(4)}"
-        redis_url = stack.enter_context(_redis(folder, prefix))
+        clustered = os.environ.get("DATP_TEST_REDIS_CLUSTER") == "1"
+        redis = redis_cluster(folder / "cluster") if clustered else _redis(folder, prefix)
+        redis_url = stack.enter_context(redis)
         database_url = stack.enter_context(_database(folder))
         migrate(database_url)
-        yield Servers(redis_url, database_url, prefix)
+        yield Servers(redis_url, database_url, prefix, clustered)
+
+
+@contextmanager
+def redis_cluster(folder: Path) -> Iterator[str]:
+    """A Redis Cluster of three masters, for as long as this lasts."""
+    cluster = RedisCluster(folder, appendfsync="no")
+    try:
+        cluster.start()
+        yield cluster.url
+    finally:
+        cluster.destroy()
 
 
 @contextmanager

@@ -84,6 +84,7 @@ def crash_sweep(
     kinds: Collection[str] = KINDS,
     times: Times = "all",
     jobs: Collection[str] | None = None,
+    where: Callable[[str], bool] = lambda point: True,
     only: Collection[str] | None = None,
     say: Callable[[Result], None] | None = None,
 ) -> Report:
@@ -93,8 +94,8 @@ def crash_sweep(
     statuses it may end with (by default the one it has without a fault). `when_waiting` is called
     when only a switch can move the transaction. A point may be passed several times in a run;
     `times` says which of them are tried. `jobs` are the maintenance jobs that run meanwhile: all
-    of them, if it does not say (`MOVERS` is quicker). `only` names single cases, as a report
-    shows them, and `say` hears of each result at once.
+    of them, if it does not say (`MOVERS` is quicker). `where` chooses points, `only`
+    names single cases, as a report shows them, and `say` hears of each result at once.
     """
     unknown = set(kinds) - set(KINDS)
     if unknown:

@@ -164,7 +164,7 @@ class World:
         yield
         self.wipe()
         for key, ttl_ms, value in before:
-            redis.restore(key, max(ttl_ms, 0), value)
+            redis.restore(key, max(ttl_ms, 0), value or b"")
         redis.close()
 
     def at(self, point: str, action: Callable[[], Any]) -> None:

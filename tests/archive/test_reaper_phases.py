@@ -49,7 +49,7 @@ def test_one_in_the_middle_of_a_step_that_must_not_run_twice_waits_for_its_time_
     datp.clock.advance(seconds=round(left_s) - 1)
     assert datp.run_job("reaper").taken == 0
     assert world.status(tx_id) == "running"
-    datp.clock.advance(seconds=1)
+    datp.clock.advance(seconds=2)
     assert datp.run_job("reaper").taken == 1
     end = Status.IN_DOUBT if pipeline == "pay" else Status.SUCCESS
     assert datp.status(tx_id).status is end

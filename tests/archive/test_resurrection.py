@@ -11,8 +11,9 @@ from datp_tasks import Pipeline, Request
 from datp_tasks.archive.alerts import Alerts
 from datp_tasks.connections import _wake_waiting
 from datp_tasks.errors import TransactionFinal
-from datp_tasks.ledger.words import BatchState, Finished
+from datp_tasks.ledger.words import Finished
 from datp_tasks.maintenance.sleeper import Result as Woken
+from datp_tasks.model.batch import BatchState
 from datp_tasks.model.status import Status
 from datp_tasks.resurrect import LOST
 from datp_tasks.testing import Kit

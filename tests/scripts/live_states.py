@@ -16,6 +16,7 @@ from redis import Redis
 
 from datp_tasks.clock import Clock, VirtualClock
 from datp_tasks.connections import make_redis
+from datp_tasks.live.cluster_redis import servers_of
 from datp_tasks.live.keys import LISTS
 from datp_tasks.live.scripts import FOLDER, Call, Reply, Script, header_sections, script_names
 from datp_tasks.live.store import LiveStore
@@ -152,9 +153,8 @@ class Stage:
 
     def __init__(self, servers: Servers, clock: Clock | None = None, **changes: Any) -> None:
         self.settings = Settings(
-            redis_url=servers.redis_url,
             key_prefix=f"{servers.prefix}-{secrets.token_hex(3)}",
-            **changes,
+            **{**servers.places(), **changes},
         )
         self.redis = make_redis(self.settings)
         self.clock = VirtualClock()
@@ -368,7 +368,9 @@ class Stage:
 
     def picture(self) -> Picture:
         """Everything that is stored, to compare before and after."""
-        found: Any = self.redis.eval(PICTURE, 0, f"{self.settings.key_prefix}:*")
+        pattern = f"{self.settings.key_prefix}:*"
+        servers: list[Any] = servers_of(self.redis)
+        found = [each for server in servers for each in server.eval(PICTURE, 0, pattern)]
         in_any_order: dict[str, Callable[[list[str]], object]] = {"hash": flat_to_dict, "set": set}
         return {
             key: (ends, in_any_order.get(kind, list)(content)) for key, kind, ends, content in found

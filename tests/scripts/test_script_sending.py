@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from datp_tasks.live import scripts
+from datp_tasks.live import scripts, wire
 from datp_tasks.live.words import Claimed
 from tests.scripts.live_states import NODE, Stage
 
@@ -17,7 +17,7 @@ def test_a_call_that_is_interrupted_leaves_no_reply_for_the_next_one(
     stage.claimed()
     bells = [stage.queued() for _ in range(3)]
     pairs = [(bell.tx_id, bell.sequence) for bell in bells]
-    read = scripts._read
+    read = wire._read
     left = 2
 
     def interrupted(connection: Any) -> Any:
@@ -28,7 +28,7 @@ def test_a_call_that_is_interrupted_leaves_no_reply_for_the_next_one(
         return read(connection)
 
     with monkeypatch.context() as patch:
-        patch.setattr(scripts, "_read", interrupted)
+        patch.setattr(wire, "_read", interrupted)
         with pytest.raises(KeyboardInterrupt):
             stage.live.claim_many(pairs, NODE)
     fresh = stage.queued()

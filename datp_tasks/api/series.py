@@ -1,0 +1,90 @@
+"""Metrics: series for operators, and what Prometheus scrapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import PlainTextResponse, Response
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from datp_tasks.api.guarded import json_response, router
+from datp_tasks.api.models import Object
+from datp_tasks.api.services import Services, services_of
+from datp_tasks.archive.alerts import Alerts
+from datp_tasks.archive.engine import away_is_named
+from datp_tasks.archive.keys import Scope
+from datp_tasks.observe.metrics import RESOLUTIONS, Metrics, Slot, summed
+from datp_tasks.observe.prometheus import families
+
+routes = router("/v1", "operator", scope=Scope.OPERATOR)
+#: Without a key: nothing in it names an owner.
+open_routes = APIRouter(tags=["health"], redirect_slashes=False)
+
+BY = "^(group|pipeline|owner)(,(group|pipeline|owner)){0,2}$"
+
+
+@routes.get("/metrics", response_model=Object)
+async def series(
+    request: Request,
+    resolution: Annotated[
+        Literal["fine", "middle", "coarse"],
+        Query(description="Slots of 5 s for 5 min, 100 s for 2 h, 1000 s for 24 h."),
+    ] = "fine",
+    by: Annotated[
+        str,
+        Query(pattern=BY, description="What counters are told apart by: group, pipeline, owner."),
+    ] = "group",
+) -> Response:
+    """Counters and gauges by slot of time, the oldest first."""
+    services = services_of(request)
+    names = ["what", *dict.fromkeys(by.split(","))]
+    return json_response(await services.threads.run(_series, services, resolution, names))
+
+
+def _series(services: Services, resolution: str, by: list[str]) -> dict[str, Any]:
+    live = services.connections.live
+    chosen = RESOLUTIONS[resolution]
+    slots = Metrics(services.connections.redis, live.keys).series(
+        chosen, live.server_now_ms() // 1_000
+    )
+    return {
+        "resolution": resolution,
+        "slotSeconds": chosen.slot_s,
+        "keptSeconds": chosen.kept_s,
+        "slots": [_slot_json(slot, by) for slot in slots],
+    }
+
+
+def _slot_json(slot: Slot, by: list[str]) -> dict[str, Any]:
+    counts = [
+        {**dict(zip(by, names, strict=True)), "count": number}
+        for names, number in sorted(summed(slot, by=by).items())
+    ]
+    return {"start": slot.start_s, "counts": counts, "gauges": dict(sorted(slot.gauges.items()))}
+
+
+class _Scraped(Collector):
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def collect(self) -> Iterator[Metric]:
+        connections = self._services.connections
+        with away_is_named():
+            alerts = Alerts(connections.engine, connections.clock).open_alerts()
+        metrics = Metrics(connections.redis, connections.live.keys)
+        yield from families(metrics, alerts)
+        yield from self._services.meter.registry.collect()
+
+
+@open_routes.get("/metrics", response_class=PlainTextResponse)
+async def scraped(request: Request) -> Response:
+    """For Prometheus: totals, gauges, open alerts, and what this process counts."""
+    services = services_of(request)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Scraped(services))
+    text = await services.threads.run(generate_latest, registry)
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

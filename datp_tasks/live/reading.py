@@ -1,0 +1,104 @@
+"""Reading the live store: transactions, lists and nodes as they are now. Nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from redis import Redis
+
+from datp_tasks.clock import Clock
+from datp_tasks.live.keys import LISTS, Keys
+
+
+class Reading:
+    """Part of the live store."""
+
+    redis: Redis
+    keys: Keys
+    _clock: Clock
+    _shards: list[str]
+
+    def send(self, commands: Sequence[tuple[str | int, ...]]) -> list[Any]:
+        """Send commands that change no transaction in one round trip."""
+        raise NotImplementedError
+
+    def fields_many(self, tx_ids: Sequence[str]) -> list[dict[str, str]]:
+        """All fields of each transaction; empty for one that is not here."""
+        pipeline = self.redis.pipeline(transaction=False)
+        for tx_id in tx_ids:
+            pipeline.hgetall(self.keys.state(tx_id))
+        return list(pipeline.execute())
+
+    def exist_many(self, tx_ids: Sequence[str]) -> list[bool]:
+        pipeline = self.redis.pipeline(transaction=False)
+        for tx_id in tx_ids:
+            pipeline.exists(self.keys.state(tx_id))
+        return [bool(found) for found in pipeline.execute()]
+
+    def placed_many(self, tx_ids: Sequence[str]) -> list[bool]:
+        """Whether each is in memory, or asleep and known to wake."""
+        commands: list[tuple[str | int, ...]] = []
+        for tx in tx_ids:
+            commands.append(("EXISTS", self.keys.state(tx)))
+            commands.append(("ZSCORE", self.keys.of_tx(tx, "sleepingZ"), tx))
+        answers = self.send(commands)
+        return [
+            bool(here) or score is not None
+            for here, score in zip(answers[::2], answers[1::2], strict=True)
+        ]
+
+    def versions_many(self, tx_ids: Sequence[str]) -> list[tuple[int | None, str]]:
+        """Version and node of each, as far as it is here."""
+        answers = self.send([("HMGET", self.keys.state(tx), "version", "node") for tx in tx_ids])
+        return [(int(version) if version else None, node or "") for version, node in answers]
+
+    def due(self, list_name: str, *, before_ms: int = 0, batch_max: int) -> list[str]:
+        """Members of a list whose time has come (minus `before_ms`), spread over the shards."""
+        until = self.server_now_ms() - before_ms
+        per_shard = max(1, -(-batch_max // len(self._shards)))
+        pipeline = self.redis.pipeline(transaction=False)
+        for shard in self._shards:
+            key = self.keys.in_shard(shard, list_name)
+            pipeline.zrangebyscore(key, "-inf", until, start=0, num=per_shard)
+        return [tx for found in pipeline.execute() for tx in found][:batch_max]
+
+    def listed(self, list_name: str, *, rows_max: int) -> list[tuple[str, float]]:
+        """Members of a list with their scores, lowest first, over all shards."""
+        pipeline = self.redis.pipeline(transaction=False)
+        for shard in self._shards:
+            key = self.keys.in_shard(shard, list_name)
+            pipeline.zrange(key, 0, rows_max - 1, withscores=True)
+        found = [pair for part in pipeline.execute() for pair in part]
+        return sorted(((tx, score) for tx, score in found), key=lambda each: each[1])[:rows_max]
+
+    def running_on(self, node: str) -> list[str]:
+        pipeline = self.redis.pipeline(transaction=False)
+        for shard in self._shards:
+            pipeline.smembers(self.keys.in_shard(shard, f"runningS:{node}"))
+        return [tx for found in pipeline.execute() for tx in sorted(found)]
+
+    def sizes(self) -> dict[str, int]:
+        """How many transactions each list holds, over all shards."""
+        pipeline = self.redis.pipeline(transaction=False)
+        for name in LISTS:
+            for shard in self._shards:
+                pipeline.zcard(self.keys.in_shard(shard, name))
+        counts = pipeline.execute()
+        step = len(self._shards)
+        return {n: sum(counts[i * step : (i + 1) * step]) for i, n in enumerate(LISTS)}
+
+    def listed_nodes(self, nodes: Sequence[str]) -> set[str]:
+        """Those that beat, or did until lately."""
+        pipeline = self.redis.pipeline(transaction=False)
+        for node in nodes:
+            pipeline.zscore(self.keys.nodes, node)
+        scores = pipeline.execute()
+        return {node for node, score in zip(nodes, scores, strict=True) if score is not None}
+
+    def server_now_ms(self) -> int:
+        given = self._clock.now_ms()
+        if given is not None:
+            return given
+        seconds, microseconds = self.redis.time()
+        return int(seconds) * 1_000 + int(microseconds) // 1_000
