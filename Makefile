@@ -7,7 +7,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 ONLY ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install up demo test chaos ledger-chaos lint format bench lock clean
+.PHONY: help install up demo test test-cluster chaos ledger-chaos lint format bench lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,10 @@ demo: $(STAMP) ## A few hundred transfers of all kinds, and a check of the books
 
 test: $(STAMP) ## All tests, on real servers that the tests start themselves
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q
+
+test-cluster: $(STAMP) ## The tests that matter with the state on a Redis Cluster of three masters
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/cluster tests/acceptance/test_cluster_workers.py
+	DATP_TEST_REDIS_CLUSTER=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile tests/scripts tests/steps tests/archive
 
 chaos: $(STAMP) ## Break everything under load for SECONDS (300), with a SEED if given, then at every point
 	DATP_CHAOS_S=$(or $(SECONDS),300) $(if $(SEED),DATP_CHAOS_SEED=$(SEED)) \

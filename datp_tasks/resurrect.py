@@ -7,7 +7,6 @@ unless a newer version is there by now.
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -216,7 +215,7 @@ class Resurrector:
         deltas: list[Delta] = []
         view.status = str(Status.QUEUED)
         position = self._position(view.state, deltas)
-        fields = self._fields(summary, view) | dict(_pairs(position))
+        fields = self._fields(summary, view, position)
         return Restored(
             tx_id=summary.tx_id,
             version=view.version,
@@ -247,8 +246,10 @@ class Resurrector:
 
     # The hash.
 
-    def _fields(self, summary: Summary, view: View) -> dict[str, str]:
-        position = self._position(copy.deepcopy(view.state), [])
+    def _fields(
+        self, summary: Summary, view: View, position: Position | None = None
+    ) -> dict[str, str]:
+        position = position or self._position(_looked_ahead(view.state), [])
         return self._new(summary).fields() | dict(_pairs(position)) | view.to_fields()
 
     def _position(self, state: State, deltas: list[Delta]) -> Position:
@@ -283,6 +284,11 @@ def view_of_copy(fields: dict[str, str]) -> View:
     """From an archived copy, which carries the deltas since its JSON as one more field."""
     deltas = fields.get("deltas", "")
     return View.from_fields(fields, [deltas] if deltas else [])
+
+
+def _looked_ahead(state: State) -> State:
+    """A copy that may be moved on to its next action, which touches nothing deeper than this."""
+    return replace(state, stack=[replace(frame) for frame in state.stack], undo=[*state.undo])
 
 
 def _pairs(position: Position) -> list[tuple[str, str]]:

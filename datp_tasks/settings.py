@@ -170,7 +170,7 @@ class Settings:
     owner_requests_per_s: float = _number(1_000.0, 0.01, 1_000_000)
     owner_burst_max: int = _number(2_000, 1, 10_000_000)
     owner_in_flight_max: int = _number(100_000, 1, 100_000_000)
-    api_threads_max: int = _number(8, 1, 64)
+    api_threads_max: int = _number(6, 1, 64)
     accept_queue_max: int = _number(10_000, 1, 1_000_000)
     bulk_items_max: int = _number(1_000, 1, 5_000)
     bulk_bytes_max: int = _number(16_777_216, 1_024, 268_435_456)

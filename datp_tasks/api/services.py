@@ -30,7 +30,7 @@ from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.api")
 
-#: While one batch is put into Redis and rung for, the next can be committed.
+#: A second lane for accepts would only make the batches smaller.
 ACCEPT_LANES = 1
 LOOK_LANES = 2
 
@@ -76,15 +76,10 @@ class Services:
             gate=Gate(keys, settings, threads),
             limits=Limits(keys, rates, settings, threads),
             accepts=Together(
-                lambda wanted: accept(client, wanted),
-                threads.executor,
-                lanes=ACCEPT_LANES,
-                **queues,
+                lambda wanted: accept(client, wanted), threads, lanes=ACCEPT_LANES, **queues
             ),
-            looks=Together(client.status_many, threads.executor, lanes=LOOK_LANES, **queues),
-            seen=Together(
-                lambda shown: mark_seen(events, shown), threads.executor, lanes=1, **queues
-            ),
+            looks=Together(client.status_many, threads, lanes=LOOK_LANES, **queues),
+            seen=Together(lambda shown: mark_seen(events, shown), threads, **queues),
             waiters=waiters,
             listing=listing,
             events=events,
@@ -121,8 +116,23 @@ def caller_of(request: Request) -> Caller:
     return found
 
 
+def accept_bulk(client: Client, wanted: Sequence[Wanted], *, batch_max: int) -> Sequence[Accepted]:
+    """As many as somebody likes. What is committed stays so if the database goes away half-way:
+    those that are not say so themselves."""
+    answers: list[Accepted] = []
+    for start in range(0, len(wanted), batch_max):
+        batch = wanted[start : start + batch_max]
+        try:
+            answers += accept(client, batch)
+        except Exception as error:
+            if start == 0:
+                raise
+            answers += [error] * len(batch)
+    return answers
+
+
 def accept(client: Client, wanted: Sequence[Wanted]) -> Sequence[Accepted]:
-    """Commit together; if the database cannot take one of them, the others do not suffer."""
+    """Commit one batch; if the database cannot take one of them, the others do not suffer."""
     try:
         return client.submit_many(wanted)
     except DBAPIError as error:

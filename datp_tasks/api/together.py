@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from typing import Generic, TypeVar
+
+from datp_tasks.api.threads import Threads
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -27,14 +28,14 @@ class Together(Generic[Item, Answer]):
     def __init__(
         self,
         work: Work[Item, Answer],
-        executor: Executor,
+        threads: Threads,
         *,
         batch_max: int,
         waiting_max: int,
         lanes: int = 1,
     ) -> None:
         self._work = work
-        self._executor = executor
+        self._executor = threads.lanes(lanes)
         self._batch_max = batch_max
         self._waiting_max = waiting_max
         #: How many batches may be on their way at once.

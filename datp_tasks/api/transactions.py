@@ -19,7 +19,7 @@ from datp_tasks.api.guarded import (
 )
 from datp_tasks.api.pages import Filter, page_of
 from datp_tasks.api.problems import invalid, mistakes_of, problem_of
-from datp_tasks.api.services import Accepted, Services, accept, caller_of, services_of
+from datp_tasks.api.services import Accepted, Services, accept_bulk, caller_of, services_of
 from datp_tasks.api.shown import summary_json, time_text
 from datp_tasks.archive.audit import note_alone
 from datp_tasks.archive.words import Summary
@@ -239,7 +239,8 @@ def _accept_bulk(services: Services, items: list[Any], owner: str) -> list[Accep
             answers.append(None)
         except ValidationError as error:
             answers.append(invalid(mistakes_of(error)))
-    accepted = iter(accept(services.client, good) if good else [])
+    batch_max = services.settings.submit_batch_max
+    accepted = iter(accept_bulk(services.client, good, batch_max=batch_max))
     return [next(accepted) if each is None else each for each in answers]
 
 

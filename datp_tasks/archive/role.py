@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import Connection
 
@@ -14,7 +15,7 @@ VALUES ('archiver', %(fence)s, %(node)s, now())
 ON CONFLICT (name) DO UPDATE SET fence = excluded.fence, node = excluded.node,
     granted_at = CASE WHEN r.fence = excluded.fence THEN r.granted_at ELSE now() END
 WHERE r.fence <= excluded.fence
-RETURNING fence
+RETURNING now() AS now
 """
 
 
@@ -24,8 +25,11 @@ class Role:
     fence: int
 
 
-def guard(connection: Connection, role: Role) -> None:
-    """In the transaction of each write: one at a time, and none with an old fence."""
+def guard(connection: Connection, role: Role) -> datetime:
+    """In the transaction of each write: one at a time, and none with an old fence. The time."""
     values = {"fence": role.fence, "node": role.node}
-    if connection.exec_driver_sql(GUARD, values).first() is None:
+    granted = connection.exec_driver_sql(GUARD, values).first()
+    if granted is None:
         raise RoleLost("another node archives by now; this one was too slow")
+    now: datetime = granted.now
+    return now

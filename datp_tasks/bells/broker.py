@@ -7,6 +7,7 @@ from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from celery import Celery
 
@@ -15,16 +16,32 @@ from datp_tasks.live.words import PRIORITIES
 from datp_tasks.settings import Settings
 
 TASK_PREFIX = "datp.step."
+LEAST_URGENT = max(PRIORITIES.values())
 CELERYCONFIG = Path(__file__).resolve().parents[2] / "celeryconfig.py"
 
 
 def make_celery(settings: Settings) -> Celery:
     """A Celery app that sends to, and takes from, the queues of these settings."""
     broker_guard.install()
-    app = Celery("datp_tasks", set_as_current=False)
+    made = _RabbitCelery if settings.broker_url.startswith("amqp") else Celery
+    app = made("datp_tasks", set_as_current=False)
     app.config_from_object(_celeryconfig(), force=True)
     app.conf.broker_url = settings.broker_url
+    if made is _RabbitCelery:
+        # The others are words of the Redis transport.
+        app.conf.broker_transport_options = {"confirm_publish": True}
+        app.conf.task_queue_max_priority = LEAST_URGENT
+        app.conf.task_default_priority = 0
     return app
+
+
+class _RabbitCelery(Celery):  # type: ignore[misc]
+    """RabbitMQ hands out the highest number first, kombu's Redis transport the lowest."""
+
+    def send_task(self, *args: Any, **options: Any) -> Any:
+        if options.get("priority") is not None:
+            options["priority"] = LEAST_URGENT - options["priority"]
+        return super().send_task(*args, **options)
 
 
 @cache

@@ -35,6 +35,7 @@ def _build() -> typer.Typer:
     from datp_tasks.cli import (
         api,
         desk,
+        env,
         groups,
         keys,
         ledger,
@@ -49,6 +50,7 @@ def _build() -> typer.Typer:
     )
 
     up.add_commands(app)
+    env.add_commands(app)
     transactions.add_commands(app)
     desk.add_commands(app)
     timeouts.add_commands(app)

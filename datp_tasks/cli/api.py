@@ -22,6 +22,7 @@ from datp_tasks.settings import Settings, variable
 DEFAULT_PORT = 8700
 LOCAL_OWNER = "local"
 KEY_FILE = "api-key"
+URL_FILE = "api-url"
 READY_S = 15.0
 LOOK_EVERY_S = 0.05
 
@@ -74,7 +75,9 @@ def start_local_api(stack: Stack, port: int | None = None) -> LocalApi:
         {variable("key_pepper"): pepper},
     )
     _wait_until_it_listens(port)
-    return LocalApi(f"http://{HOST}:{port}", key)
+    url = f"http://{HOST}:{port}"
+    write_private(stack.directory / URL_FILE, url + "\n")
+    return LocalApi(url, key)
 
 
 def _local_key(stack: Stack, settings: Settings) -> str:

@@ -28,6 +28,7 @@ from datp_tasks.cli.demo_plan import (
     make_plan,
     of_kind,
 )
+from datp_tasks.cli.demo_settle import moved, settle
 from datp_tasks.errors import ExternalIdConflict, TransactionError, TransactionFinal
 from datp_tasks.intake.client import Client
 from datp_tasks.intake.requests import Request, Submitted
@@ -46,8 +47,12 @@ def run_demo(
     seed: int,
     console: Console,
     timeout_s: float = 120,
+    with_ledger: bool = False,
 ) -> bool:
-    """Run the demo; True only if every transfer ended as it should and no money is missing."""
+    """Run the demo; True only if every transfer ended as it should and no money is missing.
+
+    With a ledger, what was transferred is also settled there.
+    """
     # The seed repeats the choices; the accounts are new each time, whatever the database holds.
     run = f"demo-{uuid.uuid4().hex[:8]}"
     plan = make_plan(random.Random(seed), run, transfers)
@@ -60,6 +65,8 @@ def run_demo(
     problems = [problem for transfer in plan for problem in transfer.problems]
     problems += book_problems(engine, run, plan)
     console.print(_table(plan))
+    if with_ledger:
+        problems += settle(client, run, plan, console, deadline_s)
     _print_verdict(console, problems)
     return not problems
 
@@ -137,10 +144,8 @@ def book_problems(engine: Engine, run: str, plan: Sequence[Transfer]) -> list[st
         unsound: list[str] = audit.problems(connection, prefix=f"{run}-")
         found = audit.balances(connection, prefix=f"{run}-")
     expected = deposits(run, plan)
-    for transfer in plan:
-        if transfer.ended is not None and transfer.ended.status == Status.SUCCESS:
-            expected[transfer.data["from"]] -= transfer.data["amount"]
-            expected[transfer.data["to"]] += transfer.data["amount"]
+    for account, amount in moved(plan).items():
+        expected[account] += amount
     wrong = [
         f"{account} has {found.get(account)}, but should have {amount}"
         for account, amount in expected.items()

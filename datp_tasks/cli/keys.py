@@ -69,9 +69,7 @@ def list_(
 
 @app.command()
 def revoke(
-    key_id: Annotated[
-        str, typer.Argument(help="Its id: what follows `datp_` in it.")
-    ],
+    key_id: Annotated[str, typer.Argument(help="Its id: what follows `datp_` in it.")],
     reason: Annotated[str | None, typer.Option(help="Why, for the record.")] = None,
 ) -> None:
     """End a key. Every process refuses it within seconds."""

@@ -22,6 +22,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def nodes(
     group: Annotated[str | None, typer.Option(help="Only those of this group.")] = None,
+    host: Annotated[str | None, typer.Option(help="Only those of this host.")] = None,
     step_types: Annotated[
         bool, typer.Option("--steps", help="Show the step types that each offers.")
     ] = False,
@@ -31,7 +32,11 @@ def nodes(
     connections = connect().connections
     settings, live = connections.settings, connections.live
     register = NodeRegister(live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms)
-    found = [node for node in register.nodes() if group in (None, node.group)]
+    found = [
+        node
+        for node in register.nodes()
+        if group in (None, node.group) and host in (None, node.record.get("host"))
+    ]
     console = Console()
     if as_json:
         print_json(console, [{"group": node.group, **node.record} for node in found])

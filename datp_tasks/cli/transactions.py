@@ -47,6 +47,7 @@ def submit(
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait until it has ended.")] = False,
     timeout_s: Annotated[float, typer.Option(help="How long to wait, in seconds.")] = 60.0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only its id.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Hand in a transaction. Exit code 3: it ended otherwise than successfully; 4: not yet."""
@@ -59,16 +60,19 @@ def submit(
         metadata=_parsed("--metadata", metadata) if metadata else None,
         expires_in_s=expires_in,
     )
+    if quiet:
+        typer.echo(submitted.tx_id)
     if not wait:
-        summary = client.status(submitted.tx_id)
-        _show(summary, as_json)
+        if not quiet:
+            _show(client.status(submitted.tx_id), as_json)
         return
     try:
         summary = client.wait(submitted.tx_id, timeout_s)
     except WaitTimeout as error:
         typer.echo(f"{error}; `datp watch {submitted.tx_id}` shows how it goes on", err=True)
         raise typer.Exit(NOT_ENDED) from None
-    _show(summary, as_json)
+    if not quiet:
+        _show(summary, as_json)
     _exit_by(summary)
 
 

@@ -111,6 +111,8 @@ def _run_demo(
     context: Context, console: Console, transfers: int, seed: int, timeout_s: float
 ) -> bool:
     load_example(context.connections)
+    service = example("").SETTLEMENT_SERVICE
+    with_ledger = bool(context.connections.ledger.batches.services([service]))
     with context.client as client:
         return run_demo(
             client,
@@ -119,6 +121,7 @@ def _run_demo(
             seed=seed,
             console=console,
             timeout_s=timeout_s,
+            with_ledger=with_ledger,
         )
 
 

@@ -14,11 +14,14 @@ from typing import Any
 from redis import Redis
 from redis.client import Pipeline, PubSub
 
-from datp_tasks.live.cluster import Cluster
+from datp_tasks.live.cluster import Cluster, slot_of
 from datp_tasks.live.wire import Command
 
 #: What is said to one server is said to all.
 EVERYWHERE = frozenset({"PING", "SCRIPT LOAD", "SCRIPT FLUSH", "FLUSHALL", "FLUSHDB"})
+
+#: Their keys may lie in different slots: then each is looked at for itself.
+ANYWHERE = frozenset({"DEL", "UNLINK", "EXISTS"})
 
 
 def servers_of(redis: Redis) -> list[Redis]:
@@ -36,6 +39,8 @@ class ClusterRedis(Redis):
         if args[0] in EVERYWHERE:
             masters: list[Any] = self.servers.masters()
             return [each.execute_command(*args, **options) for each in masters][-1]
+        if args[0] in ANYWHERE and len({slot_of((args[0], key)) for key in args[1:]}) > 1:
+            return sum(self.execute_command(args[0], key, **options) for key in args[1:])
         reply = self.servers.send([_command(args)])[0]
         if isinstance(reply, Exception):
             raise reply

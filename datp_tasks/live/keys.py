@@ -38,6 +38,7 @@ the transaction id (`t07-…`), so whoever has the id can name its keys.
 | webhookFail:<hash>        | string | failures in a row of a target (its URL)    | success, or its period |
 | webhooksRung              | string | senders of webhooks were told to look      | they look, or 1 s      |
 | tick:<job>                | string | a maintenance job ran just now             | its period             |
+| rateH:<owner>             | hash   | tokens of an owner for the API             | full again             |
 | reconciledTo              | string | last of the older rows that was looked at  | never                  |
 | datp-notify               | channel| <event>:<tx>:<status>                      |                        |
 

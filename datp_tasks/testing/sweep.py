@@ -106,7 +106,9 @@ def crash_sweep(
         sweep = _Sweep(kit, pipeline, data, check, ends, when_waiting)
         try:
             cases = [
-                case for case in sweep.cases(kinds, times) if only is None or str(case) in set(only)
+                case
+                for case in sweep.cases(kinds, times)
+                if where(case.point) and (only is None or str(case) in only)
             ]
             results = []
             for result in sweep.try_all(cases):

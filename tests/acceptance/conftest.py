@@ -66,7 +66,7 @@ def new_house(
             _administer(template_url, f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
             stack.callback(_administer, template_url, f"DROP DATABASE {name} WITH (FORCE)")
             house = House(
-                acceptance_redis.url_of(number),
+                changes.pop("redis_url", acceptance_redis.url_of(number)),
                 _with_database(template_url, name),
                 tmp_path_factory.mktemp("house"),
                 **changes,

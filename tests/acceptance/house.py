@@ -100,8 +100,9 @@ class House:
             **changes,
         )
 
-    def beat(self) -> ManagedProcess:
-        return self._start("beat", "beat", "-s", str(self.folder / "schedule"), "-l", "INFO")
+    def beat(self, name: str = "beat") -> ManagedProcess:
+        schedule = str(self.folder / f"schedule-{name}")
+        return self._start(name, "beat", "-s", schedule, "-l", "INFO")
 
     def flower(self, port: int, *options: str) -> ManagedProcess:
         where = ("--address=127.0.0.1", f"--port={port}")

@@ -53,7 +53,7 @@ class Served:
         process.start()
         self.house.processes.append(process)
         url = f"http://127.0.0.1:{port}"
-        wait_until(lambda: self._lives(process, url), within_s=30, what="the start of the API")
+        wait_until(lambda: self._lives(process, url), within_s=60, what="the start of the API")
         return process, url
 
     def _lives(self, process: ManagedProcess, url: str) -> bool:

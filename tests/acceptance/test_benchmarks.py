@@ -38,10 +38,20 @@ SANE = {
     "ledger_ratio_to_bare_posts": (0.005, 100),
     "queuer_tick_ms_100": (0.5, 1_000),
     "queuer_tick_ms_100k": (0.5, 1_000),
+    "http_accepts_per_s": (5, 1_000_000),
+    "http_accept_ratio_to_bare_insert": (0.05, 100),
+    "http_bulk_accepts_per_s": (50, 1_000_000),
+    "http_accept_p50_ms": (0.2, 10_000),
+    "http_accept_p99_ms": (0.5, 30_000),
+    "long_poll_2000_p99_ms": (0.5, 10_000),
     # The lease of a quick run is three seconds.
     "ledger_takeover_p99_s": (1, 60),
     # A quick run has short periods.
     "resume_after_kill_p99_s": (0.3, 60),
+    "archive_ratio_to_copy": (0.01, 2),
+    "resurrections_per_s": (10, 1_000_000),
+    "rebuild_100k_seconds": (0.5, 10_000),
+    "redis_mb_after_400k": (0.1, 100),
     "webhooks_per_s": (5, 100_000),
     "webhook_first_attempt_p99_ms": (1, 10_000),
 }

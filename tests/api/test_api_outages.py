@@ -12,16 +12,15 @@ import httpx
 import pytest
 from sqlalchemy.engine import make_url
 
-from datp_tasks.api.services import accept
 from datp_tasks.errors import RecordAway
 from datp_tasks.intake import client as client_module
-from datp_tasks.intake.requests import Request, Submitted, prepare
+from datp_tasks.intake.requests import Request, prepare
 from datp_tasks.testing import Kit
 from tests.api.api_house import ApiHouse, api_house
 from tests.api.test_api_transactions import submitted
 from tests.steps.eventually import eventually
 
-SETTINGS = {"redis_timeout_s": 1.0, "key_cache_s": 60.0}
+SETTINGS = {"redis_timeout_s": 1.0, "key_cache_s": 60.0, "submit_batch_max": 2}
 WANTED = {"pipeline": "echo", "data": {}, "externalId": "once"}
 
 
@@ -101,21 +100,52 @@ def test_a_long_poll_outlasts_an_outage_of_postgresql(
     assert fails > 2
 
 
-def test_one_that_the_database_cannot_take_does_not_take_its_neighbours_along(
-    kit: Kit, house: ApiHouse
-) -> None:
-    """Whatever is wrong with it was not noticed before, so the whole statement fails."""
+class Spoiler:
+    """Makes some requests such that nobody notices before the database does."""
 
-    def spoil(request: Request, *rest: Any) -> Any:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(client_module, "prepare", self._prepare)
+
+    def _prepare(self, request: Request, *rest: Any) -> Any:
+        if "away" in request.data:
+            raise RecordAway
         prepared = prepare(request, *rest)
         if "bad" in request.data:
             object.__setattr__(prepared.acceptance, "input_json", "{")
         return prepared
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client_module, "prepare", spoil)
-        wanted = [Request(pipeline="echo", data=data) for data in ({}, {"bad": 1}, {"n": 2})]
-        answers = accept(house.services.client, wanted)
-    assert [isinstance(each, Submitted) for each in answers] == [True, False, True]
-    found = [kit.status(each.tx_id) for each in answers if isinstance(each, Submitted)]
-    assert [each.output for each in found] == [{"echo": {}}, {"echo": {"n": 2}}]
+
+def sent_in_bulk(client: httpx.Client, *data: dict[str, Any]) -> list[int]:
+    items = [{"pipeline": "echo", "data": each} for each in data]
+    answer = client.post("/v1/transactions/bulk", json={"transactions": items})
+    assert answer.status_code == 200, answer.text
+    return [each["status"] for each in answer.json()["results"]]
+
+
+def stored(client: httpx.Client) -> list[Any]:
+    found = client.get("/v1/transactions").json()["transactions"]
+    return sorted(each["input"]["n"] for each in found)
+
+
+def test_one_that_the_database_cannot_take_does_not_take_others_along_and_doubles_none(
+    acme: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole statement fails, and only that one: the batch before it is committed."""
+    Spoiler(monkeypatch)
+    data = ({"n": 1}, {"n": 2}, {"n": 3}, {"n": 4, "bad": 1}, {"n": 5})
+    assert sent_in_bulk(acme, *data) == [202, 202, 202, 500, 202]
+    assert stored(acme) == [1, 2, 3, 5]
+
+
+def test_a_bulk_during_which_the_database_goes_away_says_what_is_committed(
+    acme: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Spoiler(monkeypatch)
+    data = ({"n": 1}, {"n": 2}, {"n": 3}, {"n": 4, "away": 1}, {"n": 5})
+    assert sent_in_bulk(acme, *data) == [202, 202, 503, 503, 202]
+    assert stored(acme) == [1, 2, 5]
+    answer = acme.post(
+        "/v1/transactions/bulk",
+        json={"transactions": [{"pipeline": "echo", "data": {"n": 6, "away": 1}}]},
+    )
+    problem(answer, 503, "record-away")

@@ -202,8 +202,9 @@ def test_an_audit_finds_a_summary_that_somebody_changed(datp: Kit, world: World)
     }
 
 
+@pytest.mark.parametrize("archive_every", [2, 3, 99])
 def test_an_audit_of_a_running_system_finds_nothing(
-    datp: Kit, sound: World, monkeypatch: pytest.MonkeyPatch
+    datp: Kit, sound: World, monkeypatch: pytest.MonkeyPatch, archive_every: int
 ) -> None:
     """Between any two of its reads a transaction may move, be archived and leave."""
     tx_id = datp.submit("wait", {})
@@ -213,7 +214,7 @@ def test_an_audit_of_a_running_system_finds_nothing(
         nonlocal number
         number += 1
         datp.client.set_switch(tx_id, "a", number)
-        if number % 2:
+        if number % archive_every == 0:
             datp.run_job("archiver")
 
     reads: list[tuple[type, str]] = [

@@ -109,10 +109,9 @@ def _lose_in_step(world: World, pipeline: str, point: str, nth: int, is_drained:
     if is_drained:
         world.crashed(pipeline, point, nth=nth)
     else:
-        world.at("hop.after_begin", world.archive)
-        # The begin mark is in SQL, its entry in the journal is not.
-        failpoints.arm(point, "crash", nth=nth)
+        # The mark of the step is in SQL, its entry in the journal is not.
         world.at("hop.after_checkpoint", world.archive)
+        failpoints.arm(point, "crash", nth=nth)
         world.kit.submit(pipeline, {})
         failpoints.disarm_all()
         world.kit.clock.advance(seconds=1)

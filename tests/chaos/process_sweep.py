@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,8 @@ QUICK: dict[str, Any] = {
 }
 #: In the middle of a pause nobody else could go on before these have passed.
 END_WITHIN_S = 40.0
+#: How long after the end of a transfer its last point may be passed, by a job.
+PASSED_WITHIN_S = 5.0
 NIGHT_S = 0.1
 
 
@@ -47,6 +51,8 @@ class ProcessSweep:
         self.world = World(create_engine(house.settings.database_url), bank)
         self._orders = folder / "orders"
         self._numbers = iter(range(1, 1_000_000))
+        #: Points that were not passed when they should have been.
+        self.missed: list[str] = []
         house.use(*pipelines())
         workers = [house.worker("master,kyc", steer_file=self._orders) for _ in range(2)]
         house.beat()
@@ -56,8 +62,8 @@ class ProcessSweep:
         """Every point that a worker passes when a transfer runs, in alphabetical order."""
         token = f"record-{next(self._numbers)}"
         told = give_order(self._orders, token, action="record")
-        summary = self._run("record")
-        self._come_to_rest(summary)
+        tx_id = self.house.submit("chaos-transfer", self.world.request(**_steps(False)))
+        self._come_to_rest(self.house.client.wait(tx_id, timeout_s=END_WITHIN_S))
         self._no_orders()
         return sorted(set(told.read_text().split("\n")) - {""})
 
@@ -66,16 +72,27 @@ class ProcessSweep:
         token = f"{action}-{next(self._numbers)}"
         told = give_order(self._orders, token, point=point, action=action)
         tx_id = self.house.submit("chaos-transfer", self.world.request(**_steps(fails)))
-        if action == "stop":
-            wait_until(told.exists, within_s=END_WITHIN_S, what=f"passing {point}")
+        if not self._is_passed(told, tx_id):
+            self.missed.append(point)
+        elif action == "stop":
             pid = int(_text_of(told))
             wait_until(lambda: process_state(pid) == "T", what="the stop")
             self._others_go_on(tx_id)
             os.kill(pid, signal.SIGCONT)
         summary = self.house.client.wait(tx_id, timeout_s=END_WITHIN_S)
-        wait_until(told.exists, within_s=END_WITHIN_S, what=f"passing {point}")
         self._no_orders()
         return self._come_to_rest(summary)
+
+    def _is_passed(self, told: Path, tx_id: str) -> bool:
+        """Jobs come by a while after the end, too; some points are passed once in a lifetime."""
+        ends_s = time.monotonic() + END_WITHIN_S
+        ended_s = None
+        while not told.exists() and time.monotonic() < ends_s:
+            if ended_s is None and self.house.all_final([tx_id]):
+                ended_s = time.monotonic()
+                ends_s = min(ends_s, ended_s + PASSED_WITHIN_S)
+            threading.Event().wait(0.02)
+        return told.exists()
 
     def _others_go_on(self, tx_id: str) -> None:
         """They end it, or the time is over in which the one that stands still is given up."""
@@ -85,11 +102,6 @@ class ProcessSweep:
             wait_until(lambda: self.house.all_final([tx_id]), within_s=ends_s)
         except AssertionError:
             return
-
-    def _run(self, name: str) -> Summary:
-        request = self.world.request(**_steps(False))
-        tx_id = self.house.submit("chaos-transfer", request, external_id=name)
-        return self.house.client.wait(tx_id, timeout_s=END_WITHIN_S)
 
     def _no_orders(self) -> None:
         give_order(self._orders, f"none-{next(self._numbers)}", point="nowhere", action="raise")

@@ -21,7 +21,7 @@ NIGHT_S = 28_800
 ALL = bool(os.environ.get("DATP_SWEEP_ALL"))
 TIMES: Times = "all" if ALL else "first"
 #: Where one who stands still can do the most harm.
-HARMFUL = ("hop.", "archiver.", "commit:", "effect:chaos/", "script:finish", "script:checkpoint")
+HARMFUL = ("hop.", "archiver.", "commit:record.", "effect:chaos/send", "script:finish")
 
 Where = Callable[[str], bool]
 

@@ -11,7 +11,7 @@ from datp_tasks.archive.words import Summary
 from datp_tasks.live.scripts import ScriptRunner
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit, boundaries, crash_sweep
-from datp_tasks.testing.cases import Result
+from datp_tasks.testing.cases import KINDS, Result
 from datp_tasks.testing.sweep import MOVERS
 
 Data = dict[str, Any]
@@ -60,6 +60,16 @@ def test_a_sweep_that_tries_nothing_is_not_clean(hello: Kit) -> None:
     report = crash_sweep(hello, "hello", {}, only=["script:creat:before#1=crash"])
     with pytest.raises(AssertionError, match="no cases"):
         report.assert_clean()
+
+
+def test_only_the_chosen_points_are_tried(hello: Kit) -> None:
+    chosen = ["hop.after_claim", "script:finish:after", "script:finish:before"]
+    report = crash_sweep(
+        hello, "hello", {}, where=lambda point: point in chosen, times="first", jobs=MOVERS
+    )
+    report.assert_clean()
+    assert report.points == chosen
+    assert {result.case.kind for result in report.results} == set(KINDS)
 
 
 def test_an_unknown_kind_is_refused(hello: Kit) -> None:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from datp_tasks.cli.api import api
+from datp_tasks.cli.nodes import nodes
 from datp_tasks.local.workers import worker_process
 from datp_tasks.settings import Settings
 
@@ -51,7 +52,7 @@ def test_the_urls_fit_the_servers(services: dict[str, Any]) -> None:
 
 
 def test_workers_are_started_as_the_local_stack_starts_them(services: dict[str, Any]) -> None:
-    for group in ("master", "kyc", "ledger"):
+    for group in ("maintenance", "master", "kyc", "ledger"):
         local = worker_process(
             group, app="datp_tasks", concurrency=2, logs_dir=ROOT, env=dict(os.environ)
         )
@@ -59,6 +60,21 @@ def test_workers_are_started_as_the_local_stack_starts_them(services: dict[str, 
         flags = {word for word in local.argv if word.startswith("--without")}
         assert flags <= set(compose)
         assert compose[compose.index("-Q") + 1] == group
+
+
+def test_a_worker_of_its_own_does_the_maintenance(services: dict[str, Any]) -> None:
+    groups = {each["environment"]["DATP_MAINTENANCE_GROUP"] for each in ours(services).values()}
+    assert groups == {"maintenance"}
+
+
+def test_health_checks_ask_what_the_command_line_knows(services: dict[str, Any]) -> None:
+    checked = {name for name, each in services.items() if "healthcheck" in each}
+    workers = {name for name in services if name.startswith("worker-")}
+    assert {"postgres", "redis", "api"} | workers == checked
+    for name in workers:
+        command = services[name]["healthcheck"]["test"][-1]
+        assert command.startswith("datp nodes --host ")
+    assert "host" in inspect.signature(nodes).parameters
 
 
 def test_everything_waits_for_the_tables(services: dict[str, Any]) -> None:

@@ -1,0 +1,41 @@
+"""`datp env`: where a running `datp up` has its servers, for programs of your own."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from datp_tasks.cli.api import KEY_FILE, URL_FILE
+from datp_tasks.cli.context import connect
+from datp_tasks.errors import LocalStackError
+from datp_tasks.local.files import read_text
+from datp_tasks.local.run_file import read_run_file
+from datp_tasks.local.stack import DEFAULT_DIRECTORY
+
+
+def add_commands(app: typer.Typer) -> None:
+    app.command()(env)
+
+
+def env(
+    directory: Annotated[Path, typer.Option(help="Where `datp up` keeps its data.")] = Path(
+        DEFAULT_DIRECTORY
+    ),
+) -> None:
+    """Print the addresses of a running `datp up` for a shell: `eval "$(datp env)"`.
+
+    The values hold passwords and, as DATP_KEY, the key of its HTTP API at DATP_URL.
+    """
+    run = read_run_file(directory)
+    if run is None:
+        raise LocalStackError(f"Nothing runs in {directory}; start it with `datp up`.")
+    found = dict(connect(directory).environment)
+    if "api" in run.pids:
+        # What is left of an earlier run with an API is of no use without one.
+        found["DATP_URL"] = read_text(run.directory / URL_FILE) or ""
+        found["DATP_KEY"] = read_text(run.directory / KEY_FILE) or ""
+    for name, value in sorted(found.items()):
+        typer.echo(f"export {name}={shlex.quote(value)}")

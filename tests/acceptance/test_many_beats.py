@@ -1,0 +1,30 @@
+"""Several beats by mistake: jobs run as often as with one."""
+
+from __future__ import annotations
+
+import pytest
+
+from datp_tasks import Pipeline
+from datp_tasks.local.files import text_since
+from datp_tasks.model.status import Status
+from tests.acceptance.house import House, wait_until
+
+pytestmark = pytest.mark.acceptance
+
+BEATS = 3
+PERIOD_S = 1.0
+
+
+def test_three_beats_are_as_good_as_one(house: House) -> None:
+    house.use(Pipeline("nap").step("util/delay", params={"seconds": 1}).step("acc/mark"))
+    worker = house.worker(concurrency=2, sleeper_period_s=PERIOD_S)
+    beats = [house.beat(name=f"beat{number}") for number in range(BEATS)]
+    house.wait_ready(worker)
+    for beat in beats:
+        wait_until(lambda beat=beat: "Sending due task" in text_since(beat.log_path), what="beat")  # type: ignore[misc]
+    tx_ids = [house.submit("nap") for _ in range(20)]
+    for tx_id in tx_ids:
+        assert house.client.wait(tx_id, timeout_s=20).status is Status.SUCCESS
+    # Each slept once, was woken once and ran once.
+    assert sorted(each["tx"] for each in house.notes("mark")) == sorted(tx_ids)
+    assert {house.fields(tx_id)["sequence"] for tx_id in tx_ids} == {"2"}
