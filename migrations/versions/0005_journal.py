@@ -72,5 +72,6 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.execute("DROP INDEX tx_state_age")
     op.execute("ALTER TABLE tx_state DROP COLUMN status")
-    for table in ("step_begun", "archive_role", "tx_signal", "live_server", "live_mark", "tx_journal"):
+    tables = ("step_begun", "archive_role", "tx_signal", "live_server", "live_mark", "tx_journal")
+    for table in tables:
         op.execute(f"DROP TABLE {table}")

@@ -57,12 +57,14 @@ def test_after_a_restart_of_redis_the_last_switches_are_set_again(datp: Kit) -> 
     tx_id = waiting(datp)
     datp.run_job("reconciler")
     keys = datp.connections.live.keys
-    before = datp.connections.redis.dump(keys.state(tx_id))
+    before = datp.connections.live.fields_many([tx_id])[0]
     datp.lose_bells()
     datp.client.set_switch(tx_id, "go", True)
     datp.lose_bells(False)
     # Redis comes back without its last second, and as another process.
-    datp.connections.redis.restore(keys.state(tx_id), 0, before, replace=True)
+    datp.connections.redis.delete(keys.state(tx_id))
+    for name, value in before.items():
+        datp.connections.redis.hset(keys.state(tx_id), name, value)
     datp.connections.redis.zrem(keys.of_tx(tx_id, "queuedZ"), tx_id)
     wake_ms = datp.connections.redis.hget(keys.state(tx_id), "wakeTime")
     datp.connections.redis.zadd(keys.of_tx(tx_id, "sleepingZ"), {tx_id: float(wake_ms or 0)})

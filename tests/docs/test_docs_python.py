@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ def for_timeouts(kit: Kit) -> Names:
         "client": kit.client,
         "data": {"amount": 5},
         "Pipeline": Pipeline,
-        "tomorrow": datetime.now(UTC) + timedelta(days=1),
+        "tomorrow": kit.clock.now() + timedelta(days=1),
     }
 
 

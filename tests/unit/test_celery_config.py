@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from celery import Celery
 
-from datp_tasks.bells.broker import make_celery
+from datp_tasks.bells.broker import CelerySend, make_celery
 from datp_tasks.maintenance import schedule
 from datp_tasks.settings import Settings
 
@@ -35,3 +36,17 @@ def test_the_broker_is_the_one_of_the_settings() -> None:
 
 def test_every_job_is_scheduled() -> None:
     assert set(make_celery(Settings()).conf.beat_schedule) == set(schedule.JOBS)
+
+
+def test_rabbitmq_is_told_of_priorities_the_other_way_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There the highest number is the most urgent one, and a queue must say how many there are."""
+    app = make_celery(Settings(broker_url="amqp://u:p@rabbit:5672/v"))
+    sent: list[int] = []
+    monkeypatch.setattr(Celery, "send_task", lambda _, *a, priority, **o: sent.append(priority))
+    for priority in ("admin", "out", "in"):
+        CelerySend(app)("t/step", [("t00-1", 1)], group="master", priority=priority)
+    assert sent == [6, 3, 0]
+    assert (app.conf.task_queue_max_priority, app.conf.task_default_priority) == (6, 0)
+    assert "priority_steps" not in app.conf.broker_transport_options

@@ -161,3 +161,22 @@ def test_the_broker_is_the_redis_server_unless_another_is_given(
 ) -> None:
     assert Settings(redis_url=redis_url).broker_url == broker_url
     assert Settings(redis_url=redis_url, broker_url="amqp://q//").broker_url == "amqp://q//"
+
+
+def test_a_cluster_needs_a_broker_of_its_own_and_has_no_databases() -> None:
+    cluster = {"DATP_REDIS_CLUSTER": "on", "DATP_REDIS_URL": "redis://h:7000"}
+    with pytest.raises(SettingsError, match="DATP_BROKER_URL must be given"):
+        Settings.from_env(cluster)
+    broker = {"DATP_BROKER_URL": "amqp://u:secret@rabbit:5672/datp"}
+    for url in ("redis://:secret@h:7000/3", "unix:///run/redis.sock"):
+        with pytest.raises(SettingsError, match="DATP_REDIS_URL") as refused:
+            Settings.from_env(cluster | broker | {"DATP_REDIS_URL": url})
+        assert "secret" not in str(refused.value)
+    for url in ("redis://h:7000", "rediss://h:7000/", "redis://h:7000/0"):
+        settings = Settings.from_env(cluster | broker | {"DATP_REDIS_URL": url})
+        assert settings.broker_url == broker["DATP_BROKER_URL"]
+
+
+def test_a_word_that_is_neither_on_nor_off_is_refused_for_the_cluster() -> None:
+    with pytest.raises(SettingsError, match=r"DATP_REDIS_CLUSTER must match off\|on, was 'yes'"):
+        Settings.from_env({"DATP_REDIS_CLUSTER": "yes"})

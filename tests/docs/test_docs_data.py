@@ -1,0 +1,33 @@
+"""YAML and JSON on the pages are what the product would accept."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from datp_tasks.model.pipeline import parse_definition
+from datp_tasks.steps.registry import discover, param_mistakes, registry
+from tests.docs.docs_blocks import Block, run_by
+
+OF_PIPELINES = [
+    block
+    for block in (*run_by("data"), *run_by("terminal"))
+    if block.language == "yaml"
+]
+
+
+@pytest.mark.parametrize("block", OF_PIPELINES, ids=str)
+def test_pipelines_on_the_pages_have_no_mistake(block: Block) -> None:
+    """A list is a part of a pipeline: its steps."""
+    discover(())
+    found = yaml.safe_load(block.text)
+    raw = found if isinstance(found, dict) else {"pipeline": "part", "steps": found}
+    definition = parse_definition(raw, source=str(block), steps_max=200)
+    assert param_mistakes([definition], registry) == []
+
+
+@pytest.mark.parametrize("block", [b for b in run_by("data") if b.language == "json"], ids=str)
+def test_json_on_the_pages_is_json(block: Block) -> None:
+    assert json.loads(block.text)
