@@ -182,6 +182,33 @@ class Resurrector:
         self.say_again(self.signals.of([each.tx_id for each in back]))
         return result
 
+    def rebuild_finals(self, summaries: Sequence[Summary]) -> int:
+        """Let the archive and the journal learn how these ended: Redis lost that on its way."""
+        views = self.views(summaries)
+        archived = self._states.statuses([each.tx_id for each in summaries])
+        back = [
+            self._ended(each, view)
+            for each in summaries
+            if isinstance(view := views[each.tx_id], View)
+            and not view.status == each.status == archived.get(each.tx_id)
+        ]
+        answers = self._live.restore_many(back)
+        return sum(isinstance(answer, Bell) for answer in answers)
+
+    def _ended(self, summary: Summary, view: View) -> Restored:
+        is_news = view.status != summary.status
+        view.wake_ms = view.wake_switch = view.cancel = view.problem = None
+        fields = self._fields(summary, view)
+        fields.pop("stepType", None)
+        return Restored(
+            tx_id=summary.tx_id,
+            version=max(view.version, 1),
+            fence=max(summary.fence, view.fence),
+            status=str(summary.status),
+            fields=fields,
+            rebuilt=is_news,
+        )
+
     def say_again(self, signals: Sequence[Signal]) -> None:
         """Switches and cancels that SQL has and Redis may have lost."""
         found = self._live.fields_many([each.tx_id for each in signals])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Engine
@@ -53,6 +53,8 @@ ON CONFLICT (shard) DO UPDATE SET value = CASE
 RETURNING shard, value
 """
 
+LAST_RECORDED = "SELECT max(recorded_at) FROM tx_journal"
+
 SERVER = "SELECT run_id FROM live_server WHERE name = %(name)s"
 
 NOTE_SERVER = """
@@ -61,6 +63,9 @@ ON CONFLICT (name) DO UPDATE SET run_id = excluded.run_id
 """
 
 COLUMNS = ("tx_id", "number", "first_version", "last_version", "entries", "hash")
+
+#: Ended so long before the last entries were recorded, it may still have been on its way.
+MARGIN = timedelta(minutes=2)
 
 ByTransaction = Mapping[str, Sequence[Entry]]
 
@@ -164,6 +169,12 @@ class Journal:
         with self._engine.connect() as connection:
             found = connection.exec_driver_sql("SELECT shard, value FROM live_mark")
             return {row.shard: row.value for row in found}
+
+    def last_recorded(self) -> datetime | None:
+        """When entries were recorded last, less a margin for what was on its way then."""
+        with self._engine.connect() as connection:
+            found: datetime | None = connection.exec_driver_sql(LAST_RECORDED).scalar()
+            return None if found is None else found - MARGIN
 
     def seen_server(self, name: str) -> str:
         """The process of Redis that was seen last under this name, or nothing."""

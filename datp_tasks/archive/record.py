@@ -22,12 +22,13 @@ from datp_tasks.archive.record_sql import (
     FINALS,
     FINISH,
     LATE,
+    LOG_PAGE,
     MARK,
     MARK_EXPIRING,
     REPORT_PROGRESS,
     SUMMARIES,
 )
-from datp_tasks.archive.words import Acceptance, Existing, Final, Summary, summary_from_row
+from datp_tasks.archive.words import Acceptance, Change, Existing, Final, Summary, summary_from_row
 from datp_tasks.clock import Clock
 from datp_tasks.model.status import Status
 
@@ -217,6 +218,12 @@ class Record:
         """All transactions by id, from the one after `after` on."""
         where = SUMMARIES + "WHERE tx_id > %(after)s ORDER BY tx_id LIMIT %(limit)s"
         return self._select(where, {"after": after, "limit": rows_max})
+
+    def log_page(self, before: int | None, rows_max: int) -> list[Change]:
+        """Rows of the log of state changes, the newest first, from the one before on."""
+        with self.engine.connect() as connection:
+            rows = connection.exec_driver_sql(LOG_PAGE, {"before": before, "limit": rows_max})
+            return [Change(row.id, row.tx_id, Status(row.status), row.created_at) for row in rows]
 
     def finals(self, tx_ids: Sequence[str]) -> dict[str, str]:
         """The final status of each of these that has ended."""

@@ -179,6 +179,12 @@ SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metad
 FROM tx_summary
 """
 
+LOG_PAGE = """
+SELECT id, tx_id, status, created_at FROM tx_state_change
+WHERE id < coalesce(%(before)s, 9223372036854775807)
+ORDER BY id DESC LIMIT %(limit)s
+"""
+
 COUNT = "SELECT count(*) FROM tx_summary"
 
 FINALS = """

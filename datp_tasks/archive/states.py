@@ -20,6 +20,8 @@ COPY = "COPY tx_state (tx_id, version, status, fields, archived_at) FROM STDIN"
 
 LOAD = "SELECT tx_id, version, fields FROM tx_state WHERE tx_id = ANY(%(tx_id)s)"
 
+STATUSES = "SELECT tx_id, status FROM tx_state WHERE tx_id = ANY(%(tx_id)s)"
+
 VERSIONS = "SELECT tx_id, version FROM tx_state WHERE tx_id = ANY(%(tx_id)s)"
 
 _MUST_NOT = re.compile("[\n\r\t]")
@@ -74,6 +76,11 @@ class States:
         with self._engine.connect() as connection:
             rows = connection.exec_driver_sql(LOAD, {"tx_id": list(tx_ids)})
             return {row.tx_id: json.loads(row.fields) for row in rows}
+
+    def statuses(self, tx_ids: Iterable[str]) -> dict[str, str]:
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(STATUSES, {"tx_id": list(tx_ids)})
+            return {row.tx_id: row.status for row in rows}
 
     def versions(self, tx_ids: Iterable[str]) -> dict[str, int]:
         with self._engine.connect() as connection:

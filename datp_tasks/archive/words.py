@@ -35,6 +35,16 @@ class Acceptance:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """A row of the log of state changes."""
+
+    id: int
+    tx_id: str
+    status: Status
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Existing:
     """The external id had been used before."""
 

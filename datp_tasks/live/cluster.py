@@ -93,6 +93,10 @@ class Cluster:
         addresses = {each for each in self._current() if each is not None}
         return [self.server(each) for each in sorted(addresses)]
 
+    def master_of_key(self, key: str | bytes) -> Redis:
+        """The server that has this key, as far as is known."""
+        return self.server(self._master_of(slot_of(("GET", key))))
+
     def close(self) -> None:
         for server in list(self._servers.values()):
             server.close()

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from redis import Redis
-from redis.client import Pipeline, PubSub
+from redis.client import NEVER_DECODE, Pipeline, PubSub
 
 from datp_tasks.live.cluster import Cluster, slot_of
 from datp_tasks.live.wire import Command
@@ -39,6 +39,10 @@ class ClusterRedis(Redis):
         if args[0] in EVERYWHERE:
             masters: list[Any] = self.servers.masters()
             return [each.execute_command(*args, **options) for each in masters][-1]
+        if NEVER_DECODE in options:
+            # Bytes that are no text: they are only asked for one by one.
+            master: Any = self.servers.master_of_key(args[1])
+            return master.execute_command(*args, **options)
         if args[0] in ANYWHERE and len({slot_of((args[0], key)) for key in args[1:]}) > 1:
             return sum(self.execute_command(args[0], key, **options) for key in args[1:])
         reply = self.servers.send([_command(args)])[0]

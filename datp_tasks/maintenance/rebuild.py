@@ -55,6 +55,7 @@ def rebuild_after_loss(connections: Connections) -> int:
     restored, done = _restore_open(connections, lost, until_s, lock)
     if done:
         _end_final(connections, lost)
+        restored += _restore_ended(connections, journal, lost)
         reach("rebuild.before_marks")
         # One more than SQL had, so that what is read from now on cannot hide the loss.
         outgoing.set_marks({shard: mark + 1 for shard, mark in lost.items()})
@@ -73,6 +74,7 @@ def _look_after_restart(connections: Connections, journal: Journal, run_id: str,
     restored, done = _restore_open(connections, every, until_s, lock)
     if done:
         _end_final(connections, every)
+        restored += _restore_ended(connections, journal, every)
         connections.resurrector.say_again(
             connections.resurrector.signals.recent(
                 age_s=SIGNALS_AGAIN_S, rows_max=settings.reconciler_batch_max
@@ -129,6 +131,27 @@ def _end_final(connections: Connections, lost: Mapping[str, int]) -> None:
     for members in _members(connections, lost):
         final = connections.record.finals(members)
         connections.live.follow_sql(list(final.items()))
+
+
+def _restore_ended(connections: Connections, journal: Journal, shards: Mapping[str, int]) -> int:
+    """What ended since the journal was read last: its last entries were lost with Redis."""
+    since = journal.last_recorded()
+    batch_max = connections.settings.reconciler_batch_max
+    restored, before = 0, None
+    # The log is read backwards, and only as far as the journal may be behind it.
+    while since is not None:
+        page = connections.record.log_page(before, batch_max)
+        recent = [row for row in page if row.created_at >= since]
+        ids = [row.tx_id for row in recent if row.status.is_final and row.tx_id[1:3] in shards]
+        here = connections.live.exist_many(ids)
+        lost = [tx for tx, known in zip(ids, here, strict=True) if not known]
+        if lost:
+            summaries = connections.record.summaries(lost)
+            restored += connections.resurrector.rebuild_finals(summaries)
+        if len(recent) < batch_max:
+            break
+        before = page[-1].id
+    return restored
 
 
 def _members(connections: Connections, shards: Mapping[str, int]) -> Iterator[list[str]]:

@@ -260,6 +260,4 @@ class Hop:
 
     def _refused(self, refused: Refused) -> None:
         about = {"event": "tx.refused", "tx": refused.tx_id, "fence": None}
-        log.debug(
-            "%s not claimed: %s %s", refused.tx_id, refused.word, refused.found, extra=about
-        )
+        log.debug("%s not claimed: %s %s", refused.tx_id, refused.word, refused.found, extra=about)

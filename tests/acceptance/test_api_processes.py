@@ -238,10 +238,10 @@ def test_a_polite_end_answers_everybody_who_waits(served: Served) -> None:
     assert "Traceback" not in log_of(process)
 
 
-def test_the_examples_of_the_readme_work(served: Served, url: str) -> None:
-    section = (ROOT / "README.md").read_text().split("## HTTP API")[1]
+def test_the_examples_of_the_page_work(served: Served, url: str) -> None:
+    section = (ROOT / "docs/api.md").read_text().split("## Try it")[1]
     script = section.split("```sh\n")[1].split("```")[0]
-    lines = [line for line in script.splitlines() if not line.startswith("export ")]
+    lines = [line for line in script.splitlines() if not line.startswith("eval ")]
     assert len(lines) == len(script.splitlines()) - 1
     served.house.use(Pipeline("transfer").step("acc/mark", params={"word": "paid"}))
     done = subprocess.run(

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from datp_tasks import Pipeline
 from datp_tasks.local.files import text_since
 from datp_tasks.model.status import Status
-from tests.acceptance.house import House, wait_until
+from tests.acceptance.house import House, log_of, wait_until
 
 pytestmark = pytest.mark.acceptance
 
 BEATS = 3
-PERIOD_S = 1.0
+#: A job that was brought by a message, and what it answered: None if it had just been done.
+RUN = re.compile(r"Task datp\.\S*sleeper\S* succeeded in \S+: (.*)")
 
 
 def test_three_beats_are_as_good_as_one(house: House) -> None:
     house.use(Pipeline("nap").step("util/delay", params={"seconds": 1}).step("acc/mark"))
-    worker = house.worker(concurrency=2, sleeper_period_s=PERIOD_S)
+    worker = house.worker(concurrency=2, sleeper_period_s=1.0)
     beats = [house.beat(name=f"beat{number}") for number in range(BEATS)]
     house.wait_ready(worker)
     for beat in beats:
@@ -28,3 +31,7 @@ def test_three_beats_are_as_good_as_one(house: House) -> None:
     # Each slept once, was woken once and ran once.
     assert sorted(each["tx"] for each in house.notes("mark")) == sorted(tx_ids)
     assert {house.fields(tx_id)["sequence"] for tx_id in tx_ids} == {"2"}
+    # And with three times the messages, jobs do not run three times as often.
+    wait_until(lambda: len(RUN.findall(log_of(worker))) >= 12, what="messages of all beats")
+    answers = RUN.findall(log_of(worker))
+    assert answers.count("None") >= len(answers) / 4

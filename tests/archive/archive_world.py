@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from redis import Redis
 from sqlalchemy import text
 
 from datp_tasks import Call, Done, Fail, Pipeline, Sleep, failpoints
@@ -158,14 +157,13 @@ class World:
     @contextmanager
     def rewound(self) -> Iterator[None]:
         """When the block is over, Redis is again where it was before it."""
-        redis = Redis.from_url(self.kit.settings.redis_url)
+        redis = self.kit.connections.redis
         pattern = f"{self.kit.settings.key_prefix}:*"
         before = [(key, redis.pttl(key), redis.dump(key)) for key in redis.scan_iter(match=pattern)]
         yield
         self.wipe()
         for key, ttl_ms, value in before:
             redis.restore(key, max(ttl_ms, 0), value or b"")
-        redis.close()
 
     def at(self, point: str, action: Callable[[], Any]) -> None:
         """Do something while the code is at a point, once."""

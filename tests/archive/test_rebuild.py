@@ -393,10 +393,16 @@ def test_a_clock_that_is_behind_does_not_hold_up_a_rebuild(datp: Kit, world: Wor
     world.run_one_hop()
     world.ring(asleep)
     assert (world.status(asleep), world.status(half_way)) == ("sleeping", "queued")
+    datp.lose_bells()
+    lose_everything(world)
+    assert reconcile(world) == 2
+    fences = [int(world.fields(tx)["fence"]) for tx in (asleep, half_way)]
+    datp.lose_bells(False)
     world.archive()
     world.wipe()
     datp.clock.advance(seconds=-HOUR_S)
     assert reconcile(world) == 2
+    assert [int(world.fields(tx)["fence"]) for tx in (asleep, half_way)] > fences
     assert datp.status(half_way).status is Status.SUCCESS
     datp.client.wake(asleep)
     assert datp.status(asleep).status is Status.SUCCESS

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from datp_tasks import Pipeline, Sleep
 from datp_tasks.model.status import Status
 from datp_tasks.testing.kit import Kit
@@ -84,3 +86,27 @@ def test_signals_of_ended_transactions_are_forgotten_and_unknown_ones_never_kept
     assert datp.status(tx_id).status is Status.SUCCESS
     assert datp.run_job("retention").signals == 2
     assert datp.connections.resurrector.signals.of([tx_id]) == []
+
+
+@pytest.mark.parametrize("drained", [False, True])
+def test_how_something_ended_reaches_archive_and_journal_although_redis_lost_it(
+    datp: Kit, drained: bool
+) -> None:
+    """It ended after the journal was read last, or waited to be archived: SQL knows how."""
+    tx_id = waiting(datp)
+    datp.run_job("archiver")
+    datp.client.set_switch(tx_id, "go", 1)
+    assert datp.status(tx_id).status is Status.SUCCESS
+    if drained:
+        datp.run_job("archiver")
+    wipe(datp)
+    datp.run_job("reconciler")
+    datp.advance(seconds=datp.settings.delay_before_archiving_s + 1)
+    replay = datp.client.replay(tx_id)
+    assert replay.faults == []
+    assert replay.view is not None
+    assert replay.view.status == Status.SUCCESS
+    with datp.connections.engine.connect() as sql:
+        found = sql.exec_driver_sql("SELECT status FROM tx_state").scalars().all()
+    assert found == ["success"]
+    assert datp.client.doctor().violations == []

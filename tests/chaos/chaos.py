@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -32,7 +31,7 @@ from datp_tasks.testing.rest import live_violations, transaction_violations
 from tests.acceptance.house import House
 from tests.chaos.transfer_steps import pipelines
 from tests.chaos.transfer_world import ALL_SENT, World
-from tests.chaos.troubles import KINDS, LOSSES, Round, Troublemaker, plan
+from tests.chaos.troubles import KINDS, Round, Troublemaker, plan
 
 #: Everything some ten times quicker than in production.
 QUICK: dict[str, Any] = {
@@ -164,8 +163,6 @@ class Chaos:
         self._supervisor.start([*workers, beat])
         house.wait_ready(*workers)
         self._troubles = Troublemaker(house, redis, postgres, workers, beat, self.pause)
-        #: When Redis last lost data, by the clock of SQL.
-        self._lost_at: datetime | None = None
         #: How long it took after each round until everything accepted by then had ended.
         self.healed_s: dict[str, float] = {}
 
@@ -214,9 +211,6 @@ class Chaos:
         if not self.wait(self._is_busy, within_s=END_WITHIN_S):
             yield "there is no work any more: nothing is accepted, or nothing ends"
             return
-        if LOSSES.intersection(round_.kinds):
-            # What ended shortly before may have been on its way to the archive; its end is safe.
-            self._lost_at = self.house.sql("SELECT now() AS now")[0].now
         self._troubles.make(round_)
         began_s = time.monotonic()
         by_now = list(self.load.accepted)
@@ -303,6 +297,5 @@ class Chaos:
             at_bank = moved(by_reference.pop(tx_id, []), tx_id)
             if at_bank != (ALL_SENT if summary.status is Status.SUCCESS else {}):
                 yield f"{tx_id} is {summary.status}, but at the bank it moved {at_bank}"
-            safe = self._lost_at is None or (summary.completed_at or self._lost_at) > self._lost_at
-            yield from transaction_violations(self.house.connections, summary, archived=safe)
+            yield from transaction_violations(self.house.connections, summary, archived=True)
         yield from (f"the bank knows {each}, which nobody submitted" for each in by_reference)

@@ -91,6 +91,14 @@ def test_commands_of_all_slots_get_their_own_replies_in_order(stage: Stage) -> N
     assert stage.redis.exists(*names) == stage.redis.delete(*names) == len(names)
 
 
+def test_bytes_that_are_no_text_come_through(stage: Stage) -> None:
+    for shard in SHARDS[:4]:
+        key, copy = (stage.live.keys.in_shard(shard, name) for name in ("long", "copy"))
+        stage.redis.set(key, "ab" * 200)
+        stage.redis.restore(copy, 0, stage.redis.dump(key) or b"")
+        assert stage.redis.get(copy) == "ab" * 200
+
+
 def test_an_error_of_one_command_does_not_shift_the_replies_of_the_others(stage: Stage) -> None:
     keys = [stage.live.keys.in_shard(shard, "thing") for shard in SHARDS]
     stage.live.send([("SET", key, "a string is no list") for key in keys[1:]])

@@ -20,10 +20,8 @@ STORIES: tuple[str, ...] = (
     "docs/quickstart.md",
     "README.md",
     "docs/pipelines.md",
-    "docs/steps.md",
     "docs/api.md",
     "docs/ledger.md",
-    "docs/timeouts.md",
 )
 #: Languages of pictures and of what a program printed: nothing to run.
 PICTURES = ("", "text")

@@ -12,9 +12,7 @@ from datp_tasks.steps.registry import discover, param_mistakes, registry
 from tests.docs.docs_blocks import Block, run_by
 
 OF_PIPELINES = [
-    block
-    for block in (*run_by("data"), *run_by("terminal"))
-    if block.language == "yaml"
+    block for block in (*run_by("data"), *run_by("terminal")) if block.language == "yaml"
 ]
 
 

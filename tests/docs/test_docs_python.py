@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ import pytest
 from datp_tasks import Pipeline
 from datp_tasks.archive.words import Summary
 from datp_tasks.steps.registry import registry
-from datp_tasks.testing import Kit
+from datp_tasks.testing import Kit, crash_sweep
 from datp_tasks.testing.servers import Servers
+from datp_tasks.testing.sweep import MOVERS
 from tests.docs.docs_blocks import Block, pages, run_by
 
 Names = dict[str, Any]
+SWEPT = ("hop.after_claim", "script:finish:before", "script:finish:after")
 PAGES = [page for page in pages() if run_by("python", page)]
 
 
@@ -35,11 +38,13 @@ def for_testing(kit: Kit) -> Names:
 
 def for_timeouts(kit: Kit) -> Names:
     kit.use(Pipeline("transfer").step("util/fixed-reply", params={"output": {}}).build())
+    now = kit.clock.now()
+    assert now is not None
     return {
         "client": kit.client,
         "data": {"amount": 5},
         "Pipeline": Pipeline,
-        "tomorrow": kit.clock.now() + timedelta(days=1),
+        "tomorrow": now + timedelta(days=1),
     }
 
 
@@ -50,8 +55,15 @@ BEFORE: dict[str, Callable[[Kit], Names]] = {
 }
 
 
+@pytest.fixture
+def short_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sweep on a page tries a few points only; the ring `chaos` tries all of them."""
+    few = partial(crash_sweep, kinds=["crash"], jobs=MOVERS, where=SWEPT.__contains__)
+    monkeypatch.setattr("datp_tasks.testing.crash_sweep", few)
+
+
 @pytest.mark.parametrize("page", PAGES)
-@pytest.mark.usefixtures("own_step_types")
+@pytest.mark.usefixtures("own_step_types", "short_sweeps")
 def test_the_python_of_a_page_runs(
     page: str, datp: Kit, datp_servers: Servers, request: pytest.FixtureRequest
 ) -> None:
