@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.stack import Stack
 from datp_tasks import Pipeline
@@ -11,7 +12,7 @@ from datp_tasks.connections import Connections
 from datp_tasks.intake.requests import Request, prepare
 from datp_tasks.live.words import Claimed, Held
 from datp_tasks.model.plan import Position
-from datp_tasks.model.state import BEGIN, State, apply, delta_json, done, ending, slept
+from datp_tasks.model.state import BEGIN, Delta, State, apply, delta_json, done, ending, slept
 from datp_tasks.model.status import Status
 from datp_tasks.settings import Settings
 
@@ -27,7 +28,6 @@ PIPELINE = "journey"
 class Traveller:
     tx_id: str
     fence: int
-    state: State
 
 
 class Travellers:
@@ -46,7 +46,10 @@ class Travellers:
         definition = steps.build()
         self.connections.pipelines.apply(definition)
         self.connections.pipelines.use(definition.name, definition.version)
-        self._definition = definition
+        request = Request(pipeline=PIPELINE, data=PAYLOAD)
+        now = self.connections.record.server_now
+        #: All travellers are alike but for their ids.
+        self._like = prepare(request, definition, given, now)
         self._where = Position("master", "util/delay", f"{PIPELINE}/1")
 
     def close(self) -> None:
@@ -72,65 +75,79 @@ class Travellers:
         """
         live = self.connections.live
         for size in _batches(count):
-            prepared = [
-                prepare(
-                    Request(pipeline=PIPELINE, data=PAYLOAD),
-                    self._definition,
-                    self.connections.settings,
-                    self.connections.record.server_now,
-                )
-                for _ in range(size)
-            ]
+            ids = [_new_id(len(live.shards)) for _ in range(size)]
             if accepted:
-                self.connections.record.accept_many([each.acceptance for each in prepared])
-            bells = [bell for bell in live.create_many([each.new for each in prepared]) if bell]
+                acceptance = self._like.acceptance
+                self.connections.record.accept_many([replace(acceptance, tx_id=tx) for tx in ids])
+            bells = live.create_many([replace(self._like.new, tx_id=tx) for tx in ids])
             claims = live.claim_many(
-                [(bell.tx_id, bell.sequence) for bell in bells],
+                [(bell.tx_id, bell.sequence) for bell in bells if bell],
                 NODE,
-                step_type=bells[0].step_type,
+                step_type=self._like.new.step_type,
                 begin=delta_json(BEGIN),
+                # As a worker that holds the state already, which then is not sent.
+                held=dict.fromkeys(ids, "0/0"),
             )
-            yield [_after_first_step(each) for each in claims if isinstance(each, Claimed)]
+            yield [
+                Traveller(each.tx_id, each.fence) for each in claims if isinstance(each, Claimed)
+            ]
 
     def sleep(self, travellers: Sequence[Traveller]) -> None:
-        delta = slept(SLEEP_S, None)
-        calls = []
-        for each in travellers:
-            apply(each.state, delta)
-            held = Held(each.tx_id, each.fence, (_DONE, delta))
-            json = each.state.to_json()
-            wait_ms = int(SLEEP_S * 1_000)
-            live = self.connections.live
-            calls.append(live.call_sleep(held, NODE, json, self._where, sleep_ms=wait_ms))
-        _all_ok(self.connections.live.run(calls))
+        live, wait_ms = self.connections.live, int(SLEEP_S * 1_000)
+        deltas = (_DONE, slept(SLEEP_S, None))
+        json = self._after(deltas)
+        _all_ok(
+            live.run(
+                [
+                    live.call_sleep(
+                        Held(each.tx_id, each.fence, deltas),
+                        *(NODE, json, self._where),
+                        sleep_ms=wait_ms,
+                    )
+                    for each in travellers
+                ]
+            )
+        )
 
     def queue(self, travellers: Sequence[Traveller]) -> None:
         """Their next step gets a message of its own."""
-        live = self.connections.live
-        calls = []
-        for each in travellers:
-            held = Held(each.tx_id, each.fence, (_DONE,))
-            calls.append(live.call_hand_over(held, NODE, each.state.to_json(), self._where))
-        _all_ok(live.run(calls))
+        live, json = self.connections.live, self._after((_DONE,))
+        _all_ok(
+            live.run(
+                [
+                    live.call_hand_over(
+                        Held(each.tx_id, each.fence, (_DONE,)), NODE, json, self._where
+                    )
+                    for each in travellers
+                ]
+            )
+        )
 
     def finish(self, travellers: Sequence[Traveller]) -> None:
-        delta = ending(Status.SUCCESS, "", PAYLOAD)
-        live = self.connections.live
-        calls = []
-        for each in travellers:
-            apply(each.state, delta)
-            held = Held(each.tx_id, each.fence, (_DONE, delta))
-            calls.append(live.call_finish(held, NODE, "success", each.state.to_json()))
-        _all_ok(live.run(calls))
+        live, deltas = self.connections.live, (_DONE, ending(Status.SUCCESS, "", PAYLOAD))
+        json = self._after(deltas)
+        _all_ok(
+            live.run(
+                [
+                    live.call_finish(Held(each.tx_id, each.fence, deltas), NODE, "success", json)
+                    for each in travellers
+                ]
+            )
+        )
+
+    def _after(self, deltas: Sequence[Delta]) -> str:
+        state = State.from_json(self._like.new.state_json)
+        for delta in deltas:
+            apply(state, delta)
+        return state.to_json()
 
 
 _DONE = done(PAYLOAD, undoable=False)
 
 
-def _after_first_step(claimed: Claimed) -> Traveller:
-    state = State.from_json(claimed.fields["state"])
-    apply(state, _DONE)
-    return Traveller(claimed.tx_id, claimed.fence, state)
+def _new_id(shards: int) -> str:
+    token = secrets.token_hex(16)
+    return f"t{int(token[:4], 16) % shards:02d}-{token}"
 
 
 def _all_ok(replies: Sequence[Sequence[object]]) -> None:

@@ -202,7 +202,7 @@ class Resurrector:
         fields.pop("stepType", None)
         return Restored(
             tx_id=summary.tx_id,
-            version=max(view.version, 1),
+            version=view.version,
             fence=max(summary.fence, view.fence),
             status=str(summary.status),
             fields=fields,

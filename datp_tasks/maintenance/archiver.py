@@ -33,6 +33,10 @@ from datp_tasks.model.payload import encode
 log = logging.getLogger("datp.archiver")
 
 
+#: A transaction, its fields, and the deltas since its JSON.
+Found = tuple[str, tuple[dict[str, str], list[str]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     #: Entries of the journal that SQL got.
@@ -89,8 +93,12 @@ class Archiver:
         is_full = True
         # Under its own name the role is not renewed, so that nodes take turns.
         while is_full and time.monotonic() < until_s:
+            found, more_states = self.read_states()
             entries, more_entries = self.drain()
-            copied, archived, more_states = self.copy_states()
+            copied = archived = 0
+            # A copy that the journal does not lead to yet would be a gap, should Redis be lost.
+            if not more_entries:
+                copied, archived = self.save_states(found)
             before = self.result
             self.result = Result(
                 entries=before.entries + entries,
@@ -113,11 +121,18 @@ class Archiver:
         self._outgoing.drop_journal(drained)
         return drained.count, drained.is_full
 
-    def copy_states(self) -> tuple[int, int, bool]:
-        """States that are due; how many SQL got, how many leave, whether there may be more."""
+    def read_states(self) -> tuple[list[Found], bool]:
+        """States that are due, as they are now; whether there may be more."""
         batch_max = self._settings.archiver_batch_max
         due = self._live.due("toArchiveZ", batch_max=batch_max)
         found = list(zip(due, self._outgoing.copies(due), strict=True))
+        # Each shard gives only its share of a batch.
+        share = -(-batch_max // len(self._live.shards))
+        fullest = max(Counter(tx[1:3] for tx in due).values(), default=0)
+        return found, fullest >= share or len(due) >= batch_max
+
+    def save_states(self, found: list[Found]) -> tuple[int, int]:
+        """How many SQL got, and how many of them leave."""
         copies = [as_copy(tx, fields, deltas) for tx, (fields, deltas) in found if fields]
         if copies:
             reach("archiver.before_states")
@@ -127,10 +142,7 @@ class Archiver:
         archived = self._live.confirm_archived_many(
             [(tx, fields.get("version", "")) for tx, (fields, _) in found]
         )
-        # Each shard gives only its share of a batch.
-        share = -(-batch_max // len(self._live.shards))
-        fullest = max(Counter(tx[1:3] for tx in due).values(), default=0)
-        return len(copies), archived, fullest >= share or len(due) >= batch_max
+        return len(copies), archived
 
 
 def as_copy(tx_id: str, fields: dict[str, str], deltas: list[str]) -> Copy:

@@ -21,6 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from datp_tasks.archive.words import Summary
 from datp_tasks.errors import DatpError
 from datp_tasks.intake.requests import Request, Submitted
+from datp_tasks.live.outgoing import Outgoing
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.local.supervisor import Supervisor
@@ -267,12 +268,15 @@ class Chaos:
 
         def clean() -> bool:
             found[:] = live_violations(self.house.connections)
-            waiting = self.house.connections.live.sizes()["toArchiveZ"]
+            live = self.house.connections.live
+            waiting = live.sizes()["toArchiveZ"] + Outgoing(live).journal_length()
             return not found and not waiting
 
         self.wait(clean, within_s=END_WITHIN_S)
         yield from found[:10]
         yield from self._wrongly_ended()
+        for replay in self.house.client.audit():
+            yield from (f"audit of {replay.tx_id}: {fault}" for fault in replay.faults)
         yield from list(self.world.complaints())[:10]
         self.say(
             f"{len(wanted)} transfers, {self.load.retries} times the client had to ask again, "
