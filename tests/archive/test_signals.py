@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from datp_tasks import Pipeline, Sleep
+from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.status import Status
 from datp_tasks.testing.kit import Kit
 
@@ -109,4 +110,20 @@ def test_how_something_ended_reaches_archive_and_journal_although_redis_lost_it(
     with datp.connections.engine.connect() as sql:
         found = sql.exec_driver_sql("SELECT status FROM tx_state").scalars().all()
     assert found == ["success"]
+    assert datp.client.doctor().violations == []
+
+
+def test_a_sleeper_that_dies_after_bringing_transactions_back_is_followed_by_another(
+    datp: Kit,
+) -> None:
+    tx_id = waiting(datp)
+    datp.run_job("archiver")
+    datp.connections.redis.delete(datp.connections.live.keys.state(tx_id))
+    datp.crash_at("sleeper.after_resurrect")
+    datp.clock.advance(days=2)
+    with pytest.raises(SimulatedCrash):
+        datp.run_job("sleeper")
+    datp.client.set_switch(tx_id, "go", 1)
+    datp.recover()
+    assert datp.status(tx_id).status is Status.SUCCESS
     assert datp.client.doctor().violations == []

@@ -19,7 +19,11 @@ Data = dict[str, Any]
 
 #: What a transfer passes that nobody cancels; other points are tested by themselves.
 ON_THE_WAY = [
-    point for point in POINTS if point.startswith(("submit.", "hop.", "effect.", "sleeper."))
+    point
+    for point in POINTS
+    # The transfer never leaves Redis; tests/archive crashes where things are brought back.
+    if point.startswith(("submit.", "hop.", "effect.", "sleeper."))
+    and point != "sleeper.after_resurrect"
 ]
 NIGHT_S = 28_800
 
