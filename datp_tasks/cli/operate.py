@@ -11,6 +11,7 @@ from rich.progress import track
 from rich.table import Table
 
 from datp_tasks.archive.alerts import Alerts
+from datp_tasks.archive.audit import note_action
 from datp_tasks.archive.words import Summary
 from datp_tasks.cli.context import connect
 from datp_tasks.cli.shown import COLOURS, as_mapping, print_json
@@ -39,6 +40,7 @@ def add_commands(app: typer.Typer) -> None:
     app.command()(why)
     app.command("list")(list_transactions)
     app.command()(alerts)
+    app.command("clear-alert")(clear_alert)
     app.command()(retry)
     app.add_typer(bulk, name="bulk")
 
@@ -120,6 +122,31 @@ def alerts(as_json: AsJson = False) -> None:
 
 
 Reason = Annotated[str, typer.Option(help="Why; it is kept in the audit table.")]
+
+
+def clear_alert(
+    kind: Annotated[str, typer.Argument(help="As `datp alerts` shows it.")],
+    subject: Annotated[str, typer.Argument(help="As `datp alerts` shows it.")],
+    reason: Reason,
+) -> None:
+    """Close an alert that somebody has dealt with. Exit code 1: there is no such alert."""
+    connections = connect().connections
+    with connections.engine.begin() as connection:
+        store = Alerts(connections.engine, connections.clock)
+        cleared = store.clear_alert(kind, subject, connection=connection)
+        if cleared:
+            note_action(
+                connection,
+                actor=getpass.getuser(),
+                action="clear-alert",
+                subject=f"{kind} {subject}",
+                reason=reason,
+            )
+    Console().print("cleared" if cleared else "no such alert is open")
+    if not cleared:
+        raise typer.Exit(1)
+
+
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be chosen.")]
 
 

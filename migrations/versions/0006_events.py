@@ -89,9 +89,7 @@ CREATE TABLE webhook_target (
 );
 """
 
-TABLES = (
-    *("webhook_target", "webhook_secret", "webhook_attempt", "webhook_delivery", "tx_event"),
-)
+TABLES = (*("webhook_target", "webhook_secret", "webhook_attempt", "webhook_delivery", "tx_event"),)
 COLUMNS = (
     *("webhook", "progress_reports", "cancel_webhook_on_poll", "event_count", "notified_at"),
 )

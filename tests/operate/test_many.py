@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from datp_tasks import Pipeline, Sleep
+from datp_tasks.archive.alerts import Alerts
 from datp_tasks.cli import operate, top
 from datp_tasks.errors import FilterInvalid
 from datp_tasks.intake.many import Where
@@ -133,9 +134,20 @@ def test_lists_alerts_and_answers_are_there_for_people_and_programs(kit: Kit) ->
     assert json.loads(run("why", tx, "--json"))["cause"] == "sleeping"
     assert "datp wake" in run("why", tx)
     assert "no alert is open" in run("alerts")
-    kit.crash_at("hop.after_step")
-    kit.submit("once", {})
-    kit.advance(seconds=1)
+
+
+def test_an_alert_is_closed_by_hand_and_the_audit_table_knows(kit: Kit) -> None:
+    Alerts(kit.connections.engine, kit.connections.clock).raise_alert("late", "tx", "it was late")
+    assert "it was late" in run("alerts", code=operate.ALERTS_OPEN)
+    assert json.loads(run("alerts", "--json", code=operate.ALERTS_OPEN))[0]["kind"] == "late"
+    assert "cleared" in run("clear-alert", "late", "tx", "--reason", "called the client")
+    run("clear-alert", "late", "tx", "--reason", "again", code=1)
+    run("alerts")
+    with kit.connections.engine.connect() as sql:
+        found = sql.exec_driver_sql(
+            "SELECT subject, reason FROM operator_action WHERE action = 'clear-alert'"
+        ).all()
+    assert [tuple(row) for row in found] == [("late tx", "called the client")]
 
 
 def test_top_shows_groups_rates_and_long_runners(kit: Kit) -> None:
