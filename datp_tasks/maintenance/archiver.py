@@ -93,19 +93,23 @@ class Archiver:
         is_full = True
         # Under its own name the role is not renewed, so that nodes take turns.
         while is_full and time.monotonic() < until_s:
-            found, more_states = self.read_states()
-            entries, more_entries = self.drain()
+            entries, is_full = self.drain()
             copied = archived = 0
-            # A copy that the journal does not lead to yet would be a gap, should Redis be lost.
-            if not more_entries:
-                copied, archived = self.save_states(found)
+            if not is_full:
+                found, is_full = self.read_states()
+                # A copy that the journal does not lead to yet would be a gap, should Redis be
+                # lost. So what has happened up to the reading of the states goes first.
+                more, is_behind = self.drain() if found else (0, False)
+                entries += more
+                is_full = is_full or is_behind
+                if not is_behind:
+                    copied, archived = self.save_states(found)
             before = self.result
             self.result = Result(
                 entries=before.entries + entries,
                 copied=before.copied + copied,
                 archived=before.archived + archived,
             )
-            is_full = more_entries or more_states
         return self.result
 
     def drain(self) -> tuple[int, bool]:
