@@ -15,7 +15,7 @@ from benchmarks.stack import DATA, PROCESSES, Stack
 
 def main() -> None:
     options = _options()
-    names = [options.only] if options.only else list(DEFAULT)
+    names = options.only or list(DEFAULT)
     report = Report()
     began_s = time.monotonic()
     figures: Figures = {}
@@ -37,7 +37,9 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", choices=PARTS, metavar="PART", help=", ".join(PARTS))
+    parser.add_argument(
+        "--only", choices=PARTS, metavar="PART", action="append", help=", ".join(PARTS)
+    )
     parser.add_argument("--quick", action="store_true", help="small numbers, to see that it works")
     parser.add_argument("--output", type=Path, default=LATEST, help="file to merge figures into")
     parser.add_argument("--data", type=Path, default=DATA, help="folder for the servers' data")
