@@ -112,7 +112,7 @@ def assert_ended_by_second_try(house: House, ended: Summary, first_pid: int) -> 
 def test_redis_refuses_its_next_step_when_another_has_ended_it(pair: House) -> None:
     ended, pid = run_while_paused(pair, "two-steps", "hold")
     before = pair.fields(ended.tx_id)
-    wait_for_log(pair, f"{ended.tx_id} belongs to another worker now")
+    wait_for_log(pair, f"{ended.tx_id} is another worker's now")
     assert pair.fields(ended.tx_id) == before
     assert_ended_by_second_try(pair, ended, pid)
     assert [each["pid"] for each in pair.notes_about("mark", ended.tx_id)] != [pid]
@@ -120,7 +120,7 @@ def test_redis_refuses_its_next_step_when_another_has_ended_it(pair: House) -> N
 
 def test_redis_refuses_its_next_step_while_another_runs_it(pair: House) -> None:
     tx_id, gate = take_over_while_paused(pair, "two-steps")
-    wait_for_log(pair, f"{tx_id} belongs to another worker now")
+    wait_for_log(pair, f"{tx_id} is another worker's now")
     assert pair.client.status(tx_id).status is Status.RUNNING
     assert not pair.notes_about("mark", tx_id)
     pair.open_gate(gate)

@@ -77,4 +77,4 @@ def test_a_worker_that_stands_still_anywhere_and_goes_on_changes_nothing(
     check(sweep, sweep.points() if ALL else STOPPED, "stop")
     # Somewhere on the way the old fence must have been refused, or nothing was proved.
     logs = "".join(log_of(process) for process in sweep.house.processes)
-    assert "belongs to another worker" in logs or "SQL refused" in logs
+    assert "another worker's now" in logs or "SQL refused" in logs

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from datp_tasks.cli import pipelines as cli
 from datp_tasks.errors import PipelineInvalid, PipelineUnknown, VersionMismatch
 from datp_tasks.live.keys import Keys
+from datp_tasks.observe.nodes import registered_key
 from datp_tasks.pipelines.files import load_definitions
 from datp_tasks.pipelines.store import PipelineStore
 from datp_tasks.settings import Settings
@@ -83,6 +84,7 @@ def test_apply_warns_of_steps_that_no_live_node_offers(
     run: Run, file: Path, redis: Redis, keys: Keys
 ) -> None:
     redis.set(keys.node("master", "n1"), json.dumps({"stepTypes": ["util/delay"]}))
+    redis.zadd(registered_key(keys), {"master/n1": int(redis.time()[0]) * 1_000})
     assert "warning: transfer: steps[0] (bank/reserve): no live node offers" in run("apply", file)
 
 
