@@ -1,6 +1,6 @@
 """The pytest plugin.
 
-Fixtures: `datp` (a fresh Kit per test), `datp_servers` and `datp_bank` (one for the session).
+Fixtures: `datp` (a fresh Kit per test), `datp_bank` (one per module), `datp_servers` (one for all).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def datp(datp_servers: Servers) -> Iterator[Kit]:
     kit.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def datp_bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
     """An outside bank: a process of its own, whose log tells what really happened."""
     from datp_tasks.testing.bank_process import running_bank
