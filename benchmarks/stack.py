@@ -99,7 +99,7 @@ class Stack:
         argv = (
             *(sys.executable, "-W", "ignore", "-m", "celery", "-A", app, "worker", "-Q", queue),
             *("-n", f"{queue}@bench", "--concurrency", str(PROCESSES), "--loglevel", "WARNING"),
-            *("--without-gossip", "--without-mingle", "--without-heartbeat"),
+            *("--without-gossip", "--without-mingle"),
         )
         worker = ManagedProcess(
             f"worker {queue}",

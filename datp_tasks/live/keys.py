@@ -39,6 +39,9 @@ the transaction id (`t07-…`), so whoever has the id can name its keys.
 | webhooksRung              | string | senders of webhooks were told to look      | they look, or 1 s      |
 | tick:<job>                | string | a maintenance job ran just now             | its period             |
 | rateH:<owner>             | hash   | tokens of an owner for the API             | full again             |
+| {archive}:archiveLock1, 2 | string | who archives; no more work, then no more   | seconds after the run  |
+| {archive}:archiveFence    | string | fence of the last who got that role        | never                  |
+| rebuilding, rebuiltTo     | string | a loss is being repaired, and how far      | repaired               |
 | reconciledTo              | string | last of the older rows that was looked at  | never                  |
 | datp-notify               | channel| <event>:<tx>:<status>                      |                        |
 
