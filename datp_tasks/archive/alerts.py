@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from sqlalchemy import Connection, Engine
 
@@ -67,8 +67,7 @@ class Alerts:
             ]
 
     def _changes(self, sql: str, values: dict[str, str], connection: Connection | None) -> bool:
-        now_ms = self._clock.now_ms()
-        now = None if now_ms is None else datetime.fromtimestamp(now_ms / 1_000, UTC)
+        now = self._clock.now()
         if connection is not None:
             return connection.exec_driver_sql(sql, {**values, "now": now}).first() is not None
         with self._engine.begin() as own:

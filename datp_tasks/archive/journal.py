@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Engine
@@ -187,8 +187,7 @@ class Journal:
             connection.exec_driver_sql(NOTE_SERVER, {"name": name, "run_id": run_id})
 
     def _now(self) -> datetime | None:
-        now_ms = self._clock.now_ms()
-        return None if now_ms is None else datetime.fromtimestamp(now_ms / 1_000, UTC)
+        return self._clock.now()
 
 
 def _note_marks(connection: Connection, marks: Mapping[str, int]) -> dict[str, int]:

@@ -11,7 +11,7 @@ import json
 import re
 import secrets
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
 from typing import Any
@@ -254,8 +254,7 @@ class ApiKeys:
         connection.exec_driver_sql(AUDIT, {**values, "details": text, "now": self._now()})
 
     def _now(self) -> datetime | None:
-        now_ms = self._clock.now_ms()
-        return None if now_ms is None else datetime.fromtimestamp(now_ms / 1_000, UTC)
+        return self._clock.now()
 
 
 def _key(row: Any) -> ApiKey:

@@ -8,7 +8,7 @@ and commit once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Engine
@@ -283,5 +283,4 @@ class Record:
             return [summary_from_row(row) for row in connection.exec_driver_sql(sql, values)]
 
     def _now(self) -> datetime | None:
-        now_ms = self._clock.now_ms()
-        return None if now_ms is None else datetime.fromtimestamp(now_ms / 1_000, UTC)
+        return self._clock.now()

@@ -6,8 +6,6 @@ drop, but a journal can span months, and nothing of a transaction that goes on m
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from sqlalchemy import Engine
 
 from datp_tasks.clock import Clock
@@ -48,8 +46,7 @@ class Retention:
         return self._drop(JOURNALS, days, batch_max)
 
     def _drop(self, sql: str, days: int, batch_max: int) -> int:
-        now_ms = self._clock.now_ms()
-        now = None if now_ms is None else datetime.fromtimestamp(now_ms / 1_000, UTC)
+        now = self._clock.now()
         with self._engine.begin() as connection:
             values = {"days": days, "limit": batch_max, "now": now}
             return connection.exec_driver_sql(sql, values).rowcount

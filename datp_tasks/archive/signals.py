@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from sqlalchemy import Engine
 
@@ -71,5 +71,4 @@ class Signals:
             return connection.exec_driver_sql(FORGET, {"limit": rows_max}).rowcount
 
     def _now(self) -> datetime | None:
-        now_ms = self._clock.now_ms()
-        return None if now_ms is None else datetime.fromtimestamp(now_ms / 1_000, UTC)
+        return self._clock.now()

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from sqlalchemy import Connection, Engine
 
@@ -91,5 +91,4 @@ class States:
         return {row.tx_id: row.version for row in rows}
 
     def _given(self) -> datetime | None:
-        now_ms = self._clock.now_ms()
-        return None if now_ms is None else datetime.fromtimestamp(now_ms / 1_000, UTC)
+        return self._clock.now()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -40,8 +40,7 @@ class Sql:
         self.commits = 0
 
     def now(self) -> datetime | None:
-        now_ms = self._clock.now_ms()
-        return None if now_ms is None else datetime.fromtimestamp(now_ms / 1_000, UTC)
+        return self._clock.now()
 
     def run(self, statement: str, values: Mapping[str, Any] | None = None) -> list[Any]:
         """One statement, which is one transaction; its rows."""
