@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from datp_tasks.archive.audit import note_action
 from datp_tasks.clock import Clock
 from datp_tasks.errors import GroupInvalid
 from datp_tasks.live.keys import Keys
@@ -78,10 +79,6 @@ SET {", ".join(f"{limit.column} = excluded.{limit.column}" for limit in LIMITS.v
     updated_at = excluded.updated_at
 """  # noqa: S608
 LOCK = "SELECT pg_advisory_xact_lock(hashtext('datp node groups'))"
-AUDIT = """
-INSERT INTO operator_action (actor, action, subject, reason, details, created_at)
-VALUES (%(actor)s, 'set group', %(name)s, %(reason)s, %(details)s, coalesce(%(now)s, now()))
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +175,15 @@ class GroupStore:
             now = self._clock.now()
             columns = {limit.column: after.values.get(key) for key, limit in LIMITS.items()}
             connection.exec_driver_sql(SET, {"name": name, **columns, "now": now})
-            details = json.dumps({"before": dict(before.values), "after": dict(after.values)})
-            note = {"actor": actor, "name": name, "reason": reason, "details": details, "now": now}
-            connection.exec_driver_sql(AUDIT, note)
+            note_action(
+                connection,
+                actor=actor,
+                action="set group",
+                subject=name,
+                reason=reason,
+                details={"before": dict(before.values), "after": dict(after.values)},
+                now=now,
+            )
         try:
             self.refresh()
         except RedisError as error:

@@ -7,7 +7,6 @@ right, and it is keyed with the server's pepper, so that a stolen table is of no
 from __future__ import annotations
 
 import hmac
-import json
 import re
 import secrets
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
+from datp_tasks.archive.audit import note_action
 from datp_tasks.clock import Clock
 from datp_tasks.errors import KeyInvalid, KeyUnknown, SettingsError
 
@@ -70,12 +70,6 @@ IN_FLIGHT = """
 SELECT count(*) FROM (
     SELECT 1 FROM tx_summary WHERE owner = %(owner)s AND completed_at IS NULL LIMIT %(limit)s
 ) found
-"""
-
-AUDIT = """
-INSERT INTO operator_action (actor, action, subject, reason, details, created_at)
-VALUES (%(actor)s, %(action)s, %(subject)s, %(reason)s, %(details)s::json,
-        coalesce(%(now)s, now()))
 """
 
 
@@ -249,9 +243,15 @@ class ApiKeys:
         details: dict[str, Any] | None,
         reason: str | None = None,
     ) -> None:
-        text = None if details is None else json.dumps(details)
-        values = {"actor": actor, "action": action, "subject": subject, "reason": reason}
-        connection.exec_driver_sql(AUDIT, {**values, "details": text, "now": self._now()})
+        note_action(
+            connection,
+            actor=actor,
+            action=action,
+            subject=subject,
+            reason=reason,
+            details=details,
+            now=self._now(),
+        )
 
     def _now(self) -> datetime | None:
         return self._clock.now()

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from datp_tasks.archive.alerts import Alerts
+from datp_tasks.archive.audit import note_action
 from datp_tasks.archive.webhook_queue import DEAD, Member
 from datp_tasks.clock import Clock
 from datp_tasks.errors import WebhookBusy, WebhookUnknown
@@ -92,11 +93,6 @@ WHERE owner = %(owner)s
 SECRETS = """
 SELECT secret, created_at, retired_at FROM webhook_secret
 WHERE owner = %(owner)s ORDER BY created_at DESC, id DESC LIMIT 100
-"""
-
-NOTE = """
-INSERT INTO operator_action (actor, action, subject, created_at)
-VALUES (%(actor)s, %(action)s, %(subject)s, coalesce(%(now)s, now()))
 """
 
 LAG = """
@@ -266,8 +262,10 @@ class Webhooks:
     def _note(self, connection: Connection, actor: str, action: str, subject: str) -> None:
         """For the audit, what an operator did; what an owner does is its own business."""
         if actor:
-            values = self._values(actor=actor, action=action, subject=subject)
-            connection.exec_driver_sql(NOTE, values)
+            now = self._clock.now()
+            note_action(
+                connection, actor=actor, action=action, subject=subject, reason=None, now=now
+            )
 
     def _values(self, **values: Any) -> dict[str, Any]:
         return {**values, "now": self._clock.now()}
