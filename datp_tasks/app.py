@@ -7,6 +7,7 @@ stay light.
 from __future__ import annotations
 
 import logging
+import threading
 from typing import Any
 
 from celery import signals
@@ -18,6 +19,9 @@ from datp_tasks.observe import logs
 from datp_tasks.process import WorkerProcess, register
 from datp_tasks.settings import Settings
 from datp_tasks.steps.registry import discover
+
+#: How long a process that ends may take to close its connections.
+LEAVE_S = 5.0
 
 log = logging.getLogger("datp.app")
 
@@ -85,7 +89,12 @@ def _shutting_down(**_: Any) -> None:
 @signals.worker_process_shutdown.connect(weak=False)  # type: ignore[untyped-decorator]
 @signals.worker_shutdown.connect(weak=False)  # type: ignore[untyped-decorator]
 def _leave(**_: Any) -> None:
-    process.close()
+    """Whatever does not let go must not keep the process from ending: nothing depends on it."""
+    leaving = threading.Thread(target=process.close, name="datp-leave", daemon=True)
+    leaving.start()
+    leaving.join(LEAVE_S)
+    if leaving.is_alive():
+        log.warning("not everything was closed within %g s; the process ends all the same", LEAVE_S)
 
 
 @signals.task_unknown.connect(weak=False)  # type: ignore[untyped-decorator]

@@ -51,7 +51,7 @@ def test_every_alert_has_a_row_that_says_what_to_do() -> None:
 def test_every_command_that_is_named_exists() -> None:
     prose = re.sub(r"^```.*?^```", "", PAGE, flags=re.MULTILINE | re.DOTALL)
     code = " ; ".join(re.findall(r"`[^`\n]+`", prose))
-    named = re.findall(r"datp ([a-z]+)(?: ([a-z]+)\b)?", code)
+    named = re.findall(r"datp ([a-z][a-z-]*)(?: ([a-z]+)\b)?", code)
     assert len(named) > 20
     known: Any = typer.main.get_command(_build())
     for first, second in named:
