@@ -15,7 +15,7 @@ from datp_tasks.archive.audit import note_action
 from datp_tasks.archive.words import Summary
 from datp_tasks.cli.context import connect
 from datp_tasks.cli.shown import COLOURS, as_mapping, print_json
-from datp_tasks.intake.many import Action, Where
+from datp_tasks.intake.many import Action, Done, Where
 from datp_tasks.intake.why import Why
 
 #: Exit codes, for scripts: alerts are open; some of many could not be done.
@@ -128,6 +128,7 @@ def clear_alert(
     kind: Annotated[str, typer.Argument(help="As `datp alerts` shows it.")],
     subject: Annotated[str, typer.Argument(help="As `datp alerts` shows it.")],
     reason: Reason,
+    as_json: AsJson = False,
 ) -> None:
     """Close an alert that somebody has dealt with. Exit code 1: there is no such alert."""
     connections = connect().connections
@@ -142,7 +143,10 @@ def clear_alert(
                 subject=f"{kind} {subject}",
                 reason=reason,
             )
-    Console().print("cleared" if cleared else "no such alert is open")
+    if as_json:
+        print_json(Console(), {"kind": kind, "subject": subject, "cleared": cleared})
+    else:
+        Console().print("cleared" if cleared else "no such alert is open")
     if not cleared:
         raise typer.Exit(1)
 
@@ -150,39 +154,66 @@ def clear_alert(
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be chosen.")]
 
 
-def retry(tx_id: TxId, reason: Reason = "retried by hand") -> None:
+def retry(tx_id: TxId, reason: Reason = "retried by hand", as_json: AsJson = False) -> None:
     """Make a transaction go on now: wake it, run its step again if in doubt, or ring again."""
     done = connect().client.act("retry", tx_id, reason=reason, actor=getpass.getuser())
-    Console().print(done.what)
+    if as_json:
+        print_json(Console(), _done_json(done))
+    else:
+        Console().print(done.what)
     if not done.ok:
         raise typer.Exit(1)
 
 
 @bulk.command("cancel")
 def bulk_cancel(
-    reason: Reason, where: Filters = None, limit: Limit = 100_000, dry_run: DryRun = False
+    reason: Reason,
+    where: Filters = None,
+    limit: Limit = 100_000,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """Cancel every transaction that matches."""
-    _act("cancel", where, limit, reason, dry_run)
+    _act("cancel", where, limit, reason, dry_run=dry_run, as_json=as_json)
 
 
 @bulk.command("wake")
 def bulk_wake(
-    reason: Reason, where: Filters = None, limit: Limit = 100_000, dry_run: DryRun = False
+    reason: Reason,
+    where: Filters = None,
+    limit: Limit = 100_000,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """End the sleep of every transaction that matches."""
-    _act("wake", where, limit, reason, dry_run)
+    _act("wake", where, limit, reason, dry_run=dry_run, as_json=as_json)
 
 
 @bulk.command("retry")
 def bulk_retry(
-    reason: Reason, where: Filters = None, limit: Limit = 100_000, dry_run: DryRun = False
+    reason: Reason,
+    where: Filters = None,
+    limit: Limit = 100_000,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make every transaction that matches go on now."""
-    _act("retry", where, limit, reason, dry_run)
+    _act("retry", where, limit, reason, dry_run=dry_run, as_json=as_json)
 
 
-def _act(action: str, texts: list[str] | None, limit: int, reason: str, dry_run: bool) -> None:
+def _done_json(done: Done) -> dict[str, Any]:
+    return {"txId": done.tx_id, "what": done.what, "ok": done.ok}
+
+
+def _act(
+    action: str,
+    texts: list[str] | None,
+    limit: int,
+    reason: str,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     if not texts:
         raise typer.BadParameter("name at least one filter: all transactions are never meant")
     client = connect().client
@@ -190,19 +221,25 @@ def _act(action: str, texts: list[str] | None, limit: int, reason: str, dry_run:
     chosen = [each for each in client.choose(where, rows_max=limit) if not each.is_final]
     console = Console()
     if dry_run:
+        if as_json:
+            return print_json(console, [as_mapping(each) for each in chosen])
         console.print(_table(chosen[:50]))
         console.print(f"{len(chosen)} would be changed ({action}); nothing was done")
-        return
+        return None
     actor = getpass.getuser()
     kind = cast(Action, action)
     client.note_bulk(kind, where, len(chosen), reason, actor)
     results = [
         client.act(kind, each.tx_id, reason=reason, actor=actor)
-        for each in track(chosen, description=action, console=console)
+        for each in track(chosen, description=action, console=console, disable=as_json)
     ]
     failed = [done for done in results if not done.ok]
-    for done in failed[:20]:
-        console.print(f"{done.tx_id}: {done.what}", highlight=False)
-    console.print(f"{len(results) - len(failed)} of {len(results)} done")
+    if as_json:
+        print_json(console, [_done_json(done) for done in results])
+    else:
+        for done in failed[:20]:
+            console.print(f"{done.tx_id}: {done.what}", highlight=False)
+        console.print(f"{len(results) - len(failed)} of {len(results)} done")
     if failed:
         raise typer.Exit(SOME_FAILED)
+    return None

@@ -108,7 +108,10 @@ def test_a_bulk_action_needs_a_filter(kit: Kit) -> None:
 
 def test_a_bulk_wake_ends_sleeps(kit: Kit) -> None:
     txs = [kit.submit("gate", {}) for _ in range(3)]
-    run("bulk", "wake", "--where", "status=sleeping", "--reason", "now")
+    command = ("bulk", "wake", "--where", "status=sleeping", "--reason", "now", "--json")
+    assert {each["txId"] for each in json.loads(run(*command, "--dry-run"))} == set(txs)
+    done = json.loads(run(*command))
+    assert {each["txId"] for each in done if each["ok"]} == set(txs)
     assert {kit.status(tx).status for tx in txs} == {Status.SUCCESS}
 
 
