@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from datp_tasks.engine.registry import step
 from datp_tasks.model.outcome import Abort, Call, Done, DontKnow, Fail, NotDone, Sleep
 from datp_tasks.model.pipeline import Pipeline
-from datp_tasks.steps.registry import step
 
 if TYPE_CHECKING:
+    from datp_tasks.engine.context import StepContext as StepContext
     from datp_tasks.intake.client import Client as Client
     from datp_tasks.intake.requests import Request as Request
     from datp_tasks.settings import Settings as Settings
-    from datp_tasks.steps.context import StepContext as StepContext
 
 __all__ = [
     "Abort",
@@ -35,7 +35,7 @@ _LATER = {
     "Client": "datp_tasks.intake.client",
     "Request": "datp_tasks.intake.requests",
     "Settings": "datp_tasks.settings",
-    "StepContext": "datp_tasks.steps.context",
+    "StepContext": "datp_tasks.engine.context",
 }
 
 

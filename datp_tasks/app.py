@@ -14,11 +14,11 @@ from celery import signals
 
 from datp_tasks import failpoints
 from datp_tasks.bells.broker import TASK_PREFIX, make_celery
+from datp_tasks.engine.registry import discover
 from datp_tasks.errors import DatpError
 from datp_tasks.observe import logs
 from datp_tasks.process import WorkerProcess, register
 from datp_tasks.settings import Settings
-from datp_tasks.steps.registry import discover
 
 #: How long a process that ends may take to close its connections.
 LEAVE_S = 5.0

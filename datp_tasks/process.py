@@ -21,6 +21,13 @@ from datp_tasks.bells.broker import TASK_PREFIX, backlog
 from datp_tasks.bells.ringer import Send
 from datp_tasks.clock import Clock
 from datp_tasks.connections import Connections, make_redis
+from datp_tasks.engine.guard import Watchman
+from datp_tasks.engine.orphaned_claims import Forgotten
+from datp_tasks.engine.pulse import Pulse
+from datp_tasks.engine.registry import Registry, StepType, registry
+from datp_tasks.engine.steering import Steering, stopped
+from datp_tasks.engine.task import make_task, readable_pairs
+from datp_tasks.engine.worker import Worker
 from datp_tasks.ledger.bell import SUBMIT_TASK, readable_works
 from datp_tasks.ledger.heart import Heart
 from datp_tasks.ledger.words import Ring
@@ -30,13 +37,6 @@ from datp_tasks.observe.beat_watch import BeatWatch
 from datp_tasks.observe.task_events import SharedFlag, TaskEvents, wants_task_events
 from datp_tasks.replies.webhooks.bell import SEND_TASK
 from datp_tasks.settings import Settings
-from datp_tasks.steps.forgotten import Forgotten
-from datp_tasks.steps.pulse import Pulse
-from datp_tasks.steps.registry import Registry, StepType, registry
-from datp_tasks.steps.steering import Steering, stopped
-from datp_tasks.steps.task import make_task, readable_pairs
-from datp_tasks.steps.watchman import Watchman
-from datp_tasks.steps.worker import Worker
 
 log = logging.getLogger("datp.app")
 

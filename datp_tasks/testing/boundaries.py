@@ -27,12 +27,12 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from sqlalchemy.engine.default import DefaultDialect
 
 from datp_tasks.bells.broker import CelerySend
+from datp_tasks.engine.execute import Performer
+from datp_tasks.engine.registry import StepType
+from datp_tasks.engine.run import Run
 from datp_tasks.failpoints import FailpointError, reach
 from datp_tasks.ledger.bell import CeleryRing
 from datp_tasks.live.scripts import Call, ScriptRunner
-from datp_tasks.steps.perform import Performer
-from datp_tasks.steps.registry import StepType
-from datp_tasks.steps.run import Run
 from datp_tasks.testing.eager import EagerRing, EagerSend
 
 #: What stands between a commit and the function that wanted it.

@@ -13,6 +13,7 @@ from datp_tasks.archive.words import Summary
 from datp_tasks.bells.broker import make_celery
 from datp_tasks.clock import VirtualClock
 from datp_tasks.connections import Connections
+from datp_tasks.engine.registry import Registry, StepType, discover, param_mistakes, registry
 from datp_tasks.errors import PipelineInvalid
 from datp_tasks.intake.client import Client
 from datp_tasks.maintenance.schedule import COUNTING_JOBS, JOBS
@@ -20,7 +21,6 @@ from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.status import Status
 from datp_tasks.process import WorkerProcess, register
 from datp_tasks.settings import Settings
-from datp_tasks.steps.registry import Registry, StepType, discover, param_mistakes, registry
 from datp_tasks.testing.eager import EagerRing, EagerSend
 from datp_tasks.testing.servers import Servers
 

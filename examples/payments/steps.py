@@ -11,7 +11,7 @@ from datp_tasks import Abort, Fail, Sleep, step
 from . import ledger, settlement
 
 if TYPE_CHECKING:
-    from datp_tasks.steps.context import StepContext
+    from datp_tasks.engine.context import StepContext
 
 CURRENCY = re.compile(r"[A-Z]{3}")
 ACCOUNT_CHARS_MAX = 100

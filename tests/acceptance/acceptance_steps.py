@@ -15,8 +15,8 @@ from sqlalchemy import text
 
 from datp_tasks import Call, Fail, step
 from datp_tasks.connections import make_redis
+from datp_tasks.engine.context import StepContext
 from datp_tasks.settings import Settings
-from datp_tasks.steps.context import StepContext
 
 HELD_S_MAX = 60.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from datp_tasks import step
-from datp_tasks.steps.context import StepContext
+from datp_tasks.engine.context import StepContext
 from tests.acceptance.acceptance_steps import note
 
 

@@ -19,7 +19,7 @@ from datp_tasks.archive.keys import ApiKeys, Scope
 from datp_tasks.connections import Connections
 from datp_tasks.settings import Settings
 from datp_tasks.testing import Kit
-from tests.steps.eventually import eventually
+from tests.engine.eventually import eventually
 
 PEPPER = "a pepper for tests, long enough to be one"
 

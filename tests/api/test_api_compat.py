@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from tests.api.api_house import ApiHouse
-from tests.steps.eventually import eventually
+from tests.engine.eventually import eventually
 
 SETTINGS = {"compat_owner": "acme", "compat_long_poll_s": 0.5}
 

@@ -15,7 +15,7 @@ import pytest
 from datp_tasks.testing import Kit
 from tests.api.api_house import ApiHouse, api_house
 from tests.api.test_api_transactions import submitted
-from tests.steps.eventually import eventually
+from tests.engine.eventually import eventually
 
 SETTINGS = {"long_poll_tick_s": 0.3, "long_poll_waiters_max": 400}
 

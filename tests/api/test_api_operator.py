@@ -14,8 +14,8 @@ from datp_tasks.archive.alerts import Alerts
 from datp_tasks.testing import Kit
 from tests.api.api_house import ApiHouse
 from tests.api.test_api_transactions import shown, submitted
+from tests.engine.eventually import eventually
 from tests.ledger.ledger_world import payload_of
-from tests.steps.eventually import eventually
 
 
 def ok(answer: httpx.Response) -> Any:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.api.api_house import ApiHouse
-from tests.steps.eventually import eventually
+from tests.engine.eventually import eventually
 
 
 def submitted(client: httpx.Client, pipeline: str = "echo", **fields: Any) -> str:

@@ -11,7 +11,7 @@ from datp_tasks.live.outgoing import Outgoing
 from datp_tasks.maintenance.archiver import Result
 from datp_tasks.testing import Kit
 from tests.archive.archive_world import World
-from tests.steps.eventually import eventually
+from tests.engine.eventually import eventually
 
 NOTHING = Result(entries=0, copied=0, archived=0)
 LOCKS = ("archiveLock1", "archiveLock2")

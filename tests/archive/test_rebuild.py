@@ -17,7 +17,7 @@ from datp_tasks.observe.invariants import check_all
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.archive.archive_world import HOUR_S, World
-from tests.steps.eventually import eventually
+from tests.engine.eventually import eventually
 
 
 @pytest.fixture

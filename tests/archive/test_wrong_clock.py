@@ -16,7 +16,7 @@ from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.archive.archive_world import World
-from tests.steps.eventually import eventually
+from tests.engine.eventually import eventually
 
 
 @pytest.fixture

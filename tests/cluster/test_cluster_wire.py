@@ -20,8 +20,8 @@ from datp_tasks.live.words import Claimed
 from datp_tasks.local.redis_cluster import ClusterMember, RedisCluster
 from datp_tasks.settings import Settings
 from datp_tasks.testing.servers import Servers
+from tests.engine.eventually import eventually
 from tests.scripts.live_states import NODE, STEP, Stage
-from tests.steps.eventually import eventually
 
 SHARDS = [f"{number:02d}" for number in range(16)]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from datp_tasks.engine.registry import discover, registry
 from datp_tasks.local.stack import DEFAULT_DIRECTORY, Stack
-from datp_tasks.steps.registry import discover, registry
 from tests.docs.docs_blocks import ROOT
 from tests.docs.docs_terminal import Terminal
 

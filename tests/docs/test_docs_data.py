@@ -7,8 +7,8 @@ import json
 import pytest
 import yaml
 
+from datp_tasks.engine.registry import discover, param_mistakes, registry
 from datp_tasks.model.pipeline import parse_definition
-from datp_tasks.steps.registry import discover, param_mistakes, registry
 from tests.docs.docs_blocks import Block, run_by
 
 OF_PIPELINES = [

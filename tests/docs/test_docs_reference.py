@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from datp_tasks.engine.builtin.field_types import TYPES
+from datp_tasks.engine.context import StepContext
+from datp_tasks.engine.registry import Registry, discover, registry
 from datp_tasks.model import pipeline_rules as rules
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.pipeline import Pipeline, PipelineDefinition, StepDefinition
 from datp_tasks.settings import GROUP_NAME, Settings, variable
-from datp_tasks.steps.builtin.field_types import TYPES
-from datp_tasks.steps.context import StepContext
-from datp_tasks.steps.registry import Registry, discover, registry
 from tests.docs.docs_blocks import pages
 
 CELLS = re.compile(r"(?<!\\)\|")
@@ -142,7 +142,7 @@ def test_the_step_types_that_come_along_are_listed_with_their_params() -> None:
     shipped = [
         name
         for name in registry.names()
-        if registry.get(name).function.__module__.startswith("datp_tasks.steps.builtin")
+        if registry.get(name).function.__module__.startswith("datp_tasks.engine.builtin")
     ]
     assert sorted(shown) == shipped
     for name, params in shown.items():

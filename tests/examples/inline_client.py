@@ -14,11 +14,11 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from datp_tasks import Call, Fail, Sleep
+from datp_tasks.engine.registry import registry
 from datp_tasks.errors import ExternalIdConflict
 from datp_tasks.intake.requests import Request, Submitted
 from datp_tasks.model.pipeline import PipelineDefinition, StepDefinition
 from datp_tasks.model.status import Status
-from datp_tasks.steps.registry import registry
 
 Data = dict[str, Any]
 

@@ -13,9 +13,9 @@ from sqlalchemy import Engine
 
 from datp_tasks.cli.demo import run_demo
 from datp_tasks.cli.demo_plan import KINDS, deposits, example, make_plan
+from datp_tasks.engine.registry import discover
 from datp_tasks.intake.client import Client
 from datp_tasks.pipelines.files import load_definitions
-from datp_tasks.steps.registry import discover
 from examples.payments import PIPELINES_FOLDER, STEPS_MODULE
 from tests.examples.inline_client import InlineClient
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
+from datp_tasks.engine.registry import discover
 from datp_tasks.ledger.batch_list import payloads
 from datp_tasks.ledger.sim.server import LedgerSim, SimThread
 from datp_tasks.model.status import Status
 from datp_tasks.pipelines.files import load_definitions
-from datp_tasks.steps.registry import discover
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from examples.payments import PIPELINES_FOLDER, SETTLEMENT_SERVICE, STEPS_MODULE, settlement

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import Connection, Engine
 
 from datp_tasks import Fail, Sleep
+from datp_tasks.engine.registry import discover, registry
 from datp_tasks.pipelines.files import load_definitions
-from datp_tasks.steps.registry import discover, registry
 from examples.payments import PIPELINES_FOLDER, STEPS_MODULE, audit, ledger, steps, tables
 
 TRANSFER = {"from": "ann", "to": "bob", "amount": 400, "currency": "EUR"}

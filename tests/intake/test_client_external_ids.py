@@ -15,7 +15,7 @@ from datp_tasks.errors import ExternalIdConflict, TransactionUnknown
 from datp_tasks.intake.requests import Submitted
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
-from tests.steps.eventually import eventually
+from tests.engine.eventually import eventually
 
 Data = dict[str, Any]
 

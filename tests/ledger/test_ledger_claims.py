@@ -22,9 +22,9 @@ from datp_tasks.ledger.heart import Heart
 from datp_tasks.ledger.sql import Sql
 from datp_tasks.ledger.words import NewBatch, Work
 from datp_tasks.model.batch import BatchState
+from tests.engine.eventually import eventually
 from tests.ledger.conftest import NewWorld
 from tests.ledger.ledger_world import SERVICE, Instance, World
-from tests.steps.eventually import eventually
 
 
 def add_services(world: World, count: int, *, waiting: bool = False) -> None:

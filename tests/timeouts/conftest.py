@@ -8,7 +8,7 @@ import pytest
 
 from datp_tasks.observe.invariants import check_all
 from datp_tasks.testing import Kit
-from tests.steps.books import Books
+from tests.engine.books import Books
 from tests.timeouts.change_log import ChangeLog
 
 

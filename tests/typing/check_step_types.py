@@ -20,9 +20,9 @@ from datp_tasks import (
     StepContext,
     step,
 )
+from datp_tasks.engine.registry import StepType
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.pipeline import PipelineDefinition
-from datp_tasks.steps.registry import StepType
 
 
 @step("typing/plain")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from datp_tasks.engine.registry import Registry, discover, registry
 from datp_tasks.errors import StepTypeInvalid, StepTypeUnknown
 from datp_tasks.model.backoff import RetryPolicy
-from datp_tasks.steps.registry import Registry, discover, registry
 
 
 def nothing(ctx: Any, data: Any) -> None:

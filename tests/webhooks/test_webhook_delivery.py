@@ -16,7 +16,7 @@ from datp_tasks.errors import WebhookBusy, WebhookUnknown
 from datp_tasks.maintenance import webhook_sender
 from datp_tasks.maintenance.webhook_sender import Result
 from datp_tasks.testing import Kit
-from tests.steps.eventually import eventually
+from tests.engine.eventually import eventually
 from tests.webhooks.conftest import NewKit
 from tests.webhooks.receiver import (
     Behaviour,

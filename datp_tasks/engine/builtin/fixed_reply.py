@@ -1,0 +1,51 @@
+"""`util/fixed-reply`: always the same answer. Good for stand-ins and for closed doors.
+
+params:  output: {rate: "1.25"}
+         fail: true               # or abort: true; then the output is the transaction's
+         note: not offered here
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from datp_tasks.engine.builtin.params import mistakes_in
+from datp_tasks.engine.registry import step
+from datp_tasks.model.outcome import Abort, Fail
+
+if TYPE_CHECKING:
+    from datp_tasks.engine.context import StepContext
+
+KNOWN = {
+    "output": "an object",
+    "fail": "true or false",
+    "abort": "true or false",
+    "note": "text",
+}
+
+
+@step("util/fixed-reply", description="Always gives the same answer.")
+def fixed_reply(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any] | None:
+    # A copy: the definition is shared by all transactions.
+    output = copy.deepcopy(ctx.params.get("output"))
+    note = ctx.params.get("note", "")
+    if ctx.params.get("fail"):
+        raise Fail(note, output)
+    if ctx.params.get("abort"):
+        raise Abort(note, output)
+    return output
+
+
+@fixed_reply.check
+def params_ok(params: Mapping[str, Any]) -> list[str]:
+    mistakes = mistakes_in(params, KNOWN)
+    ends = bool(params.get("fail")) + bool(params.get("abort"))
+    if ends == 2:
+        mistakes.append("fail and abort cannot both be true")
+    if ends == 0 and "note" in params:
+        mistakes.append("note is only used together with fail or abort")
+    if ends == 0 and "output" not in params:
+        mistakes.append("output, fail or abort must be given")
+    return mistakes

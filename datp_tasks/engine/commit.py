@@ -1,0 +1,337 @@
+"""Writing down what became of a round: one round trip, one commit, one round trip.
+
+Transactions that go on in this process are checkpointed; those that leave are handed over, put
+to sleep, parked or ended. Nothing final reaches Redis before SQL has decided.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from datp_tasks.archive.record import Record
+from datp_tasks.archive.words import Final
+from datp_tasks.bells.ringer import Ringer
+from datp_tasks.engine.decide import Digester, Move, Next, Park, Pipelines, Rest, close
+from datp_tasks.engine.late_success import LateDesk
+from datp_tasks.engine.registry import Registry
+from datp_tasks.engine.run import Run
+from datp_tasks.engine.state_cache import StateCache
+from datp_tasks.failpoints import reach
+from datp_tasks.live.scripts import Call as ScriptCall
+from datp_tasks.live.scripts import Reply
+from datp_tasks.live.store import LiveStore
+from datp_tasks.live.words import Bell, flat_to_dict
+from datp_tasks.model.payload import encode
+from datp_tasks.model.plan import Action, Position
+from datp_tasks.model.state import BEGIN, ending
+from datp_tasks.model.status import Status
+
+log = logging.getLogger("datp.hop")
+
+#: A script call and what to do with its reply.
+Order = tuple[ScriptCall, Callable[[Reply], None]]
+
+
+class Settler:
+    def __init__(
+        self,
+        *,
+        live: LiveStore,
+        record: Record,
+        ringer: Ringer,
+        pipelines: Pipelines,
+        registry: Registry,
+        digester: Digester,
+        cache: StateCache,
+        node: str,
+        groups: frozenset[str],
+        late: LateDesk,
+    ) -> None:
+        self._live = live
+        self._record = record
+        self._ringer = ringer
+        self._pipelines = pipelines
+        self._registry = registry
+        self._digester = digester
+        self._cache = cache
+        self._node = node
+        #: Node groups that this worker serves; a hop between them needs no bell.
+        self._groups = groups
+        self._late = late
+
+    def settle(self, moves: Sequence[tuple[Run, Move]], *, may_go_on: bool = True) -> list[Run]:
+        """Write all moves; the runs that go on in this process."""
+        staying: list[Run] = []
+        while moves:
+            settled = Settled(may_go_on)
+            for run, move in moves:
+                self._sort(run, move, settled)
+            self._end(settled.finals, settled)
+            self._send(settled)
+            staying += settled.staying
+            # A cancel, a switch or an expiry that came meanwhile makes another small round.
+            moves = settled.again
+        return staying
+
+    def _sort(self, run: Run, move: Move, settled: Settled) -> None:
+        match move:
+            case Rest():
+                settled.orders.append(self._rest(run, move, settled))
+            case Park(note=note):
+                self._park(run, note, settled)
+            case Next(priority=priority):
+                self._next(run, priority, settled)
+
+    def _next(self, run: Run, priority: str, settled: Settled) -> None:
+        before = run.action
+        action = run.plan(self._pipelines.version)
+        if action.kind == "end":
+            settled.finals.append(run)
+            return
+        if run.is_overdue and action.kind == "run":
+            settled.orders.append(self._rest(run, self._digester.wait_for_handler(), settled))
+            return
+        fresh = action.path != before.path or action.kind != before.kind
+        queued_alone = fresh and action.step is not None and action.step.dispatch == "queue"
+        known = self._registry.find(action.step_type)
+        here = action.group == run.group or action.group in self._groups
+        if known and here and settled.may_go_on and not queued_alone:
+            if known.on_crash == "rerun" or action.kind == "undo":
+                run.change(BEGIN)
+            settled.orders.append(self._go_on(run, settled, snapshot=_is_due(before, run)))
+        else:
+            order = self._hand_over(
+                run,
+                action.position(priority),
+                settled,
+                known=known is not None,
+                snapshot=_is_due(before, run),
+            )
+            settled.orders.append(order)
+
+    # What each script call and its answer mean.
+
+    def _go_on(self, run: Run, settled: Settled, *, snapshot: bool) -> Order:
+        action = run.action
+        where: tuple[str, ...] = ("stepType", action.step_type, "place", action.place)
+        if run.mid_way:
+            where += ("unsafe", "")
+            run.mid_way = False
+        if action.group != run.group:
+            run.group = action.group
+            where += ("group", action.group)
+
+        def answered(reply: Reply) -> None:
+            if reply[0] != "OK":
+                return self._lost(run, reply)
+            if int(reply[3]) > run.switch_seq:
+                settled.refresh.append(run)
+            if reply[2] and run.state.ending is None:
+                run.cancel = reply[2]
+                self._digester.cancel(run)
+                settled.again.append((run, Next()))
+            else:
+                settled.staying.append(run)
+            return None
+
+        held = run.take_pending()
+        return self._live.call_checkpoint(held, where, snapshot=snapshot), answered
+
+    def _hand_over(
+        self, run: Run, to: Position, settled: Settled, *, known: bool, snapshot: bool
+    ) -> Order:
+        close(run)
+        held, state_json = run.take_pending(), run.state.to_json()
+
+        def answered(reply: Reply) -> None:
+            if reply[0] != "OK":
+                return self._lost(run, reply)
+            self._cache.put(run.tx_id, reply[2], run.fence, run.state)
+            bell = Bell(run.tx_id, reply[1], to.group, to.step_type, to.place, to.priority)
+            if known or to.group != run.group:
+                settled.bells.append(bell)
+            else:
+                # Ringing at once would only bring it back here; the reconciler tries later.
+                settled.unknown.append(bell)
+            return None
+
+        call = self._live.call_hand_over(held, self._node, state_json, to, snapshot=snapshot)
+        return call, answered
+
+    def _rest(self, run: Run, rest: Rest, settled: Settled) -> Order:
+        held, state_json = run.take_pending(), run.state.to_json()
+
+        def answered(reply: Reply) -> None:
+            match reply[0]:
+                case "OK":
+                    self._cache.put(run.tx_id, reply[2], run.fence, run.state)
+                case "AWAKE":
+                    run.refresh(flat_to_dict(reply[1]))
+                    run.pending = list(held.deltas)
+                    settled.again.append((run, Next()))
+                case "CANCEL":
+                    run.cancel = reply[1]
+                    run.pending = list(held.deltas)
+                    if run.state.ending is None:
+                        self._digester.cancel(run)
+                    settled.again.append((run, Next()))
+                case _:
+                    self._lost(run, reply)
+
+        call = self._live.call_sleep(
+            held,
+            self._node,
+            state_json,
+            run.action.position(),
+            sleep_ms=int(rest.seconds * 1_000),
+            switch=rest.switch or "",
+            seen=run.switch_seq,
+            # Before anything is undone it must be known what an interrupted step did.
+            heed_cancel=run.state.ending is None and not run.state.open,
+        )
+        return call, answered
+
+    def _park(self, run: Run, note: str, settled: Settled) -> None:
+        # SQL first: after a loss of Redis nobody may run again what is in doubt.
+        if not self._record.mark(run.tx_id, run.fence, Status.IN_DOUBT, note):
+            return self._follow_sql([run], settled)
+        log.error("%s is parked in doubt: %s", run.tx_id, note, extra=run.about("tx.parked"))
+        held, state_json = run.take_pending(), run.state.to_json()
+        call = self._live.call_park(held, self._node, state_json, note)
+        settled.orders.append((call, lambda reply: None))
+        return None
+
+    def _lost(self, run: Run, reply: Reply) -> None:
+        about = run.about("tx.lost")
+        log.warning("%s is another worker's now (%s); dropped", run.tx_id, reply[1], extra=about)
+
+    # The end.
+
+    def _end(self, runs: list[Run], settled: Settled) -> None:
+        if not runs:
+            return None
+        reach("hop.before_final")
+        try:
+            won = self._record.finish_many([_final(run) for run in runs])
+        except OperationalError as error:
+            log.warning("SQL is away; %d transactions end later: %s", len(runs), error)
+            return self._hand_back(runs)
+        except DBAPIError as error:
+            return self._end_one_by_one(runs, error, settled)
+        reach("hop.after_final")
+        mine = [run for run in runs if run.tx_id in won]
+        calls = [
+            self._live.call_finish(
+                run.take_pending(), self._node, _ending(run).status, run.state.to_json()
+            )
+            for run in mine
+        ]
+        stale = [
+            run
+            for run, reply in zip(mine, self._live.run(calls), strict=True)
+            if reply[0] == "STALE"
+        ]
+        reach("hop.after_finish")
+        self._follow_sql([run for run in runs if run.tx_id not in won] + stale, settled)
+        return None
+
+    def _end_one_by_one(self, runs: list[Run], error: DBAPIError, settled: Settled) -> None:
+        """SQL refuses a value: find out whose, and let the neighbours end."""
+        if len(runs) == 1:
+            about = runs[0].about("tx.unwritable")
+            log.error("%s cannot be written to SQL: %s", runs[0].tx_id, error, extra=about)
+            return self._park(runs[0], f"its ending cannot be stored: {error.orig!r:.200}", settled)
+        for run in runs:
+            self._end([run], settled)
+        return None
+
+    def _hand_back(self, runs: list[Run]) -> None:
+        """Back into the queue. An ending is in the state, so only its commit is tried again."""
+        calls = []
+        for run in runs:
+            close(run)
+            here = Position(run.group, run.fields.get("stepType", ""), "")
+            json = run.state.to_json()
+            calls.append(self._live.call_hand_over(run.take_pending(), self._node, json, here))
+        self._live.run(calls)
+
+    def _follow_sql(self, lost: list[Run], settled: Settled) -> None:
+        """SQL decided otherwise. Where that is final, Redis follows; else a new claim must."""
+        if not lost:
+            return
+        found = {each.tx_id: each for each in self._record.summaries([run.tx_id for run in lost])}
+        final = {tx_id: each for tx_id, each in found.items() if each.is_final}
+        log.warning("SQL refused %d endings, %d had ended before", len(lost), len(final))
+        late = [run for run in lost if self._late.is_late(run, found[run.tx_id])]
+        turned = self._record.mark_expiring([run.tx_id for run in late]) if late else set()
+        for run in late:
+            self._late.tell(run, found[run.tx_id])
+        self._live.follow_sql([(each.tx_id, each.status) for each in final.values()])
+        for run in lost:
+            if run.tx_id in turned:
+                note = "it was done only after its expiry"
+                run.change(ending(Status.EXPIRED, note, None, rollback=True))
+                settled.again.append((run, Next()))
+        self._hand_back([run for run in lost if run.tx_id not in final.keys() | turned])
+
+    # Sending.
+
+    def _send(self, settled: Settled) -> None:
+        replies = self._live.run([call for call, _ in settled.orders])
+        if settled.orders:
+            reach("hop.after_checkpoint")
+        for (_, answered), reply in zip(settled.orders, replies, strict=True):
+            answered(reply)
+        if settled.refresh:
+            found = self._live.fields_many([run.tx_id for run in settled.refresh])
+            for run, fields in zip(settled.refresh, found, strict=True):
+                run.refresh(fields)
+        if settled.bells:
+            reach("hop.after_hand_over")
+            self._ringer.ring(settled.bells)
+        for bell in settled.unknown:
+            problem = f"no worker of {bell.group} that took it offers the step {bell.step_type}"
+            self._live.note_problems([(bell.tx_id, bell.sequence)], problem)
+
+
+class Settled:
+    """What one pass of `settle` collects."""
+
+    def __init__(self, may_go_on: bool) -> None:
+        self.may_go_on = may_go_on
+        self.orders: list[Order] = []
+        self.finals: list[Run] = []
+        self.staying: list[Run] = []
+        self.again: list[tuple[Run, Move]] = []
+        self.refresh: list[Run] = []
+        self.bells: list[Bell] = []
+        self.unknown: list[Bell] = []
+
+
+def _is_due(before: Action, run: Run) -> bool:
+    """SQL gets a copy after a step that asks for it, and when a child pipeline has returned."""
+    done = any(delta["k"] == "done" for delta in run.pending)
+    asked = done and before.step is not None and before.step.checkpoint
+    return asked or any(delta["k"] == "return" for delta in run.pending)
+
+
+def _ending(run: Run) -> Any:
+    assert run.state.ending is not None
+    return run.state.ending
+
+
+def _final(run: Run) -> Final:
+    ending = _ending(run)
+    return Final(
+        tx_id=run.tx_id,
+        fence=run.fence,
+        status=Status(ending.status),
+        output_json=None if ending.output is None else encode(ending.output),
+        note=ending.note or None,
+        progress_json=run.progress,
+        trace=run.fields.get("trace", ""),
+    )

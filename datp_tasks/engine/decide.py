@@ -1,0 +1,211 @@
+"""From what a step said to what happens to its transaction: deltas and a move."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Protocol
+
+from datp_tasks.engine.outcomes import Away, Broken, Doubt, Ended, Output, Unanswered
+from datp_tasks.engine.registry import Registry, StepType
+from datp_tasks.engine.run import Run
+from datp_tasks.errors import PipelineError
+from datp_tasks.model.outcome import Call, Sleep
+from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.model.recall import Recall
+from datp_tasks.model.state import (
+    CLOSE,
+    UNDONE,
+    called,
+    done,
+    ending,
+    erred,
+    passed,
+    slept,
+)
+from datp_tasks.model.status import Status
+from datp_tasks.settings import Settings
+
+#: Pause before a step is tried again that SQL was away for; that costs it no attempt.
+AWAY_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Sleep for a while: because the step asked for it, or before its next try."""
+
+    seconds: float
+    switch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Nobody but a person, or a later probe, can decide."""
+
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """On to whatever the plan says. A child pipeline that starts must let others out first."""
+
+    priority: str = "out"
+
+
+Move = Rest | Park | Next
+
+
+class Pipelines(Protocol):
+    def current(self, name: str) -> PipelineDefinition: ...
+    def version(self, name: str, version: str) -> PipelineDefinition: ...
+
+
+class Digester:
+    def __init__(
+        self, settings: Settings, pipelines: Pipelines, registry: Registry, rng: random.Random
+    ) -> None:
+        self._settings = settings
+        self._pipelines = pipelines
+        self._registry = registry
+        self._rng = rng
+
+    def digest(self, run: Run) -> Move:
+        """Change the state by what came of the run's action; say what to do with it."""
+        outcome = run.outcome
+        if isinstance(outcome, Doubt):
+            return Park(outcome.note)
+        if isinstance(outcome, Unanswered):
+            return self._unanswered(run, outcome.note)
+        if isinstance(outcome, Away):
+            close(run)
+            return Rest(AWAY_S)
+        if run.action.kind == "undo":
+            return self._undone(run)
+        match outcome:
+            case Output(data=data):
+                undoable = self._type(run).rollback_function is not None
+                run.change(
+                    passed(undoable=undoable) if data is None else done(data, undoable=undoable)
+                )
+                return Next()
+            case Sleep(seconds=seconds, switch=switch):
+                run.change(slept(seconds, switch))
+                return Rest(seconds, switch)
+            case Call():
+                return self._called(run, outcome)
+            case Ended(status=status, note=note, output=output):
+                rollback = status is Status.FAILED
+                run.change(ending(status, note, output, rollback=rollback))
+                return Next()
+            case Broken(note=note):
+                return self._broken(run, note)
+            case _:
+                raise AssertionError(f"nothing is known about {outcome!r}")
+
+    def cancel(self, run: Run) -> None:
+        """Turn a transaction around that was recalled: cancelled, or expired."""
+        recall = Recall.from_text(run.cancel)
+        partial = run.state.errors > 0 and self._can_undo_partly(run)
+        run.change(ending(recall.status, recall.reason, None, rollback=True, undo_current=partial))
+
+    def follow_decision(self, run: Run) -> Move:
+        """A person has decided what became of the step, so it is not run."""
+        decision = run.state.decided
+        assert decision is not None
+        close(run)
+        if decision.what == "done":
+            run.outcome = Output(decision.output)
+        else:
+            run.outcome = Ended(Status.FAILED, decision.note, decision.output)
+        return self.digest(run)
+
+    def wait_for_handler(self) -> Rest:
+        """One that has expired begins nothing new; the timeout handler turns it around."""
+        return Rest(self._settings.timeout_retry_s)
+
+    def too_many_crashes(self, run: Run) -> Park | None:
+        if run.state.crashes < self._settings.crashes_max:
+            return None
+        return Park(
+            f"step {run.action.path} ({run.action.step_type}) lost its worker "
+            f"{run.state.crashes} times"
+        )
+
+    def _undone(self, run: Run) -> Move:
+        if isinstance(run.outcome, Output):
+            run.change(UNDONE)
+            return Next()
+        note = run.outcome.note if isinstance(run.outcome, Broken) else "it did not return"
+        where = f"step {run.action.path} ({run.action.step_type})"
+        return self._retry(run, note) or Park(f"{where} cannot be rolled back: {note}")
+
+    def _unanswered(self, run: Run, note: str) -> Move:
+        where = f"step {run.action.path} ({run.action.step_type})"
+        return self._retry(run, note, still_open=True) or Park(f"the probe of {where}: {note}")
+
+    def _broken(self, run: Run, note: str) -> Move:
+        if run.is_overdue:
+            rest = self.wait_for_handler()
+            run.change(erred(note, rest.seconds))
+            return rest
+        again = self._retry(run, note)
+        if again:
+            return again
+        definition = self._pipelines.version(run.state.frame.pipeline, run.state.frame.version)
+        where = f"step {run.action.path} ({run.action.step_type})"
+        rollback = definition.on_error == "rollback"
+        run.change(
+            ending(
+                Status.INTERNAL_ERROR,
+                f"{where}: {note}",
+                None,
+                rollback=rollback,
+                undo_current=rollback and self._can_undo_partly(run),
+            )
+        )
+        return Next()
+
+    def _retry(self, run: Run, note: str, *, still_open: bool = False) -> Rest | None:
+        """Another try after a pause, if the policy allows one."""
+        step = run.action.step
+        policy = (step.retry if step else None) or self._type(run).retry
+        tries = run.state.errors + 1
+        if tries >= min(policy.max_attempts, self._settings.retry_attempts_max):
+            return None
+        delay_s = policy.delay_s(tries, self._rng)
+        run.change(erred(note, delay_s, still_open=still_open))
+        return Rest(delay_s)
+
+    def _called(self, run: Run, call: Call) -> Move:
+        if len(run.state.stack) >= self._settings.nesting_max:
+            note = f"pipelines are nested deeper than {self._settings.nesting_max}"
+            return self._broken_for_good(run, note)
+        try:
+            child = self._pipelines.current(call.pipeline)
+        except PipelineError as error:
+            return self._broken(run, str(error))
+        data = None if call.data is None else dict(call.data)
+        run.change(called(child.name, child.version, data))
+        return Next(priority="in")
+
+    def _broken_for_good(self, run: Run, note: str) -> Move:
+        run.change(ending(Status.INTERNAL_ERROR, note, None, rollback=True))
+        return Next()
+
+    def _can_undo_partly(self, run: Run) -> bool:
+        step_type = self._registry.find(run.action.step_type)
+        return (
+            run.action.kind == "run"
+            and step_type is not None
+            and step_type.rollback_partial
+            and not step_type.transactional
+        )
+
+    def _type(self, run: Run) -> StepType:
+        return self._registry.get(run.action.step_type)
+
+
+def close(run: Run) -> None:
+    """A step that was opened ahead of time and will not run here is not open any more."""
+    if run.state.open and not run.crashed:
+        run.change(CLOSE)

@@ -1,0 +1,225 @@
+"""Step types: what `@step` makes of a function, and where this node finds them by name."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any, Literal, TypeVar, overload
+
+from datp_tasks.errors import StepTypeInvalid, StepTypeUnknown
+from datp_tasks.model.backoff import RetryPolicy
+from datp_tasks.model.pipeline import PipelineDefinition
+
+TYPE_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*(/[a-z0-9][a-z0-9_.-]*)*")
+ENTRY_POINT_GROUP = "datp_tasks.steps"
+
+OnCrash = Literal["rerun", "probe", "review"]
+StepFunction = Callable[..., Any]
+Function = TypeVar("Function", bound=StepFunction)
+
+
+@dataclass(eq=False)
+class StepType:
+    """A registered step type. Its methods are the decorators for its other functions."""
+
+    name: str
+    function: StepFunction
+    description: str = ""
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    timeout_s: float | None = None
+    on_crash: OnCrash = "rerun"
+    transactional: bool = False
+    rollback_function: StepFunction | None = None
+    #: The rollback can also undo a try of which nobody knows whether it took effect.
+    rollback_partial: bool = False
+    probe_function: StepFunction | None = None
+    check_function: Callable[[Mapping[str, Any]], list[str]] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calling the step calls the plain function, as a unit test would."""
+        return self.function(*args, **kwargs)
+
+    @property
+    def task_name(self) -> str:
+        return f"datp.step.{self.name}"
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.function)
+
+    @overload
+    def rollback(self, function: Function, /) -> Function: ...
+    @overload
+    def rollback(self, *, partial: bool = False) -> Callable[[Function], Function]: ...
+    def rollback(self, function: StepFunction | None = None, *, partial: bool = False) -> Any:
+        """Decorator: how to undo the step, called with (ctx, data, output).
+
+        With `partial=True` it is also called, with None as the output, for a try that broke or
+        was interrupted, of which nobody knows whether it took effect.
+        """
+
+        def declare(given: StepFunction) -> StepFunction:
+            self.rollback_function = given
+            self.rollback_partial = partial
+            return given
+
+        return declare if function is None else declare(function)
+
+    def probe(self, function: Function) -> Function:
+        """Decorator: asks the outside, after a crash, whether the step took effect."""
+        self.probe_function = function
+        return function
+
+    def check(
+        self, function: Callable[[Mapping[str, Any]], list[str]]
+    ) -> Callable[[Mapping[str, Any]], list[str]]:
+        """Decorator: names the mistakes in the params of a step definition."""
+        self.check_function = function
+        return function
+
+
+class Registry:
+    """The step types of this process."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, StepType] = {}
+        #: Called with each step type, those already there and those to come.
+        self._listeners: list[Callable[[StepType], None]] = []
+
+    def add(self, step_type: StepType) -> None:
+        known = self._types.get(step_type.name)
+        if known is not None and not _same_source(known, step_type):
+            raise StepTypeInvalid(
+                f"the step type {step_type.name!r} is declared twice: in "
+                f"{known.function.__module__} and in {step_type.function.__module__}"
+            )
+        self._types[step_type.name] = step_type
+        for listener in self._listeners:
+            listener(step_type)
+
+    def listen(self, listener: Callable[[StepType], None]) -> None:
+        self._listeners.append(listener)
+        for step_type in list(self._types.values()):
+            listener(step_type)
+
+    def find(self, name: str) -> StepType | None:
+        return self._types.get(name)
+
+    def get(self, name: str) -> StepType:
+        found = self._types.get(name)
+        if found is None:
+            raise StepTypeUnknown(
+                f"this node does not offer the step type {name!r}; "
+                "add the module that declares it to DATP_STEPS"
+            )
+        return found
+
+    def names(self) -> list[str]:
+        return sorted(self._types)
+
+    def step(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        retry: RetryPolicy | Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
+        on_crash: OnCrash = "rerun",
+        transactional: bool = False,
+    ) -> Callable[[StepFunction], StepType]:
+        """Declare a step type.
+
+        The function gets (ctx, data) and returns a dict, None, Sleep or Call, or raises Fail or
+        Abort. `on_crash` says what to do when a worker is lost in the middle of it: run it
+        again, ask its probe, or park the transaction for a person. With `transactional`, what
+        it does on `ctx.sql` happens exactly once.
+        """
+        _check_declaration(name, timeout_s, on_crash)
+        try:
+            given = {} if retry is None else retry
+            policy = given if isinstance(given, RetryPolicy) else RetryPolicy.from_mapping(given)
+        except ValueError as error:
+            raise StepTypeInvalid(f"{name}: {error}") from None
+
+        def declare(function: StepFunction) -> StepType:
+            if transactional and inspect.iscoroutinefunction(function):
+                raise StepTypeInvalid(f"{name}: a transactional step cannot be async")
+            declared = StepType(
+                name=name,
+                function=function,
+                description=description or inspect.getdoc(function) or "",
+                retry=policy,
+                timeout_s=timeout_s,
+                on_crash=on_crash,
+                transactional=transactional,
+            )
+            self.add(declared)
+            return declared
+
+        return declare
+
+    def copy(self) -> Registry:
+        """The same step types, and room for more that nobody else sees."""
+        other = Registry()
+        other._types = dict(self._types)
+        return other
+
+
+def _check_declaration(name: str, timeout_s: float | None, on_crash: str) -> None:
+    if not TYPE_NAME.fullmatch(name):
+        raise StepTypeInvalid(f"step type {name!r} must look like 'bank/reserve'")
+    if on_crash not in ("rerun", "probe", "review"):
+        raise StepTypeInvalid(f"{name}: on_crash must be rerun, probe or review, was {on_crash!r}")
+    if timeout_s is not None and not timeout_s > 0:
+        raise StepTypeInvalid(f"{name}: timeout_s must be above 0, was {timeout_s!r}")
+
+
+def param_mistakes(definitions: Iterable[PipelineDefinition], known: Registry) -> list[str]:
+    """What the step types say about the params in these definitions; unknown types say nothing."""
+    mistakes = []
+    for definition in definitions:
+        for index, step_definition in enumerate(definition.steps):
+            step_type = known.find(step_definition.type)
+            if step_type is None or step_type.check_function is None:
+                continue
+            where = f"{definition.name}: steps[{index}] ({step_definition.type}): params"
+            found = step_type.check_function(step_definition.params)
+            mistakes += [f"{where}: {mistake}" for mistake in found]
+    return mistakes
+
+
+#: Decorators run at import, before anything else exists, so they share one registry.
+registry = Registry()
+step = registry.step
+
+
+def discover(modules: Iterable[str]) -> None:
+    """Import the shipped step types, those of installed packages, and the named modules."""
+    importlib.import_module("datp_tasks.engine.builtin")
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        point.load()
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        # A module beside the command is found, as `python` itself would find it.
+        sys.path.append(os.getcwd())
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name is None or not module.startswith(error.name):
+                raise
+            raise StepTypeInvalid(
+                f"DATP_STEPS names the module {module!r}, which cannot be imported: {error}"
+            ) from error
+
+
+def _same_source(known: StepType, new: StepType) -> bool:
+    """A module that is imported again (under another name, say) declares the same steps."""
+    one, other = known.function.__code__, new.function.__code__
+    places = [(code.co_filename, code.co_firstlineno) for code in (one, other)]
+    return known.function.__qualname__ == new.function.__qualname__ and places[0] == places[1]

@@ -1,0 +1,127 @@
+"""One transaction inside a hop."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from datp_tasks.engine.outcomes import Outcome
+from datp_tasks.live.words import Claimed, Held, switches_of
+from datp_tasks.model.plan import Action, VersionOf, next_action
+from datp_tasks.model.state import Delta, State, apply
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """Memory of a claimed transaction: the truth while the hop lasts."""
+
+    tx_id: str
+    fence: int
+    state: State
+    fields: Mapping[str, str]
+    #: The worker before this one was lost in the middle of the step.
+    crashed: bool
+    switches: Mapping[str, str]
+    switch_seq: int
+    cancel: str
+    #: Node group it runs in now, as Redis has it.
+    group: str
+    #: Last progress report, JSON.
+    progress: str | None
+    #: When it must be over, by the clock of the server.
+    expires_at_ms: int | None = None
+    #: When it was claimed, by the clock of this process.
+    claimed_s: float = field(default_factory=time.monotonic)
+    #: While a transactional step holds the row of the summary: reports to be recorded after it.
+    held_reports: list[str] | None = None
+    #: Deltas that are in the state but not in Redis yet.
+    pending: list[Delta] = field(default_factory=list)
+    #: Redis has it in the middle of a step that is not safe to run again.
+    mid_way: bool = False
+    action: Action = field(init=False)
+    outcome: Outcome | None = None
+
+    @classmethod
+    def from_claim(cls, claimed: Claimed, cached: State | None = None) -> Run:
+        """Fold what Redis has: the JSON, or the state held since it was written, and deltas."""
+        fields = claimed.fields
+        state = cached or State.from_json(fields["state"])
+        for lines in claimed.deltas:
+            for line in lines.split("\n"):
+                apply(state, json.loads(line))
+        crashed = state.open
+        state.open = crashed or claimed.opened
+        return cls(
+            tx_id=claimed.tx_id,
+            fence=claimed.fence,
+            state=state,
+            fields=fields,
+            crashed=crashed,
+            switches=switches_of(fields),
+            switch_seq=int(fields.get("switchSeq", 0)),
+            cancel=fields.get("cancel", ""),
+            group=fields.get("group", ""),
+            progress=fields.get("progress"),
+            expires_at_ms=int(fields["expiresAt"]) if "expiresAt" in fields else None,
+        )
+
+    def change(self, delta: Delta) -> None:
+        apply(self.state, delta)
+        self.pending.append(delta)
+
+    def plan(self, version_of: VersionOf) -> Action:
+        deltas, self.action = next_action(self.state, version_of)
+        self.pending.extend(deltas)
+        return self.action
+
+    def take_pending(self) -> Held:
+        """What the next script must write; from here on it counts as written."""
+        held = Held(self.tx_id, self.fence, tuple(self.pending))
+        self.pending = []
+        return held
+
+    def refresh(self, fields: Mapping[str, str]) -> None:
+        """Switches as Redis has them now."""
+        self.switches = switches_of(fields)
+        self.switch_seq = int(fields.get("switchSeq", 0))
+
+    def about(self, event: str) -> dict[str, Any]:
+        """For lines in the log: which transaction, under which claim (observe/logs.py)."""
+        return {"event": event, "tx": self.tx_id, "fence": self.fence}
+
+    @property
+    def deadline(self) -> datetime | None:
+        if self.expires_at_ms is None:
+            return None
+        return datetime.fromtimestamp(self.expires_at_ms / 1_000, UTC)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until it expires, or None. The fence tells when the server let it be claimed."""
+        if self.expires_at_ms is None:
+            return None
+        return (self.expires_at_ms - self.fence) / 1_000 - (time.monotonic() - self.claimed_s)
+
+    @property
+    def is_overdue(self) -> bool:
+        """It has expired: nothing new is begun, and the timeout handler decides."""
+        return self.expires_at_ms is not None and (self.left_s or 0) <= 0
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        text = self.fields.get("metadata")
+        return json.loads(text) if text else {}
+
+    @property
+    def attempt_key(self) -> str:
+        """Names one try of one step: a new one begins after an error and after a sleep."""
+        return f"{self.idempotency_key}#{self.state.errors}.{self.state.sleeps}"
+
+    @property
+    def idempotency_key(self) -> str:
+        undo = ":undo" if self.action.kind == "undo" else ""
+        return f"{self.tx_id}:{self.action.path}{undo}"
