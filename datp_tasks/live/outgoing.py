@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from datp_tasks.live.cluster_redis import servers_of
-from datp_tasks.live.scripts import script
+from datp_tasks.live.scripts import call, script
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.words import flat_to_dict
 from datp_tasks.model.journal import Entry
@@ -43,7 +43,7 @@ class Outgoing:
         """The fence of the role, or None while another node has it or may still be at work."""
         keys = self._role_keys()
         order = (self._live.given_now(), node, role_ms, role_ms + grace_ms)
-        word, found = self._live.run([(script("archive_role"), keys, order)])[0]
+        word, found = self._live.run([call(script("archive_role"), keys, order)])[0]
         return int(found) if word in ("GRANTED", "YOURS") else None
 
     def leave_role(self, node: str) -> None:
@@ -71,8 +71,9 @@ class Outgoing:
         changes: dict[str, list[Entry]] = {}
         upto: dict[str, str] = {}
         for shard, found in zip(self._live.shards, answers, strict=True):
-            for _, (_, text) in found:
-                changes.setdefault(text[:TX_CHARS], []).append(_entry(text))
+            for _, flat in found:
+                for tx_id, entry in _entries(flat):
+                    changes.setdefault(tx_id, []).append(entry)
             if found:
                 upto[shard] = _after(found[-1][0])
         marks = self._live.send([("INCR", self._mark(shard)) for shard in upto])
@@ -99,10 +100,10 @@ class Outgoing:
             while True:
                 command = ("XRANGE", self._journal(shard), start, "+", "COUNT", READ_MAX)
                 page = self._live.send([command])[0]
-                for _, (_, text) in page:
-                    tx_id = text[:TX_CHARS]
-                    if tx_id in wanted:
-                        found.setdefault(tx_id, []).append(_entry(text))
+                for _, flat in page:
+                    for tx_id, entry in _entries(flat):
+                        if tx_id in wanted:
+                            found.setdefault(tx_id, []).append(entry)
                 if len(page) < READ_MAX:
                     break
                 start = _after(page[-1][0])
@@ -161,9 +162,16 @@ def _fields(answer: Any) -> dict[str, str]:
     return answer if isinstance(answer, dict) else flat_to_dict(answer)
 
 
-def _entry(text: str) -> Entry:
-    """An entry in the stream is the transaction, a space, and the entry as SQL will have it."""
-    return Entry.from_text(text[TX_CHARS + 1 :])
+def _entries(flat: Sequence[str]) -> Iterator[tuple[str, Entry]]:
+    """A vector leaves one entry in the stream: names of transactions, and what happened to each.
+
+    Releases before 0.2 wrote the field `e`: the transaction, a space, and what happened.
+    """
+    for name, text in zip(flat[::2], flat[1::2], strict=True):
+        if name == "e":
+            yield text[:TX_CHARS], Entry.from_text(text[TX_CHARS + 1 :])
+        else:
+            yield name, Entry.from_text(text)
 
 
 def _after(stream_id: str) -> str:

@@ -8,7 +8,7 @@ from redis import Redis
 
 from datp_tasks.clock import Clock
 from datp_tasks.live.keys import Keys
-from datp_tasks.live.scripts import ScriptRunner, script
+from datp_tasks.live.scripts import ScriptRunner, call, script
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,5 +37,5 @@ class Rates:
         now_ms = self._clock.now_ms()
         given = ("" if now_ms is None else now_ms, repr(per_s), burst, cost, more)
         key = self._keys.outside(f"rateH:{owner}")
-        word, number = self._runner.run([(script("take_tokens"), (key,), given)])[0]
+        word, number = self._runner.run([call(script("take_tokens"), (key,), given)])[0]
         return Granted(int(number)) if word == "OK" else Limited(int(number))

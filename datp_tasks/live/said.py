@@ -19,18 +19,14 @@ GIVES_FENCE = {("claim", "OK"), ("cancel", "SEIZED")}
 
 
 def say(calls: Sequence[Call], replies: Sequence[Reply]) -> None:
-    for (script, keys, arguments), reply in zip(calls, replies, strict=True):
-        _, is_state, tx_id = keys[0].partition(":stateH:")
+    for call, reply in zip(calls, replies, strict=True):
+        _, is_state, tx_id = call.keys[0].partition(":stateH:")
         if not is_state:
             continue
-        word = str(reply[0])
-        fence: str | int | None = None
-        if (script.name, word) in GIVES_FENCE:
-            fence = reply[1]
-        elif "fence" in script.arguments:
-            fence = arguments[script.arguments.index("fence")]
-        about = {"event": f"tx.{script.name}", "tx": tx_id, "fence": _number(fence), "answer": word}
-        log.debug("%s %s: %s", tx_id, script.name, word, extra=about)
+        name, word = call.script.name, str(reply[0])
+        fence = reply[1] if (name, word) in GIVES_FENCE else call.argument("fence")
+        about = {"event": f"tx.{name}", "tx": tx_id, "fence": _number(fence), "answer": word}
+        log.debug("%s %s: %s", tx_id, name, word, extra=about)
 
 
 def _number(fence: str | int | None) -> int | None:

@@ -3,6 +3,10 @@
 Each file in `lua/` starts with a header that says what the script does, which keys and arguments
 it takes and what it may answer; `tests/unit/test_script_headers.py` holds bodies to their headers.
 A script answers with a word and details; the store turns words into results.
+
+A script whose header has the sections EACH_KEYS and EACH_ARGV moves a vector of transactions of
+one shard: what they share is sent once, and each has its own answer. Calls are described one by
+one; the runner puts those that share a frame into one EVALSHA.
 """
 
 from __future__ import annotations
@@ -10,14 +14,14 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis import Redis
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 
 from datp_tasks.live import said
 from datp_tasks.live.cluster_redis import ClusterRedis
@@ -25,11 +29,13 @@ from datp_tasks.live.wire import Command, exchange
 
 FOLDER = Path(__file__).resolve().parent / "lua"
 INCLUDE = re.compile(r'^--- @include "(\w+)"$', re.MULTILINE)
-SECTION = re.compile(r"^(Moves|KEYS|ARGV|Returns):$", re.MULTILINE)
+SECTION = re.compile(r"^(Moves|KEYS|ARGV|EACH_KEYS|EACH_ARGV|Returns):$", re.MULTILINE)
+
+#: Transactions in one call: more brings nothing, and Redis serves no one else meanwhile.
+CALL_TRANSACTIONS_MAX = 100
 
 Reply = list[Any]
-#: One call of a script: its keys, then its arguments.
-Call = tuple["Script", tuple[str, ...], tuple[str | int, ...]]
+Argument = str | int
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +45,48 @@ class Script:
     name: str
     source: str
     sha: str
+    #: Shared by all transactions of a call.
     keys: tuple[str, ...]
     arguments: tuple[str, ...]
+    #: Those that each transaction of a vector has; empty if the script takes one at a time.
+    own_keys: tuple[str, ...]
+    own_arguments: tuple[str, ...]
     answers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """What the calls of a vector share. Those with the same frame travel together."""
+
+    script: Script
+    keys: tuple[str, ...] = ()
+    arguments: tuple[Argument, ...] = ()
+
+
+class Call(NamedTuple):
+    """One transition of one transaction: what it shares with others, and what is its own."""
+
+    frame: Frame
+    keys: tuple[str, ...]
+    arguments: tuple[Argument, ...]
+
+    @property
+    def script(self) -> Script:
+        return self.frame.script
+
+    @property
+    def all_keys(self) -> tuple[str, ...]:
+        return self.frame.keys + self.keys
+
+    def argument(self, name: str) -> Argument | None:
+        """An argument by the name that the header gives it."""
+        script = self.script
+        own = script.own_arguments or script.arguments
+        if name in own:
+            return self.arguments[own.index(name)]
+        if name in script.arguments:
+            return self.frame.arguments[script.arguments.index(name)]
+        return None
 
 
 @cache
@@ -54,8 +99,20 @@ def script(name: str) -> Script:
         sha=hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest(),
         keys=_first_words(sections.get("KEYS", "")),
         arguments=_first_words(sections.get("ARGV", "")),
+        own_keys=_first_words(sections.get("EACH_KEYS", "")),
+        own_arguments=_first_words(sections.get("EACH_ARGV", "")),
         answers=_first_words(sections.get("Returns", "")),
     )
+
+
+@cache
+def _alone(script: Script) -> Frame:
+    return Frame(script)
+
+
+def call(script: Script, keys: tuple[str, ...], arguments: tuple[Argument, ...]) -> Call:
+    """A call of a script that takes one transaction at a time."""
+    return Call(_alone(script), keys, arguments)
 
 
 def script_names() -> list[str]:
@@ -92,15 +149,13 @@ class ScriptRunner:
         self.calls = 0
 
     def run(self, calls: Sequence[Call]) -> list[Reply]:
+        """The reply to each call. Calls of different transactions may be served in any order."""
         if not calls:
             return []
-        replies = self._send(calls)
-        missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
-        if missing:
-            # With its source a script runs on any server, and is known there from then on.
-            again = self._send([calls[i] for i in missing], with_source=True)
-            for i, reply in zip(missing, again, strict=True):
-                replies[i] = reply
+        replies: list[Any] = [None] * len(calls)
+        vectors = list(_vectors(calls))
+        for places, reply in zip(vectors, self._send(calls, vectors), strict=True):
+            _spread(calls[places[0]], places, reply, replies)
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
@@ -108,12 +163,15 @@ class ScriptRunner:
             said.say(calls, replies)
         return replies
 
-    def _send(self, calls: Sequence[Call], *, with_source: bool = False) -> list[Any]:
-        if with_source:
-            return self.send(
-                [("EVAL", c.source, len(keys), *keys, *args) for c, keys, args in calls]
-            )
-        return self.send([("EVALSHA", c.sha, len(keys), *keys, *args) for c, keys, args in calls])
+    def _send(self, calls: Sequence[Call], vectors: Sequence[list[int]]) -> list[Any]:
+        replies = self.send([_command(calls, places) for places in vectors])
+        missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if missing:
+            # With its source a script runs on any server, and is known there from then on.
+            sources = [_command(calls, vectors[i], with_source=True) for i in missing]
+            for i, reply in zip(missing, self.send(sources), strict=True):
+                replies[i] = reply
+        return replies
 
     def send(self, commands: Sequence[Command]) -> list[Any]:
         """One write to each server, then the replies, in the order of the commands."""
@@ -122,3 +180,42 @@ class ScriptRunner:
         if isinstance(self._redis, ClusterRedis):
             return self._redis.servers.send(commands)
         return exchange([(self._redis, commands)])[0]
+
+
+def _vectors(calls: Sequence[Call]) -> Iterator[list[int]]:
+    """Places in `calls` that go together: those that share a frame, up to a limit."""
+    together: dict[Frame, list[int]] = {}
+    for place, call in enumerate(calls):
+        if not call.frame.script.own_keys:
+            yield [place]
+        else:
+            together.setdefault(call.frame, []).append(place)
+    for places in together.values():
+        for start in range(0, len(places), CALL_TRANSACTIONS_MAX):
+            yield places[start : start + CALL_TRANSACTIONS_MAX]
+
+
+def _command(
+    calls: Sequence[Call], places: Sequence[int], *, with_source: bool = False
+) -> Command:
+    frame = calls[places[0]].frame
+    keys: list[str] = list(frame.keys)
+    arguments: list[Argument] = list(frame.arguments)
+    for place in places:
+        call = calls[place]
+        keys += call.keys
+        if frame.script.own_keys:
+            arguments.append(len(call.arguments))
+        arguments += call.arguments
+    head = ("EVAL", frame.script.source) if with_source else ("EVALSHA", frame.script.sha)
+    return (*head, len(keys), *keys, *arguments)
+
+
+def _spread(first: Call, places: Sequence[int], reply: Any, replies: list[Any]) -> None:
+    """Give each transaction of a vector its answer; an error of the call is that of each."""
+    if not first.frame.script.own_keys or isinstance(reply, Exception):
+        for place in places:
+            replies[place] = reply
+        return
+    for place, answer in zip(places, reply, strict=True):
+        replies[place] = ResponseError(answer[1]) if answer[0] == "ERROR" else answer

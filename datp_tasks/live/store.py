@@ -14,7 +14,7 @@ from redis import Redis
 from datp_tasks.clock import Clock
 from datp_tasks.live.keys import Keys
 from datp_tasks.live.reading import Reading
-from datp_tasks.live.scripts import Call, Reply, ScriptRunner, script
+from datp_tasks.live.scripts import Argument, Call, Frame, Reply, ScriptRunner, call, script
 from datp_tasks.live.words import (
     Bell,
     Claimed,
@@ -29,6 +29,11 @@ from datp_tasks.model.state import CRASH, delta_json
 from datp_tasks.settings import Settings
 
 
+#: Frames kept for reuse: some for each shard, script and node. Only tests, whose time moves, need
+#: more.
+FRAMES_MAX = 2_000
+
+
 class LiveStore(Reading):
     def __init__(self, redis: Redis, settings: Settings, clock: Clock) -> None:
         self.redis = redis
@@ -37,6 +42,8 @@ class LiveStore(Reading):
         self._clock = clock
         self._runner = ScriptRunner(redis)
         self._shards = [f"{number:02d}" for number in range(settings.shards)]
+        #: By script, shard and arguments: calls with one and the same frame travel together.
+        self._frames: dict[tuple[Argument, ...], Frame] = {}
 
     @property
     def round_trips(self) -> int:
@@ -69,16 +76,10 @@ class LiveStore(Reading):
         ]
 
     def _call_create(self, new: NewTransaction) -> Call:
-        keep_ms = 0
-        external = self.keys.of_tx(new.tx_id, "externalId")
-        if new.external_id:
-            keep_ms = self._settings.external_id_uniqueness_s * 1_000
-            external = self.keys.external_id(new.tx_id[1:3], new.owner, new.external_id)
-        of_tx = self.keys.of_tx
-        lists = (of_tx(new.tx_id, "queuedZ"), external, of_tx(new.tx_id, "countsH"))
-        head = (self._now(), new.tx_id, keep_ms, new.group, new.pipeline, new.owner)
+        frame = self._frame("create", new.tx_id, ("queuedZ", "countsH"), ())
         pairs = [part for pair in new.fields().items() for part in pair]
-        return script("create"), (self.keys.state(new.tx_id), *lists), (*head, *pairs)
+        own = (new.tx_id, new.group, new.pipeline, new.owner, *pairs)
+        return Call(frame, (self.keys.state(new.tx_id),), own)
 
     # The hop.
 
@@ -97,13 +98,15 @@ class LiveStore(Reading):
         worker still has ("<JSON version>/<fence>"), which need not be sent again.
         """
         held = held or {}
-        now = self._now()
-        claim = script("claim")
-        calls: list[Call] = []
-        for tx_id, sequence in bells:
-            keys = (*self._own(tx_id), *self._queues(tx_id, node), *self._books(tx_id))
-            name = held.get(tx_id, "")
-            calls.append((claim, keys, (now, tx_id, sequence, node, name, step_type, begin)))
+        lists = ("queuedZ", "processingZ", f"runningS:{node}", "journalX", "countsH")
+        calls = [
+            Call(
+                self._frame("claim", tx_id, lists, (node, step_type, begin)),
+                self._own(tx_id),
+                (tx_id, sequence, held.get(tx_id, "")),
+            )
+            for tx_id, sequence in bells
+        ]
         results: list[Claimed | Refused] = []
         for (tx_id, _), reply in zip(bells, self.run(calls), strict=True):
             if reply[0] == "OK":
@@ -117,21 +120,17 @@ class LiveStore(Reading):
         self, held: Held, fields: tuple[str, ...] = (), *, snapshot: bool = False
     ) -> Call:
         tx = held.tx_id
-        keys = (*self._own(tx), self.keys.of_tx(tx, "toArchiveZ"), self._journal(tx))
-        head = (self._now(), tx, held.fence, int(snapshot), held.lines)
-        return script("checkpoint"), keys, (*head, *fields)
+        frame = self._frame("checkpoint", tx, ("toArchiveZ", "journalX"), ())
+        return Call(frame, self._own(tx), (tx, held.fence, int(snapshot), held.lines, *fields))
 
     def call_hand_over(
         self, held: Held, node: str, state_json: str, to: Position, *, snapshot: bool = False
     ) -> Call:
         tx = held.tx_id
-        keys = (
-            *self._own(tx),
-            *self._queues(tx, node),
-            *(self.keys.of_tx(tx, "toArchiveZ"), self._journal(tx)),
-        )
-        head = (self._now(), tx, held.fence, int(snapshot), held.lines, state_json)
-        return script("hand_over"), keys, (*head, *to.pairs())
+        lists = ("queuedZ", "processingZ", f"runningS:{node}", "toArchiveZ", "journalX")
+        frame = self._frame("hand_over", tx, lists, ())
+        own = (tx, held.fence, int(snapshot), held.lines, state_json, *to.pairs())
+        return Call(frame, self._own(tx), own)
 
     def call_sleep(
         self,
@@ -146,44 +145,30 @@ class LiveStore(Reading):
         heed_cancel: bool = True,
     ) -> Call:
         tx = held.tx_id
-        keys = (
-            *self._own(tx),
-            *(self.keys.of_tx(tx, "processingZ"), self.keys.of_tx(tx, f"runningS:{node}")),
-            *(self.keys.of_tx(tx, "sleepingZ"), self.keys.of_tx(tx, "toArchiveZ")),
-            self._journal(tx),
-        )
-        head = (self._now(), tx, held.fence, sleep_ms, switch, seen, int(heed_cancel))
-        return script("sleep"), keys, (*head, held.lines, state_json, *to.pairs())
+        lists = ("processingZ", f"runningS:{node}", "sleepingZ", "toArchiveZ", "journalX")
+        frame = self._frame("sleep", tx, lists, ())
+        head = (tx, held.fence, sleep_ms, switch, seen, int(heed_cancel))
+        return Call(frame, self._own(tx), (*head, held.lines, state_json, *to.pairs()))
 
     def call_park(self, held: Held, node: str, state_json: str, problem: str) -> Call:
         tx = held.tx_id
-        keys = (
-            *self._own(tx),
-            *(self.keys.of_tx(tx, "processingZ"), self.keys.of_tx(tx, f"runningS:{node}")),
-            *(self.keys.of_tx(tx, "exceptionZ"), self.keys.of_tx(tx, "toArchiveZ")),
-            self._journal(tx),
-        )
-        head = (self._now(), tx, held.fence, self.keys.notify)
-        return script("park"), keys, (*head, problem, held.lines, state_json)
+        lists = ("processingZ", f"runningS:{node}", "exceptionZ", "toArchiveZ", "journalX")
+        frame = self._frame("park", tx, lists, (self.keys.notify,))
+        return Call(frame, self._own(tx), (tx, held.fence, problem, held.lines, state_json))
 
     def call_finish(
         self, held: Held, node: str, status: str, state_json: str, *, follow_sql: bool = False
     ) -> Call:
         """`follow_sql`: the record is final, whoever holds the live transaction."""
         tx = held.tx_id
-        keys = (
-            *self._own(tx),
-            *self._queues(tx, node),
-            *(self.keys.of_tx(tx, "sleepingZ"), self.keys.of_tx(tx, "exceptionZ")),
-            *(self.keys.of_tx(tx, "toArchiveZ"), *self._books(tx)),
+        lists = (
+            *("queuedZ", "processingZ", f"runningS:{node}", "sleepingZ", "exceptionZ"),
+            *("toArchiveZ", "journalX", "countsH"),
         )
-        fence = "" if follow_sql else held.fence
         archive_ms = self._settings.delay_before_archiving_s * 1_000
-        arguments = (
-            *(self._now(), tx, fence, status, archive_ms, self.keys.notify),
-            *(held.lines, state_json),
-        )
-        return script("finish"), keys, arguments
+        frame = self._frame("finish", tx, lists, (archive_ms, self.keys.notify))
+        fence = "" if follow_sql else held.fence
+        return Call(frame, self._own(tx), (tx, fence, status, held.lines, state_json))
 
     def follow_sql(self, ended: Sequence[tuple[str, str]]) -> None:
         """The record has these final statuses: the live transactions end, whoever holds them."""
@@ -198,15 +183,15 @@ class LiveStore(Reading):
     def report_progress(self, tx_id: str, fence: int, progress_json: str) -> Refused | None:
         keys = (self.keys.state(tx_id), self._journal(tx_id))
         arguments = (self._now(), tx_id, fence, progress_json, self.keys.notify)
-        call = (script("report_progress"), keys, arguments)
-        word, found = self.run([call])[0]
+        word, found = self.run([call(script("report_progress"), keys, arguments)])[0]
         return None if word == "OK" else Refused(tx_id, word, found)
 
     # From outside.
 
     def wake_many(self, tx_ids: Sequence[str], *, only_due: bool) -> list[Bell | Refused]:
         calls: list[Call] = [
-            (script("wake"), self._wake_keys(tx), (self._now(), tx, int(only_due))) for tx in tx_ids
+            call(script("wake"), self._wake_keys(tx), (self._now(), tx, int(only_due)))
+            for tx in tx_ids
         ]
         return _bells(tx_ids, self.run(calls))
 
@@ -214,7 +199,7 @@ class LiveStore(Reading):
         """A Bell if that woke the transaction; Refused with the word SET if it did not."""
         limit = self._settings.switches_per_transaction_max
         arguments = (self._now(), tx_id, name, value_json, limit)
-        word, found = self.run([(script("set_switch"), self._wake_keys(tx_id), arguments)])[0]
+        word, found = self.run([call(script("set_switch"), self._wake_keys(tx_id), arguments)])[0]
         return _bell_or_refused(tx_id, word, found, "WOKEN")
 
     def cancel(self, tx_id: str, reason: str, node: str) -> Claimed | Bell | Refused:
@@ -234,7 +219,7 @@ class LiveStore(Reading):
                 self._journal(tx_id),
             )
             order = (self._now(), tx_id, reason, node, int(only_seize))
-            calls.append((script("cancel"), keys, order))
+            calls.append(call(script("cancel"), keys, order))
         answers: list[Claimed | Bell | Refused] = []
         for (tx_id, _), reply in zip(wanted, self.run(calls), strict=True):
             if reply[0] == "SEIZED":
@@ -245,7 +230,7 @@ class LiveStore(Reading):
 
     def note_problems(self, bells: Iterable[tuple[str, int]], problem: str) -> None:
         note = script("note_problem")
-        self.run([(note, (self.keys.state(tx),), (sequence, problem)) for tx, sequence in bells])
+        self.run([call(note, (self.keys.state(tx),), (seq, problem)) for tx, seq in bells])
 
     # Maintenance.
 
@@ -253,7 +238,7 @@ class LiveStore(Reading):
         calls: list[Call] = []
         for tx in tx_ids:
             keys = (self.keys.state(tx), self.keys.of_tx(tx, "queuedZ"))
-            calls.append((script("ring_again"), keys, (self._now(), tx)))
+            calls.append(call(script("ring_again"), keys, (self._now(), tx)))
         return _bells(tx_ids, self.run(calls))
 
     def take_over_many(
@@ -264,7 +249,7 @@ class LiveStore(Reading):
         for tx, fence, new_fence in taken:
             keys = (*self._own(tx), *self._queues(tx, node), self._journal(tx))
             order = (self._now(), tx, fence, new_fence, delta_json(CRASH))
-            calls.append((script("take_over"), keys, order))
+            calls.append(call(script("take_over"), keys, order))
         return _bells([tx for tx, _, _ in taken], self.run(calls))
 
     def confirm_archived_many(self, written: Sequence[tuple[str, str]]) -> int:
@@ -274,7 +259,7 @@ class LiveStore(Reading):
         calls: list[Call] = []
         for tx, version in written:
             keys = (*self._own(tx), self.keys.of_tx(tx, "toArchiveZ"))
-            calls.append((confirm, keys, (self._now(), tx, version, *stay_ms)))
+            calls.append(call(confirm, keys, (self._now(), tx, version, *stay_ms)))
         return sum(reply[0] == "OK" and reply[1] == 1 for reply in self.run(calls))
 
     def restore_many(self, wanted: Sequence[Restored]) -> list[Bell | Refused]:
@@ -292,7 +277,7 @@ class LiveStore(Reading):
         pairs = [part for pair in back.fields.items() for part in pair]
         head = (self._now(), tx, back.node, back.version, back.fence, back.status)
         tail = (back.wake_ms, back.ttl_ms, int(back.rebuilt), back.lines)
-        return script("restore"), keys, (*head, *tail, *pairs)
+        return call(script("restore"), keys, (*head, *tail, *pairs))
 
     def resolve(
         self, held: Held, version: int, state_json: str, to: Position | None
@@ -305,28 +290,27 @@ class LiveStore(Reading):
             self._journal(tx),
         )
         head = (self._now(), tx, version, held.fence, held.lines, state_json)
-        return _bells(
-            [tx], self.run([(script("resolve"), keys, (*head, *(to.pairs() if to else ())))])
-        )[0]
+        order = call(script("resolve"), keys, (*head, *(to.pairs() if to else ())))
+        return _bells([tx], self.run([order]))[0]
 
     def drop_running(self, node: str, tx_ids: Sequence[str]) -> None:
         """Forget that a node runs these, except those that it does run."""
         calls: list[Call] = []
         for tx in tx_ids:
             keys = (self.keys.state(tx), self.keys.of_tx(tx, f"runningS:{node}"))
-            calls.append((script("drop_running"), keys, (tx, node)))
+            calls.append(call(script("drop_running"), keys, (tx, node)))
         self.run(calls)
 
     # Nodes.
 
     def beat(self, node: str) -> None:
         keys = (self.keys.nodes, self.keys.stale_nodes)
-        self.run([(script("beat"), keys, (self._now(), node))])
+        self.run([call(script("beat"), keys, (self._now(), node))])
 
     def silent_nodes(self) -> list[str]:
         keys = (self.keys.nodes, self.keys.stale_nodes)
         limits = (self._settings.node_stale_ms, self._settings.node_grace_ms)
-        reply = self.run([(script("silent_nodes"), keys, (self._now(), *limits))])[0]
+        reply = self.run([call(script("silent_nodes"), keys, (self._now(), *limits))])[0]
         return list(reply[1])
 
     def forget_node(self, node: str) -> None:
@@ -336,6 +320,21 @@ class LiveStore(Reading):
         pipeline.execute()
 
     # Keys.
+
+    def _frame(
+        self, name: str, tx_id: str, lists: tuple[str, ...], arguments: tuple[Argument, ...]
+    ) -> Frame:
+        """What the calls of a script for transactions of one shard share; time comes first."""
+        shard = tx_id[1:3]
+        shared = (self._now(), *arguments)
+        wanted = (name, shard, *lists, *shared)
+        frame = self._frames.get(wanted)
+        if frame is None:
+            if len(self._frames) >= FRAMES_MAX:
+                self._frames.clear()
+            keys = tuple(self.keys.in_shard(shard, each) for each in lists)
+            frame = self._frames[wanted] = Frame(script(name), keys, shared)
+        return frame
 
     def given_now(self) -> int | str:
         """The time that a test injects, or nothing: then scripts use the server's."""
@@ -360,10 +359,6 @@ class LiveStore(Reading):
         of_tx = self.keys.of_tx
         lists = (of_tx(tx_id, name) for name in ("queuedZ", "sleepingZ", "toArchiveZ"))
         return (self.keys.state(tx_id), *lists, self._journal(tx_id))
-
-    def _books(self, tx_id: str) -> tuple[str, str]:
-        """The journal, and what the meter reads."""
-        return self._journal(tx_id), self.keys.of_tx(tx_id, "countsH")
 
     def _journal(self, tx_id: str) -> str:
         return self.keys.of_tx(tx_id, "journalX")

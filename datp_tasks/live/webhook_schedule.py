@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from datp_tasks.clock import Clock
 from datp_tasks.live.keys import shard_of_tx
-from datp_tasks.live.scripts import Call, script
+from datp_tasks.live.scripts import Call, call, script
 from datp_tasks.live.store import LiveStore
 
 LIST = "webhooksZ"
@@ -33,7 +33,7 @@ class WebhookSchedule:
         found: list[Member] = []
         each_max = max(1, -(-batch_max // len(shards)))
         calls: list[Call] = [
-            (
+            call(
                 script("take_webhooks"),
                 (self._live.keys.in_shard(shard, LIST),),
                 (self._now(), each_max, int(hold_s * 1_000)),
@@ -52,7 +52,9 @@ class WebhookSchedule:
         for (tx_id, sequence), wait_s in waits:
             wait: str | int = "" if wait_s is None else int(wait_s * 1_000)
             order = (self._now(), f"{tx_id}:{sequence}", wait, int(only_new))
-            calls.append((script("place_webhook"), (self._live.keys.of_tx(tx_id, LIST),), order))
+            calls.append(
+                call(script("place_webhook"), (self._live.keys.of_tx(tx_id, LIST),), order)
+            )
         self._live.run(calls)
 
     def size(self) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 from redis import Redis
 
 from datp_tasks.live.keys import Keys
-from datp_tasks.live.scripts import script
+from datp_tasks.live.scripts import call, script
 from datp_tasks.live.store import LiveStore
 
 
@@ -64,7 +64,7 @@ class Slot:
 def take_counts(live: LiveStore) -> dict[tuple[int, Label], int]:
     """What the scripts have counted in slots that are over; it is forgotten there."""
     calls: list[Any] = [
-        (script("take_counts"), (live.keys.in_shard(shard, "countsH"),), (live.given_now(),))
+        call(script("take_counts"), (live.keys.in_shard(shard, "countsH"),), (live.given_now(),))
         for shard in live.shards
     ]
     taken: Counter[tuple[int, Label]] = Counter()

@@ -92,13 +92,15 @@ class Notifications:
                     self._wake(str(message["data"]))
 
     def _wake(self, text: str) -> None:
-        _, _, rest = text.partition(":")
-        tx_id = rest.partition(":")[0]
+        """One message tells of all transactions of a vector, a line each."""
+        told = [line.split(":", 2)[1] for line in text.split("\n") if line.count(":") >= 2]
         with self._lock:
-            for news in self._waiters.get(tx_id, ()):
-                news.set()
+            for tx_id in told:
+                for news in self._waiters.get(tx_id, ()):
+                    news.set()
         for on_news in self._followers:
-            on_news(tx_id)
+            for tx_id in told:
+                on_news(tx_id)
 
     def _wake_all(self) -> None:
         """What was published while nobody listened is gone: whoever waits looks for himself."""

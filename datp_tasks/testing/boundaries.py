@@ -99,7 +99,7 @@ def _scripts(original: Any) -> Any:
     def run(runner: ScriptRunner, calls: Sequence[Call]) -> Any:
         if not calls:
             return []
-        name = "+".join(sorted({called.name for called, _, _ in calls}))
+        name = "+".join(sorted({call.script.name for call in calls}))
         return _passing(f"script:{name}", lambda: original(runner, calls), _redis_is_away)
 
     return run

@@ -64,11 +64,7 @@ def test_a_script_that_is_missing_among_others_runs_once_and_in_its_place(stage:
 
 def test_an_error_of_one_call_does_not_hide_and_does_not_stop_the_others(stage: Stage) -> None:
     good, bad = stage.claimed(), stage.claimed()
-    broken = (
-        script("checkpoint"),
-        stage.live.call_checkpoint(Held(bad.tx_id, 0))[1],
-        (stage.now_ms, bad.tx_id, bad.fence, 0, "", "a name without a value"),
-    )
+    broken = stage.live.call_checkpoint(Held(bad.tx_id, bad.fence), ("a name without a value",))
     before = stage.fields(bad.tx_id)
     with pytest.raises(ResponseError):
         stage.live.run(

@@ -15,7 +15,7 @@ def test_a_call_that_is_interrupted_leaves_no_reply_for_the_next_one(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.claimed()
-    bells = [stage.queued() for _ in range(3)]
+    bells = [stage.queued(shard=shard) for shard in ("01", "02", "03")]
     pairs = [(bell.tx_id, bell.sequence) for bell in bells]
     read = wire._read
     left = 2
@@ -47,10 +47,12 @@ def test_an_error_of_one_call_does_not_shift_the_replies_of_the_others(stage: St
     live.ring_again_many([bell.tx_id for bell in bells])
     stage.redis.set(broken, "a string is no zset")
     calls: list[scripts.Call] = [
-        (scripts.script("ring_again"), (live.keys.state(bell.tx_id), queue), ("", bell.tx_id))
+        scripts.call(
+            scripts.script("ring_again"), (live.keys.state(bell.tx_id), queue), ("", bell.tx_id)
+        )
         for bell, queue in zip(bells, queues, strict=True)
     ]
-    replies = scripts.ScriptRunner(stage.redis)._send(calls)
+    replies = scripts.ScriptRunner(stage.redis)._send(calls, [[0], [1], [2]])
     assert [isinstance(reply, Exception) for reply in replies] == [False, True, False]
     assert (replies[0][0], replies[2][0]) == ("OK", "OK")
     stage.redis.delete(broken)

@@ -15,7 +15,7 @@ KEYWORDS = frozenset(
 GLOBALS = frozenset(
     (
         *("KEYS", "ARGV", "redis", "tonumber", "tostring", "unpack", "ipairs", "pairs"),
-        *("math", "string", "table"),
+        *("math", "string", "table", "type", "pcall"),
     )
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from datp_tasks.model.status import Status
@@ -16,10 +16,14 @@ from tests.unit.lua_tokens import Token, calls_of, tokens_of, undeclared, until_
 
 FILE_LINES_MAX = 100
 FLAT_LINES_MAX = 160
+#: A script for vectors has two more sections, and lists that it writes at its end.
+VECTOR_LINES_MAX = 110
+VECTOR_FLAT_LINES_MAX = 190
 INCLUDE_LINES_MAX = 40
 LINE_CHARS_MAX = 100
 
-SECTIONS = ("Moves", "KEYS", "ARGV", "Returns")
+SECTIONS = ("Moves", "KEYS", "ARGV", "EACH_KEYS", "EACH_ARGV", "Returns")
+OPTIONAL = {"Moves", "EACH_KEYS", "EACH_ARGV"}
 KEY_TYPES = {"hash", "list", "zset", "set", "string", "stream"}
 VARIADIC = {"list", "pairs"}
 ARGUMENT_TYPES = {"int", "str", "json", *VARIADIC}
@@ -125,7 +129,12 @@ class Source:
 
     @property
     def names(self) -> list[str]:
-        return [item.name for section in ("KEYS", "ARGV") for item in self.items(section)]
+        return [item.name for section in SECTIONS[1:5] for item in self.items(section)]
+
+    @property
+    def is_vector(self) -> bool:
+        """It moves several transactions of a shard, each with keys and arguments of its own."""
+        return "EACH_KEYS" in self.sections
 
     @cached_property
     def included(self) -> list[str]:
@@ -180,8 +189,8 @@ def header_faults(source: Source) -> Iterator[str]:
     present = list(source.sections)
     if present != [section for section in SECTIONS if section in present]:
         yield f"the header has the sections {', '.join(present)}"
-    for section in SECTIONS[1:]:
-        if section not in present:
+    for section in SECTIONS:
+        if section not in present and section not in OPTIONAL:
             yield f"the header has no section {section}"
     yield from move_faults(source)
     yield from item_faults(source)
@@ -199,15 +208,20 @@ def move_faults(source: Source) -> Iterator[str]:
 
 
 def item_faults(source: Source) -> Iterator[str]:
-    for section, types in (("KEYS", KEY_TYPES), ("ARGV", ARGUMENT_TYPES)):
+    kinds = {"KEYS": KEY_TYPES, "ARGV": ARGUMENT_TYPES}
+    for section, types in [*kinds.items(), *((f"EACH_{n}", kind) for n, kind in kinds.items())]:
         for item in source.items(section):
             if item.type not in types:
                 yield f"{section} {item.name} has the type {item.type!r}"
             if not item.meaning:
                 yield f"{section} {item.name} has no meaning"
     yield from (f"{name} is listed twice" for name in duplicates(source.names))
-    if any(item.type in VARIADIC for item in source.items("ARGV")[:-1]):
+    last = "EACH_ARGV" if source.is_vector else "ARGV"
+    early = [*source.items("ARGV"), *source.items("EACH_ARGV")]
+    if any(item.type in VARIADIC for item in early if item not in source.items(last)[-1:]):
         yield "only the last argument may be a list"
+    if ("EACH_KEYS" in source.sections) != ("EACH_ARGV" in source.sections):
+        yield "EACH_KEYS and EACH_ARGV belong together"
 
 
 # Includes.
@@ -260,13 +274,43 @@ def binding_faults(source: Source) -> Iterator[str]:
             return
     if len(source.bindings) != len(expected):
         yield f"{len(source.bindings)} names are bound, but the header lists {len(expected)}"
-    used = {token.text for token in source.body if token.kind == "name"}
+    used = [token.text for token in source.body if token.kind == "name"]
     yield from (f"{name} is never used" for name, _ in expected if name not in used)
+    if source.is_vector:
+        yield from vector_faults(source, used)
     yield from raw_index_faults(source)
 
 
+def vector_faults(source: Source, used: Sequence[str]) -> Iterator[str]:
+    """What each transaction has is given to one function, in the order of the header."""
+    own_keys, own = source.items("EACH_KEYS"), source.items("EACH_ARGV")
+    names = ["..." if item.type in VARIADIC else item.name for item in own]
+    given = [*(item.name for item in own_keys), *names]
+    code = re.sub(r"\s+", " ", "\n".join(source.code))
+    signature = f"local function {source.name}({', '.join(given)})"
+    if signature not in code:
+        yield f"must declare {signature!r}"
+    first_key = len(source.items("KEYS")) + 1
+    at = len(source.items("ARGV")) + 1
+    walk = f"each(KEYS, {first_key}, {len(own_keys)}, ARGV, {at}, {source.name})"
+    if f"local answers = {walk}" not in code or not code.rstrip().endswith("return answers"):
+        yield f"must end with the answers of {walk!r}"
+    for name in given:
+        if (code.count("...") if name == "..." else used.count(name)) < 2:
+            yield f"{name} is never used"
+
+
+def without(tokens: Sequence[Token], name: str) -> list[Token]:
+    """All tokens but the arguments of the call of one function."""
+    start = next(n for n, token in enumerate(tokens) if token.text == name) + 1
+    inside = until_closed(tokens, start)
+    return [*tokens[: start + 1], *tokens[start + 1 + len(inside) :]]
+
+
 def raw_index_faults(source: Source) -> Iterator[str]:
-    padded = [Token("", ""), *source.body, Token("", "")]
+    walk = calls_of(source.body, "each") if source.is_vector else []
+    body = source.body if len(walk) != 1 else without(source.body, "each")
+    padded = [Token("", ""), *body, Token("", "")]
     for before, token, after in zip(padded, padded[1:], padded[2:], strict=False):
         if token.text == "KEYS":
             yield "uses KEYS below the names"
@@ -281,8 +325,9 @@ def answer_faults(source: Source) -> Iterator[str]:
     listed = [item.name for item in source.items("Returns")]
     yield from (f"answer {name} is listed twice" for name in duplicates(listed))
     given = set()
-    for one, two, three in zip(source.body, source.body[1:], source.body[2:], strict=False):
-        if one.text != "return":
+    padded = [*source.body, Token("", ""), Token("", "")]
+    for one, two, three in zip(padded, padded[1:], padded[2:], strict=False):
+        if one.text != "return" or (source.is_vector and two.text == "answers"):
             continue
         if two.text == "{" and three.kind == "string":
             given.add(three.text.strip("'"))
@@ -298,14 +343,19 @@ def answer_faults(source: Source) -> Iterator[str]:
 
 
 def body_faults(source: Source) -> Iterator[str]:
-    key_types = {item.name: item.type for item in source.items("KEYS")}
+    key_types = {
+        item.name: item.type for item in (*source.items("KEYS"), *source.items("EACH_KEYS"))
+    }
     used = {name: source.includes[name] for name in source.included if name in source.includes}
-    everything = tokens_of(source.flat)
+    # An error of one transaction must not stop a vector half-way: `each` is there for that.
+    without_each = {name: each for name, each in source.includes.items() if name != "each"}
+    everything = tokens_of(replace(source, includes=without_each).flat)
     for name in sorted(BANNED.intersection(token.text for token in everything)):
         yield f"uses {name}"
     yield from call_faults(source.body, {**key_types, **key_tables(source.body, key_types)}, used)
     yield from json_faults(source)
-    yield from undeclared(source.body, {*source.names, *used})
+    declared = {source.name, "answers"} if source.is_vector else set()
+    yield from undeclared(source.body, {*source.names, *used, *declared})
 
 
 def call_faults(
@@ -364,7 +414,8 @@ def key_tables(tokens: Sequence[Token], keys: Mapping[str, str]) -> dict[str, st
 
 
 def json_faults(source: Source) -> Iterator[str]:
-    names = {item.name for item in source.items("ARGV") if item.type == "json"}
+    arguments = (*source.items("ARGV"), *source.items("EACH_ARGV"))
+    names = {item.name for item in arguments if item.type == "json"}
     padded = [Token("", ""), Token("", ""), *source.body, Token("", "")]
     for one, two, token, after in zip(padded, padded[1:], padded[2:], padded[3:], strict=False):
         if token.text in names and token.kind == "name":
@@ -379,11 +430,13 @@ def json_faults(source: Source) -> Iterator[str]:
 
 def size_faults(source: Source) -> Iterator[str]:
     lines = source.text.splitlines()
-    if len(lines) > FILE_LINES_MAX:
-        yield f"has {len(lines)} lines, more than {FILE_LINES_MAX}"
+    lines_max = VECTOR_LINES_MAX if source.is_vector else FILE_LINES_MAX
+    if len(lines) > lines_max:
+        yield f"has {len(lines)} lines, more than {lines_max}"
     flat = len(source.flat.splitlines())
-    if flat > FLAT_LINES_MAX:
-        yield f"has {flat} lines with its includes, more than {FLAT_LINES_MAX}"
+    flat_max = VECTOR_FLAT_LINES_MAX if source.is_vector else FLAT_LINES_MAX
+    if flat > flat_max:
+        yield f"has {flat} lines with its includes, more than {flat_max}"
     if any(len(line) > LINE_CHARS_MAX for line in lines):
         yield f"has lines of more than {LINE_CHARS_MAX} characters"
 

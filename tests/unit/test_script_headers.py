@@ -29,6 +29,8 @@ def test_the_store_reads_the_same_header(name: str) -> None:
     source = Source(name, (FOLDER / f"{name}.lua").read_text(), {})
     assert script(name).keys == tuple(item.name for item in source.items("KEYS"))
     assert script(name).arguments == tuple(item.name for item in source.items("ARGV"))
+    assert script(name).own_keys == tuple(item.name for item in source.items("EACH_KEYS"))
+    assert script(name).own_arguments == tuple(item.name for item in source.items("EACH_ARGV"))
     assert script(name).answers == tuple(item.name for item in source.items("Returns"))
 
 
@@ -40,7 +42,8 @@ def test_every_include_is_included() -> None:
 def test_every_script_is_called_by_its_name() -> None:
     package = Path(datp_tasks.__file__).parent
     code = "\n".join(path.read_text() for path in package.rglob("*.py"))
-    assert sorted(set(re.findall(r'\bscript\("(\w+)"\)', code))) == script_names()
+    named = re.findall(r'(?:\bscript|\b_frame)\("(\w+)"[,)]', code)
+    assert sorted(set(named)) == script_names()
 
 
 def test_flattening_puts_functions_before_their_use() -> None:

@@ -1,17 +1,17 @@
 --[[
-Put an accepted transaction into the queue of its node group. Safe to repeat.
+Put accepted transactions into the queue of their node group. Safe to repeat.
 
 Moves:
   (none) -> queued
 KEYS:
-  state        hash    the transaction
   queued       zset    transactions by time queued
-  external     string  the owner's external id, or a key that is not used
   counts       hash    what happened lately, for the meter
 ARGV:
   now_ms       int     time, or empty for the server's
+EACH_KEYS:
+  state        hash    the transaction
+EACH_ARGV:
   tx_id        str     transaction id
-  external_ms  int     how long the external id stays reserved here, 0 for none
   group        str     node group, for the meter
   pipeline     str     its pipeline, for the meter
   owner        str     whose it is, for the meter
@@ -21,30 +21,33 @@ Returns:
   EXISTS       status found; nothing was changed
 ]]
 --- @include "clock"
---- @include "count"
-local state = KEYS[1]
-local queued = KEYS[2]
-local external = KEYS[3]
-local counts = KEYS[4]
+--- @include "each"
+--- @include "put"
+--- @include "tally"
+--- @include "count_all"
+local queued = KEYS[1]
+local counts = KEYS[2]
 local now_ms = ARGV[1]
-local tx_id = ARGV[2]
-local external_ms = tonumber(ARGV[3])
-local group = ARGV[4]
-local pipeline = ARGV[5]
-local owner = ARGV[6]
-local fields = 7
 
-local found = redis.call('HGET', state, 'status')
-if found then
-  return {'EXISTS', found}
-end
-local sequence = 1
-redis.call('HSET', state, 'status', 'queued', 'sequence', sequence, 'fence', 0,
-  'version', 0, 'jsonVersion', 0, unpack(ARGV, fields, #ARGV))
 local now = clock(now_ms)
-redis.call('ZADD', queued, now, tx_id)
-count(counts, now, 'queued', group, pipeline, owner)
-if external_ms > 0 then
-  redis.call('SET', external, tx_id, 'PX', external_ms)
+local placed, counted = {}, {}
+
+local function create(state, tx_id, group, pipeline, owner, ...)
+  local found = redis.call('HGET', state, 'status')
+  if found then
+    return {'EXISTS', found}
+  end
+  local sequence = 1
+  redis.call('HSET', state, 'status', 'queued', 'sequence', sequence, 'fence', 0,
+    'version', 0, 'jsonVersion', 0, ...)
+  put(placed, now, tx_id)
+  tally(counted, 'queued', group, pipeline, owner)
+  return {'OK', sequence}
 end
-return {'OK', sequence}
+
+local answers = each(KEYS, 3, 1, ARGV, 2, create)
+if #placed > 0 then
+  redis.call('ZADD', queued, unpack(placed))
+  count_all(counts, now, counted)
+end
+return answers

@@ -1,12 +1,10 @@
 --[[
-Follow the record: SQL has committed a final status, so the live transaction ends too.
+Follow the record: SQL has committed final statuses, so the live transactions end too.
 
 Moves:
   running -> final
   (any) -> final
 KEYS:
-  state        hash    the transaction
-  deltas       list    deltas since the last full JSON
   queued       zset    transactions by time queued
   processing   zset    transactions by claim time
   running      set     transactions of this node
@@ -17,14 +15,17 @@ KEYS:
   counts       hash    what happened lately, for the meter
 ARGV:
   now_ms       int     time, or empty for the server's
+  archive_ms   int     delay before archiving
+  channel      str     where to tell about it
+EACH_KEYS:
+  state        hash    the transaction
+  deltas       list    deltas since the last full JSON
+EACH_ARGV:
   tx_id        str     transaction id
   fence        int     of the claim that SQL accepted, or empty to follow SQL in any case
   status       str     the final status
-  archive_ms   int     delay before archiving
-  channel      str     where to tell about it
   lines        json    the deltas in the JSON since the last script, one a line
   json         json    the whole state, or empty to keep what is there
-  fields       pairs   names and values of the hash
 Returns:
   OK           version
   FINAL        status found; it had ended before
@@ -33,61 +34,73 @@ Returns:
 ]]
 --- @include "clock"
 --- @include "ended"
---- @include "holds"
---- @include "write_state"
 --- @include "following"
---- @include "journal"
---- @include "count"
-local state = KEYS[1]
-local deltas = KEYS[2]
-local queued = KEYS[3]
-local processing = KEYS[4]
-local running = KEYS[5]
-local sleeping = KEYS[6]
-local exception = KEYS[7]
-local to_archive = KEYS[8]
-local stream = KEYS[9]
-local counts = KEYS[10]
+--- @include "write_state"
+--- @include "each"
+--- @include "put"
+--- @include "entry"
+--- @include "tally"
+--- @include "count_all"
+local queued = KEYS[1]
+local processing = KEYS[2]
+local running = KEYS[3]
+local sleeping = KEYS[4]
+local exception = KEYS[5]
+local to_archive = KEYS[6]
+local stream = KEYS[7]
+local counts = KEYS[8]
 local now_ms = ARGV[1]
-local tx_id = ARGV[2]
-local fence = ARGV[3]
-local status = ARGV[4]
-local archive_ms = tonumber(ARGV[5])
-local channel = ARGV[6]
-local lines = ARGV[7]
-local json = ARGV[8]
-local fields = 9
+local archive_ms = ARGV[2]
+local channel = ARGV[3]
 
-local held, found, before, last_fence, group, pipeline, owner =
-  holds(state, fence, 'version', 'fence', 'group', 'pipeline', 'owner')
-if found == 'UNKNOWN' then
-  redis.call('SREM', running, tx_id)
-  redis.call('ZREM', sleeping, tx_id)
-  return {'UNKNOWN', ''}
-end
-if ended(found) then
-  redis.call('SREM', running, tx_id)
-  return {'FINAL', found}
-end
-if fence ~= '' and not held then
-  return {'STALE', found}
-end
 local now = clock(now_ms)
-local version = following(before, now)
-if json ~= '' then
-  write_state(state, deltas, json, version, 'status', status, unpack(ARGV, fields, #ARGV))
-else
-  redis.call('HSET', state, 'status', status, 'version', version, unpack(ARGV, fields, #ARGV))
+local over, unknown, due, entries, news, counted = {}, {}, {}, {}, {}, {}
+
+local function finish(state, deltas, tx_id, fence, status, lines, json)
+  local found, last, before, group, pipeline, owner = unpack(redis.call('HMGET', state,
+    'status', 'fence', 'version', 'group', 'pipeline', 'owner'))
+  if found == 'running' and (fence == '' or fence == last) then
+    over[#over + 1] = tx_id
+  elseif not found then
+    unknown[#unknown + 1] = tx_id
+    return {'UNKNOWN', ''}
+  elseif ended(found) then
+    over[#over + 1] = tx_id
+    return {'FINAL', found}
+  elseif fence ~= '' then
+    return {'STALE', found}
+  else
+    local lists = {queued = queued, sleeping = sleeping, ['in-doubt'] = exception}
+    redis.call('ZREM', lists[found], tx_id)
+    redis.call('PERSIST', state)
+  end
+  local version = following(before, now)
+  if json ~= '' then
+    write_state(state, deltas, json, version, 'status', status)
+  else
+    redis.call('HSET', state, 'status', status, 'version', version)
+  end
+  redis.call('HDEL', state, 'node', 'wakeTime', 'wakeSwitch', 'cancel', 'problem', 'stepType')
+  put(due, now + archive_ms, tx_id)
+  entry(entries, tx_id, version, before, last, 'final', lines, status)
+  tally(counted, status, group, pipeline, owner)
+  news[#news + 1] = 'completed:' .. tx_id .. ':' .. status
+  return {'OK', version}
 end
-redis.call('HDEL', state, 'node', 'wakeTime', 'wakeSwitch', 'cancel', 'problem', 'stepType')
-local listed = {
-  queued = queued, running = processing, sleeping = sleeping, ['in-doubt'] = exception,
-}
-redis.call('ZREM', listed[found], tx_id)
-redis.call('SREM', running, tx_id)
-redis.call('PERSIST', state)
-redis.call('ZADD', to_archive, now + archive_ms, tx_id)
-journal(stream, tx_id, version, before, last_fence, 'final', lines, status)
-count(counts, now, status, group, pipeline, owner)
-redis.call('PUBLISH', channel, 'completed:' .. tx_id .. ':' .. status)
-return {'OK', version}
+
+local answers = each(KEYS, 9, 2, ARGV, 4, finish)
+if #over > 0 then
+  redis.call('ZREM', processing, unpack(over))
+  redis.call('SREM', running, unpack(over))
+end
+if #unknown > 0 then
+  redis.call('SREM', running, unpack(unknown))
+  redis.call('ZREM', sleeping, unpack(unknown))
+end
+if #due > 0 then
+  redis.call('ZADD', to_archive, unpack(due))
+  redis.call('XADD', stream, '*', unpack(entries))
+  redis.call('PUBLISH', channel, table.concat(news, '\n'))
+  count_all(counts, now, counted)
+end
+return answers

@@ -1,12 +1,10 @@
 --[[
-Put a running transaction to sleep until a time or a switch. A switch that was set since the
-step looked at it, or a cancel, keeps it awake: neither must be missed.
+Put running transactions to sleep until a time or a switch. A switch that was set since the step
+looked at it, or a cancel, keeps the transaction awake: neither must be missed.
 
 Moves:
   running -> sleeping
 KEYS:
-  state        hash  the transaction
-  deltas       list  deltas since the last full JSON
   processing   zset  transactions by claim time
   running      set   transactions of this node
   sleeping     zset  transactions by wake time
@@ -14,6 +12,10 @@ KEYS:
   stream       stream  the journal on its way to SQL
 ARGV:
   now_ms       int   time, or empty for the server's
+EACH_KEYS:
+  state        hash  the transaction
+  deltas       list  deltas since the last full JSON
+EACH_ARGV:
   tx_id        str   transaction id
   fence        int   of the claim
   sleep_ms     int   how long
@@ -35,51 +37,52 @@ Returns:
 --- @include "write_state"
 --- @include "fields_of"
 --- @include "following"
---- @include "journal"
-local state = KEYS[1]
-local deltas = KEYS[2]
-local processing = KEYS[3]
-local running = KEYS[4]
-local sleeping = KEYS[5]
-local to_archive = KEYS[6]
-local stream = KEYS[7]
+--- @include "each"
+--- @include "put"
+--- @include "entry"
+local processing = KEYS[1]
+local running = KEYS[2]
+local sleeping = KEYS[3]
+local to_archive = KEYS[4]
+local stream = KEYS[5]
 local now_ms = ARGV[1]
-local tx_id = ARGV[2]
-local fence = ARGV[3]
-local sleep_ms = tonumber(ARGV[4])
-local switch = ARGV[5]
-local seen = tonumber(ARGV[6])
-local heed_cancel = ARGV[7]
-local lines = ARGV[8]
-local json = ARGV[9]
-local fields = 10
 
-local held, found, before = holds(state, fence, 'version')
-if not held then
-  return {'STALE', found}
-end
-local cancel = redis.call('HGET', state, 'cancel')
-if cancel and heed_cancel == '1' then
-  return {'CANCEL', cancel}
-end
-if switch ~= '' then
-  local value = redis.call('HGET', state, 'switch:' .. switch)
-  if value and tonumber(string.match(value, '^%d+')) > seen then
+local now = clock(now_ms)
+local asleep, wakes, due, entries = {}, {}, {}, {}
+
+local function sleep(state, deltas, tx_id, fence, sleep_ms, switch, seen, heed_cancel, lines,
+  json, ...)
+  local held, found, before, cancel, value =
+    holds(state, fence, 'version', 'cancel', 'switch:' .. switch)
+  if not held then
+    return {'STALE', found}
+  end
+  if cancel and heed_cancel == '1' then
+    return {'CANCEL', cancel}
+  end
+  if switch ~= '' and value and tonumber(string.match(value, '^%d+')) > tonumber(seen) then
     return {'AWAKE', fields_of(state, true)}
   end
+  local wake = integer(now + tonumber(sleep_ms))
+  local version = following(before, now)
+  write_state(state, deltas, json, version, 'status', 'sleeping', 'wakeTime', wake, ...)
+  redis.call('HDEL', state, 'node', 'wakeSwitch')
+  if switch ~= '' then
+    redis.call('HSET', state, 'wakeSwitch', switch)
+  end
+  asleep[#asleep + 1] = tx_id
+  put(wakes, wake, tx_id)
+  put(due, now, tx_id)
+  entry(entries, tx_id, version, before, fence, 'sleep', lines, wake .. ':' .. switch)
+  return {'OK', wake, version}
 end
-local now = clock(now_ms)
-local wake = integer(now + sleep_ms)
-local version = following(before, now)
-write_state(state, deltas, json, version,
-  'status', 'sleeping', 'wakeTime', wake, unpack(ARGV, fields, #ARGV))
-redis.call('HDEL', state, 'node', 'wakeSwitch')
-if switch ~= '' then
-  redis.call('HSET', state, 'wakeSwitch', switch)
+
+local answers = each(KEYS, 6, 2, ARGV, 2, sleep)
+if #asleep > 0 then
+  redis.call('ZREM', processing, unpack(asleep))
+  redis.call('SREM', running, unpack(asleep))
+  redis.call('ZADD', sleeping, unpack(wakes))
+  redis.call('ZADD', to_archive, unpack(due))
+  redis.call('XADD', stream, '*', unpack(entries))
 end
-redis.call('ZREM', processing, tx_id)
-redis.call('SREM', running, tx_id)
-redis.call('ZADD', sleeping, wake, tx_id)
-redis.call('ZADD', to_archive, now, tx_id)
-journal(stream, tx_id, version, before, fence, 'sleep', lines, wake .. ':' .. switch)
-return {'OK', wake, version}
+return answers
