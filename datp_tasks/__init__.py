@@ -9,6 +9,8 @@ from datp_tasks.model.outcome import Abort, Call, Done, DontKnow, Fail, NotDone,
 from datp_tasks.model.pipeline import Pipeline
 
 if TYPE_CHECKING:
+    from datp_tasks.engine.batch import Batch as Batch
+    from datp_tasks.engine.batch import Item as Item
     from datp_tasks.engine.context import StepContext as StepContext
     from datp_tasks.intake.client import Client as Client
     from datp_tasks.intake.requests import Request as Request
@@ -16,11 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Abort",
+    "Batch",
     "Call",
     "Client",
     "Done",
     "DontKnow",
     "Fail",
+    "Item",
     "NotDone",
     "Pipeline",
     "Request",
@@ -32,6 +36,8 @@ __all__ = [
 
 #: Names that need more of the package than a step module does are imported when asked for.
 _LATER = {
+    "Batch": "datp_tasks.engine.batch",
+    "Item": "datp_tasks.engine.batch",
     "Client": "datp_tasks.intake.client",
     "Request": "datp_tasks.intake.requests",
     "Settings": "datp_tasks.settings",

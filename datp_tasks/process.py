@@ -21,8 +21,8 @@ from datp_tasks.bells.broker import TASK_PREFIX, backlog
 from datp_tasks.bells.ringer import Send
 from datp_tasks.clock import Clock
 from datp_tasks.connections import Connections, make_redis
-from datp_tasks.engine.guard import Watchman
-from datp_tasks.engine.orphaned_claims import Forgotten
+from datp_tasks.engine.guard import Guard
+from datp_tasks.engine.orphaned_claims import OrphanedClaims
 from datp_tasks.engine.pulse import Pulse
 from datp_tasks.engine.registry import Registry, StepType, registry
 from datp_tasks.engine.steering import Steering, stopped
@@ -126,12 +126,13 @@ class WorkerProcess:
                 for start in range(0, len(pairs), size)
             )
         except BaseException:
-            # This node may still hold claims that nobody works on: only its silence frees them.
+            # This node may still hold claims without a worker: only its silence frees them.
             self.pulse.retire(worker.node)
+            worker.close()
             self._local.worker = None
             if self._watch:
                 # What it would see from now on is a step that never ends.
-                self._local.watchman.stop()
+                self._local.guard.stop()
             raise
 
     def run_job(self, name: str, passed_on: bool = False) -> Any:
@@ -304,12 +305,12 @@ class WorkerProcess:
             events=self._events,
             tracing=connections.tracing,
         )
-        self.pulse.measure(worker.node, worker.hop.load)
+        self.pulse.measure(worker.node, worker.observer.load)
         if self._watch:
             free = partial(reaper.take, connections, worker.node)
-            forgotten = Forgotten(connections.live, worker.hop, worker.node, free)
-            self._local.watchman = Watchman(self._settings, worker.hop, forgotten)
-            self._local.watchman.start()
+            orphans = OrphanedClaims(connections.live, worker.hop, worker.node, free)
+            self._local.guard = Guard(self._settings, worker.hop, orphans)
+            self._local.guard.start()
         return worker
 
     def _groups_of_node(self) -> frozenset[str]:

@@ -6,13 +6,16 @@ its last writes: without it such a step would run a second time, and nobody woul
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import Engine
 
 from datp_tasks.clock import Clock
 
 MARK = """
-INSERT INTO step_begun (tx_id, step_key, fence) VALUES (%(tx_id)s, %(step_key)s, %(fence)s)
-ON CONFLICT (tx_id, step_key) DO NOTHING RETURNING fence
+INSERT INTO step_begun (tx_id, step_key, fence)
+SELECT * FROM unnest(%(tx_id)s::text[], %(step_key)s::text[], %(fence)s::bigint[])
+ON CONFLICT (tx_id, step_key) DO NOTHING RETURNING tx_id
 """
 FORGET = "DELETE FROM step_begun WHERE tx_id = %(tx_id)s AND step_key = %(step_key)s"
 LIST = "SELECT step_key, fence FROM step_begun WHERE tx_id = %(tx_id)s ORDER BY begun_at"
@@ -23,11 +26,15 @@ class BegunSteps:
         self._engine = engine
         self._clock = clock
 
-    def mark(self, tx_id: str, step_key: str, fence: int) -> bool:
-        """True if this try of the step is the first that anybody knows of."""
-        values = {"tx_id": tx_id, "step_key": step_key, "fence": fence}
+    def mark_many(self, tries: Sequence[tuple[str, str, int]]) -> set[str]:
+        """Tries as (id, step key, fence); the ids of those that are the first of their step."""
+        columns = {
+            "tx_id": [tx_id for tx_id, _, _ in tries],
+            "step_key": [step_key for _, step_key, _ in tries],
+            "fence": [fence for _, _, fence in tries],
+        }
         with self._engine.begin() as connection:
-            return connection.exec_driver_sql(MARK, values).first() is not None
+            return {row.tx_id for row in connection.exec_driver_sql(MARK, columns)}
 
     def forget(self, tx_id: str, step_key: str) -> None:
         """Somebody has decided that this try had no effect."""

@@ -1,86 +1,173 @@
-"""Transactional steps: the effects of a step and its output are one commit.
+"""Transactional steps: the effects of steps and their outputs are one commit.
 
-The commit also holds the summary row FOR SHARE and looks at its fence, so a worker whose
-transaction was taken over cannot apply anything any more. The row cannot be taken over while it
-is held, so PostgreSQL ends a connection that is silent for longer than the step may take.
+The commit also holds the summary rows FOR SHARE and looks at their fences, so a worker whose
+transaction was taken over cannot apply anything any more. A row cannot be taken over while it is
+held, so PostgreSQL ends a connection that is silent for longer than a step may take.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
+from psycopg2.extensions import TRANSACTION_STATUS_IDLE, TRANSACTION_STATUS_INTRANS
 from sqlalchemy import Connection, Engine, event
 
 from datp_tasks.clock import Clock
-from datp_tasks.errors import StaleFence, StepError
+from datp_tasks.errors import StepError
+from datp_tasks.failpoints import reach
 from datp_tasks.model.payload import Json, encode
 
-GUARD = """
-SELECT set_config('idle_in_transaction_session_timeout', %(idle_ms)s, true) FROM tx_summary
-WHERE tx_id = %(tx_id)s AND completed_at IS NULL AND fence <= %(fence)s
-FOR SHARE
+# Rows are locked in the order of their ids, as by the statement that ends transactions, so that
+# the two cannot wait for each other. `coalesce` keeps the planner from the index of open rows.
+HOLD = """
+WITH wanted AS (
+    SELECT * FROM unnest(%(tx_id)s::text[], %(step_key)s::text[], %(fence)s::bigint[])
+                  AS v (tx_id, step_key, fence)
+), held AS MATERIALIZED (
+    SELECT s.tx_id, s.fence FROM tx_summary s
+    WHERE s.tx_id = ANY(%(tx_id)s) AND coalesce(s.completed_at, 'infinity') = 'infinity'
+    ORDER BY s.tx_id FOR SHARE
+)
+SELECT h.tx_id, e.tx_id IS NOT NULL AS is_recorded, e.output,
+       set_config('idle_in_transaction_session_timeout', %(idle_ms)s, true),
+       set_config('lock_timeout', %(lock_ms)s, true)
+FROM held h
+JOIN wanted v ON v.tx_id = h.tx_id AND h.fence <= v.fence
+LEFT JOIN step_effect e ON e.tx_id = v.tx_id AND e.step_key = v.step_key
 """
-FIND = "SELECT output FROM step_effect WHERE tx_id = %(tx_id)s AND step_key = %(step_key)s"
 SAVE = """
 INSERT INTO step_effect (tx_id, step_key, fence, output, created_at)
-VALUES (%(tx_id)s, %(step_key)s, %(fence)s, %(output)s::json, coalesce(%(now)s, now()))
+SELECT tx_id, step_key, fence, output::json, coalesce(%(now)s, now())
+FROM unnest(%(tx_id)s::text[], %(step_key)s::text[], %(fence)s::bigint[], %(output)s::text[])
+     AS v (tx_id, step_key, fence, output)
 """
-
+OPEN_ITEM = "SAVEPOINT datp_item"
+NEXT_ITEM = "RELEASE SAVEPOINT datp_item; SAVEPOINT datp_item"
+UNDO_ITEM = "ROLLBACK TO SAVEPOINT datp_item"
 
 OWN_COMMIT = "do not commit ctx.sql: the engine commits it together with the step's output"
+OWN_ROLLBACK = "do not roll back ctx.sql: raise an exception, and the engine undoes the step"
 
 
-class Effect:
-    """One execution of a transactional step."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One try of one step, which may take effect once."""
 
-    def __init__(self, connection: Connection, recorded: tuple[Json | None] | None) -> None:
+    tx_id: str
+    step_key: str
+    fence: int
+
+
+class Effects:
+    """An open SQL transaction in which steps of one or more transactions take effect."""
+
+    def __init__(self, connection: Connection, clock: Clock, wanted: Sequence[Wanted]) -> None:
         self.connection = connection
-        #: Set when the step took effect in an earlier try: its output, in a tuple.
-        self.recorded = recorded
+        self._clock = clock
+        self._wanted = {each.tx_id: each for each in wanted}
+        #: Transactions that are not final and under no newer fence; no other may take effect.
+        self.held: frozenset[str] = frozenset()
+        #: Outputs of steps that took effect in an earlier try.
+        self.recorded: dict[str, Json | None] = {}
+        #: Set when the step ended the transaction by itself, which no step may do.
+        self.misuse = ""
         #: Set to commit; without it everything is rolled back.
-        self.output: tuple[Json | None] | None = None
-        self.refused = False
+        self.is_to_commit = False
+
+    def hold(self, idle_s: float, lock_ms: int) -> None:
+        columns = self._columns(self._wanted)
+        limits = {"idle_ms": str(int(idle_s * 1_000)), "lock_ms": str(lock_ms)}
+        rows = self.connection.exec_driver_sql(HOLD, {**columns, **limits}).all()
+        self.held = frozenset(row.tx_id for row in rows)
+        self.recorded = {row.tx_id: _parse(row.output) for row in rows if row.is_recorded}
+
+    def open_item(self, *, is_first: bool) -> None:
+        """What follows can be undone without undoing what came before."""
+        self.connection.exec_driver_sql(OPEN_ITEM if is_first else NEXT_ITEM)
+
+    def undo_item(self) -> None:
+        self.connection.exec_driver_sql(UNDO_ITEM)
+
+    def check(self) -> None:
+        """StepError if the step has ended the transaction by itself."""
+        if not self.misuse and self.connection.invalidated:
+            self.misuse = "the connection to PostgreSQL was lost inside the step"
+        # Also by a statement, of which SQLAlchemy would know nothing.
+        if not self.misuse and self._status == TRANSACTION_STATUS_IDLE:
+            self.misuse = OWN_COMMIT
+        if self.misuse:
+            raise StepError(self.misuse)
+
+    @property
+    def is_sound(self) -> bool:
+        """No statement has failed since the last savepoint."""
+        return self._status == TRANSACTION_STATUS_INTRANS
+
+    @property
+    def _status(self) -> int:
+        dbapi: Any = self.connection.connection.dbapi_connection
+        return int(dbapi.info.transaction_status)
+
+    def record(self, outputs: dict[str, Json | None]) -> None:
+        """These steps took effect, with these outputs: to be committed together with that."""
+        if not outputs:
+            return
+        texts = [None if out is None else encode(out) for out in outputs.values()]
+        columns = self._columns(outputs)
+        values = {**columns, "output": texts, "now": self._clock.now()}
+        self.connection.exec_driver_sql(SAVE, values)
+
+    def _columns(self, tx_ids: Any) -> dict[str, Any]:
+        wanted = [self._wanted[tx_id] for tx_id in tx_ids]
+        return {
+            "tx_id": [each.tx_id for each in wanted],
+            "step_key": [each.step_key for each in wanted],
+            "fence": [each.fence for each in wanted],
+        }
 
     def refuse_commit(self, connection: Connection) -> None:
         """A step that commits by itself would have an effect without the record of it."""
-        self.refused = True
+        self.misuse = OWN_COMMIT
         # SQLAlchemy takes its transaction for ended now, so the database must be told here.
         connection.connection.rollback()
         raise StepError(OWN_COMMIT)
 
+    def note_rollback(self, _: Connection) -> None:
+        """Whatever else the transaction held is gone, too."""
+        self.misuse = self.misuse or OWN_ROLLBACK
 
-@contextmanager
-def effect(
-    engine: Engine, clock: Clock, *, tx_id: str, step_key: str, fence: int, idle_s: float
-) -> Iterator[Effect]:
-    """A connection whose commit happens once per step of a transaction, if `output` is set."""
-    identity = {"tx_id": tx_id, "step_key": step_key}
-    with engine.connect() as connection:
-        guard = {"tx_id": tx_id, "fence": fence, "idle_ms": str(int(idle_s * 1_000))}
-        if connection.exec_driver_sql(GUARD, guard).first() is None:
-            raise StaleFence
-        row = connection.exec_driver_sql(FIND, identity).first()
-        found = None if row is None else (_parse(row.output),)
-        happening = Effect(connection, found)
-        event.listen(connection, "commit", happening.refuse_commit)
-        yield happening
-        event.remove(connection, "commit", happening.refuse_commit)
-        if happening.refused:
-            raise StepError(OWN_COMMIT)
-        if happening.output is None or found is not None:
-            connection.rollback()
-            return
-        output = happening.output[0]
-        values = {
-            **identity,
-            "fence": fence,
-            "output": None if output is None else encode(output),
-            "now": clock.now(),
-        }
-        connection.exec_driver_sql(SAVE, values)
-        connection.commit()
+
+class EffectStore:
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    @contextmanager
+    def open(self, wanted: Sequence[Wanted], *, idle_s: float, lock_ms: int) -> Iterator[Effects]:
+        """Steps may take effect inside; they do if `is_to_commit` was set at the end.
+
+        `lock_ms`: how long a statement may wait for a lock, 0 for as long as any statement may.
+        """
+        with self._engine.connect() as connection:
+            effects = Effects(connection, self._clock, wanted)
+            effects.hold(idle_s, lock_ms)
+            event.listen(connection, "commit", effects.refuse_commit)
+            event.listen(connection, "rollback", effects.note_rollback)
+            try:
+                yield effects
+            finally:
+                event.remove(connection, "commit", effects.refuse_commit)
+                event.remove(connection, "rollback", effects.note_rollback)
+            if effects.is_to_commit:
+                reach("effect.before_commit")
+                connection.commit()
+                reach("effect.after_commit")
+            else:
+                connection.rollback()
 
 
 def _parse(text: str | None) -> Json | None:

@@ -1,4 +1,5 @@
-"""Writing down what became of a round: one round trip, one commit, one round trip.
+"""Writing down what became of a round: at most one commit for parking, one for ending, and one
+round trip to Redis for everything.
 
 Transactions that go on in this process are checkpointed; those that leave are handed over, put
 to sleep, parked or ended. Nothing final reaches Redis before SQL has decided.
@@ -13,9 +14,9 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from datp_tasks.archive.record import Record
-from datp_tasks.archive.words import Final
+from datp_tasks.archive.words import Final, Mark
 from datp_tasks.bells.ringer import Ringer
-from datp_tasks.engine.decide import Digester, Move, Next, Park, Pipelines, Rest, close
+from datp_tasks.engine.decide import Decider, Follow, Move, Next, Park, Pipelines, Rest, Stay, close
 from datp_tasks.engine.late_success import LateDesk
 from datp_tasks.engine.registry import Registry
 from datp_tasks.engine.run import Run
@@ -36,7 +37,7 @@ log = logging.getLogger("datp.hop")
 Order = tuple[ScriptCall, Callable[[Reply], None]]
 
 
-class Settler:
+class Committer:
     def __init__(
         self,
         *,
@@ -45,7 +46,7 @@ class Settler:
         ringer: Ringer,
         pipelines: Pipelines,
         registry: Registry,
-        digester: Digester,
+        decider: Decider,
         cache: StateCache,
         node: str,
         groups: frozenset[str],
@@ -56,66 +57,73 @@ class Settler:
         self._ringer = ringer
         self._pipelines = pipelines
         self._registry = registry
-        self._digester = digester
+        self._decider = decider
         self._cache = cache
         self._node = node
         #: Node groups that this worker serves; a hop between them needs no bell.
         self._groups = groups
         self._late = late
 
-    def settle(self, moves: Sequence[tuple[Run, Move]], *, may_go_on: bool = True) -> list[Run]:
+    def commit(self, moves: Sequence[tuple[Run, Move]], *, may_go_on: bool = True) -> list[Run]:
         """Write all moves; the runs that go on in this process."""
         staying: list[Run] = []
         while moves:
-            settled = Settled(may_go_on)
+            plan = Plan(may_go_on)
             for run, move in moves:
-                self._sort(run, move, settled)
-            self._end(settled.finals, settled)
-            self._send(settled)
-            staying += settled.staying
+                self._sort(run, move, plan)
+            self._park(plan)
+            self._end(plan.finals, plan)
+            self._follow_sql(plan.refused, plan)
+            self._send(plan)
+            staying += plan.staying
             # A cancel, a switch or an expiry that came meanwhile makes another small round.
-            moves = settled.again
+            moves = plan.again
         return staying
 
-    def _sort(self, run: Run, move: Move, settled: Settled) -> None:
+    def _sort(self, run: Run, move: Move, plan: Plan) -> None:
         match move:
+            case Next():
+                self._next(run, move, plan)
+            case Stay():
+                plan.staying.append(run)
             case Rest():
-                settled.orders.append(self._rest(run, move, settled))
+                plan.orders.append(self._rest(run, move, plan))
             case Park(note=note):
-                self._park(run, note, settled)
-            case Next(priority=priority):
-                self._next(run, priority, settled)
+                plan.parked.append((run, note))
+            case Follow():
+                plan.refused.append(run)
 
-    def _next(self, run: Run, priority: str, settled: Settled) -> None:
+    def _next(self, run: Run, move: Next, plan: Plan) -> None:
         before = run.action
         action = run.plan(self._pipelines.version)
         if action.kind == "end":
-            settled.finals.append(run)
+            plan.finals.append(run)
             return
         if run.is_overdue and action.kind == "run":
-            settled.orders.append(self._rest(run, self._digester.wait_for_handler(), settled))
+            plan.orders.append(self._rest(run, self._decider.wait_for_handler(), plan))
             return
-        fresh = action.path != before.path or action.kind != before.kind
-        queued_alone = fresh and action.step is not None and action.step.dispatch == "queue"
         known = self._registry.find(action.step_type)
         here = action.group == run.group or action.group in self._groups
-        if known and here and settled.may_go_on and not queued_alone:
-            if known.on_crash == "rerun" or action.kind == "undo":
+        if known and here and plan.may_go_on and not move.alone and not _is_own_message(
+            before, action
+        ):
+            if action.kind == "undo" or not known.is_unsafe:
                 run.change(BEGIN)
-            settled.orders.append(self._go_on(run, settled, snapshot=_is_due(before, run)))
+            plan.orders.append(self._go_on(run, plan, snapshot=_is_due(before, run)))
         else:
             order = self._hand_over(
                 run,
-                action.position(priority),
-                settled,
+                action.position(move.priority),
+                plan,
                 known=known is not None,
                 snapshot=_is_due(before, run),
+                alone=move.alone,
             )
-            settled.orders.append(order)
+            plan.orders.append(order)
 
     # What each script call and its answer mean.
 
-    def _go_on(self, run: Run, settled: Settled, *, snapshot: bool) -> Order:
+    def _go_on(self, run: Run, plan: Plan, *, snapshot: bool) -> Order:
         action = run.action
         where: tuple[str, ...] = ("stepType", action.step_type, "place", action.place)
         if run.mid_way:
@@ -129,20 +137,27 @@ class Settler:
             if reply[0] != "OK":
                 return self._lost(run, reply)
             if int(reply[3]) > run.switch_seq:
-                settled.refresh.append(run)
+                plan.refresh.append(run)
             if reply[2] and run.state.ending is None:
                 run.cancel = reply[2]
-                self._digester.cancel(run)
-                settled.again.append((run, Next()))
+                self._decider.cancel(run)
+                plan.again.append((run, Next()))
             else:
-                settled.staying.append(run)
+                plan.staying.append(run)
             return None
 
         held = run.take_pending()
         return self._live.call_checkpoint(held, where, snapshot=snapshot), answered
 
     def _hand_over(
-        self, run: Run, to: Position, settled: Settled, *, known: bool, snapshot: bool
+        self,
+        run: Run,
+        to: Position,
+        plan: Plan,
+        *,
+        known: bool,
+        snapshot: bool,
+        alone: bool = False,
     ) -> Order:
         close(run)
         held, state_json = run.take_pending(), run.state.to_json()
@@ -151,18 +166,18 @@ class Settler:
             if reply[0] != "OK":
                 return self._lost(run, reply)
             self._cache.put(run.tx_id, reply[2], run.fence, run.state)
-            bell = Bell(run.tx_id, reply[1], to.group, to.step_type, to.place, to.priority)
+            bell = Bell(run.tx_id, reply[1], to.group, to.step_type, to.place, to.priority, alone)
             if known or to.group != run.group:
-                settled.bells.append(bell)
+                plan.bells.append(bell)
             else:
                 # Ringing at once would only bring it back here; the reconciler tries later.
-                settled.unknown.append(bell)
+                plan.unknown.append(bell)
             return None
 
         call = self._live.call_hand_over(held, self._node, state_json, to, snapshot=snapshot)
         return call, answered
 
-    def _rest(self, run: Run, rest: Rest, settled: Settled) -> Order:
+    def _rest(self, run: Run, rest: Rest, plan: Plan) -> Order:
         held, state_json = run.take_pending(), run.state.to_json()
 
         def answered(reply: Reply) -> None:
@@ -172,13 +187,13 @@ class Settler:
                 case "AWAKE":
                     run.refresh(flat_to_dict(reply[1]))
                     run.pending = list(held.deltas)
-                    settled.again.append((run, Next()))
+                    plan.again.append((run, Next()))
                 case "CANCEL":
                     run.cancel = reply[1]
                     run.pending = list(held.deltas)
                     if run.state.ending is None:
-                        self._digester.cancel(run)
-                    settled.again.append((run, Next()))
+                        self._decider.cancel(run)
+                    plan.again.append((run, Next()))
                 case _:
                     self._lost(run, reply)
 
@@ -195,15 +210,21 @@ class Settler:
         )
         return call, answered
 
-    def _park(self, run: Run, note: str, settled: Settled) -> None:
-        # SQL first: after a loss of Redis nobody may run again what is in doubt.
-        if not self._record.mark(run.tx_id, run.fence, Status.IN_DOUBT, note):
-            return self._follow_sql([run], settled)
-        log.error("%s is parked in doubt: %s", run.tx_id, note, extra=run.about("tx.parked"))
-        held, state_json = run.take_pending(), run.state.to_json()
-        call = self._live.call_park(held, self._node, state_json, note)
-        settled.orders.append((call, lambda reply: None))
-        return None
+    def _park(self, plan: Plan) -> None:
+        """SQL first: after a loss of Redis, what is in doubt must not run again."""
+        if not plan.parked:
+            return
+        marks = [Mark(run.tx_id, run.fence, note) for run, note in plan.parked]
+        marked = self._record.mark_many(marks, Status.IN_DOUBT)
+        reach("hop.after_park_mark")
+        for run, note in plan.parked:
+            if run.tx_id not in marked:
+                plan.refused.append(run)
+                continue
+            log.error("%s is parked in doubt: %s", run.tx_id, note, extra=run.about("tx.parked"))
+            held, state_json = run.take_pending(), run.state.to_json()
+            call = self._live.call_park(held, self._node, state_json, note)
+            plan.orders.append((call, lambda reply: None))
 
     def _lost(self, run: Run, reply: Reply) -> None:
         about = run.about("tx.lost")
@@ -211,43 +232,47 @@ class Settler:
 
     # The end.
 
-    def _end(self, runs: list[Run], settled: Settled) -> None:
+    def _end(self, runs: list[Run], plan: Plan) -> None:
         if not runs:
             return None
         reach("hop.before_final")
         try:
             won = self._record.finish_many([_final(run) for run in runs])
         except OperationalError as error:
-            log.warning("SQL is away; %d transactions end later: %s", len(runs), error)
+            log.warning("PostgreSQL is unavailable; %d end later: %s", len(runs), error)
             return self._hand_back(runs)
         except DBAPIError as error:
-            return self._end_one_by_one(runs, error, settled)
+            return self._end_one_by_one(runs, error, plan)
         reach("hop.after_final")
-        mine = [run for run in runs if run.tx_id in won]
-        calls = [
-            self._live.call_finish(
-                run.take_pending(), self._node, _ending(run).status, run.state.to_json()
-            )
-            for run in mine
-        ]
-        stale = [
-            run
-            for run, reply in zip(mine, self._live.run(calls), strict=True)
-            if reply[0] == "STALE"
-        ]
-        reach("hop.after_finish")
-        self._follow_sql([run for run in runs if run.tx_id not in won] + stale, settled)
+        for run in runs:
+            if run.tx_id in won:
+                plan.orders.append(self._finish(run, plan))
+            else:
+                plan.refused.append(run)
         return None
 
-    def _end_one_by_one(self, runs: list[Run], error: DBAPIError, settled: Settled) -> None:
+    def _finish(self, run: Run, plan: Plan) -> Order:
+        def answered(reply: Reply) -> None:
+            if reply[0] == "STALE":
+                plan.stale.append(run)
+
+        status, state_json = _ending(run).status, run.state.to_json()
+        call = self._live.call_finish(run.take_pending(), self._node, status, state_json)
+        return call, answered
+
+    def _end_one_by_one(self, runs: list[Run], error: DBAPIError, plan: Plan) -> None:
         """SQL refuses a value: find out whose, and let the neighbours end."""
-        if len(runs) == 1:
-            about = runs[0].about("tx.unwritable")
-            log.error("%s cannot be written to SQL: %s", runs[0].tx_id, error, extra=about)
-            return self._park(runs[0], f"its ending cannot be stored: {error.orig!r:.200}", settled)
-        for run in runs:
-            self._end([run], settled)
-        return None
+        if len(runs) > 1:
+            for run in runs:
+                self._end([run], plan)
+            return
+        about = runs[0].about("tx.unwritable")
+        log.error("%s cannot be written to SQL: %s", runs[0].tx_id, error, extra=about)
+        parking = Plan(plan.may_go_on)
+        parking.parked.append((runs[0], f"its ending cannot be stored: {error.orig!r:.200}"))
+        self._park(parking)
+        plan.orders += parking.orders
+        plan.refused += parking.refused
 
     def _hand_back(self, runs: list[Run]) -> None:
         """Back into the queue. An ending is in the state, so only its commit is tried again."""
@@ -259,13 +284,13 @@ class Settler:
             calls.append(self._live.call_hand_over(run.take_pending(), self._node, json, here))
         self._live.run(calls)
 
-    def _follow_sql(self, lost: list[Run], settled: Settled) -> None:
+    def _follow_sql(self, lost: Sequence[Run], plan: Plan) -> None:
         """SQL decided otherwise. Where that is final, Redis follows; else a new claim must."""
         if not lost:
             return
         found = {each.tx_id: each for each in self._record.summaries([run.tx_id for run in lost])}
         final = {tx_id: each for tx_id, each in found.items() if each.is_final}
-        log.warning("SQL refused %d endings, %d had ended before", len(lost), len(final))
+        log.warning("SQL refused %d transactions, %d had ended", len(lost), len(final))
         late = [run for run in lost if self._late.is_late(run, found[run.tx_id])]
         turned = self._record.mark_expiring([run.tx_id for run in late]) if late else set()
         for run in late:
@@ -275,36 +300,41 @@ class Settler:
             if run.tx_id in turned:
                 note = "it was done only after its expiry"
                 run.change(ending(Status.EXPIRED, note, None, rollback=True))
-                settled.again.append((run, Next()))
+                plan.again.append((run, Next()))
         self._hand_back([run for run in lost if run.tx_id not in final.keys() | turned])
 
     # Sending.
 
-    def _send(self, settled: Settled) -> None:
-        replies = self._live.run([call for call, _ in settled.orders])
-        if settled.orders:
-            reach("hop.after_checkpoint")
-        for (_, answered), reply in zip(settled.orders, replies, strict=True):
-            answered(reply)
-        if settled.refresh:
-            found = self._live.fields_many([run.tx_id for run in settled.refresh])
-            for run, fields in zip(settled.refresh, found, strict=True):
+    def _send(self, plan: Plan) -> None:
+        if plan.orders:
+            replies = self._live.run([call for call, _ in plan.orders])
+            reach("hop.after_finish" if plan.finals else "hop.after_checkpoint")
+            for (_, answered), reply in zip(plan.orders, replies, strict=True):
+                answered(reply)
+            self._follow_sql(plan.stale, plan)
+        if plan.refresh:
+            found = self._live.fields_many([run.tx_id for run in plan.refresh])
+            for run, fields in zip(plan.refresh, found, strict=True):
                 run.refresh(fields)
-        if settled.bells:
+        if plan.bells:
             reach("hop.after_hand_over")
-            self._ringer.ring(settled.bells)
-        for bell in settled.unknown:
+            self._ringer.ring(plan.bells)
+        for bell in plan.unknown:
             problem = f"no worker of {bell.group} that took it offers the step {bell.step_type}"
             self._live.note_problems([(bell.tx_id, bell.sequence)], problem)
 
 
-class Settled:
-    """What one pass of `settle` collects."""
+class Plan:
+    """What one pass of `commit` collects."""
 
     def __init__(self, may_go_on: bool) -> None:
         self.may_go_on = may_go_on
         self.orders: list[Order] = []
         self.finals: list[Run] = []
+        self.parked: list[tuple[Run, str]] = []
+        #: SQL has a final status or a newer fence, or Redis has one for what SQL let end.
+        self.refused: list[Run] = []
+        self.stale: list[Run] = []
         self.staying: list[Run] = []
         self.again: list[tuple[Run, Move]] = []
         self.refresh: list[Run] = []
@@ -312,11 +342,19 @@ class Settled:
         self.unknown: list[Bell] = []
 
 
+def _is_own_message(before: Action, action: Action) -> bool:
+    """Whether the step asks for a message of its own, and has not just got it."""
+    if action.step is None or action.step.dispatch != "queue":
+        return False
+    return action.path != before.path or action.kind != before.kind
+
+
 def _is_due(before: Action, run: Run) -> bool:
     """SQL gets a copy after a step that asks for it, and when a child pipeline has returned."""
-    done = any(delta["k"] == "done" for delta in run.pending)
-    asked = done and before.step is not None and before.step.checkpoint
-    return asked or any(delta["k"] == "return" for delta in run.pending)
+    kinds = [delta["k"] for delta in run.pending]
+    if "return" in kinds:
+        return True
+    return before.step is not None and before.step.checkpoint and "done" in kinds
 
 
 def _ending(run: Run) -> Any:

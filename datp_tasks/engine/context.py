@@ -1,68 +1,117 @@
-"""What a step is given to work with."""
+"""What a step is given to work with.
+
+A context looks things up when it is asked: most steps want their input and nothing else.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from datp_tasks.errors import StepError
-from datp_tasks.model.payload import Json
+from datp_tasks.model.payload import Json, copied
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from datp_tasks.ledger.words import Batch
+    from datp_tasks.engine.run import Run
+    from datp_tasks.ledger.words import Batch as LedgerBatch
 
 SwitchValue = bool | int | float | str
 
 _log = logging.getLogger("datp.step")
 
 
-class Hands(Protocol):
+class StepServices(Protocol):
     """What a step can do to its transaction while it runs."""
 
-    def report(self, report: object) -> None: ...
-    def set_switch(self, name: str, value: SwitchValue) -> None: ...
+    def report(self, run: Run, report: object) -> None: ...
+    def report_held(self, run: Run) -> None: ...
+    def set_switch(self, run: Run, name: str, value: SwitchValue) -> None: ...
     def submit_batch(
-        self, service_id: str, batch_id: str, payload: bytes, switch: str
-    ) -> Batch: ...
+        self, run: Run, service_id: str, batch_id: str, payload: bytes, switch: str
+    ) -> LedgerBatch: ...
     def now_ms(self) -> int: ...
 
 
-@dataclass(slots=True, kw_only=True)
 class StepContext:
     """One execution of one step of one transaction."""
 
-    tx_id: str
-    owner: str
-    external_id: str | None
-    metadata: Json
-    #: What the pipeline's definition says for this step.
-    params: Mapping[str, Any]
+    __slots__ = ("_metadata", "_params", "_run", "_services", "_sql", "data", "idempotency_key")
+
     #: What this step was given; the same object as the function's second argument.
     data: Json
-    #: 1 for the first try.
-    attempt: int
-    #: How often this step has slept.
-    sleeps: int
     #: The same for every try of this step, so that the outside can refuse to act twice.
     idempotency_key: str
-    #: When the transaction must be over, if it has an expiry.
-    deadline: datetime | None = None
-    #: Number of the claim under which it runs, for lines in the log.
-    _fence: int | None = field(default=None, repr=False)
-    _switches: Mapping[str, str] = field(default_factory=dict)
-    _hands: Hands = field(repr=False)
-    _sql: Connection | None = field(default=None, repr=False)
+
+    def __init__(
+        self,
+        run: Run,
+        services: StepServices,
+        sql: Connection | None = None,
+        *,
+        data: Json | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        self._run = run
+        self._services = services
+        self._sql = sql
+        self._params: Mapping[str, Any] | None = None
+        self._metadata: Json | None = None
+        undo = run.action.undo
+        given = (undo.data if undo else run.state.data) if data is None else data
+        # A copy: what a step does to its input must not reach the state.
+        self.data = copied(given)
+        self.idempotency_key = idempotency_key or run.idempotency_key
+
+    @property
+    def tx_id(self) -> str:
+        return self._run.tx_id
+
+    @property
+    def owner(self) -> str:
+        return self._run.fields.get("owner", "")
+
+    @property
+    def external_id(self) -> str | None:
+        return self._run.fields.get("externalId")
+
+    @property
+    def metadata(self) -> Json:
+        if self._metadata is None:
+            self._metadata = self._run.metadata
+        return self._metadata
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """What the pipeline's definition says for this step."""
+        if self._params is None:
+            step = self._run.action.step
+            self._params = copied(step.params) if step else {}
+        return self._params
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first try."""
+        return self._run.state.attempt
+
+    @property
+    def sleeps(self) -> int:
+        """How often this step has slept."""
+        return self._run.state.sleeps
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When the transaction must be over, if it has an expiry."""
+        return self._run.deadline
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger that knows the transaction."""
-        about = {"event": "step.said", "tx": self.tx_id, "fence": self._fence}
+        about = {"event": "step.said", "tx": self._run.tx_id, "fence": self._run.fence}
         return logging.LoggerAdapter(_log, about)
 
     def progress(self, report: Json) -> None:
@@ -70,27 +119,29 @@ class StepContext:
 
         In a transactional step it is shown at once, and numbered when the step is over.
         """
-        self._hands.report(report)
+        self._services.report(self._run, report)
 
     def switch(self, name: str) -> SwitchValue | None:
         """The value of a switch, or None. Sleep(switch=name) waits for it to change."""
-        value = self._switches.get(name)
+        value = self._run.switches.get(name)
         return None if value is None else json.loads(value)
 
     def set_switch(self, name: str, value: SwitchValue) -> None:
         """Set a switch of this transaction; later steps see it."""
-        self._hands.set_switch(name, value)
+        self._services.set_switch(self._run, name, value)
 
-    def submit_batch(self, service_id: str, batch_id: str, payload: bytes, switch: str) -> Batch:
+    def submit_batch(
+        self, service_id: str, batch_id: str, payload: bytes, switch: str
+    ) -> LedgerBatch:
         """Hand a batch to a ledger service; the same one again gives its state by now.
 
         The switch is set when the batch is final, so that Sleep(switch=) can wait for it.
         """
-        return self._hands.submit_batch(service_id, batch_id, payload, switch)
+        return self._services.submit_batch(self._run, service_id, batch_id, payload, switch)
 
     def now_ms(self) -> int:
         """The time of the server, in milliseconds since 1970."""
-        return self._hands.now_ms()
+        return self._services.now_ms()
 
     @property
     def sql(self) -> Connection:
@@ -98,3 +149,6 @@ class StepContext:
         if self._sql is None:
             raise StepError("ctx.sql is only there in steps declared with transactional=True")
         return self._sql
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.tx_id} step {self._run.action.path}>"

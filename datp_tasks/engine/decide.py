@@ -6,7 +6,19 @@ import random
 from dataclasses import dataclass
 from typing import Protocol
 
-from datp_tasks.engine.outcomes import Away, Broken, Doubt, Ended, Output, Unanswered
+from datp_tasks.engine.outcomes import (
+    AskFirst,
+    Broken,
+    Doubt,
+    Ended,
+    NotStarted,
+    Outcome,
+    Output,
+    Refused,
+    RunAlone,
+    Unanswered,
+    Unavailable,
+)
 from datp_tasks.engine.registry import Registry, StepType
 from datp_tasks.engine.run import Run
 from datp_tasks.errors import PipelineError
@@ -26,8 +38,8 @@ from datp_tasks.model.state import (
 from datp_tasks.model.status import Status
 from datp_tasks.settings import Settings
 
-#: Pause before a step is tried again that SQL was away for; that costs it no attempt.
-AWAY_S = 2.0
+#: Pause before a step is tried again that PostgreSQL was not there for; it costs no attempt.
+UNAVAILABLE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +52,7 @@ class Rest:
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """Nobody but a person, or a later probe, can decide."""
+    """Only a person, or a later probe, can decide."""
 
     note: str
 
@@ -50,9 +62,24 @@ class Next:
     """On to whatever the plan says. A child pipeline that starts must let others out first."""
 
     priority: str = "out"
+    #: In a hop of its own, elsewhere: its neighbours must not suffer from it.
+    alone: bool = False
 
 
-Move = Rest | Park | Next
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """Its action comes next, and nothing needs to be written down for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """SQL has decided about it: nothing is undone here, and Redis follows."""
+
+
+Move = Rest | Park | Next | Stay | Follow
+
+NEXT = Next()
+STAY = Stay()
 
 
 class Pipelines(Protocol):
@@ -60,7 +87,7 @@ class Pipelines(Protocol):
     def version(self, name: str, version: str) -> PipelineDefinition: ...
 
 
-class Digester:
+class Decider:
     def __init__(
         self, settings: Settings, pipelines: Pipelines, registry: Registry, rng: random.Random
     ) -> None:
@@ -69,18 +96,16 @@ class Digester:
         self._registry = registry
         self._rng = rng
 
-    def digest(self, run: Run) -> Move:
+    def decide(self, run: Run) -> Move:
         """Change the state by what came of the run's action; say what to do with it."""
-        outcome = run.outcome
-        if isinstance(outcome, Doubt):
-            return Park(outcome.note)
-        if isinstance(outcome, Unanswered):
-            return self._unanswered(run, outcome.note)
-        if isinstance(outcome, Away):
-            close(run)
-            return Rest(AWAY_S)
+        outcome, run.outcome = run.outcome, None
+        if not isinstance(outcome, Output):
+            move = self._without_effect(run, outcome)
+            if move is not None:
+                return move
+        run.crashed = False
         if run.action.kind == "undo":
-            return self._undone(run)
+            return self._undone(run, outcome)
         match outcome:
             case Output(data=data):
                 undoable = self._type(run).rollback_function is not None
@@ -102,6 +127,32 @@ class Digester:
             case _:
                 raise AssertionError(f"nothing is known about {outcome!r}")
 
+    def _without_effect(self, run: Run, outcome: Outcome | None) -> Move | None:
+        """Moves for what says nothing about the step itself."""
+        match outcome:
+            case AskFirst():
+                return Stay()
+            case NotStarted():
+                run.crashed = False
+                return Stay()
+            case Refused():
+                return Follow()
+            case Unanswered(note=note):
+                run.crashed = False
+                return self._unanswered(run, note)
+            case Doubt(note=note):
+                run.crashed = False
+                return Park(note)
+            case Unavailable():
+                run.crashed = False
+                close(run)
+                return Rest(UNAVAILABLE_S)
+            case RunAlone():
+                run.crashed = False
+                close(run)
+                return Next(alone=True)
+        return None
+
     def cancel(self, run: Run) -> None:
         """Turn a transaction around that was recalled: cancelled, or expired."""
         recall = Recall.from_text(run.cancel)
@@ -117,7 +168,7 @@ class Digester:
             run.outcome = Output(decision.output)
         else:
             run.outcome = Ended(Status.FAILED, decision.note, decision.output)
-        return self.digest(run)
+        return self.decide(run)
 
     def wait_for_handler(self) -> Rest:
         """One that has expired begins nothing new; the timeout handler turns it around."""
@@ -131,11 +182,11 @@ class Digester:
             f"{run.state.crashes} times"
         )
 
-    def _undone(self, run: Run) -> Move:
-        if isinstance(run.outcome, Output):
+    def _undone(self, run: Run, outcome: Outcome | None) -> Move:
+        if isinstance(outcome, Output):
             run.change(UNDONE)
             return Next()
-        note = run.outcome.note if isinstance(run.outcome, Broken) else "it did not return"
+        note = outcome.note if isinstance(outcome, Broken) else "it did not return"
         where = f"step {run.action.path} ({run.action.step_type})"
         return self._retry(run, note) or Park(f"{where} cannot be rolled back: {note}")
 

@@ -8,6 +8,8 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from datp_tasks.errors import StepTimeout
+
 T = TypeVar("T")
 
 
@@ -26,3 +28,27 @@ class EventLoop:
             )
             thread.start()
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def result(self, coroutine: Coroutine[Any, Any, T], limit_s: float) -> T:
+        """Wait for a coroutine; StepTimeout if it is over its limit and gives way."""
+
+        async def limited() -> T:
+            limit = asyncio.timeout(limit_s)
+            try:
+                async with limit:
+                    return await coroutine
+            except (TimeoutError, asyncio.CancelledError):
+                if limit.expired():
+                    raise StepTimeout from None
+                raise RuntimeError("the step was cancelled") from None
+            except SystemExit as error:
+                # It would end the event loop.
+                raise RuntimeError(f"the step called sys.exit({error.code})") from None
+
+        return self.start(limited()).result()
+
+    def stop(self) -> None:
+        """No step will come any more."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop = None

@@ -1,312 +1,199 @@
-"""Calling user code: the only place where that happens.
+"""Executing a round: each transaction's action is called in the way of its step type.
 
-Whatever a function does (returns, raises, hangs) becomes one Outcome of a closed list.
+    probe      the action's worker was lost in the middle: ask before anything else
+    unsafe     not safe to run again: one alone, its outcome written down before the next begins
+    vector     one call for all that are at the step
+    async      all at once, on the event loop of this process
+    sql        one after another in a shared SQL transaction
+    plain      one after another
 """
 
 from __future__ import annotations
 
-import asyncio
-import copy
 import logging
-from collections.abc import Callable
-from dataclasses import replace
-from functools import lru_cache
-from typing import Any
+from collections.abc import Sequence
+from concurrent import futures
+from typing import Literal
 
-from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import OperationalError
 
-from datp_tasks.archive.effects import effect
+from datp_tasks.archive.begun import BegunSteps
+from datp_tasks.archive.effects import EffectStore
 from datp_tasks.archive.engine import is_away
-from datp_tasks.clock import Clock
-from datp_tasks.engine.context import Hands, StepContext
-from datp_tasks.engine.outcomes import (
-    Again,
-    Away,
-    Broken,
-    Doubt,
-    Ended,
-    Lost,
-    Outcome,
-    Output,
-    Unanswered,
-)
-from datp_tasks.engine.registry import Registry, StepType
+from datp_tasks.engine.calls import StepCaller
+from datp_tasks.engine.event_loop import EventLoop
+from datp_tasks.engine.outcomes import AskFirst, Lost, Outcome, Unavailable
+from datp_tasks.engine.round import Round
 from datp_tasks.engine.run import Run
-from datp_tasks.engine.time_limit import TimeLimit
-from datp_tasks.errors import StaleFence, StepTimeout
+from datp_tasks.engine.sql_steps import SqlSteps
+from datp_tasks.engine.vector_steps import VectorSteps
 from datp_tasks.failpoints import reach
-from datp_tasks.model.notes import clean_note
-from datp_tasks.model.outcome import Abort, Call, Done, DontKnow, Fail, NotDone, Sleep
-from datp_tasks.model.payload import Json, NotJson, checked
-from datp_tasks.model.status import Status
+from datp_tasks.live.store import LiveStore
+from datp_tasks.model.state import BEGIN
 from datp_tasks.settings import Settings
 
-log = logging.getLogger("datp.step")
+log = logging.getLogger("datp.hop")
 
-#: Makes the hands of one run: what its step can do while it runs.
-HandsOf = Callable[[Run], Hands]
+Way = Literal["probe", "unsafe", "vector", "async", "sql", "plain"]
+
+#: What must be known, or is alone, goes first; then all are in step again.
+_ORDER: dict[Way, int] = {"probe": 0, "unsafe": 1, "vector": 2, "sql": 2, "async": 2, "plain": 2}
 
 
-class Performer:
+class Executor:
     def __init__(
         self,
         settings: Settings,
-        clock: Clock,
-        engine: Engine,
-        registry: Registry,
-        hands_of: HandsOf,
-        report_held: Callable[[Run], None],
+        live: LiveStore,
+        begun: BegunSteps,
+        effects: EffectStore,
+        caller: StepCaller,
     ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._engine = engine
-        self._registry = registry
-        self._hands_of = hands_of
-        self._report_held = report_held
-        self._time_limit = TimeLimit()
+        self._live = live
+        self._begun = begun
+        self.caller = caller
+        self.loop = EventLoop()
+        self._sql_steps = SqlSteps(settings, effects, caller)
+        self._vector_steps = VectorSteps(settings, effects, caller, self.loop)
+        #: By step type, kind of action, and whether it must be asked for first.
+        self._ways: dict[tuple[str, str, bool], tuple[Way, str]] = {}
 
-    def is_async(self, run: Run) -> bool:
-        """Whether this action can share the event loop with others."""
-        step_type = self._registry.get(run.action.step_type)
-        function = step_type.rollback_function if run.action.kind == "undo" else step_type.function
-        return _is_async(function) and not self._must_ask(run)
+    def choose(self, runs: list[Run]) -> tuple[Way, list[Run], list[Run]]:
+        """Those that are executed next and how, and those that wait for a later round.
 
-    def is_unsafe(self, run: Run) -> bool:
-        """Whether a crash in the middle of this action leaves a doubt."""
-        step_type = self._registry.get(run.action.step_type)
-        safe = step_type.on_crash == "rerun" or step_type.transactional
-        return run.action.kind == "run" and not safe
+        A step that is not safe to run again gets a round of its own, so that its outcome is
+        written down before the next one begins: a crash then puts no neighbour in doubt.
+        """
+        ways = [self._way(run) for run in runs]
+        chosen_way = min(ways, key=lambda each: _ORDER[each[0]])
+        way = chosen_way[0]
+        if way != "unsafe" and ways.count(chosen_way) == len(runs):
+            return way, runs, []
+        chosen = [run for run, each in zip(runs, ways, strict=True) if each == chosen_way]
+        if way == "unsafe":
+            chosen = chosen[:1]
+        taken = set(chosen)
+        return way, chosen, [run for run in runs if run not in taken]
 
-    def timeout_s(self, run: Run) -> float:
-        step = run.action.step
-        step_type = self._registry.get(run.action.step_type)
-        given = step.timeout_s if step and step.timeout_s is not None else step_type.timeout_s
-        limit_s = self._settings.step_timeout_s if given is None else given
-        left_s = run.left_s if run.action.kind == "run" else None
-        # What runs after the expiry is there to find out what a lost worker did.
-        return limit_s if left_s is None or left_s <= 0 else min(limit_s, left_s)
-
-    def perform(self, run: Run) -> Outcome:
-        """Run or undo one step in this thread."""
-        outcome = self._performed(run)
-        if run.held_reports is not None:
-            self._report_held(run)
-        return outcome
-
-    def _performed(self, run: Run) -> Outcome:
-        step_type = self._registry.get(run.action.step_type)
-        asks = self._must_ask(run)
+    def execute(self, way: Way, runs: list[Run], idle: Sequence[Run], round: Round) -> None:
+        """Give each its outcome. The guard may take some away; the round knows what is left."""
+        opened, settled = self._begin(runs) if way != "probe" else (runs, [])
+        round.begin(opened, idle)
         try:
-            with self._time_limit(self.timeout_s(run)):
-                if asks:
-                    return self._probe(run, step_type)
-                if step_type.transactional:
-                    return self._transactional(run, step_type)
-                return self._sorted(run, self._call(run, step_type, None))
-        except Exception as error:
-            outcome = self._raised(run, error)
-            if asks and isinstance(outcome, Broken | Ended):
-                return Unanswered(outcome.note)
-            return outcome
+            match way:
+                case "probe":
+                    self._probe(round)
+                case "vector":
+                    self._vector_steps.run(round)
+                case "async":
+                    self._on_loop(round)
+                case "sql":
+                    self._sql_steps.run(round)
+                case _:
+                    self._in_turn(round)
+        finally:
+            self.caller.time_limit.disarm()
+        round.finish(settled)
+        reach("hop.after_step")
 
-    async def perform_async(self, run: Run) -> Outcome:
-        """Run or undo one step on the event loop, beside others."""
-        step_type = self._registry.get(run.action.step_type)
-        limit = asyncio.timeout(self.timeout_s(run))
-        try:
-            async with limit:
-                return self._sorted(run, await self._call(run, step_type, None))
-        except (Exception, asyncio.CancelledError, SystemExit) as error:
-            # The last two would end the event loop, and with it every step beside this one.
-            if limit.expired():
-                return self._timed_out(run)
-            return self._raised(run, error)
+    def _way(self, run: Run) -> tuple[Way, str]:
+        about = (run.action.step_type, run.action.kind, run.crashed)
+        way = self._ways.get(about)
+        if way is None:
+            way = self._ways[about] = self._way_of(run)
+        return way
 
-    def tell_late(self, run: Run, name: str, data: Json) -> str:
-        """Call the step type that wants to know of a late success; what went wrong, if it did."""
-        context = replace(self._context(run, None), data=data, idempotency_key=f"{run.tx_id}:late")
-        try:
-            # Its own limit: the watchman may come here while a step runs under the other one.
-            with TimeLimit()(self._settings.step_timeout_s):
-                _finished(self._registry.get(name).function(context, context.data))
-        except Exception as error:
-            about = run.about("step.broken")
-            log.warning("%s: the step %s broke", run.tx_id, name, exc_info=True, extra=about)
-            return clean_note(f"; its onLate step {name} broke: {_shown(error)}")
-        return ""
+    def _way_of(self, run: Run) -> tuple[Way, str]:
+        step_type = self.caller.type_of(run)
+        if self.caller.must_ask(run):
+            return "probe", step_type.name
+        if step_type.vector:
+            return "vector", f"{run.action.kind} {step_type.name}"
+        if step_type.transactional:
+            return "sql", step_type.name
+        if self.caller.is_unsafe(run):
+            return "unsafe", ""
+        return ("async" if self.caller.is_async(run) else "plain"), ""
 
-    def _timed_out(self, run: Run) -> Broken:
-        if run.is_overdue and run.action.kind == "run":
-            return Broken("the transaction expired while the step ran")
-        return Broken(f"the step ran longer than {self.timeout_s(run):g} s")
+    # Ways to execute.
 
-    def _must_ask(self, run: Run) -> bool:
-        """After a crash, a step that is not safe to run again is not simply run again."""
-        return run.crashed and self.is_unsafe(run)
-
-    def _probe(self, run: Run, step_type: StepType) -> Outcome:
-        where = f"step {run.action.path} ({step_type.name})"
-        if step_type.on_crash == "review" or step_type.probe_function is None:
-            return Doubt(f"a worker was lost in the middle of {where}; a person must decide")
-        answer = _finished(step_type.probe_function(self._context(run, None), run.state.data))
-        match answer:
-            case Done(output=output):
-                return self._sorted(run, None if output is None else dict(output))
-            case NotDone():
-                return Again()
-            case DontKnow(note=note):
-                return Doubt(clean_note(f"the probe of {where} does not know: {note}"))
-            case _:
-                return Doubt(f"the probe of {where} must return Done, NotDone or DontKnow")
-
-    def _transactional(self, run: Run, step_type: StepType) -> Outcome:
-        try:
-            return self._in_transaction(run, step_type)
-        except OperationalError as error:
-            if not is_away(error):
-                raise
-        try:
-            # Whether the commit happened is unknown; the second try finds out first.
-            return self._in_transaction(run, step_type)
-        except OperationalError as error:
-            if not is_away(error):
-                raise
-            about = run.about("tx.waits")
-            log.warning("SQL is away; %s waits in step %s", run.tx_id, run.action.path, extra=about)
-            return Away()
-
-    def _in_transaction(self, run: Run, step_type: StepType) -> Outcome:
-        idle_s = self.timeout_s(run) + self._settings.step_kill_grace_s
-        run.held_reports = []
-        with effect(
-            self._engine,
-            self._clock,
-            tx_id=run.tx_id,
-            step_key=run.idempotency_key,
-            fence=run.fence,
-            idle_s=idle_s,
-        ) as happening:
-            if happening.recorded is not None:
-                return Output(happening.recorded[0])
-            outcome = self._sorted(run, self._call(run, step_type, happening.connection))
-            if isinstance(outcome, Output):
-                happening.output = (outcome.data,)
-                reach("effect.before_commit")
-        reach("effect.after_commit")
-        return outcome
-
-    def _call(self, run: Run, step_type: StepType, sql: Connection | None) -> Any:
-        context = self._context(run, sql)
-        if run.action.kind == "run":
-            return step_type.function(context, context.data)
-        assert run.action.undo is not None
-        if step_type.rollback_function is None:
-            raise StepTypeHasNoRollback(step_type.name)
-        output = copy.deepcopy(run.action.undo.output)
-        return step_type.rollback_function(context, context.data, output)
-
-    def _sorted(self, run: Run, returned: object) -> Outcome:
-        """What a function returned, as an Outcome."""
-        returned = _finished(returned)
-        if run.action.kind == "undo" or returned is None:
-            return Output(None)
-        if isinstance(returned, Call):
-            data = returned.data
-            return Call(returned.pipeline, None if data is None else self._json(dict(data)))
-        if isinstance(returned, Sleep):
-            return Sleep(min(returned.seconds, self._settings.sleep_s_max), returned.switch)
-        return Output(self._json(returned))
-
-    def _raised(self, run: Run, error: BaseException) -> Outcome:
-        if run.action.kind == "run" and isinstance(error, Fail | Abort):
-            status = Status.FAILED if isinstance(error, Fail) else Status.ABORTED
+    def _in_turn(self, round: Round) -> None:
+        caller = self.caller
+        while (run := round.next(caller.timeout_s)) is not None:
             try:
-                output = None if error.output is None else self._json(error.output)
-            except NotJson as not_json:
-                note = f"{error.note} (its output was dropped: {not_json})"
-                return Ended(status, clean_note(note), None)
-            return Ended(status, clean_note(str(error.note)), output)
-        if isinstance(error, StaleFence):
-            return Lost()
-        if isinstance(error, NotJson):
-            note = f"the step must return a JSON object, None, Sleep or Call: {error}"
-            return Broken(clean_note(note))
-        if isinstance(error, StepTimeout):
-            return self._timed_out(run)
-        expected = isinstance(error, StepTypeHasNoRollback)
-        log.warning(
-            "%s: step %s broke",
-            run.tx_id,
-            run.action.path,
-            exc_info=not expected,
-            extra=run.about("step.broken"),
-        )
-        note = _shown(error)
-        return Broken(clean_note(note if expected else f"{type(error).__name__}: {note}"))
+                if caller.is_async(run):
+                    run.outcome = self.loop.start(caller.call_async(run)).result()
+                else:
+                    run.outcome = caller.call(run)
+            except Exception as error:
+                run.outcome = caller.raised(run, error)
 
-    def _json(self, value: object) -> Json:
-        clean, _ = checked(
-            value,
-            what="output",
-            bytes_max=self._settings.output_bytes_max,
-            depth_max=self._settings.input_depth_max,
-        )
-        return clean
+    def _probe(self, round: Round) -> None:
+        if self.caller.type_of(round.waiting()[0]).vector:
+            self._vector_steps.run(round, probes=True)
+            return
+        while (run := round.next(self.caller.timeout_s)) is not None:
+            run.outcome = self.caller.probe(run)
 
-    def _context(self, run: Run, sql: Connection | None) -> StepContext:
-        undo = run.action.undo
-        data = undo.data if undo else run.state.data
-        return StepContext(
-            tx_id=run.tx_id,
-            owner=run.fields.get("owner", ""),
-            external_id=run.fields.get("externalId"),
-            metadata=run.metadata,
-            params=_copy(run.action.step.params) if run.action.step else {},
-            # A copy: what a step does to its input must not reach the state.
-            data=_copy(data),
-            attempt=run.state.attempt,
-            sleeps=run.state.sleeps,
-            idempotency_key=run.idempotency_key,
-            deadline=run.deadline,
-            _fence=run.fence,
-            _switches=run.switches,
-            _hands=self._hands_of(run),
-            _sql=sql,
-        )
+    def _on_loop(self, round: Round) -> None:
+        """All at once; the guard takes away those that are done while others are slow."""
+        running: dict[futures.Future[Outcome], Run] = {}
+        for run in round.waiting():
+            if round.start([run], self.caller.timeout_s(run)):
+                running[self.loop.start(self.caller.call_async(run))] = run
+        for future in futures.as_completed(running):
+            run = running[future]
+            run.outcome = future.result()
+            round.finish([run])
 
+    # Marks.
 
-class StepTypeHasNoRollback(Exception):
-    """A step was done by a release that could undo it; this one cannot."""
+    def _begin(self, runs: list[Run]) -> tuple[list[Run], list[Run]]:
+        """Mark steps begun that no claim or checkpoint has opened.
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"the step type {name!r} has no rollback on this node")
+        Those that may run now, and those that have an outcome without having run.
+        """
+        closed = [run for run in runs if not run.state.open]
+        if not closed:
+            return runs, []
+        calls = []
+        for run in closed:
+            run.change(BEGIN)
+            fields: tuple[str, ...] = ("begun", "1")
+            if self.caller.is_unsafe(run):
+                # The reaper waits for that long before it finds out what became of the step.
+                limit_ms = int(self.caller.timeout_s(run) * 1_000)
+                fields += ("unsafe", f"{run.fence}:{limit_ms}")
+                run.mid_way = True
+            calls.append(self._live.call_checkpoint(run.take_pending(), fields))
+        replies = self._live.run(calls)
+        reach("hop.after_begin")
+        for run, reply in zip(closed, replies, strict=True):
+            if reply[0] != "OK":
+                run.outcome = Lost()
+        unsafe = [run for run in closed if run.mid_way and run.outcome is None]
+        if unsafe:
+            self._begin_in_sql(unsafe)
+        settled = [run for run in closed if run.outcome is not None or run.crashed]
+        if not settled:
+            return runs, []
+        return [run for run in runs if run not in settled], settled
 
-
-@lru_cache(maxsize=1_000)
-def _is_async(function: object) -> bool:
-    """Asked for every transaction of every round, and the answer takes a while to find."""
-    return asyncio.iscoroutinefunction(function)
-
-
-def _finished(returned: object) -> object:
-    """An async function that ends up in a thread of its own runs to its end there."""
-    if asyncio.iscoroutine(returned):
-        return asyncio.run(returned)
-    return returned
-
-
-def _shown(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return "(it cannot be shown)"
-
-
-def _copy(value: Any) -> Any:
-    """A copy of JSON, much quicker than deepcopy."""
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_copy(item) for item in value]
-    return value
+    def _begin_in_sql(self, runs: list[Run]) -> None:
+        """Redis can lose its last writes, and a step that is not safe must not run twice."""
+        marks = [(run.tx_id, run.attempt_key, run.fence) for run in runs]
+        try:
+            first = self._begun.mark_many(marks)
+        except OperationalError as error:
+            if not is_away(error):
+                raise
+            log.warning("PostgreSQL is unavailable; %d wait in their step", len(runs))
+            for run in runs:
+                run.outcome = Unavailable()
+            return
+        reach("hop.after_begun")
+        for run in runs:
+            if run.tx_id not in first:
+                # An earlier try began it, and Redis has forgotten: it must be asked for first.
+                run.crashed = True
+                run.outcome = AskFirst()

@@ -1,4 +1,4 @@
-"""The watchman: a side thread that looks after a step which does not return.
+"""The guard: a side thread that looks after a step which does not return.
 
 Its neighbours in the vector go on elsewhere, and when the step is far beyond its limit (stuck in
 code that no exception reaches) the process is killed, so that the reaper can act. Between such
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from redis.exceptions import RedisError
 
 from datp_tasks.engine.hop import Hop
-from datp_tasks.engine.orphaned_claims import Forgotten
+from datp_tasks.engine.orphaned_claims import OrphanedClaims
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.hop")
@@ -27,34 +27,34 @@ def kill_this_process() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class Watchman:
+class Guard:
     def __init__(
         self,
         settings: Settings,
         hop: Hop,
-        forgotten: Forgotten,
+        orphaned_claims: OrphanedClaims,
         kill: Callable[[], None] = kill_this_process,
     ) -> None:
         self._stuck_s = settings.vector_stuck_ms / 1_000
         self._grace_s = settings.step_kill_grace_s
         self._audit_s = settings.node_beat_ms / 1_000
         self._hop = hop
-        self._forgotten = forgotten
+        self._orphaned_claims = orphaned_claims
         self._kill = kill
         self._stopped = threading.Event()
 
     def start(self) -> None:
-        threading.Thread(target=self._run, name="datp-watchman", daemon=True).start()
+        threading.Thread(target=self._run, name="datp-guard", daemon=True).start()
 
     def stop(self) -> None:
         self._stopped.set()
 
     def look(self) -> bool:
         """One look; True if something was stuck."""
-        if self._hop.vector.overdue_s() > self._grace_s:
+        if self._hop.round.overdue_s() > self._grace_s:
             log.critical("a step ignores its time limit; this process ends so that others go on")
             self._kill()
-        stuck = self._hop.vector.take_if_stuck(self._stuck_s)
+        stuck = self._hop.round.take_if_stuck(self._stuck_s)
         if stuck is None:
             return False
         self._hop.rescue(stuck)
@@ -67,8 +67,8 @@ class Watchman:
                 self.look()
                 if time.monotonic() - audited_s > self._audit_s:
                     audited_s = time.monotonic()
-                    self._forgotten.look()
+                    self._orphaned_claims.look()
             except RedisError as error:
-                log.warning("the watchman does not reach Redis: %s", error)
+                log.warning("the guard does not reach Redis: %s", error)
             except Exception:
-                log.exception("the watchman could not help; the reaper will")
+                log.exception("the guard could not help; the reaper will")

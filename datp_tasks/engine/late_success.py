@@ -11,8 +11,8 @@ import logging
 from datp_tasks.archive.alerts import Alerts
 from datp_tasks.archive.record import Record
 from datp_tasks.archive.words import Summary
+from datp_tasks.engine.calls import StepCaller
 from datp_tasks.engine.decide import Pipelines
-from datp_tasks.engine.execute import Performer
 from datp_tasks.engine.run import Run
 from datp_tasks.model.state import State
 from datp_tasks.model.status import Status
@@ -24,12 +24,12 @@ ALERT = "late-finish"
 
 class LateDesk:
     def __init__(
-        self, record: Record, alerts: Alerts, pipelines: Pipelines, performer: Performer
+        self, record: Record, alerts: Alerts, pipelines: Pipelines, caller: StepCaller
     ) -> None:
         self._record = record
         self._alerts = alerts
         self._pipelines = pipelines
-        self._performer = performer
+        self._caller = caller
 
     def is_late(self, run: Run, summary: Summary) -> bool:
         """Whether SQL refused this success because its time was over, and for nothing else."""
@@ -51,7 +51,7 @@ class LateDesk:
         trouble = ""
         if hook is not None:
             data = {"txId": run.tx_id, "output": run.state.ending.output, "expiresAt": expiry}
-            trouble = self._performer.tell_late(run, hook, data)
+            trouble = self._caller.tell_late(run, hook, data)
         said = f"was done only after its expiry at {expiry} and is rolled back{trouble}"
         self._alerts.raise_alert(ALERT, run.tx_id, said)
 

@@ -1,7 +1,7 @@
 """Transactions that Redis says run on a node which, alive and well, does not have them in hand.
 
 Redis may have lost the writes in which they left, or SQL refused this worker while Redis did not.
-Nobody is dead, so no reaper would ever look at them.
+Their node is alive, so the reaper would never look at them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from datp_tasks.live.store import LiveStore
 log = logging.getLogger("datp.hop")
 
 
-class Forgotten:
+class OrphanedClaims:
     def __init__(
         self, live: LiveStore, hop: Hop, node: str, free: Callable[[list[str]], object]
     ) -> None:
@@ -32,7 +32,7 @@ class Forgotten:
         running = set(self._live.running_on(self._node)) - before - self._hop.in_hand
         found = zip(sorted(running), self._live.fields_many(sorted(running)), strict=True)
         last, self._seen = self._seen, {tx: fields.get("fence", "") for tx, fields in found}
-        forgotten = [tx for tx, fence in self._seen.items() if last.get(tx) == fence]
-        if forgotten:
-            log.error("%d transactions of this node are not in hand; freed", len(forgotten))
-            self._free(forgotten)
+        orphaned = [tx for tx, fence in self._seen.items() if last.get(tx) == fence]
+        if orphaned:
+            log.error("%d transactions of this node are not in hand; freed", len(orphaned))
+            self._free(orphaned)

@@ -34,7 +34,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Nobody knows whether the step took effect."""
+    """It is not known whether the step took effect."""
 
     note: str
 
@@ -47,8 +47,13 @@ class Unanswered:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
-    """Nothing happened yet: a probe said so. Run the step."""
+class NotStarted:
+    """A probe said that nothing had happened: run the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskFirst:
+    """SQL knows of an earlier try that Redis has forgotten: the step must be probed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +62,32 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Away:
-    """SQL was away, so a transactional step could not even be tried."""
+class Unavailable:
+    """PostgreSQL was unavailable, so the step could not even be tried."""
 
 
-Outcome = Output | Ended | Broken | Doubt | Unanswered | Again | Lost | Away | Sleep | Call
+@dataclass(frozen=True, slots=True)
+class RunAlone:
+    """Its vector could not be run together: it must run by itself, in a hop of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """SQL has a final status or a newer fence: nothing may be undone, and Redis must follow."""
+
+
+Outcome = (
+    Output
+    | Ended
+    | Broken
+    | Doubt
+    | Unanswered
+    | NotStarted
+    | AskFirst
+    | Lost
+    | Unavailable
+    | RunAlone
+    | Refused
+    | Sleep
+    | Call
+)

@@ -35,6 +35,8 @@ class StepType:
     timeout_s: float | None = None
     on_crash: OnCrash = "rerun"
     transactional: bool = False
+    #: Its functions take all transactions of a vector at once, as a Batch.
+    vector: bool = False
     rollback_function: StepFunction | None = None
     #: The rollback can also undo a try of which nobody knows whether it took effect.
     rollback_partial: bool = False
@@ -50,8 +52,9 @@ class StepType:
         return f"datp.step.{self.name}"
 
     @property
-    def is_async(self) -> bool:
-        return inspect.iscoroutinefunction(self.function)
+    def is_unsafe(self) -> bool:
+        """A crash in the middle of it leaves a doubt, so it is not simply run again."""
+        return self.on_crash != "rerun" and not self.transactional
 
     @overload
     def rollback(self, function: Function, /) -> Function: ...
@@ -65,6 +68,7 @@ class StepType:
         """
 
         def declare(given: StepFunction) -> StepFunction:
+            self._check_function(given, "rollback function")
             self.rollback_function = given
             self.rollback_partial = partial
             return given
@@ -73,8 +77,17 @@ class StepType:
 
     def probe(self, function: Function) -> Function:
         """Decorator: asks the outside, after a crash, whether the step took effect."""
+        self._check_function(function, "probe")
         self.probe_function = function
         return function
+
+    def _check_function(self, function: StepFunction, what: str) -> None:
+        if self.transactional and inspect.iscoroutinefunction(function):
+            raise StepTypeInvalid(f"{self.name}: a transactional step has no async {what}")
+        if self.vector and not _takes_one_argument(function):
+            raise StepTypeInvalid(
+                f"{self.name}: the {what} of a vector step takes one argument, the batch"
+            )
 
     def check(
         self, function: Callable[[Mapping[str, Any]], list[str]]
@@ -132,13 +145,15 @@ class Registry:
         timeout_s: float | None = None,
         on_crash: OnCrash = "rerun",
         transactional: bool = False,
+        vector: bool = False,
     ) -> Callable[[StepFunction], StepType]:
         """Declare a step type.
 
         The function gets (ctx, data) and returns a dict, None, Sleep or Call, or raises Fail or
         Abort. `on_crash` says what to do when a worker is lost in the middle of it: run it
         again, ask its probe, or park the transaction for a person. With `transactional`, what
-        it does on `ctx.sql` happens exactly once.
+        it does on `ctx.sql` happens exactly once. With `vector`, the function gets a Batch of
+        all transactions of the vector that are at the step, and gives each item its outcome.
         """
         _check_declaration(name, timeout_s, on_crash)
         try:
@@ -150,6 +165,8 @@ class Registry:
         def declare(function: StepFunction) -> StepType:
             if transactional and inspect.iscoroutinefunction(function):
                 raise StepTypeInvalid(f"{name}: a transactional step cannot be async")
+            if vector and not _takes_one_argument(function):
+                raise StepTypeInvalid(f"{name}: a vector step takes one argument, the batch")
             declared = StepType(
                 name=name,
                 function=function,
@@ -158,6 +175,7 @@ class Registry:
                 timeout_s=timeout_s,
                 on_crash=on_crash,
                 transactional=transactional,
+                vector=vector,
             )
             self.add(declared)
             return declared
@@ -169,6 +187,14 @@ class Registry:
         other = Registry()
         other._types = dict(self._types)
         return other
+
+
+def _takes_one_argument(function: StepFunction) -> bool:
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        return False
+    return True
 
 
 def _check_declaration(name: str, timeout_s: float | None, on_crash: str) -> None:

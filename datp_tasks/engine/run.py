@@ -42,6 +42,8 @@ class Run:
     pending: list[Delta] = field(default_factory=list)
     #: Redis has it in the middle of a step that is not safe to run again.
     mid_way: bool = False
+    #: SQL refuses everyone with an older fence, so that undoing is this worker's alone.
+    owns_undo: bool = False
     action: Action = field(init=False)
     outcome: Outcome | None = None
 

@@ -7,20 +7,23 @@ import random
 
 from datp_tasks.archive.alerts import Alerts
 from datp_tasks.archive.begun import BegunSteps
+from datp_tasks.archive.effects import EffectStore
 from datp_tasks.archive.record import Record
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.clock import Clock
-from datp_tasks.engine.commit import Settler
+from datp_tasks.engine.calls import StepCaller
+from datp_tasks.engine.commit import Committer
 from datp_tasks.engine.context import SwitchValue
-from datp_tasks.engine.decide import Digester, Pipelines
-from datp_tasks.engine.execute import Performer
+from datp_tasks.engine.decide import Decider, Pipelines
+from datp_tasks.engine.execute import Executor
+from datp_tasks.engine.hop import Hop
+from datp_tasks.engine.hop_observer import HopObserver, HopSpans
 from datp_tasks.engine.late_success import LateDesk
 from datp_tasks.engine.registry import Registry
 from datp_tasks.engine.reporter import Reporter
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import StateCache
-from datp_tasks.engine.watched import HopSpans, TracedPerformer, WatchedHop
 from datp_tasks.errors import StepError, SwitchInvalid
 from datp_tasks.ledger.desk import Ledger
 from datp_tasks.ledger.words import Batch, NewBatch
@@ -53,84 +56,75 @@ class Worker:
         tracing: Tracing | None = None,
     ) -> None:
         self.node = node
-        self._settings = settings
-        self._live = live
-        self._ringer = ringer
-        self._ledger = ledger
-        self._reporter = Reporter(live, record)
         spans = HopSpans(tracing, node) if tracing else None
-        hands = (self._hands_of, self._reporter.report_held)
-        parts = (settings, clock, record.engine, registry, *hands)
-        performer = TracedPerformer(spans, *parts) if spans else Performer(*parts)
-        digester = Digester(settings, pipelines, registry, rng or random.Random())
+        self.observer = HopObserver(registry, events, spans)
+        services = Services(live, settings, ledger, Reporter(live, record))
+        caller = StepCaller(settings, registry, services, self.observer)
+        begun = BegunSteps(record.engine, clock)
+        self._executor = Executor(settings, live, begun, EffectStore(record.engine, clock), caller)
+        decider = Decider(settings, pipelines, registry, rng or random.Random())
         cache = StateCache(settings.state_cache_entries_max)
-        settler = Settler(
+        committer = Committer(
             live=live,
             record=record,
             ringer=ringer,
             pipelines=pipelines,
             registry=registry,
-            digester=digester,
+            decider=decider,
             cache=cache,
             node=node,
             groups=groups,
-            late=LateDesk(record, Alerts(record.engine, clock), pipelines, performer),
+            late=LateDesk(record, Alerts(record.engine, clock), pipelines, caller),
         )
-        self.hop = WatchedHop(
-            events=events,
-            spans=spans,
-            settings=settings,
+        self.hop = Hop(
             live=live,
+            record=record,
             pipelines=pipelines,
             registry=registry,
-            performer=performer,
-            digester=digester,
-            settler=settler,
+            executor=self._executor,
+            decider=decider,
+            committer=committer,
             costs=costs,
             cache=cache,
-            begun=BegunSteps(record.engine, clock),
+            observer=self.observer,
             node=node,
         )
 
-    def _hands_of(self, run: Run) -> RunHands:
-        return RunHands(run, self._live, self._settings, self._ledger, self._reporter)
+    def close(self) -> None:
+        """This worker runs no more hops; its event loop, if it has one, must not outlive it."""
+        self._executor.loop.stop()
 
 
-class RunHands:
-    """What a step can do to its own transaction while it runs."""
-
-    __slots__ = ("_ledger", "_live", "_reporter", "_run", "_settings")
+class Services:
+    """What steps can do to their own transactions while they run."""
 
     def __init__(
-        self,
-        run: Run,
-        live: LiveStore,
-        settings: Settings,
-        ledger: Ledger | None,
-        reporter: Reporter,
+        self, live: LiveStore, settings: Settings, ledger: Ledger | None, reporter: Reporter
     ) -> None:
-        self._reporter = reporter
-        self._run = run
         self._live = live
         self._settings = settings
         self._ledger = ledger
+        self._reporter = reporter
 
-    def report(self, report: object) -> None:
+    def report(self, run: Run, report: object) -> None:
         limits = {"bytes_max": self._settings.progress_bytes_max, "depth_max": 8}
         _, text = checked(report, what="progress", **limits)
-        self._reporter.report(self._run, text)
+        self._reporter.report(run, text)
 
-    def set_switch(self, name: str, value: SwitchValue) -> None:
-        run = self._run
+    def report_held(self, run: Run) -> None:
+        self._reporter.report_held(run)
+
+    def set_switch(self, run: Run, name: str, value: SwitchValue) -> None:
         answer = self._live.set_switch(run.tx_id, name, switch_json(name, value))
         if isinstance(answer, Refused) and answer.word not in ("SET", "NO_CHANGE"):
             raise SwitchInvalid(f"switch {name!r} was not set: {answer.word.lower()}")
         run.switches = {**run.switches, name: json.dumps(value)}
 
-    def submit_batch(self, service_id: str, batch_id: str, payload: bytes, switch: str) -> Batch:
+    def submit_batch(
+        self, run: Run, service_id: str, batch_id: str, payload: bytes, switch: str
+    ) -> Batch:
         if self._ledger is None:
             raise StepError("this worker has no way to ledgers")
-        run = self._run
         new = NewBatch(
             service_id=service_id,
             batch_id=batch_id,

@@ -73,3 +73,10 @@ class DontKnow:
     """A probe could not tell; the transaction is parked in doubt."""
 
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A try of a vector step broke for one item; its retry policy decides what comes next."""
+
+    note: str = ""

@@ -31,6 +31,15 @@ def canonical(value: object) -> str:
     return _encode_sorted(value)
 
 
+def copied(value: Any) -> Any:
+    """A copy of JSON that was checked, much quicker than deepcopy."""
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [copied(item) for item in value]
+    return value
+
+
 def checked(value: object, *, what: str, bytes_max: int, depth_max: int) -> tuple[Json, str]:
     """A clean copy of a JSON object and its text, or NotJson."""
     if not isinstance(value, dict):

@@ -1,7 +1,7 @@
 """The hop as people see it: a line in the log, Celery's task events, spans, and how busy it is.
 
-The hop itself knows nothing of all this. With events and traces off, a round pays for two looks
-at flags; the line in the log is one for a whole vector.
+With events and traces off, a round pays for two looks at flags; the line in the log is one for a
+whole vector.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 from celery import current_task
 
 from datp_tasks.bells.broker import shown_ids
-from datp_tasks.engine.execute import Performer
-from datp_tasks.engine.hop import Hop, Pairs
+from datp_tasks.engine.observer import Observer
 from datp_tasks.engine.outcomes import Broken, Doubt, Ended, Outcome, Unanswered
 from datp_tasks.engine.pulse import Load
-from datp_tasks.engine.registry import StepType
+from datp_tasks.engine.registry import Registry, StepType
 from datp_tasks.engine.run import Run
 from datp_tasks.observe.task_events import TaskEvents
 from datp_tasks.observe.tracing import Tracing
@@ -81,74 +80,48 @@ class HopSpans:
         )
 
 
-class TracedPerformer(Performer):
-    """Calls steps inside spans; made only where tracing is on."""
-
-    def __init__(self, spans: HopSpans, *parts: Any) -> None:
-        super().__init__(*parts)
-        self.spans = spans
-
-    def perform(self, run: Run) -> Outcome:
-        with self.spans.step(run) as span:
-            return self._marked(span, super().perform(run))
-
-    async def perform_async(self, run: Run) -> Outcome:
-        with self.spans.step(run) as span:
-            return self._marked(span, await super().perform_async(run))
-
-    def _marked(self, span: Span | None, outcome: Outcome) -> Outcome:
-        if span is not None:
-            span.set_attribute("datp.outcome", type(outcome).__name__.lower())
-            if isinstance(outcome, FAILED):
-                self.spans.tracing.mark_failed(span, outcome.note)
-        return outcome
-
-
-class WatchedHop(Hop):
-    def __init__(self, *, events: TaskEvents | None, spans: HopSpans | None, **engine: Any) -> None:
-        super().__init__(**engine)
+class HopObserver(Observer):
+    def __init__(
+        self, registry: Registry, events: TaskEvents | None, spans: HopSpans | None
+    ) -> None:
+        self._registry = registry
         self._events = events
         self._spans = spans
+        self.traces = spans is not None
+        self._began_s = self._round_began_s = 0.0
         self._round = 0
-        self._claims: list[Run] = []
+        self._claims: Sequence[Run] = ()
+        #: Events of the round that runs: the id that was shown, and its transactions, by task.
+        self._shown: dict[str, tuple[str, list[Run]]] = {}
         self._hops = self._transactions = 0
         self._busy_s = 0.0
 
     def load(self) -> Load:
-        return Load(bool(self.in_hand), self._hops, self._transactions, self._busy_s)
+        return Load(bool(self._began_s), self._hops, self._transactions, self._busy_s)
 
-    def run(self, step_type: StepType, pairs: Pairs) -> int:
-        began_s = time.perf_counter()
+    def hop_began(self, step_type: StepType, rung: int) -> None:
+        self._began_s = time.perf_counter()
         self._round = 0
-        try:
-            claimed = super().run(step_type, pairs)
-        finally:
-            if self._spans is not None:
-                self._spans.keep([])
-            took_s = time.perf_counter() - began_s
-            self._busy_s += took_s
-        self._hops += 1
-        self._transactions += claimed
-        if log.isEnabledFor(logging.INFO):
-            self._say(step_type, len(pairs), took_s)
-        self._claims = []
-        return claimed
+        self._claims = ()
 
-    def claim(self, step_type: StepType, pairs: Pairs) -> list[Run]:
-        runs = self._claims = super().claim(step_type, pairs)
+    def claimed(self, runs: Sequence[Run]) -> None:
+        self._claims = runs
         if self._spans is not None:
             self._spans.begin(runs)
-        return runs
 
-    def perform(self, runs: list[Run]) -> list[Run]:
-        self._round += 1
+    def hop_ended(self, step_type: StepType, rung: int) -> None:
+        took_s = time.perf_counter() - self._began_s
         if self._spans is not None:
-            self._spans.keep(runs)
-        if not self._events:
-            return super().perform(runs)
-        return self._perform_with_events(runs, self._events)
+            self._spans.keep([])
+        self._began_s = 0.0
+        self._busy_s += took_s
+        self._hops += 1
+        self._transactions += len(self._claims)
+        if log.isEnabledFor(logging.INFO):
+            self._log(step_type, rung, took_s)
+        self._claims = ()
 
-    def _say(self, step_type: StepType, rung: int, took_s: float) -> None:
+    def _log(self, step_type: StepType, rung: int, took_s: float) -> None:
         """One line for all; one alone is named, and at DEBUG every transition has its line."""
         claims = self._claims
         about: dict[str, Any] = {"event": "hop.done", "stepType": step_type.name}
@@ -158,34 +131,55 @@ class WatchedHop(Hop):
         shown = claims[0].tx_id if len(claims) == 1 else f"{len(claims)} of {rung} transactions"
         log.info("hop from %s with %s: %.1f ms", step_type.name, shown, took_s * 1e3, extra=about)
 
-    def _perform_with_events(self, runs: list[Run], events: TaskEvents) -> list[Run]:
-        """The events that a message for each step type would have made.
+    # Spans.
 
-        The first round is the task of the message that came, whose events Celery sends; only
-        what broke in it is shown apart, because to Celery the hop did well.
-        """
-        parent = str(current_task.request.id or "") if current_task else ""
+    def step(self, run: Run) -> AbstractContextManager[Any]:
+        return self._spans.step(run) if self._spans else nullcontext()
+
+    def step_ended(self, span: Any, outcome: Outcome) -> None:
+        if span is not None and self._spans is not None:
+            span.set_attribute("datp.outcome", type(outcome).__name__.lower())
+            if isinstance(outcome, FAILED):
+                self._spans.tracing.mark_failed(span, outcome.note)
+
+    # Events: those that a message for each step type would have made.
+
+    def round_began(self, runs: Sequence[Run]) -> None:
+        self._round += 1
+        if self._spans is not None and self._round > 1:
+            self._spans.keep(runs)
+        if not self._events:
+            return
         kinds: dict[str, list[Run]] = {}
         for run in runs:
             kinds.setdefault(self._registry.get(run.action.step_type).task_name, []).append(run)
+        # The first round is the task of the message that came, whose events Celery sends.
+        self._shown = {
+            task: ("" if self._round == 1 else self._received(task, members), members)
+            for task, members in kinds.items()
+        }
+        self._round_began_s = time.perf_counter()
 
-        def received(task: str) -> str:
-            members = kinds[task]
-            ids = shown_ids(run.tx_id for run in members)
-            retries = max(run.state.errors for run in members)
-            return events.received(task, ids, parent=parent, retries=retries)
-
-        shown = {} if self._round == 1 else {task: received(task) for task in kinds}
-        began_s = time.perf_counter()
-        performed = super().perform(runs)
-        took_s = time.perf_counter() - began_s
-        for task, members in kinds.items():
+    def round_ended(self, runs: Sequence[Run]) -> None:
+        if not self._events:
+            return
+        took_s = time.perf_counter() - self._round_began_s
+        shown, self._shown = self._shown, {}
+        for task, (event_id, members) in shown.items():
             failed = [run for run in members if isinstance(run.outcome, FAILED)]
             if failed:
-                events.failed(shown.get(task) or received(task), _why(failed, len(members)))
-            elif task in shown:
-                events.succeeded(shown[task], str(len(members)), took_s)
-        return performed
+                # Also in the first round: to Celery the hop did well.
+                told = event_id or self._received(task, members)
+                self._events.failed(told, _why(failed, len(members)))
+            elif event_id:
+                self._events.succeeded(event_id, str(len(members)), took_s)
+
+    def _received(self, task: str, members: Sequence[Run]) -> str:
+        assert self._events is not None
+        parent = str(current_task.request.id or "") if current_task else ""
+        ids = shown_ids(run.tx_id for run in members)
+        retries = max(run.state.errors for run in members)
+        return self._events.received(task, ids, parent=parent, retries=retries)
 
 
 def _why(failed: Sequence[Run], of: int) -> str:

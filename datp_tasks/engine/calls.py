@@ -1,0 +1,272 @@
+"""Calling user code: the only place where that happens.
+
+Whatever a function does (returns, raises, hangs) becomes one Outcome of a closed list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from datp_tasks.engine.context import StepContext, StepServices
+from datp_tasks.engine.outcomes import (
+    Broken,
+    Doubt,
+    Ended,
+    Lost,
+    NotStarted,
+    Outcome,
+    Output,
+    Unanswered,
+)
+from datp_tasks.engine.registry import Registry, StepFunction, StepType
+from datp_tasks.engine.run import Run
+from datp_tasks.engine.time_limit import TimeLimit
+from datp_tasks.errors import StaleFence, StepTimeout
+from datp_tasks.model.notes import clean_note
+from datp_tasks.model.outcome import Abort, Call, Done, DontKnow, Fail, NotDone, Sleep
+from datp_tasks.model.payload import Json, NotJson, checked, copied
+from datp_tasks.model.status import Status
+from datp_tasks.settings import Settings
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from datp_tasks.engine.observer import Observer
+
+log = logging.getLogger("datp.step")
+
+
+class StepCaller:
+    """Calls the functions of step types, one transaction at a time."""
+
+    def __init__(
+        self, settings: Settings, registry: Registry, services: StepServices, observer: Observer
+    ) -> None:
+        self._settings = settings
+        self._registry = registry
+        self.services = services
+        self._observer = observer
+        self.time_limit = TimeLimit()
+
+    # What a call is.
+
+    def type_of(self, run: Run) -> StepType:
+        return self._registry.get(run.action.step_type)
+
+    def must_ask(self, run: Run) -> bool:
+        """After a crash, a step that is not safe to run again is not simply run again."""
+        return run.crashed and self.is_unsafe(run)
+
+    def is_unsafe(self, run: Run) -> bool:
+        """Whether a crash in the middle of this action leaves a doubt."""
+        return run.action.kind == "run" and self.type_of(run).is_unsafe
+
+    def function_of(self, run: Run, step_type: StepType) -> StepFunction:
+        if run.action.kind == "run":
+            return step_type.function
+        if step_type.rollback_function is None:
+            raise StepTypeHasNoRollback(step_type.name)
+        return step_type.rollback_function
+
+    def is_async(self, run: Run) -> bool:
+        step_type = self.type_of(run)
+        undo = run.action.kind == "undo"
+        return is_async(step_type.rollback_function if undo else step_type.function)
+
+    def timeout_s(self, run: Run) -> float:
+        step = run.action.step
+        given = step.timeout_s if step and step.timeout_s is not None else None
+        if given is None:
+            given = self.type_of(run).timeout_s
+        limit_s = self._settings.step_timeout_s if given is None else given
+        if run.expires_at_ms is None or run.action.kind != "run":
+            return limit_s
+        left_s = run.left_s
+        # What runs after the expiry is there to find out what a lost worker did.
+        return limit_s if left_s is None or left_s <= 0 else min(limit_s, left_s)
+
+    # Calling.
+
+    def call(self, run: Run, sql: Connection | None = None) -> Outcome:
+        """Run or undo a step in this thread; errors of the SQL transaction are the caller's."""
+        with self._span(run) as span, self.time_limit(self.timeout_s(run)):
+            outcome = self.sorted(run, self._called(run, self.type_of(run), sql))
+        self._observer.step_ended(span, outcome)
+        return outcome
+
+    def report_held(self, run: Run) -> None:
+        """What a transactional step has reported, now that its row is free."""
+        if run.held_reports is not None:
+            self.services.report_held(run)
+
+    async def call_async(self, run: Run) -> Outcome:
+        """Run or undo a step on the event loop, beside others."""
+        limit = asyncio.timeout(self.timeout_s(run))
+        with self._span(run) as span:
+            try:
+                async with limit:
+                    returned = await self._called(run, self.type_of(run), None)
+                    outcome = self.sorted(run, returned)
+            except (Exception, asyncio.CancelledError, SystemExit) as error:
+                # The last two would end the event loop, and with it every step beside this one.
+                outcome = self.timed_out(run) if limit.expired() else self.raised(run, error)
+            self._observer.step_ended(span, outcome)
+        return outcome
+
+    def probe(self, run: Run) -> Outcome:
+        """Ask what became of a step whose worker was lost in the middle of it."""
+        try:
+            with self.time_limit(self.timeout_s(run)):
+                return self._probed(run, self.type_of(run))
+        except Exception as error:
+            outcome = self.raised(run, error)
+            return Unanswered(outcome.note) if isinstance(outcome, Broken | Ended) else outcome
+
+    def _probed(self, run: Run, step_type: StepType) -> Outcome:
+        if must_be_reviewed(step_type):
+            return review(run)
+        assert step_type.probe_function is not None
+        context = StepContext(run, self.services)
+        return self.answered(run, finished(step_type.probe_function(context, context.data)))
+
+    def answered(self, run: Run, answer: object) -> Outcome:
+        """What a probe answered, as an Outcome."""
+        match answer:
+            case Done(output=output):
+                return self.sorted(run, None if output is None else dict(output))
+            case NotDone():
+                return NotStarted()
+            case DontKnow(note=note):
+                return Doubt(clean_note(f"the probe of {where(run)} does not know: {note}"))
+            case _:
+                return Doubt(f"the probe of {where(run)} must return Done, NotDone or DontKnow")
+
+    def tell_late(self, run: Run, name: str, data: Json) -> str:
+        """Call the step type that wants to know of a late success; what went wrong, if it did."""
+        context = StepContext(run, self.services, data=data, idempotency_key=f"{run.tx_id}:late")
+        # Its own limit: the guard may come here while a step runs under the other one.
+        limit = TimeLimit()
+        try:
+            with limit(self._settings.step_timeout_s):
+                finished(self._registry.get(name).function(context, context.data))
+        except Exception as error:
+            about = run.about("step.broken")
+            log.warning("%s: the step %s broke", run.tx_id, name, exc_info=True, extra=about)
+            return clean_note(f"; its onLate step {name} broke: {shown(error)}")
+        finally:
+            limit.disarm()
+        return ""
+
+    def _called(self, run: Run, step_type: StepType, sql: Connection | None) -> Any:
+        context = StepContext(run, self.services, sql)
+        function = self.function_of(run, step_type)
+        if run.action.undo is None:
+            return function(context, context.data)
+        return function(context, context.data, copied(run.action.undo.output))
+
+    def _span(self, run: Run) -> AbstractContextManager[Any]:
+        return self._observer.step(run) if self._observer.traces else nullcontext()
+
+    # Sorting.
+
+    def sorted(self, run: Run, returned: object) -> Outcome:
+        """What a function returned, as an Outcome."""
+        if returned is None:
+            return Output(None)
+        returned = finished(returned)
+        if run.action.kind == "undo" or returned is None:
+            return Output(None)
+        if isinstance(returned, Call):
+            data = returned.data
+            return Call(returned.pipeline, None if data is None else self.json(dict(data)))
+        if isinstance(returned, Sleep):
+            return Sleep(min(returned.seconds, self._settings.sleep_s_max), returned.switch)
+        return Output(self.json(returned))
+
+    def raised(self, run: Run, error: BaseException) -> Outcome:
+        """What a function raised, as an Outcome."""
+        if run.action.kind == "run" and isinstance(error, Fail | Abort):
+            return self.ended(error)
+        if isinstance(error, StaleFence):
+            return Lost()
+        if isinstance(error, NotJson):
+            note = f"the step must return a JSON object, None, Sleep or Call: {error}"
+            return Broken(clean_note(note))
+        if isinstance(error, StepTimeout):
+            return self.timed_out(run)
+        expected = isinstance(error, StepTypeHasNoRollback)
+        log.warning(
+            "%s: step %s broke",
+            run.tx_id,
+            run.action.path,
+            exc_info=error if not expected else None,
+            extra=run.about("step.broken"),
+        )
+        note = shown(error)
+        return Broken(clean_note(note if expected else f"{type(error).__name__}: {note}"))
+
+    def ended(self, error: Fail | Abort) -> Ended:
+        status = Status.FAILED if isinstance(error, Fail) else Status.ABORTED
+        try:
+            output = None if error.output is None else self.json(error.output)
+        except NotJson as not_json:
+            note = f"{error.note} (its output was dropped: {not_json})"
+            return Ended(status, clean_note(note), None)
+        return Ended(status, clean_note(str(error.note)), output)
+
+    def timed_out(self, run: Run) -> Broken:
+        if run.is_overdue and run.action.kind == "run":
+            return Broken("the transaction expired while the step ran")
+        return Broken(f"the step ran longer than {self.timeout_s(run):g} s")
+
+    def json(self, value: object) -> Json:
+        clean, _ = checked(
+            value,
+            what="output",
+            bytes_max=self._settings.output_bytes_max,
+            depth_max=self._settings.input_depth_max,
+        )
+        return clean
+
+
+class StepTypeHasNoRollback(Exception):
+    """A step was done by a release that could undo it; this one cannot."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the step type {name!r} has no rollback on this node")
+
+
+def where(run: Run) -> str:
+    return f"step {run.action.path} ({run.action.step_type})"
+
+
+def must_be_reviewed(step_type: StepType) -> bool:
+    return step_type.on_crash == "review" or step_type.probe_function is None
+
+
+def review(run: Run) -> Doubt:
+    return Doubt(f"a worker was lost in the middle of {where(run)}; a person must decide")
+
+
+@lru_cache(maxsize=1_000)
+def is_async(function: object) -> bool:
+    """Asked for every transaction of every round, and the answer takes a while to find."""
+    return asyncio.iscoroutinefunction(function)
+
+
+def finished(returned: object) -> object:
+    """An async function that ends up in a thread of its own runs to its end there."""
+    if asyncio.iscoroutine(returned):
+        return asyncio.run(returned)
+    return returned
+
+
+def shown(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(it cannot be shown)"

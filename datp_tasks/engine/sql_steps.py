@@ -1,0 +1,198 @@
+"""Ordinary transactional steps: those of a vector share one SQL transaction.
+
+Each runs behind a savepoint of its own; one statement holds the rows and finds earlier effects,
+one records the new ones, one commit makes them all. What cannot share (it deadlocks, waits for a
+lock, times out, or breaks the transaction) is undone as a whole and run again one at a time.
+Exactly once holds either way: an effect and its record are one commit, under one primary key.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from itertools import takewhile
+
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+
+from datp_tasks.archive.effects import Effects, EffectStore, Wanted
+from datp_tasks.archive.engine import is_away
+from datp_tasks.engine.calls import StepCaller
+from datp_tasks.engine.outcomes import Broken, Lost, Outcome, Output, Unavailable
+from datp_tasks.engine.round import Round
+from datp_tasks.engine.run import Run
+from datp_tasks.errors import StepError, StepTimeout
+from datp_tasks.model.payload import Json
+from datp_tasks.settings import Settings
+
+log = logging.getLogger("datp.step")
+
+#: A neighbour's lock is not waited for any longer: both may hold what the other wants, and
+#: PostgreSQL notices that only after a second. Alone, a step waits as long as it may.
+SHARED_LOCK_MS = 50
+#: Tries of a step alone: the connection was lost, or an earlier try committed while this one ran.
+ALONE_TRIES = 3
+
+
+class CannotShare(Exception):
+    """The shared transaction is undone; its steps run again one at a time."""
+
+
+class TimedOut(Exception):
+    """A step was over its time limit, in the middle of a statement perhaps."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(f"{run.tx_id} timed out")
+        self.run = run
+
+
+class SqlSteps:
+    def __init__(self, settings: Settings, effects: EffectStore, caller: StepCaller) -> None:
+        self._settings = settings
+        self._effects = effects
+        self._caller = caller
+        #: By step type: how many share a transaction. Halved when they could not.
+        self._share_max: dict[str, int] = {}
+
+    def run(self, round: Round) -> None:
+        """Run all that wait, of one step type; they are done when their effects are committed."""
+        alone: set[Run] = set()
+        while waiting := round.waiting():
+            name = waiting[0].action.step_type
+            share_max = self._share_max.get(name, self._settings.vector_max)
+            part = list(takewhile(lambda run: run not in alone, waiting))[:share_max]
+            if len(part) < 2:
+                self._next_alone(round)
+                continue
+            try:
+                self._together(round, part)
+            except CannotShare as error:
+                alone.update(part)
+                self._share_max[name] = max(1, len(part) // 2)
+                log.info("%d steps %s run one at a time: %s", len(part), name, error)
+            else:
+                # Slowly up again: what made them wait for each other is usually still there.
+                self._share_max[name] = min(self._settings.vector_max, share_max + 1)
+
+    # Together.
+
+    def _together(self, round: Round, part: Sequence[Run]) -> None:
+        idle_s = max(map(self._caller.timeout_s, part)) + self._settings.step_kill_grace_s
+        wanted = [Wanted(run.tx_id, run.idempotency_key, run.fence) for run in part]
+        try:
+            with self._effects.open(wanted, idle_s=idle_s, lock_ms=SHARED_LOCK_MS) as effects:
+                effects.record(self._in_turn(round, effects, len(part)))
+                effects.is_to_commit = round.seal()
+        except TimedOut as error:
+            error.run.outcome = self._caller.timed_out(error.run)
+            self._give_back(round, [error.run])
+            raise CannotShare(error) from error
+        except (DBAPIError, StepError) as error:
+            self._give_back(round)
+            raise CannotShare(_reason(error)) from error
+        if not effects.is_to_commit:
+            self._give_back(round)
+            raise CannotShare("its neighbours were handed to other workers")
+        for run in round.committed():
+            self._caller.report_held(run)
+
+    def _in_turn(self, round: Round, effects: Effects, count: int) -> dict[str, Json | None]:
+        """Run so many behind savepoints; the outputs of those that took effect."""
+        outputs: dict[str, Json | None] = {}
+        is_first = True
+        for _ in range(count):
+            run = round.next(self._caller.timeout_s, is_pending=True)
+            if run is None:
+                break
+            run.held_reports = []
+            if run.tx_id not in effects.held:
+                run.outcome = Lost()
+            elif run.tx_id in effects.recorded:
+                run.outcome = Output(effects.recorded[run.tx_id])
+            else:
+                effects.open_item(is_first=is_first)
+                is_first = False
+                run.outcome = self._in_savepoint(run, effects)
+                if isinstance(run.outcome, Output):
+                    outputs[run.tx_id] = run.outcome.data
+        round.finish(is_pending=True)
+        return outputs
+
+    def _in_savepoint(self, run: Run, effects: Effects) -> Outcome:
+        try:
+            outcome = self._caller.call(run, effects.connection)
+        except StepTimeout:
+            raise TimedOut(run) from None
+        except OperationalError:
+            # A deadlock, a lock that is waited for, or the connection: none of it the step's own.
+            raise
+        except Exception as error:
+            outcome = self._caller.raised(run, error)
+        effects.check()
+        if not isinstance(outcome, Output):
+            effects.undo_item()
+        elif not effects.is_sound:
+            effects.undo_item()
+            outcome = Broken("a statement of the step failed, and the step went on")
+        return outcome
+
+    def _give_back(self, round: Round, done: Sequence[Run] = ()) -> None:
+        """What was not committed has no outcome, and waits once more."""
+        for run in round.undone(done):
+            run.outcome = None
+            run.held_reports = None
+
+    # Alone.
+
+    def _next_alone(self, round: Round) -> None:
+        run = round.next(self._caller.timeout_s)
+        if run is not None:
+            run.outcome = self._alone(run)
+            self._caller.report_held(run)
+        round.finish()
+
+    def _alone(self, run: Run) -> Outcome:
+        """One step in a transaction of its own."""
+        for _ in range(ALONE_TRIES):
+            try:
+                return self._in_transaction(run)
+            except IntegrityError as error:
+                if not _is_record(error):
+                    return self._caller.raised(run, error)
+                # Another worker has recorded it: the next try finds that.
+            except OperationalError as error:
+                if not is_away(error):
+                    return self._caller.raised(run, error)
+                # Whether the commit happened is unknown; the next try finds out first.
+            except Exception as error:
+                return self._caller.raised(run, error)
+        about = run.about("tx.waits")
+        path = run.action.path
+        log.warning(
+            "PostgreSQL is unavailable; %s waits in step %s", run.tx_id, path, extra=about
+        )
+        return Unavailable()
+
+    def _in_transaction(self, run: Run) -> Outcome:
+        idle_s = self._caller.timeout_s(run) + self._settings.step_kill_grace_s
+        wanted = [Wanted(run.tx_id, run.idempotency_key, run.fence)]
+        run.held_reports = []
+        with self._effects.open(wanted, idle_s=idle_s, lock_ms=0) as effects:
+            if run.tx_id not in effects.held:
+                return Lost()
+            if run.tx_id in effects.recorded:
+                return Output(effects.recorded[run.tx_id])
+            outcome = self._caller.call(run, effects.connection)
+            effects.check()
+            if isinstance(outcome, Output):
+                effects.record({run.tx_id: outcome.data})
+                effects.is_to_commit = True
+        return outcome
+
+
+def _is_record(error: IntegrityError) -> bool:
+    diagnosis = getattr(error.orig, "diag", None)
+    return getattr(diagnosis, "table_name", "") == "step_effect"
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "orig", error)).strip().partition("\n")[0] or type(error).__name__
