@@ -26,6 +26,7 @@ POINTS = (
     "hop.after_step",
     "hop.after_checkpoint",
     "hop.after_hand_over",
+    "hop.after_park_mark",
     "hop.before_final",
     "hop.after_final",
     "hop.after_finish",

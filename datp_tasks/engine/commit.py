@@ -199,6 +199,7 @@ class Settler:
         # SQL first: after a loss of Redis nobody may run again what is in doubt.
         if not self._record.mark(run.tx_id, run.fence, Status.IN_DOUBT, note):
             return self._follow_sql([run], settled)
+        reach("hop.after_park_mark")
         log.error("%s is parked in doubt: %s", run.tx_id, note, extra=run.about("tx.parked"))
         held, state_json = run.take_pending(), run.state.to_json()
         call = self._live.call_park(held, self._node, state_json, note)
