@@ -236,7 +236,13 @@ class Resurrector:
         return self._fit_to_go_on(summary, view, fence)
 
     def _fit_to_go_on(self, summary: Summary, view: View, fence: int) -> Restored:
-        """Asleep and in doubt stay what they are; everything else waits for a worker."""
+        """Asleep and in doubt stay what they are; everything else waits for a worker.
+
+        SQL gets to know that something is in doubt before Redis and its journal do.
+        """
+        if Status.IN_DOUBT in (summary.status, view.status):
+            view.status, view.wake_ms, view.wake_switch = str(Status.IN_DOUBT), None, None
+            view.problem = view.problem or summary.note or "it was in doubt when Redis was lost"
         if view.status in (Status.SLEEPING, Status.IN_DOUBT):
             return replace(self._restored(summary, view, fence), rebuilt=True, ttl_ms=0)
         deltas: list[Delta] = []

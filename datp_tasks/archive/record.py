@@ -27,8 +27,17 @@ from datp_tasks.archive.record_sql import (
     MARK_EXPIRING,
     REPORT_PROGRESS,
     SUMMARIES,
+    TAKE_FENCES,
 )
-from datp_tasks.archive.words import Acceptance, Change, Existing, Final, Summary, summary_from_row
+from datp_tasks.archive.words import (
+    Acceptance,
+    Change,
+    Existing,
+    Final,
+    Mark,
+    Summary,
+    summary_from_row,
+)
 from datp_tasks.clock import Clock
 from datp_tasks.model.status import Status
 
@@ -172,6 +181,17 @@ class Record:
             rows = connection.exec_driver_sql(FENCE, columns)
             return {row.tx_id: row.fence for row in rows}
 
+    def take_fences(self, claims: Sequence[tuple[str, int]]) -> set[str]:
+        """Which of these claims hold; from here on SQL refuses every older one.
+
+        What is not returned is final, or a newer claim is known: its holder must change nothing.
+        Repeating it changes nothing.
+        """
+        if not claims:
+            return set()
+        columns = {"tx_id": [tx for tx, _ in claims], "fence": [fence for _, fence in claims]}
+        return self._repeated(TAKE_FENCES, columns)
+
     def mark_expiring(self, tx_ids: Sequence[str]) -> set[str]:
         """They expire although work had begun; those that are not final and not locked now."""
         self.commits += 1
@@ -189,11 +209,34 @@ class Record:
 
     def mark(self, tx_id: str, fence: int, status: Status, note: str) -> bool:
         """Show a status that is not final, such as in-doubt, unless a newer fence is known."""
-        values = {"tx_id": tx_id, "fence": fence, "status": str(status), "note": note}
+        return tx_id in self.mark_many([Mark(tx_id, fence, note)], status)
+
+    def mark_many(self, marks: Sequence[Mark], status: Status) -> set[str]:
+        """The same for many; those that show it now under this fence, also if they did before."""
+        if not marks:
+            return set()
+        columns = {
+            "tx_id": [mark.tx_id for mark in marks],
+            "fence": [mark.fence for mark in marks],
+            "note": [mark.note for mark in marks],
+            "status": str(status),
+            "now": self._now(),
+        }
+        return self._repeated(MARK, columns)
+
+    def _repeated(self, sql: str, values: dict[str, Any]) -> set[str]:
+        """Run a statement that may be run twice, and is when its answer was lost; its ids."""
+        try:
+            return self._changed(sql, values)
+        except OperationalError as error:
+            if not error.connection_invalidated:
+                raise
+            return self._changed(sql, values)
+
+    def _changed(self, sql: str, values: dict[str, Any]) -> set[str]:
         self.commits += 1
         with self.engine.begin() as connection:
-            rows = connection.exec_driver_sql(MARK, {**values, "now": self._now()})
-            return rows.first() is not None
+            return {row.tx_id for row in connection.exec_driver_sql(sql, values)}
 
     def server_now(self) -> datetime:
         """The time that decides what has expired."""

@@ -136,15 +136,45 @@ WHERE s.tx_id = locked.tx_id AND s.completed_at IS NULL AND s.fence <= v.fence +
 RETURNING s.tx_id, s.fence
 """
 
-MARK = """
-WITH marked AS (
-    UPDATE tx_summary SET status = %(status)s, note = %(note)s, fence = %(fence)s
-    WHERE tx_id = %(tx_id)s AND completed_at IS NULL AND fence <= %(fence)s
-      AND status <> %(status)s
-    RETURNING tx_id, status, note, expires_at
+# Unlike FENCE it waits for a row that is locked: the caller must know who has the transaction
+# before it undoes anything.
+TAKE_FENCES = """
+WITH locked AS MATERIALIZED (
+    SELECT tx_id FROM tx_summary
+    WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') = 'infinity'
+    ORDER BY tx_id FOR UPDATE
 )
-INSERT INTO tx_state_change (tx_id, status, note, created_at, expires_at)
-SELECT tx_id, status, note, coalesce(%(now)s, now()), expires_at FROM marked RETURNING tx_id
+UPDATE tx_summary s SET fence = v.fence
+FROM locked
+JOIN unnest(%(tx_id)s::text[], %(fence)s::bigint[]) AS v (tx_id, fence)
+  ON v.tx_id = locked.tx_id
+WHERE s.tx_id = locked.tx_id AND coalesce(s.completed_at, 'infinity') = 'infinity'
+  AND s.fence <= v.fence
+RETURNING s.tx_id
+"""
+
+# It can be repeated, because a crash may come between this commit and Redis; the history tells
+# only what changed.
+MARK = """
+WITH v AS (
+    SELECT * FROM unnest(%(tx_id)s::text[], %(fence)s::bigint[], %(note)s::text[])
+             AS v (tx_id, fence, note)
+), locked AS MATERIALIZED (
+    SELECT tx_id, status FROM tx_summary
+    WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') = 'infinity'
+    ORDER BY tx_id FOR UPDATE
+), marked AS (
+    UPDATE tx_summary s SET status = %(status)s, note = v.note, fence = v.fence
+    FROM locked JOIN v ON v.tx_id = locked.tx_id
+    WHERE s.tx_id = locked.tx_id AND coalesce(s.completed_at, 'infinity') = 'infinity'
+      AND s.fence <= v.fence
+    RETURNING s.tx_id, s.status, s.note, s.expires_at, locked.status AS before
+), logged AS (
+    INSERT INTO tx_state_change (tx_id, status, note, created_at, expires_at)
+    SELECT tx_id, status, note, coalesce(%(now)s, now()), expires_at FROM marked
+    WHERE before <> status
+)
+SELECT tx_id FROM marked
 """
 
 # Repeating it changes nothing. A row that is locked is passed over, as in FENCE.

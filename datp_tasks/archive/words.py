@@ -67,6 +67,15 @@ class Final:
     trace: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A status that is not final, such as in-doubt, on behalf of the holder of a fence."""
+
+    tx_id: str
+    fence: int
+    note: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """The transaction as its client sees it."""

@@ -1,11 +1,11 @@
 """Executing a round: each transaction's action is called in the way of its step type.
 
-    probe      the action's worker was lost in the middle: ask before anything else
-    unsafe     not safe to run again: one alone, its outcome written down before the next begins
-    vector     one call for all that are at the step
-    async      all at once, on the event loop of this process
-    sql        one after another in a shared SQL transaction
-    plain      one after another
+probe      the action's worker was lost in the middle: ask before anything else
+unsafe     not safe to run again: one alone, its outcome written down before the next begins
+vector     one call for all that are at the step
+async      all at once, on the event loop of this process
+sql        one after another in a shared SQL transaction
+plain      one after another
 """
 
 from __future__ import annotations

@@ -167,9 +167,7 @@ class SqlSteps:
                 return self._caller.raised(run, error)
         about = run.about("tx.waits")
         path = run.action.path
-        log.warning(
-            "PostgreSQL is unavailable; %s waits in step %s", run.tx_id, path, extra=about
-        )
+        log.warning("PostgreSQL is unavailable; %s waits in step %s", run.tx_id, path, extra=about)
         return Unavailable()
 
     def _in_transaction(self, run: Run) -> Outcome:

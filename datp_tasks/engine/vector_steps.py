@@ -151,9 +151,7 @@ class VectorSteps:
         silent = [run.tx_id for run, each in zip(runs, said, strict=True) if each is None]
         if silent:
             raise BrokenBatch(f"{len(silent)} of {len(runs)} items got no outcome: {silent[0]}")
-        outcomes = [
-            self._sorted(run, purpose, each) for run, each in zip(runs, said, strict=True)
-        ]
+        outcomes = [self._sorted(run, purpose, each) for run, each in zip(runs, said, strict=True)]
         for run, outcome in zip(runs, outcomes, strict=True):
             run.outcome = outcome
 
@@ -221,5 +219,3 @@ class VectorSteps:
 def _outputs(runs: Sequence[Run]) -> dict[str, Json | None]:
     """Of those that took effect; what failed, sleeps or is tried again has none to record."""
     return {run.tx_id: run.outcome.data for run in runs if isinstance(run.outcome, Output)}
-
-

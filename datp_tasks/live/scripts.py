@@ -195,9 +195,7 @@ def _vectors(calls: Sequence[Call]) -> Iterator[list[int]]:
             yield places[start : start + CALL_TRANSACTIONS_MAX]
 
 
-def _command(
-    calls: Sequence[Call], places: Sequence[int], *, with_source: bool = False
-) -> Command:
+def _command(calls: Sequence[Call], places: Sequence[int], *, with_source: bool = False) -> Command:
     frame = calls[places[0]].frame
     keys: list[str] = list(frame.keys)
     arguments: list[Argument] = list(frame.arguments)

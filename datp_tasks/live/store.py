@@ -28,7 +28,6 @@ from datp_tasks.model.plan import Position
 from datp_tasks.model.state import CRASH, delta_json
 from datp_tasks.settings import Settings
 
-
 #: Frames kept for reuse: some for each shard, script and node. Only tests, whose time moves, need
 #: more.
 FRAMES_MAX = 2_000

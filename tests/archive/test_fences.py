@@ -1,0 +1,68 @@
+"""Fences in SQL: who may still change a transaction is decided there."""
+
+from __future__ import annotations
+
+import threading
+
+from sqlalchemy import text
+
+from datp_tasks.archive.words import Final
+from datp_tasks.model.status import Status
+from datp_tasks.testing import Kit
+from tests.archive.archive_world import World
+from tests.engine.eventually import eventually
+
+
+def fence_of(kit: Kit, tx_id: str) -> int:
+    [row] = kit.connections.record.summaries([tx_id])
+    return row.fence
+
+
+def success(tx_id: str, fence: int) -> Final:
+    return Final(tx_id=tx_id, fence=fence, status=Status.SUCCESS, output_json=None, note=None)
+
+
+def test_fences_are_taken_in_one_commit_and_shut_out_older_claims(datp: Kit, world: World) -> None:
+    record = datp.connections.record
+    mine, newer = world.queued("quick"), world.queued("quick")
+    ended = datp.submit("quick", {})
+    record.raise_fences([(newer, 2_000)])
+    before, fence = record.commits, fence_of(datp, ended)
+    claims = [(newer, 2_000), (ended, 10**15), (mine, 2_000), ("t00-unknown", 1)]
+    assert record.take_fences(claims) == {mine}
+    assert record.commits == before + 1
+    assert (fence_of(datp, mine), fence_of(datp, newer)) == (2_000, 2_001)
+    assert fence_of(datp, ended) == fence
+    # Again, as after a lost answer; and by a newer claim.
+    assert record.take_fences([(mine, 2_000)]) == {mine}
+    assert record.take_fences([(mine, 3_000)]) == {mine}
+    assert record.take_fences([(mine, 2_000)]) == set()
+    assert record.finish_many([success(mine, 2_999)]) == set()
+    assert record.finish_many([success(mine, 3_000)]) == {mine}
+    assert record.take_fences([]) == set()
+
+
+def test_taking_a_fence_waits_for_whoever_holds_the_row_and_then_decides(
+    datp: Kit, world: World
+) -> None:
+    """A row that is passed over would be a transaction of which nobody knows whose it is."""
+    tx_id = world.queued("quick")
+    record, answers = datp.connections.record, []
+    with datp.connections.engine.begin() as holder:
+        holder.execute(text("UPDATE tx_summary SET fence = 3 WHERE tx_id = :tx"), {"tx": tx_id})
+        taker = threading.Thread(
+            target=lambda: answers.extend([record.take_fences([(tx_id, 2)])]), daemon=True
+        )
+        taker.start()
+        eventually(lambda: _waiting(world) == 1)
+    taker.join(timeout=10)
+    assert answers == [set()]
+    assert fence_of(datp, tx_id) == 3
+
+
+def _waiting(world: World) -> int:
+    query = (
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+        "AND datname = current_database()"
+    )
+    return int(world.sql(query)[0][0])
