@@ -104,8 +104,12 @@ class Committer:
             return
         known = self._registry.find(action.step_type)
         here = action.group == run.group or action.group in self._groups
-        if known and here and plan.may_go_on and not move.alone and not _is_own_message(
-            before, action
+        if (
+            known
+            and here
+            and plan.may_go_on
+            and not move.alone
+            and not _is_own_message(before, action)
         ):
             if action.kind == "undo" or not known.is_unsafe:
                 run.change(BEGIN)

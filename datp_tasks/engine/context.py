@@ -40,8 +40,15 @@ class StepServices(Protocol):
 class StepContext:
     """One execution of one step of one transaction."""
 
-    __slots__ = ("_metadata", "_params", "_run", "_services", "_sql", "data", "idempotency_key")
+    __slots__ = (
+        *("_metadata", "_params", "_run", "_services", "_sql", "_step"),
+        *("attempt", "data", "idempotency_key", "sleeps"),
+    )
 
+    #: 1 for the first try.
+    attempt: int
+    #: How often this step has slept.
+    sleeps: int
     #: What this step was given; the same object as the function's second argument.
     data: Json
     #: The same for every try of this step, so that the outside can refuse to act twice.
@@ -61,6 +68,9 @@ class StepContext:
         self._sql = sql
         self._params: Mapping[str, Any] | None = None
         self._metadata: Json | None = None
+        self._step = run.action.step
+        self.attempt = run.state.attempt
+        self.sleeps = run.state.sleeps
         undo = run.action.undo
         given = (undo.data if undo else run.state.data) if data is None else data
         # A copy: what a step does to its input must not reach the state.
@@ -89,19 +99,8 @@ class StepContext:
     def params(self) -> Mapping[str, Any]:
         """What the pipeline's definition says for this step."""
         if self._params is None:
-            step = self._run.action.step
-            self._params = copied(step.params) if step else {}
+            self._params = copied(self._step.params) if self._step else {}
         return self._params
-
-    @property
-    def attempt(self) -> int:
-        """1 for the first try."""
-        return self._run.state.attempt
-
-    @property
-    def sleeps(self) -> int:
-        """How often this step has slept."""
-        return self._run.state.sleeps
 
     @property
     def deadline(self) -> datetime | None:

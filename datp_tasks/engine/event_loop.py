@@ -23,10 +23,9 @@ class EventLoop:
         """Let a coroutine run on the loop, from another thread."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            thread = threading.Thread(
-                target=self._loop.run_forever, name="datp-event-loop", daemon=True
-            )
-            thread.start()
+            threading.Thread(
+                target=_run, args=(self._loop,), name="datp-event-loop", daemon=True
+            ).start()
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def result(self, coroutine: Coroutine[Any, Any, T], limit_s: float) -> T:
@@ -52,3 +51,10 @@ class EventLoop:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._loop = None
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()

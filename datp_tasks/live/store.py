@@ -128,8 +128,8 @@ class LiveStore(Reading):
         tx = held.tx_id
         lists = ("queuedZ", "processingZ", f"runningS:{node}", "toArchiveZ", "journalX")
         frame = self._frame("hand_over", tx, lists, ())
-        own = (tx, held.fence, int(snapshot), held.lines, state_json, *to.pairs())
-        return Call(frame, self._own(tx), own)
+        head = (tx, held.fence, int(snapshot), held.lines, state_json)
+        return Call(frame, self._own(tx), (*head, *to.pairs()))
 
     def call_sleep(
         self,
@@ -166,7 +166,7 @@ class LiveStore(Reading):
         )
         archive_ms = self._settings.delay_before_archiving_s * 1_000
         frame = self._frame("finish", tx, lists, (archive_ms, self.keys.notify))
-        fence = "" if follow_sql else held.fence
+        fence: Argument = "" if follow_sql else held.fence
         return Call(frame, self._own(tx), (tx, fence, status, held.lines, state_json))
 
     def follow_sql(self, ended: Sequence[tuple[str, str]]) -> None:

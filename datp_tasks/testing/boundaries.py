@@ -27,9 +27,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from sqlalchemy.engine.default import DefaultDialect
 
 from datp_tasks.bells.broker import CelerySend
-from datp_tasks.engine.execute import Performer
+from datp_tasks.engine.batch import Batch
+from datp_tasks.engine.calls import StepCaller
 from datp_tasks.engine.registry import StepType
 from datp_tasks.engine.run import Run
+from datp_tasks.engine.vector_steps import VectorSteps
 from datp_tasks.failpoints import FailpointError, reach
 from datp_tasks.ledger.bell import CeleryRing
 from datp_tasks.live.scripts import Call, ScriptRunner
@@ -54,8 +56,9 @@ def install() -> None:
         _replace(sender, "__call__", _bell)
     for ring in (CeleryRing, EagerRing):
         _replace(ring, "__call__", _submit_message)
-    _replace(Performer, "_call", _step)
-    _replace(Performer, "_probe", _probe)
+    _replace(StepCaller, "_called", _step)
+    _replace(StepCaller, "_probed", _probe)
+    _replace(VectorSteps, "_returned", _batch)
 
 
 def uninstall() -> None:
@@ -160,7 +163,7 @@ def _submit_message(original: Any) -> Any:
 
 
 def _step(original: Any) -> Any:
-    def call(performer: Performer, run: Run, step_type: StepType, sql: Any) -> Any:
+    def call(caller: StepCaller, run: Run, step_type: StepType, sql: Any) -> Any:
         kind = "effect" if run.action.kind == "run" else "undo"
         name = f"{kind}:{step_type.name}"
 
@@ -174,7 +177,7 @@ def _step(original: Any) -> Any:
 
         try:
             reach(f"{name}:before")
-            returned = original(performer, run, step_type, sql)
+            returned = original(caller, run, step_type, sql)
             if inspect.iscoroutine(returned):
                 return finish(returned)
             reach(f"{name}:after")
@@ -186,13 +189,25 @@ def _step(original: Any) -> Any:
 
 
 def _probe(original: Any) -> Any:
-    def probe(performer: Performer, run: Run, step_type: StepType) -> Any:
+    def probe(caller: StepCaller, run: Run, step_type: StepType) -> Any:
         def act() -> Any:
-            return original(performer, run, step_type)
+            return original(caller, run, step_type)
 
         return _passing(f"probe:{step_type.name}", act, _outside_is_away)
 
     return probe
+
+
+def _batch(original: Any) -> Any:
+    def returned(steps: VectorSteps, function: Any, batch: Batch, limit_s: float) -> Any:
+        kind = {"run": "effect", "undo": "undo", "probe": "probe"}[batch.purpose]
+
+        def act() -> Any:
+            return original(steps, function, batch, limit_s)
+
+        return _passing(f"{kind}:{batch.step_type}", act, _outside_is_away)
+
+    return returned
 
 
 # What the real things raise.

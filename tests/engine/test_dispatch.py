@@ -72,7 +72,7 @@ def test_a_step_in_its_own_node_group_runs_there_and_the_next_back_home(datp: Ki
 
 def test_a_worker_that_serves_both_groups_needs_no_message(datp: Kit) -> None:
     groups = declare(datp)
-    datp.process.worker.hop._settler._groups = frozenset({"home", "vault"})
+    datp.process.worker.hop._committer._groups = frozenset({"home", "vault"})
     datp.use(Pipeline("p", group="home").step("t/note").step("t/note", group="vault").build())
     assert datp.run("p", {}).output == {"n": 2}
     assert groups == ["home", "vault"]

@@ -13,6 +13,7 @@ from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.engine.eventually import eventually
+from tests.engine.guarded import GuardedHop
 
 Data = dict[str, Any]
 Pairs = list[tuple[str, int]]
@@ -259,17 +260,19 @@ def test_async_steps_that_are_done_do_not_wait_for_slow_neighbours(datp_servers:
     def status(tx_id: str) -> Status:
         return kit.status(tx_id).status
 
-    hop = threading.Thread(target=ring, args=(kit, "t/mixed", pairs))
+    hop = GuardedHop(kit, "t/mixed", pairs)
     hop.start()
     try:
+        eventually(lambda: hop.look() or status(quick) is Status.SUCCESS)
         eventually(lambda: status(quick) is Status.SUCCESS)
         assert (status(medium), status(slow)) == (Status.RUNNING, Status.RUNNING)
         may_end["medium"].set()
+        eventually(lambda: hop.look() or status(medium) is Status.SUCCESS)
         eventually(lambda: status(medium) is Status.SUCCESS)
         assert status(slow) is Status.RUNNING
     finally:
         for event in may_end.values():
             event.set()
-        hop.join(20)
+        hop.join()
     assert status(slow) is Status.SUCCESS
     kit.close()

@@ -14,6 +14,7 @@ from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.engine.books import Books
 from tests.engine.eventually import eventually
+from tests.engine.guarded import GuardedHop
 
 Data = dict[str, Any]
 
@@ -139,15 +140,15 @@ def test_a_lost_claim_in_a_vector_does_not_disturb_the_others(datp_servers: Serv
     txs = [kit.submit("p", {"how": how}) for how in ("lost", "slow", "quick")]
     pairs = [pair for _, rung in kit.send.rung for pair in rung]
     kit.lose_bells(False)
-    task = kit.celery.tasks["datp.step.t/async"]
-    hop = threading.Thread(target=lambda: task.apply_async(args=(pairs,)))
+    hop = GuardedHop(kit, "t/async", pairs)
     hop.start()
     try:
+        eventually(lambda: hop.look() or kit.status(txs[2]).status is Status.SUCCESS)
         eventually(lambda: kit.status(txs[2]).status is Status.SUCCESS)
         assert kit.status(txs[0]).status is Status.QUEUED
     finally:
         slow_may_end.set()
-        hop.join(20)
+        hop.join()
     assert kit.status(txs[1]).status is Status.SUCCESS
     kit.recover()
     assert kit.status(txs[0]).output == {"how": "lost", "by": 2}

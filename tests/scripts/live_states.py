@@ -7,7 +7,7 @@ that situation would hold: a bell, or a claim (which is an old one once the stat
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -412,4 +412,3 @@ class Stage:
 
 def held(claim: Claimed) -> Held:
     return Held(claim.tx_id, claim.fence, (PASSED,))
-

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.engine.guard import Watchman
-from datp_tasks.engine.orphaned_claims import Forgotten
+from datp_tasks.engine.guard import Guard
+from datp_tasks.engine.orphaned_claims import OrphanedClaims
 from datp_tasks.errors import StepTimeout
+from datp_tasks.live.outgoing import Outgoing
 from datp_tasks.maintenance import reaper
+from datp_tasks.model.journal import Entry
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -65,9 +67,9 @@ class Stuck:
     def _hop(self, pairs: list[tuple[str, int]]) -> None:
         worker = self.kit.process.worker
         free = partial(reaper.take, self.kit.connections, worker.node)
-        forgotten = Forgotten(self.kit.connections.live, worker.hop, worker.node, free)
-        self.watchman = Watchman(
-            self.kit.settings, worker.hop, forgotten, kill=lambda: self.kills.append(1)
+        orphans = OrphanedClaims(self.kit.connections.live, worker.hop, worker.node, free)
+        self.guard = Guard(
+            self.kit.settings, worker.hop, orphans, kill=lambda: self.kills.append(1)
         )
         self.kit.celery.tasks["datp.step.t/maybe"].apply_async(args=(pairs,))
 
@@ -78,6 +80,10 @@ class Stuck:
         self.may_end.set()
         self.thread.join(20)
         assert not self.thread.is_alive()
+
+
+def entries(kit: Kit, tx_id: str) -> list[Entry]:
+    return Outgoing(kit.connections.live).waiting_entries([tx_id])[tx_id]
 
 
 @pytest.fixture
@@ -91,9 +97,9 @@ def test_the_neighbours_of_a_stuck_step_go_on_elsewhere(kit: Kit) -> None:
     stuck = Stuck(kit)
     txs = stuck.start("before", "stuck", "behind")
     try:
-        eventually(stuck.watchman.look)
+        eventually(stuck.guard.look)
         assert stuck.statuses(txs) == [Status.SUCCESS, Status.RUNNING, Status.SUCCESS]
-        assert not stuck.watchman.look()
+        assert not stuck.guard.look()
     finally:
         stuck.end()
     assert stuck.statuses(txs) == [Status.SUCCESS] * 3
@@ -104,9 +110,9 @@ def test_neighbours_that_must_not_run_twice_are_not_in_doubt(kit: Kit) -> None:
     stuck = Stuck(kit, on_crash="review")
     txs = stuck.start("before", "stuck", "behind")
     try:
-        # Each is written down before the next one begins, so that this one is gone already.
-        assert stuck.statuses(txs) == [Status.QUEUED, Status.RUNNING, Status.RUNNING]
-        eventually(stuck.watchman.look)
+        # Each is written down before the next one begins.
+        assert [entry.kind for entry in entries(kit, txs[0])] == ["claim", "step", "step"]
+        eventually(stuck.guard.look)
         kit.recover()
         assert stuck.statuses(txs) == [Status.SUCCESS, Status.RUNNING, Status.SUCCESS]
     finally:
@@ -121,7 +127,7 @@ def test_a_neighbour_that_was_taken_back_is_cancelled_before_it_runs(kit: Kit) -
     txs = stuck.start("stuck", "behind")
     kit.client.cancel(txs[1])
     try:
-        eventually(stuck.watchman.look)
+        eventually(stuck.guard.look)
         assert stuck.statuses(txs) == [Status.RUNNING, Status.CANCELLED]
     finally:
         stuck.end()
@@ -133,7 +139,7 @@ def test_nothing_is_taken_from_a_vector_that_moves(kit: Kit) -> None:
     [tx_id] = stuck.start("stuck")
     try:
         # It is alone: there is nobody to help, and its time is not over yet.
-        assert not stuck.watchman.look()
+        assert not stuck.guard.look()
         assert stuck.kills == []
     finally:
         stuck.end()
@@ -146,7 +152,7 @@ def test_a_step_that_ignores_its_time_limit_ends_its_process(kit: Kit) -> None:
     try:
 
         def killed() -> bool:
-            stuck.watchman.look()
+            stuck.guard.look()
             return bool(stuck.kills)
 
         eventually(killed)
