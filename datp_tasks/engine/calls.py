@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -78,12 +77,13 @@ class StepCaller:
         return is_async(step_type.rollback_function if undo else step_type.function)
 
     def timeout_s(self, run: Run) -> float:
-        step = run.action.step
-        given = step.timeout_s if step and step.timeout_s is not None else None
-        if given is None:
-            given = self.type_of(run).timeout_s
-        limit_s = self._settings.step_timeout_s if given is None else given
-        if run.expires_at_ms is None or run.action.kind != "run":
+        action = run.action
+        limit_s = action.step.timeout_s if action.step else None
+        if limit_s is None:
+            limit_s = self._registry.get(action.step_type).timeout_s
+        if limit_s is None:
+            limit_s = self._settings.step_timeout_s
+        if run.expires_at_ms is None or action.kind != "run":
             return limit_s
         left_s = run.left_s
         # What runs after the expiry is there to find out what a lost worker did.
@@ -93,10 +93,16 @@ class StepCaller:
 
     def call(self, run: Run, sql: Connection | None = None) -> Outcome:
         """Run or undo a step in this thread; errors of the SQL transaction are the caller's."""
-        with self._span(run) as span, self.time_limit(self.timeout_s(run)):
-            outcome = self.sorted(run, self._called(run, self.type_of(run), sql))
-        self._observer.step_ended(span, outcome)
-        return outcome
+        if self._observer.traces:
+            with self._observer.step(run) as span:
+                outcome = self._limited(run, sql)
+                self._observer.step_ended(span, outcome)
+            return outcome
+        return self._limited(run, sql)
+
+    def _limited(self, run: Run, sql: Connection | None) -> Outcome:
+        with self.time_limit(self.timeout_s(run)):
+            return self.sorted(run, self._called(run, self.type_of(run), sql))
 
     def report_held(self, run: Run) -> None:
         """What a transactional step has reported, now that its row is free."""
@@ -106,7 +112,7 @@ class StepCaller:
     async def call_async(self, run: Run) -> Outcome:
         """Run or undo a step on the event loop, beside others."""
         limit = asyncio.timeout(self.timeout_s(run))
-        with self._span(run) as span:
+        with self._observer.step(run) as span:
             try:
                 async with limit:
                     returned = await self._called(run, self.type_of(run), None)
@@ -168,9 +174,6 @@ class StepCaller:
             return function(context, context.data)
         return function(context, context.data, copied(run.action.undo.output))
 
-    def _span(self, run: Run) -> AbstractContextManager[Any]:
-        return self._observer.step(run) if self._observer.traces else nullcontext()
-
     # Sorting.
 
     def sorted(self, run: Run, returned: object) -> Outcome:
@@ -185,7 +188,7 @@ class StepCaller:
             return Call(returned.pipeline, None if data is None else self.json(dict(data)))
         if isinstance(returned, Sleep):
             return Sleep(min(returned.seconds, self._settings.sleep_s_max), returned.switch)
-        return Output(self.json(returned))
+        return Output(*self._checked(returned))
 
     def raised(self, run: Run, error: BaseException) -> Outcome:
         """What a function raised, as an Outcome."""
@@ -224,13 +227,15 @@ class StepCaller:
         return Broken(f"the step ran longer than {self.timeout_s(run):g} s")
 
     def json(self, value: object) -> Json:
-        clean, _ = checked(
+        return self._checked(value)[0]
+
+    def _checked(self, value: object) -> tuple[Json, str]:
+        return checked(
             value,
             what="output",
             bytes_max=self._settings.output_bytes_max,
             depth_max=self._settings.input_depth_max,
         )
-        return clean
 
 
 class StepTypeHasNoRollback(Exception):

@@ -164,7 +164,7 @@ class Committer:
         alone: bool = False,
     ) -> Order:
         close(run)
-        held, state_json = run.take_pending(), run.state.to_json()
+        held, state_json = run.take_pending(), run.state_json()
 
         def answered(reply: Reply) -> None:
             if reply[0] != "OK":
@@ -182,7 +182,7 @@ class Committer:
         return call, answered
 
     def _rest(self, run: Run, rest: Rest, plan: Plan) -> Order:
-        held, state_json = run.take_pending(), run.state.to_json()
+        held, state_json = run.take_pending(), run.state_json()
 
         def answered(reply: Reply) -> None:
             match reply[0]:
@@ -226,7 +226,7 @@ class Committer:
                 plan.refused.append(run)
                 continue
             log.error("%s is parked in doubt: %s", run.tx_id, note, extra=run.about("tx.parked"))
-            held, state_json = run.take_pending(), run.state.to_json()
+            held, state_json = run.take_pending(), run.state_json()
             call = self._live.call_park(held, self._node, state_json, note)
             plan.orders.append((call, lambda reply: None))
 
@@ -260,7 +260,7 @@ class Committer:
             if reply[0] == "STALE":
                 plan.stale.append(run)
 
-        status, state_json = _ending(run).status, run.state.to_json()
+        status, state_json = _ending(run).status, run.state_json()
         call = self._live.call_finish(run.take_pending(), self._node, status, state_json)
         return call, answered
 
@@ -284,7 +284,7 @@ class Committer:
         for run in runs:
             close(run)
             here = Position(run.group, run.fields.get("stepType", ""), "")
-            json = run.state.to_json()
+            json = run.state_json()
             calls.append(self._live.call_hand_over(run.take_pending(), self._node, json, here))
         self._live.run(calls)
 
@@ -312,7 +312,9 @@ class Committer:
     def _send(self, plan: Plan) -> None:
         if plan.orders:
             replies = self._live.run([call for call, _ in plan.orders])
-            reach("hop.after_finish" if plan.finals else "hop.after_checkpoint")
+            if plan.finals:
+                reach("hop.after_finish")
+            reach("hop.after_checkpoint")
             for (_, answered), reply in zip(plan.orders, replies, strict=True):
                 answered(reply)
             self._follow_sql(plan.stale, plan)
@@ -366,13 +368,20 @@ def _ending(run: Run) -> Any:
     return run.state.ending
 
 
+def _output_json(run: Run) -> str | None:
+    output = _ending(run).output
+    if output is None:
+        return None
+    return run.data_json if output is run.state.data else encode(output)
+
+
 def _final(run: Run) -> Final:
     ending = _ending(run)
     return Final(
         tx_id=run.tx_id,
         fence=run.fence,
         status=Status(ending.status),
-        output_json=None if ending.output is None else encode(ending.output),
+        output_json=_output_json(run),
         note=ending.note or None,
         progress_json=run.progress,
         trace=run.fields.get("trace", ""),

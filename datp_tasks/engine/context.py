@@ -41,8 +41,8 @@ class StepContext:
     """One execution of one step of one transaction."""
 
     __slots__ = (
-        *("_metadata", "_params", "_run", "_services", "_sql", "_step"),
-        *("attempt", "data", "idempotency_key", "sleeps"),
+        *("_action", "_key", "_metadata", "_params", "_run", "_services", "_sql"),
+        *("attempt", "data", "sleeps"),
     )
 
     #: 1 for the first try.
@@ -51,8 +51,6 @@ class StepContext:
     sleeps: int
     #: What this step was given; the same object as the function's second argument.
     data: Json
-    #: The same for every try of this step, so that the outside can refuse to act twice.
-    idempotency_key: str
 
     def __init__(
         self,
@@ -68,18 +66,25 @@ class StepContext:
         self._sql = sql
         self._params: Mapping[str, Any] | None = None
         self._metadata: Json | None = None
-        self._step = run.action.step
+        action = self._action = run.action
         self.attempt = run.state.attempt
         self.sleeps = run.state.sleeps
-        undo = run.action.undo
-        given = (undo.data if undo else run.state.data) if data is None else data
+        if data is None:
+            data = action.undo.data if action.undo else run.state.data
         # A copy: what a step does to its input must not reach the state.
-        self.data = copied(given)
-        self.idempotency_key = idempotency_key or run.idempotency_key
+        self.data = copied(data)
+        self._key = idempotency_key
 
     @property
     def tx_id(self) -> str:
         return self._run.tx_id
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every try of this step, so that the outside can refuse to act twice."""
+        if self._key is None:
+            self._key = self._run.key_of(self._action)
+        return self._key
 
     @property
     def owner(self) -> str:
@@ -99,7 +104,8 @@ class StepContext:
     def params(self) -> Mapping[str, Any]:
         """What the pipeline's definition says for this step."""
         if self._params is None:
-            self._params = copied(self._step.params) if self._step else {}
+            step = self._action.step
+            self._params = copied(step.params) if step else {}
         return self._params
 
     @property
@@ -150,4 +156,4 @@ class StepContext:
         return self._sql
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.tx_id} step {self._run.action.path}>"
+        return f"<{type(self).__name__} {self.tx_id} step {self._action.path}>"

@@ -29,7 +29,6 @@ from datp_tasks.model.state import (
     CLOSE,
     UNDONE,
     called,
-    done,
     ending,
     erred,
     passed,
@@ -99,6 +98,8 @@ class Decider:
     def decide(self, run: Run) -> Move:
         """Change the state by what came of the run's action; say what to do with it."""
         outcome, run.outcome = run.outcome, None
+        if type(outcome) is Output and run.action.kind == "run":
+            return self._done(run, outcome)
         if not isinstance(outcome, Output):
             move = self._without_effect(run, outcome)
             if move is not None:
@@ -107,12 +108,6 @@ class Decider:
         if run.action.kind == "undo":
             return self._undone(run, outcome)
         match outcome:
-            case Output(data=data):
-                undoable = self._type(run).rollback_function is not None
-                run.change(
-                    passed(undoable=undoable) if data is None else done(data, undoable=undoable)
-                )
-                return Next()
             case Sleep(seconds=seconds, switch=switch):
                 run.change(slept(seconds, switch))
                 return Rest(seconds, switch)
@@ -126,6 +121,15 @@ class Decider:
                 return self._broken(run, note)
             case _:
                 raise AssertionError(f"nothing is known about {outcome!r}")
+
+    def _done(self, run: Run, output: Output) -> Move:
+        run.crashed = False
+        undoable = self._type(run).rollback_function is not None
+        if output.data is None:
+            run.change(passed(undoable=undoable))
+        else:
+            run.done(output.data, output.text, undoable=undoable)
+        return NEXT
 
     def _without_effect(self, run: Run, outcome: Outcome | None) -> Move | None:
         """Moves for what says nothing about the step itself."""

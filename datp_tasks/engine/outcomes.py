@@ -14,6 +14,8 @@ class Output:
     """The step was done. None: its input goes on unchanged."""
 
     data: Json | None
+    #: The same as JSON, where that is known.
+    text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,10 @@ from typing import Any
 
 from datp_tasks.engine.outcomes import Outcome
 from datp_tasks.live.words import Claimed, Held, switches_of
+from datp_tasks.model.payload import Json, encode
 from datp_tasks.model.plan import Action, VersionOf, next_action
-from datp_tasks.model.state import Delta, State, apply
+from datp_tasks.model.state import Delta, State, apply, done, succeeded
+from datp_tasks.model.status import Status
 
 
 @dataclass(slots=True, eq=False)
@@ -44,6 +46,8 @@ class Run:
     mid_way: bool = False
     #: SQL refuses everyone with an older fence, so that undoing is this worker's alone.
     owns_undo: bool = False
+    #: Data of the state, and its JSON.
+    _data_json: tuple[Json | None, str] = (None, "")
     action: Action = field(init=False)
     outcome: Outcome | None = None
 
@@ -77,8 +81,29 @@ class Run:
 
     def plan(self, version_of: VersionOf) -> Action:
         deltas, self.action = next_action(self.state, version_of)
-        self.pending.extend(deltas)
+        if deltas:
+            last = deltas[-1]
+            if last.get("status") == Status.SUCCESS and last["out"] is self.state.data:
+                deltas[-1] = succeeded(self.state.data, self.data_json)
+            self.pending.extend(deltas)
         return self.action
+
+    @property
+    def data_json(self) -> str:
+        """The data of the state as JSON, made once for all who need it."""
+        data, text = self._data_json
+        if data is not self.state.data:
+            data, text = self._data_json = (self.state.data, encode(self.state.data))
+        return text
+
+    def done(self, output: Json, text: str | None, *, undoable: bool) -> None:
+        """The step has this output, which is the data from here on."""
+        self.change(done(output, undoable=undoable, text=text))
+        if text is not None:
+            self._data_json = (self.state.data, text)
+
+    def state_json(self) -> str:
+        return self.state.to_json(self.data_json)
 
     def take_pending(self) -> Held:
         """What the next script must write; from here on it counts as written."""
@@ -125,5 +150,8 @@ class Run:
 
     @property
     def idempotency_key(self) -> str:
-        undo = ":undo" if self.action.kind == "undo" else ""
-        return f"{self.tx_id}:{self.action.path}{undo}"
+        return self.key_of(self.action)
+
+    def key_of(self, action: Action) -> str:
+        undo = ":undo" if action.kind == "undo" else ""
+        return f"{self.tx_id}:{action.path}{undo}"

@@ -12,6 +12,10 @@ from datp_tasks.model.status import Status
 
 VersionOf = Callable[[str, str], PipelineDefinition]
 
+#: What a pipeline does at a step never changes: its version is the hash of its content.
+_ACTIONS: dict[tuple[str, str, str], Action] = {}
+ACTIONS_MAX = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -54,10 +58,18 @@ def next_action(state: State, version_of: VersionOf) -> tuple[list[Delta], Actio
     while True:
         if state.ending is not None:
             return deltas, _unwind(state, version_of)
-        frame = state.frame
+        frame = state.stack[-1]
+        path = state.path
+        place = (frame.pipeline, frame.version, path)
+        known = _ACTIONS.get(place)
+        if known is not None:
+            return deltas, known
         definition = version_of(frame.pipeline, frame.version)
         if frame.index < len(definition.steps):
-            return deltas, _run(definition, frame.index, state.path)
+            if len(_ACTIONS) >= ACTIONS_MAX:
+                _ACTIONS.clear()
+            action = _ACTIONS[place] = _run(definition, frame.index, path)
+            return deltas, action
         delta = returned() if len(state.stack) > 1 else ending(Status.SUCCESS, "", state.data)
         apply(state, delta)
         deltas.append(delta)

@@ -81,18 +81,17 @@ class State:
     @property
     def path(self) -> str:
         """Names the current step in its transaction: the index in each pipeline of the stack."""
+        if len(self.stack) == 1:
+            return str(self.stack[0].index)
         return ".".join(str(frame.index) for frame in self.stack)
 
     @property
     def attempt(self) -> int:
         return self.errors + self.crashes + 1
 
-    def to_json(self) -> str:
-        """Compact: what has its default value is left out."""
-        packed: dict[str, Any] = {
-            "stack": [[f.pipeline, f.version, f.index] for f in self.stack],
-            "data": self.data,
-        }
+    def to_json(self, data_json: str | None = None) -> str:
+        """Compact: what has its default value is left out. `data_json`: that of the data."""
+        packed: dict[str, Any] = {}
         for name in ("open", "errors", "crashes", "sleeps"):
             value = getattr(self, name)
             if value:
@@ -101,13 +100,18 @@ class State:
             packed["undo"] = [
                 [u.pipeline, u.version, u.index, u.path, u.data, u.output] for u in self.undo
             ]
-        if self.ending:
-            e = self.ending
-            packed["ending"] = [e.status, e.note, e.output, e.rollback]
         if self.decided:
             d = self.decided
             packed["decided"] = [d.what, d.note, d.output]
-        return encode(packed)
+        frames = ",".join([f'["{f.pipeline}","{f.version}",{f.index}]' for f in self.stack])
+        data = encode(self.data) if data_json is None else data_json
+        rest = "," + encode(packed)[1:-1] if packed else ""
+        if self.ending:
+            e = self.ending
+            output = data if e.output is self.data else encode(e.output)
+            rollback = "true" if e.rollback else "false"
+            rest += f',"ending":["{e.status}",{encode(e.note)},{output},{rollback}]'
+        return f'{{"stack":[{frames}],"data":{data}{rest}}}'
 
     @classmethod
     def from_json(cls, text: str) -> State:
@@ -147,15 +151,38 @@ _READY_JSON = {
 }
 
 
+class Written(dict[str, Any]):
+    """A delta whose JSON is known already, because that of its largest part is."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, delta: Delta, text: str) -> None:
+        super().__init__(delta)
+        self.text = text
+
+
 def delta_json(delta: Delta) -> str:
+    if type(delta) is Written:
+        return delta.text
     return _READY_JSON.get(id(delta)) or encode(delta)
 
 
-def done(output: Json, *, undoable: bool) -> Delta:
+def done(output: Json, *, undoable: bool, text: str | None = None) -> Delta:
+    """`text`: the output as JSON, where that is known."""
     delta: Delta = {"k": "done", "out": output}
     if undoable:
         delta["undo"] = 1
-    return delta
+    if text is None:
+        return delta
+    undo = ',"undo":1' if undoable else ""
+    return Written(delta, f'{{"k":"done","out":{text}{undo}}}')
+
+
+def succeeded(output: Json, text: str) -> Delta:
+    """The end of a transaction whose output is known as JSON."""
+    delta = ending(Status.SUCCESS, "", output)
+    head = f'{{"k":"end","status":"{Status.SUCCESS}","note":""'
+    return Written(delta, f'{head},"out":{text},"rollback":false}}')
 
 
 def passed(*, undoable: bool) -> Delta:
