@@ -16,7 +16,7 @@ from datp_tasks import errors
 
 #: Adding a name here is a promise to every user.
 PUBLIC = {
-    *("Abort", "Call", "Client", "Done", "DontKnow", "Fail", "NotDone"),
+    *("Abort", "Batch", "Call", "Client", "Done", "DontKnow", "Fail", "Item", "NotDone"),
     *("Pipeline", "Request", "Settings", "Sleep", "StepContext", "step"),
 }
 #: A module of steps must be quick to import; these come when something needs them.
