@@ -163,5 +163,10 @@ def _batches(count: int) -> Iterator[int]:
 
 
 def _no_bells(
-    step_type: str, pairs: list[tuple[str, int]], *, group: str, priority: str
+    step_type: str,
+    pairs: list[tuple[str, int]],
+    *,
+    group: str,
+    priority: str,
+    answers: str = "",
 ) -> None: ...

@@ -28,6 +28,7 @@ from datp_tasks.ledger.desk import Ledger
 from datp_tasks.ledger.words import Finished, Ring
 from datp_tasks.live.cluster import Cluster
 from datp_tasks.live.cluster_redis import ClusterRedis
+from datp_tasks.live.doorbells import Doorbells
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.words import Bell
 from datp_tasks.model.switch import switch_json
@@ -99,7 +100,8 @@ class Connections:
             redis, live.keys.outside("stepCostH"), live.keys.outside("stepTimesH"), settings
         )
         pipelines = PipelineStore(engine, redis, live.keys)
-        ringer = Ringer(send or CelerySend(celery), costs)
+        doorbells = Doorbells(live) if send is None else None
+        ringer = Ringer(send or CelerySend(celery), costs, doorbells)
         tracing = tracing or make_tracing(settings)
         record = TracedRecord(engine, clock, tracing) if tracing else Record(engine, clock)
         webhooks = WebhookDesk(

@@ -116,13 +116,13 @@ class WorkerProcess:
             found = self._local.worker = self._new_worker()
         return found
 
-    def run_hop(self, step_type: StepType, pairs: list[tuple[str, int]]) -> int:
+    def run_hop(self, step_type: StepType, pairs: list[tuple[str, int]], answers: str = "") -> int:
         """One bell. A hop that breaks off leaves its transactions to the reaper."""
         worker = self.worker
         size = self._settings.vector_max
         try:
             return sum(
-                worker.hop.run(step_type, pairs[start : start + size])
+                worker.hop.run(step_type, pairs[start : start + size], "" if start else answers)
                 for start in range(0, len(pairs), size)
             )
         except BaseException:

@@ -61,11 +61,17 @@ class CelerySend:
         self._app = app
 
     def __call__(
-        self, step_type: str, pairs: list[tuple[str, int]], *, group: str, priority: str
+        self,
+        step_type: str,
+        pairs: list[tuple[str, int]],
+        *,
+        group: str,
+        priority: str,
+        answers: str = "",
     ) -> None:
         self._app.send_task(
             TASK_PREFIX + step_type,
-            args=(pairs,),
+            args=(pairs, answers) if answers else (pairs,),
             queue=group,
             priority=PRIORITIES[priority],
             # Flower and logs show this: ids are all there is.

@@ -20,6 +20,8 @@ log = logging.getLogger("datp.bells")
 
 #: Weight of a new measurement.
 WEIGHT = 0.2
+#: Of the average cost, what a transaction costs at least: sharing is not believed to do wonders.
+SHARE_MIN = 0.1
 PUBLISH_EVERY_S = 1.0
 READ_EVERY_S = 1.0
 #: While a place is unknown its first measurement is worth waiting for, but not for long.
@@ -27,6 +29,36 @@ READ_UNKNOWN_EVERY_S = 0.05
 #: What the engine itself adds per transaction. The fixed cost of a hop (a commit, round trips)
 #: is left out: counting it would keep short vectors short.
 ENGINE_US = 100
+
+
+class Fit:
+    """A line through the last measurements: what a hop costs, and what each transaction adds.
+
+    Only the latter limits a vector. A step whose commit takes longer than the budget would
+    otherwise never get more than one transaction, although sharing is just what it needs.
+    """
+
+    __slots__ = ("cost", "n", "n_cost", "n_n", "weight")
+
+    def __init__(self) -> None:
+        self.weight = self.n = self.cost = self.n_n = self.n_cost = 0.0
+
+    def add(self, transactions: int, cost_us: float) -> None:
+        keep = 1 - WEIGHT
+        self.weight = self.weight * keep + 1
+        self.n = self.n * keep + transactions
+        self.cost = self.cost * keep + cost_us
+        self.n_n = self.n_n * keep + transactions * transactions
+        self.n_cost = self.n_cost * keep + transactions * cost_us
+
+    def each_us(self) -> float:
+        """Microseconds that one more transaction adds."""
+        average = self.cost / self.n
+        spread = self.weight * self.n_n - self.n * self.n
+        if spread <= 1e-6 * self.n_n * self.weight:
+            return average
+        slope = (self.weight * self.n_cost - self.n * self.cost) / spread
+        return min(average, max(slope, SHARE_MIN * average))
 
 
 class CostBook:
@@ -39,6 +71,7 @@ class CostBook:
         self._budget_us = settings.vector_budget_ms * 1_000
         self._vector_max = settings.vector_max
         self._known: dict[str, int] = {}
+        self._fits: dict[str, Fit] = {}
         self._measured: dict[str, float] = {}
         self._unpublished: set[str] = set()
         self._read_at = self._published_at = float("-inf")
@@ -54,15 +87,16 @@ class CostBook:
 
     def measured(self, place: str, *, transactions: int, work_s: float) -> None:
         """So much time was spent in the steps of a hop from this place."""
-        cost_us = work_s / transactions * 1e6 + ENGINE_US
         with self._lock:
-            before = self._measured.get(place)
-            after = cost_us if before is None else before + WEIGHT * (cost_us - before)
-            self._measured[place] = after
+            fit = self._fits.get(place)
+            first = fit is None
+            if fit is None:
+                fit = self._fits[place] = Fit()
+            fit.add(transactions, work_s * 1e6)
+            self._measured[place] = fit.each_us() + ENGINE_US
             self._unpublished.add(place)
             passed, spent_us = self._times.get(place, (0, 0))
             self._times[place] = (passed + transactions, spent_us + int(work_s * 1e6))
-            first = before is None
         if first or time.monotonic() - self._published_at > PUBLISH_EVERY_S:
             self.publish()
 

@@ -1,8 +1,9 @@
 """Ringing: from due transactions to Celery messages.
 
-Nobody waits for a vector to fill: the first caller sends at once, and what other threads bring
-meanwhile goes out together right after. A bell that cannot be sent is not an error: the
-transaction is in `queuedZ`, and the reconciler rings again.
+Ringing never waits for a vector to fill: the first caller sends at once, and what other threads
+bring meanwhile goes out together right after. What does not fill a vector shares the message that
+is on its way to the same place, if there is one (live/doorbells.py). A bell that cannot be sent
+is not an error: the transaction is in `queuedZ`, and the reconciler rings again.
 """
 
 from __future__ import annotations
@@ -10,28 +11,42 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Protocol
 
+from redis.exceptions import RedisError
+
 from datp_tasks.bells.costs import CostBook
+from datp_tasks.live.doorbells import Doorbells, Pair
 from datp_tasks.live.words import PRIORITIES, Bell
 
 log = logging.getLogger("datp.bells")
 
 
 class Send(Protocol):
-    """Sends one message: the step type's task, for these (id, sequence) pairs."""
+    """Sends one message: the step type's task, for these (id, sequence) pairs.
+
+    `answers`: the place of the doorbell that the worker answers with it.
+    """
 
     def __call__(
-        self, step_type: str, pairs: list[tuple[str, int]], *, group: str, priority: str
+        self,
+        step_type: str,
+        pairs: list[Pair],
+        *,
+        group: str,
+        priority: str,
+        answers: str = "",
     ) -> None: ...
 
 
 class Ringer:
-    def __init__(self, send: Send, costs: CostBook) -> None:
+    def __init__(self, send: Send, costs: CostBook, doorbells: Doorbells | None = None) -> None:
         self._send = send
         self._costs = costs
+        #: None: every bell gets a message, as tests want it.
+        self._doorbells = doorbells
         self._pending: deque[Bell] = deque()
         self._sending = threading.Lock()
         #: Counted for the benchmark and for tests.
@@ -45,6 +60,15 @@ class Ringer:
             finally:
                 self._sending.release()
 
+    def ring_next(self, place: str, pairs: Sequence[Pair]) -> None:
+        """What waits at a doorbell and does not fit into the vector of who answered it."""
+        group, priority, step_type, _ = place.split("|", 3)
+        try:
+            self._send(step_type, list(pairs), group=group, priority=priority, answers=place)
+            self.messages += 1
+        except Exception as error:
+            log.warning("%d bells could not be rung now: %s", len(pairs), error)
+
     def _send_pending(self) -> None:
         bells = []
         while self._pending:
@@ -53,7 +77,7 @@ class Ringer:
             try:
                 self._send_group(group)
             except Exception as error:
-                # The broker is away; what is queued stays queued and is rung again later.
+                # The broker is unavailable; what is queued stays queued and is rung again later.
                 log.warning("%d bells could not be rung now: %s", len(group), error)
 
     def _send_group(self, bells: list[Bell]) -> None:
@@ -61,11 +85,31 @@ class Ringer:
         start = 0
         while start < len(bells):
             # Asked anew each time: a place that was unknown may have been measured by now.
-            end = start + (1 if first.alone else self._costs.vector_size(first.place))
-            pairs = [(bell.tx_id, bell.sequence) for bell in bells[start:end]]
-            self._send(first.step_type, pairs, group=first.group, priority=first.priority)
-            self.messages += 1
-            start = end
+            size = 1 if first.alone else self._costs.vector_size(first.place)
+            pairs = [(bell.tx_id, bell.sequence) for bell in bells[start : start + size]]
+            start += size
+            place = _place(first) if self._doorbells and len(pairs) < size else ""
+            if not place or self._must_send(place, pairs):
+                self._send(
+                    first.step_type,
+                    pairs,
+                    group=first.group,
+                    priority=first.priority,
+                    answers=place,
+                )
+                self.messages += 1
+
+    def _must_send(self, place: str, pairs: list[Pair]) -> bool:
+        assert self._doorbells is not None
+        try:
+            return self._doorbells.ring(place, pairs)
+        except RedisError as error:
+            log.debug("the doorbell of %s is not known: %s", place, error)
+            return True
+
+
+def _place(bell: Bell) -> str:
+    return f"{bell.group}|{bell.priority}|{bell.step_type}|{bell.place}"
 
 
 def _grouped(bells: list[Bell]) -> Iterator[list[Bell]]:

@@ -17,6 +17,7 @@ from sqlalchemy.exc import OperationalError
 from datp_tasks.archive.engine import is_away
 from datp_tasks.archive.record import Record
 from datp_tasks.bells.costs import CostBook
+from datp_tasks.bells.ringer import Ringer
 from datp_tasks.engine.commit import Committer
 from datp_tasks.engine.decide import NEXT, STAY, Decider, Move, Park, Pipelines, close
 from datp_tasks.engine.execute import Executor
@@ -28,7 +29,10 @@ from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import StateCache
 from datp_tasks.errors import DatpError
 from datp_tasks.failpoints import reach
-from datp_tasks.live.store import LiveStore
+from datp_tasks.live.doorbells import Doorbells
+from datp_tasks.live.scripts import Call as ScriptCall
+from datp_tasks.live.scripts import Reply
+from datp_tasks.live.store import LiveStore, claimed
 from datp_tasks.live.words import Claimed
 from datp_tasks.live.words import Refused as NotClaimed
 from datp_tasks.model.state import BEGIN, delta_json
@@ -57,6 +61,8 @@ class Hop:
         costs: CostBook,
         cache: StateCache,
         observer: Observer,
+        ringer: Ringer,
+        doorbells: Doorbells,
         node: str,
     ) -> None:
         self._live = live
@@ -69,24 +75,29 @@ class Hop:
         self._costs = costs
         self._cache = cache
         self._observer = observer
+        self._ringer = ringer
+        self._doorbells = doorbells
         self._node = node
         self.round = Round()
         #: The transactions of the current bell: all that this worker can be at work on.
         self.in_hand: frozenset[str] = frozenset()
 
-    def run(self, step_type: StepType, pairs: Pairs) -> int:
-        """Do what a bell asks for; the number of transactions that were claimed."""
+    def run(self, step_type: StepType, pairs: Pairs, answers: str = "") -> int:
+        """Do what a bell asks for; the number of transactions that were claimed.
+
+        `answers`: the place of the doorbell that the bell came from; what waits there comes along.
+        """
         self.in_hand = frozenset(tx_id for tx_id, _ in pairs)
         self._observer.hop_began(step_type, len(pairs))
         try:
-            claimed = self._run(step_type, pairs)
+            claimed = self._run(step_type, pairs, answers)
         finally:
             self._observer.hop_ended(step_type, len(pairs))
         self.in_hand = frozenset()
         return claimed
 
-    def _run(self, step_type: StepType, pairs: Pairs) -> int:
-        claims = self._claim(step_type, pairs)
+    def _run(self, step_type: StepType, pairs: Pairs, answers: str) -> int:
+        claims = self._claim(step_type, pairs, answers)
         reach("hop.after_claim")
         self._observer.claimed(claims)
         runs = self._committer.commit(self._admit(claims))
@@ -100,22 +111,47 @@ class Hop:
             self._costs.measured(place, transactions=len(claims), work_s=work_s)
         return len(claims)
 
-    def _claim(self, step_type: StepType, pairs: Pairs) -> list[Run]:
-        """Through the one door; what is refused has been dealt with by another worker."""
+    def _claim(self, step_type: StepType, pairs: Pairs, answers: str) -> list[Run]:
+        """Through the one door, with what waits at the doorbell."""
+        orders = [self._answer(answers, len(pairs))] if answers else []
+        runs, replies = self._claim_pairs(step_type, pairs, orders)
+        if replies:
+            along, following = Doorbells.answered(replies[0])
+            if following:
+                self._ringer.ring_next(answers, following)
+            if along:
+                self.in_hand = self.in_hand.union(tx_id for tx_id, _ in along)
+                runs += self._claim_pairs(step_type, along, [])[0]
+        return runs
+
+    def _answer(self, place: str, rung: int) -> ScriptCall:
+        size = self._costs.vector_size(place.rpartition("|")[2])
+        return self._doorbells.answering(place, max(0, size - rung), size)
+
+    def _claim_pairs(
+        self, step_type: StepType, pairs: Pairs, orders: list[ScriptCall]
+    ) -> tuple[list[Run], list[Reply]]:
+        """Claim these in the round trip of the orders; and the replies to those."""
         begin = "" if step_type.is_unsafe else _OPENS
+        name = step_type.name
         held = self._cache.names(tx_id for tx_id, _ in pairs)
-        answers = self._live.claim_many(
-            pairs, self._node, step_type=step_type.name, begin=begin, held=held
-        )
+        calls = [
+            self._live.call_claim(
+                tx, sequence, self._node, step_type=name, begin=begin, held=held.get(tx, "")
+            )
+            for tx, sequence in pairs
+        ]
+        replies = self._live.run([*orders, *calls])
         runs = []
-        for answer in answers:
+        for (tx, _), reply in zip(pairs, replies[len(orders) :], strict=True):
+            answer = claimed(tx, reply)
             if isinstance(answer, Claimed):
                 cached = self._cache.take(answer.tx_id) if answer.tx_id in held else None
                 # The JSON is only sent when what is held here is not what is stored there.
                 runs.append(Run.from_claim(answer, None if answer.fields["state"] else cached))
             else:
                 _log_refused(answer)
-        return runs
+        return runs, replies[: len(orders)]
 
     def _admit(self, runs: list[Run]) -> Moves:
         """What claimed transactions do first: most of them execute their step."""

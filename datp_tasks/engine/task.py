@@ -10,11 +10,12 @@ from celery import Task
 
 from datp_tasks.engine.registry import StepType
 from datp_tasks.live.keys import shard_of_tx
+from datp_tasks.live.words import PRIORITIES
 
 log = logging.getLogger("datp.hop")
 
-#: Runs a hop for a step type and (id, sequence) pairs.
-RunHop = Callable[[StepType, list[tuple[str, int]]], int]
+#: Runs a hop for a step type, (id, sequence) pairs, and the place of the doorbell it answers.
+RunHop = Callable[[StepType, list[tuple[str, int]], str], int]
 
 
 class StepTask(Task):  # type: ignore[misc]
@@ -25,10 +26,11 @@ class StepTask(Task):  # type: ignore[misc]
     step_type: StepType
     run_hop: RunHop
 
-    def run(self, pairs: Any = None, *_: Any, **__: Any) -> int:
+    def run(self, pairs: Any = None, answers: Any = "", *_: Any, **__: Any) -> int:
         """A forged or garbled bell is at worst a bell for nothing."""
         good = readable_pairs(pairs)
-        return self.run_hop(self.step_type, good) if good else 0
+        place = readable_place(answers, self.step_type)
+        return self.run_hop(self.step_type, good, place) if good else 0
 
 
 def make_task(step_type: StepType, run_hop: RunHop) -> StepTask:
@@ -44,6 +46,14 @@ def make_task(step_type: StepType, run_hop: RunHop) -> StepTask:
     )
     task: StepTask = kind()
     return task
+
+
+def readable_place(answers: Any, step_type: StepType) -> str:
+    """The place of a doorbell, if it can be one of this step type."""
+    match answers.split("|") if isinstance(answers, str) else ():
+        case [_, priority, name, _] if priority in PRIORITIES and name == step_type.name:
+            return str(answers)
+    return ""
 
 
 def readable_pairs(pairs: Any) -> list[tuple[str, int]]:

@@ -27,6 +27,7 @@ from datp_tasks.engine.state_cache import StateCache
 from datp_tasks.errors import StepError, SwitchInvalid
 from datp_tasks.ledger.desk import Ledger
 from datp_tasks.ledger.words import Batch, NewBatch
+from datp_tasks.live.doorbells import Doorbells
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.words import Refused
 from datp_tasks.model.payload import checked
@@ -87,6 +88,8 @@ class Worker:
             costs=costs,
             cache=cache,
             observer=self.observer,
+            ringer=ringer,
+            doorbells=Doorbells(live),
             node=node,
         )
 

@@ -18,7 +18,6 @@ the transaction id (`t07-…`), so whoever has the id can name its keys.
 | countsH                   | hash   | slot|what|group|pipeline|owner -> number   | the meter takes it     |
 | mark                      | string | number of times the journal was read       | never                  |
 | webhooksZ                 | zset   | <tx>:<sequence> by time of next attempt    | 2xx, given up, told    |
-| externalId:<owner>:<id>   | string | tx                                         | uniqueness period over |
 
 | key (outside shards)      | type   | holds                                      | leaves when            |
 |---------------------------|--------|--------------------------------------------|------------------------|
@@ -31,6 +30,8 @@ the transaction id (`t07-…`), so whoever has the id can name its keys.
 | nodeGroupH:<name>         | hash   | values of a node group                     | never                  |
 | beatSeen                  | string | when a job of beat last ran (ms)           | never                  |
 | {nodes}:staleZ            | zset   | node by the time it was first found silent | beats again, or reaped |
+| {bells}:ringing:<place>   | string | a message to the place is on its way       | answered, or 1 s       |
+| {bells}:waitingL:<place>  | list   | due there, without a message of their own  | answered, or 10 min    |
 | stepCostH                 | hash   | pipeline/step -> microseconds per tx       | never                  |
 | stepTimesH                | hash   | place|n, place|us: passed, microseconds    | never                  |
 | metric1H…3H:<slot>        | hash   | counters and gauges of a slot of time      | 5 min, 2 h, 24 h       |
@@ -43,7 +44,7 @@ the transaction id (`t07-…`), so whoever has the id can name its keys.
 | {archive}:archiveFence    | string | fence of the last who got that role        | never                  |
 | rebuilding, rebuiltTo     | string | a loss is being repaired, and how far      | repaired               |
 | reconciledTo              | string | last of the older rows that was looked at  | never                  |
-| datp-notify               | channel| <event>:<tx>:<status>                      |                        |
+| datp-notify               | channel| <event>:<tx>:<status>, a line for each tx  |                        |
 
 Fields of stateH:
 

@@ -97,23 +97,27 @@ class LiveStore(Reading):
         worker still has ("<JSON version>/<fence>"), which need not be sent again.
         """
         held = held or {}
-        lists = ("queuedZ", "processingZ", f"runningS:{node}", "journalX", "countsH")
+        options = {"step_type": step_type, "begin": begin}
         calls = [
-            Call(
-                self._frame("claim", tx_id, lists, (node, step_type, begin)),
-                self._own(tx_id),
-                (tx_id, sequence, held.get(tx_id, "")),
-            )
-            for tx_id, sequence in bells
+            self.call_claim(tx, sequence, node, held=held.get(tx, ""), **options)
+            for tx, sequence in bells
         ]
-        results: list[Claimed | Refused] = []
-        for (tx_id, _), reply in zip(bells, self.run(calls), strict=True):
-            if reply[0] == "OK":
-                fields = flat_to_dict(reply[2])
-                results.append(Claimed(tx_id, int(reply[1]), fields, reply[3], reply[4] == 1))
-            else:
-                results.append(Refused(tx_id, reply[0], str(reply[1])))
-        return results
+        replies = self.run(calls)
+        return [claimed(tx, reply) for (tx, _), reply in zip(bells, replies, strict=True)]
+
+    def call_claim(
+        self,
+        tx_id: str,
+        sequence: int,
+        node: str,
+        *,
+        step_type: str = "",
+        begin: str = "",
+        held: str = "",
+    ) -> Call:
+        lists = ("queuedZ", "processingZ", f"runningS:{node}", "journalX", "countsH")
+        frame = self._frame("claim", tx_id, lists, (node, step_type, begin))
+        return Call(frame, self._own(tx_id), (tx_id, sequence, held))
 
     def call_checkpoint(
         self, held: Held, fields: tuple[str, ...] = (), *, snapshot: bool = False
@@ -361,6 +365,13 @@ class LiveStore(Reading):
 
     def _journal(self, tx_id: str) -> str:
         return self.keys.of_tx(tx_id, "journalX")
+
+
+def claimed(tx_id: str, reply: Reply) -> Claimed | Refused:
+    """What the claim script answered."""
+    if reply[0] != "OK":
+        return Refused(tx_id, reply[0], str(reply[1]))
+    return Claimed(tx_id, int(reply[1]), flat_to_dict(reply[2]), reply[3], reply[4] == 1)
 
 
 def _bells(tx_ids: Sequence[str], replies: Sequence[Reply]) -> list[Bell | Refused]:

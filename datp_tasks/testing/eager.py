@@ -34,7 +34,13 @@ class EagerSend:
         self.crashes = 0
 
     def __call__(
-        self, step_type: str, pairs: list[tuple[str, int]], *, group: str, priority: str
+        self,
+        step_type: str,
+        pairs: list[tuple[str, int]],
+        *,
+        group: str,
+        priority: str,
+        answers: str = "",
     ) -> None:
         self.rung.append((step_type, pairs))
         if self.deaf:

@@ -222,7 +222,9 @@ def process_state(pid: int) -> str:
     return stat.rpartition(")")[2].split()[0]
 
 
-def _nobody_hears(step_type: str, pairs: Pairs, *, group: str, priority: str) -> None:
+def _nobody_hears(
+    step_type: str, pairs: Pairs, *, group: str, priority: str, answers: str = ""
+) -> None:
     """A broker that loses every message."""
 
 

@@ -69,8 +69,8 @@ class Race:
             sleep_ms=3_600_000,
             switch="go",
         )
-        _, keys, arguments = call
-        return str(self._live.run([(self._sleep_script, keys, arguments)])[0][0])
+        frame = replace(call.frame, script=self._sleep_script)
+        return str(self._live.run([call._replace(frame=frame)])[0][0])
 
     def _set(self, claimed: Claimed) -> str:
         answer = self._live.set_switch(claimed.tx_id, "go", "true")
@@ -80,9 +80,9 @@ class Race:
 def without_the_look_at_the_switch() -> Script:
     """A private copy of the script that falls asleep without looking."""
     source = script("sleep").source
-    look = "if switch ~= '' then\n  local value"
+    look = "if switch ~= '' and value and"
     assert source.count(look) == 1
-    broken = source.replace(look, "if false then\n  local value")
+    broken = source.replace(look, "if false and")
     sha = hashlib.sha1(broken.encode(), usedforsecurity=False).hexdigest()
     return replace(script("sleep"), source=broken, sha=sha)
 
