@@ -25,7 +25,7 @@ class EagerSend:
     def __init__(self, app: Celery) -> None:
         self._app = app
         self.process: WorkerProcess | None = None
-        self._waiting: deque[tuple[str, list[tuple[str, int]]]] = deque()
+        self._waiting: deque[tuple[str, list[tuple[str, int]], str]] = deque()
         self._running = False
         #: Set to keep bells from being heard, as a broker that loses messages would.
         self.deaf = False
@@ -45,7 +45,7 @@ class EagerSend:
         self.rung.append((step_type, pairs))
         if self.deaf:
             return
-        self._waiting.append((step_type, pairs))
+        self._waiting.append((step_type, pairs, answers))
         if not self._running:
             self._drain()
 
@@ -57,14 +57,14 @@ class EagerSend:
         finally:
             self._running = False
 
-    def _run(self, step_type: str, pairs: list[tuple[str, int]]) -> None:
+    def _run(self, step_type: str, pairs: list[tuple[str, int]], answers: str) -> None:
         task = self._app.tasks.get(TASK_PREFIX + step_type)
         if task is None:
             assert self.process is not None
             self.process.note_unknown_step(TASK_PREFIX + step_type, pairs)
             return
         try:
-            task.apply_async(args=(pairs,))
+            task.apply_async(args=(pairs, answers))
         except SimulatedCrash:
             # The worker died, not the one who rang.
             self.crashes += 1

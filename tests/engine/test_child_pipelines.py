@@ -58,9 +58,7 @@ def test_starts_of_children_give_way_to_those_that_come_back(datp: Kit) -> None:
     priorities: list[str] = []
     send = datp.connections.ringer._send
 
-    def noted(
-        step_type: str, pairs: Any, *, group: str, priority: str, answers: str = ""
-    ) -> None:
+    def noted(step_type: str, pairs: Any, *, group: str, priority: str, answers: str = "") -> None:
         priorities.append(priority)
         send(step_type, pairs, group=group, priority=priority)
 

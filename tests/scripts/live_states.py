@@ -128,7 +128,7 @@ class WatchedStore(LiveStore):
 
 def fits(called: Script, names: Sequence[str], given: Sequence[object]) -> None:
     """As many arguments as the header names; names and values of fields may be any number."""
-    if names and names[-1] == "fields":
+    if names and names[-1] in ("fields", "pairs"):
         assert len(given) >= len(names) - 1, called.name
     else:
         assert len(given) == len(names), called.name
