@@ -133,7 +133,7 @@ def test_what_is_too_much_for_one_worker_is_rung_for_the_next(datp: Kit) -> None
     costs._known, costs._read_at = {"p/0": costs._budget_us // 3}, float("inf")
     doorbells.ring(PLACE, pairs[:1])
     doorbells.ring(PLACE, pairs[1:])
-    datp.celery.tasks["datp.step.t/step"].apply_async(args=(pairs[:1], PLACE))
+    datp.send("t/step", pairs[:1], group="master", priority="in", answers=PLACE)
     assert sizes == [3, 3, 1]
     assert all(datp.status(tx).status is Status.SUCCESS for tx, _ in pairs)
 
