@@ -25,7 +25,7 @@ Data = dict[str, Any]
 
 LIMIT_S = 0.2
 GRACE_S = 0.2
-#: Many times limit and grace, for a busy machine: what notices a step at all has noticed it by then.
+#: Many times limit and grace, for a busy machine: what is noticed at all is noticed by then.
 NOTICED_S = 10.0
 FOR_EVER_S = 30.0
 
