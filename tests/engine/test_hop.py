@@ -260,19 +260,23 @@ def test_async_steps_that_are_done_do_not_wait_for_slow_neighbours(datp_servers:
     def status(tx_id: str) -> Status:
         return kit.status(tx_id).status
 
-    hop = GuardedHop(kit, "t/mixed", pairs)
-    hop.start()
+    hop = GuardedHop(kit)
+    hop.start("t/mixed", pairs)
+
+    def has_ended(tx_id: str) -> bool:
+        hop.go_on()
+        return status(tx_id) is Status.SUCCESS
+
     try:
-        eventually(lambda: hop.look() or status(quick) is Status.SUCCESS)
-        eventually(lambda: status(quick) is Status.SUCCESS)
+        eventually(lambda: has_ended(quick))
         assert (status(medium), status(slow)) == (Status.RUNNING, Status.RUNNING)
         may_end["medium"].set()
-        eventually(lambda: hop.look() or status(medium) is Status.SUCCESS)
-        eventually(lambda: status(medium) is Status.SUCCESS)
+        eventually(lambda: has_ended(medium))
         assert status(slow) is Status.RUNNING
     finally:
         for event in may_end.values():
             event.set()
         hop.join()
+    hop.hear()
     assert status(slow) is Status.SUCCESS
     kit.close()
