@@ -39,7 +39,6 @@ from datp_tasks.intake.expiry import Now
 from datp_tasks.intake.looking import LookMethods
 from datp_tasks.intake.many import ManyMethods
 from datp_tasks.intake.requests import Prepared, Request, Submitted, prepare
-from datp_tasks.intake.seized import end_seized
 from datp_tasks.intake.why import WhyMethods
 from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.live.words import Bell, Claimed, Refused
@@ -48,6 +47,7 @@ from datp_tasks.model.recall import Recall
 from datp_tasks.model.status import Status
 from datp_tasks.model.switch import switch_json
 from datp_tasks.replies.notify import Notifications
+from datp_tasks.seized import end_seized
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.client")

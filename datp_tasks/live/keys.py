@@ -63,6 +63,7 @@ Fields of stateH:
 | state       | the state as JSON                                                           |
 | node        | who runs it                                                                 |
 | begun       | "1" from the moment any step may have had an effect                         |
+| recreated   | "1" once Redis had lost it: a step may have had one that is not known       |
 | crashes     | how often a worker died or was lost while it ran this step                  |
 | unsafe      | "<fence>:<time limit in ms>" in the middle of a step not safe to run again  |
 | wakeTime    | when it wakes (ms)                                                          |
