@@ -159,6 +159,21 @@ class Resurrector:
         self._ringer.ring(bells)
         return result
 
+    def place(self, tx_id: str, about_to_say: Signal | None = None) -> list[Bell]:
+        """Into memory, be it asleep for long, lost, or never there; bells for what is queued.
+
+        What was said to it before is said again, but not what the caller is about to say.
+        """
+        self.bring_back([tx_id])
+        if self._live.exist_many([tx_id])[0]:
+            return []
+        summaries = [each for each in self._record.summaries([tx_id]) if not each.is_final]
+        # It is known to wake some time, so it does not start from nothing.
+        is_asleep = self._live.placed_many([tx_id])[0]
+        _, bells = self._put_back(summaries, {}, has_begun=is_asleep)
+        self.say_again([each for each in self.signals.of([tx_id]) if each != about_to_say])
+        return bells
+
     def _put_back(
         self, summaries: Sequence[Summary], nodes: Mapping[str, str], *, has_begun: bool = False
     ) -> tuple[Rebuilt, list[Bell]]:
