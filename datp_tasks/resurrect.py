@@ -26,7 +26,7 @@ from datp_tasks.failpoints import reach
 from datp_tasks.hashes import Hashes
 from datp_tasks.live.outgoing import Outgoing
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.words import Bell, Restored
+from datp_tasks.live.words import Bell, Refused, Restored
 from datp_tasks.model.journal import BrokenJournal, Entry, living_branch
 from datp_tasks.model.state import Delta, State, delta_json
 from datp_tasks.model.status import FINAL, Status
@@ -39,6 +39,8 @@ log = logging.getLogger("datp.resurrect")
 
 #: Kind of the alert for a transaction that cannot be brought back.
 LOST = "state-lost"
+#: A process that is paused at every reading does not go on for ever.
+READINGS_MAX = 3
 
 
 @dataclass(slots=True)
@@ -112,24 +114,34 @@ class Resurrector:
 
     def bring_back(self, tx_ids: Sequence[str]) -> None:
         """Back into memory as they are, for a while: somebody wants to read or change them."""
+        for _ in range(READINGS_MAX):
+            tx_ids = self._bring_back(tx_ids)
+            if not tx_ids:
+                return
+
+    def _bring_back(self, tx_ids: Sequence[str]) -> list[str]:
+        """Those that were read so long before that they must be read again."""
+        # What changes from here on stays in memory for longer than a sleeper's time to leave.
+        until_ms = self._live.server_now_ms() + self._settings.sleeping_ttl_s * 1_000
         known = self._live.exist_many(tx_ids)
         missing = [tx for tx, here in zip(tx_ids, known, strict=True) if not here]
         if not missing:
-            return
+            return []
         over = (Status.IN_DOUBT, *FINAL)
         summaries = [each for each in self._record.summaries(missing) if each.status not in over]
         views = self.views(summaries)
         reach("resurrect.after_load")
         # Only what sleeps or has ended leaves: anything else that is missing, Redis has lost.
         back = [
-            self._restored(each, view)
+            replace(self._restored(each, view), until_ms=until_ms)
             for each in summaries
             if isinstance(view := views[each.tx_id], View) and view.status == Status.SLEEPING
         ]
-        self._live.restore_many(back)
-        # Whoever was paused here may have brought back one that woke, ended and left meanwhile.
+        answers = self._live.restore_many(back)
+        # One that woke and ended may leave sooner: a process that was paused here brought it back.
         ended = self._record.finals([each.tx_id for each in back])
         self._live.follow_sql(list(ended.items()))
+        return [e.tx_id for e in answers if isinstance(e, Refused) and e.word == "LATE"]
 
     def _restored(self, summary: Summary, view: View, fence: int = 0) -> Restored:
         return Restored(

@@ -132,6 +132,8 @@ class Restored:
     lines: str = ""
     #: Who had an older version of it.
     node: str = ""
+    #: From when on it must be read again first: something newer may have come and left.
+    until_ms: int | str = ""
 
 
 def flat_to_dict(flat: list[Any]) -> dict[str, str]:
