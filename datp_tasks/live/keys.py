@@ -18,7 +18,6 @@ the transaction id (`t07-…`), so whoever has the id can name its keys.
 | countsH                   | hash   | slot|what|group|pipeline|owner -> number   | the meter takes it     |
 | mark                      | string | number of times the journal was read       | never                  |
 | webhooksZ                 | zset   | <tx>:<sequence> by time of next attempt    | 2xx, given up, told    |
-| externalId:<owner>:<id>   | string | tx                                         | uniqueness period over |
 
 | key (outside shards)      | type   | holds                                      | leaves when            |
 |---------------------------|--------|--------------------------------------------|------------------------|
@@ -98,7 +97,7 @@ def shard_of_tx(tx_id: str) -> str | None:
 
 
 def shard_of_external_id(owner: str, external_id: str, shards: int) -> str:
-    """The uniqueness key and the state of one transaction share a shard."""
+    """One external id leads to one shard, whichever process accepts it."""
     checksum = zlib.crc32(f"{owner}\n{external_id}".encode())
     return f"{checksum % shards:02d}"
 
@@ -121,9 +120,6 @@ class Keys:
     def of_tx(self, tx_id: str, name: str) -> str:
         """A list of the shard that the transaction lives in."""
         return f"{self.prefix}:{{{tx_id[1:3]}}}:{name}"
-
-    def external_id(self, shard: str, owner: str, external_id: str) -> str:
-        return self.in_shard(shard, f"externalId:{owner}:{external_id}")
 
     def pipeline(self, name: str) -> str:
         return f"{self.prefix}:pipelineH:{name}"

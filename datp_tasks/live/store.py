@@ -69,14 +69,10 @@ class LiveStore(Reading):
         ]
 
     def _call_create(self, new: NewTransaction) -> Call:
-        keep_ms = 0
-        external = self.keys.of_tx(new.tx_id, "externalId")
-        if new.external_id:
-            keep_ms = self._settings.external_id_uniqueness_s * 1_000
-            external = self.keys.external_id(new.tx_id[1:3], new.owner, new.external_id)
         of_tx = self.keys.of_tx
-        lists = (of_tx(new.tx_id, "queuedZ"), external, of_tx(new.tx_id, "countsH"))
-        head = (self._now(), new.tx_id, keep_ms, new.group, new.pipeline, new.owner)
+        # The script could reserve external ids, but the unique index in SQL decides about them.
+        lists = tuple(of_tx(new.tx_id, name) for name in ("queuedZ", "externalId", "countsH"))
+        head = (self._now(), new.tx_id, 0, new.group, new.pipeline, new.owner)
         pairs = [part for pair in new.fields().items() for part in pair]
         return script("create"), (self.keys.state(new.tx_id), *lists), (*head, *pairs)
 

@@ -157,18 +157,6 @@ def test_one_that_sleeps_long_may_leave_memory_but_not_the_list_that_wakes_it(
     assert stage.faults(tx_id) == []
 
 
-def test_an_external_id_must_be_the_transactions_own_and_end(loose_stage: Stage) -> None:
-    stage = loose_stage
-    tx_id = stage.queued(external_id="e").tx_id
-    key = stage.live.keys.external_id("07", "alice", "e")
-    stage.redis.persist(key)
-    assert stage.faults(tx_id) == ["its external id stays reserved for ever"]
-    stage.redis.set(key, "another", ex=1_000)
-    assert stage.faults(tx_id) == ["its external id is that of another"]
-    stage.redis.delete(key)
-    assert stage.faults(tx_id) == []
-
-
 def test_a_member_of_the_wrong_shard_and_rubbish_are_found(loose_stage: Stage) -> None:
     stage = loose_stage
     tx_id = stage.queued(shard="07").tx_id
