@@ -10,36 +10,37 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 from sqlalchemy import Engine
 
 from datp_tasks.archive.alerts import Alerts
 from datp_tasks.archive.journal import Journal
 from datp_tasks.archive.record import Record
-from datp_tasks.archive.signals import CANCEL, Signal, Signals
+from datp_tasks.archive.signals import Signal, Signals
 from datp_tasks.archive.states import States
 from datp_tasks.archive.words import Summary
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.clock import Clock
 from datp_tasks.errors import PipelineError, StateLost
 from datp_tasks.failpoints import reach
+from datp_tasks.hashes import Hashes
+from datp_tasks.live.outgoing import Outgoing
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.words import Bell, NewTransaction, Restored
+from datp_tasks.live.words import Bell, Refused, Restored
 from datp_tasks.model.journal import BrokenJournal, Entry, living_branch
-from datp_tasks.model.payload import encode
-from datp_tasks.model.pipeline import PipelineDefinition
-from datp_tasks.model.plan import Position, next_action
-from datp_tasks.model.state import Delta, State, delta_json, first_state_json
-from datp_tasks.model.status import Status
+from datp_tasks.model.state import Delta, State, delta_json
+from datp_tasks.model.status import FINAL, Status
 from datp_tasks.model.view import View
 from datp_tasks.pipelines.catalogue import Catalogue
+from datp_tasks.said_again import say_again
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.resurrect")
 
 #: Kind of the alert for a transaction that cannot be brought back.
 LOST = "state-lost"
+#: A process that is paused at every reading does not go on for ever.
+READINGS_MAX = 3
 
 
 @dataclass(slots=True)
@@ -65,7 +66,7 @@ class Resurrector:
         self._settings = settings
         self._live = live
         self._record = record
-        self._catalogue = catalogue
+        self._hashes = Hashes(catalogue)
         self._ringer = ringer
         self._states = States(engine, clock)
         self._journal = Journal(engine, clock)
@@ -107,30 +108,40 @@ class Resurrector:
 
     def first_view(self, summary: Summary) -> View:
         """As it was when it was accepted."""
-        definition = self._catalogue.version(summary.pipeline, summary.version)
-        return View(State.from_json(_first(definition, summary)))
+        return View(State.from_json(self._hashes.first_json(summary)))
 
     # Those that left.
 
     def bring_back(self, tx_ids: Sequence[str]) -> None:
         """Back into memory as they are, for a while: somebody wants to read or change them."""
+        for _ in range(READINGS_MAX):
+            tx_ids = self._bring_back(tx_ids)
+            if not tx_ids:
+                return
+
+    def _bring_back(self, tx_ids: Sequence[str]) -> list[str]:
+        """Those that were read so long before that they must be read again."""
+        # What changes from here on stays in memory for longer than a sleeper's time to leave.
+        until_ms = self._live.server_now_ms() + self._settings.sleeping_ttl_s * 1_000
         known = self._live.exist_many(tx_ids)
         missing = [tx for tx, here in zip(tx_ids, known, strict=True) if not here]
         if not missing:
-            return
-        summaries = [each for each in self._record.summaries(missing) if not each.is_final]
+            return []
+        over = (Status.IN_DOUBT, *FINAL)
+        summaries = [each for each in self._record.summaries(missing) if each.status not in over]
         views = self.views(summaries)
         reach("resurrect.after_load")
-        # One that runs or waits in a queue never leaves: if it is missing, Redis has lost it.
+        # Only what sleeps or has ended leaves: anything else that is missing, Redis has lost.
         back = [
-            self._restored(each, view)
+            replace(self._restored(each, view), until_ms=until_ms)
             for each in summaries
             if isinstance(view := views[each.tx_id], View) and view.status == Status.SLEEPING
         ]
-        self._live.restore_many(back)
-        # Whoever was paused here may have brought back one that woke, ended and left meanwhile.
+        answers = self._live.restore_many(back)
+        # One that woke and ended may leave sooner: a process that was paused here brought it back.
         ended = self._record.finals([each.tx_id for each in back])
         self._live.follow_sql(list(ended.items()))
+        return [e.tx_id for e in answers if isinstance(e, Refused) and e.word == "LATE"]
 
     def _restored(self, summary: Summary, view: View, fence: int = 0) -> Restored:
         return Restored(
@@ -139,7 +150,7 @@ class Resurrector:
             # SQL would refuse the ending of whoever claims it under an older one.
             fence=max(view.fence, summary.fence, fence),
             status=view.status,
-            fields=self._fields(summary, view),
+            fields=self._hashes.fields(summary, view),
             wake_ms="" if view.wake_ms is None else view.wake_ms,
             ttl_ms=self._settings.sleeping_ttl_s * 1_000 if view.status == Status.SLEEPING else 0,
         )
@@ -151,26 +162,54 @@ class Resurrector:
     ) -> Rebuilt:
         """Put back what Redis does not have in the version of SQL. `nodes` hold older ones.
 
-        Whoever still works on one of them is refused from now on, by SQL as well. `has_begun`:
-        Redis knows that they were at work, so none can start from nothing.
+        Every worker that still has one of them is refused from now on, by SQL as well.
+        `has_begun`: Redis knows that they were at work, so none can start from nothing.
         """
+        result, bells = self._put_back(summaries, nodes, has_begun=has_begun)
+        # What was said to them comes first: a worker may be quick.
+        self.say_again(self.signals.of([each.tx_id for each in summaries]))
+        self._ringer.ring(bells)
+        return result
+
+    def place(self, tx_id: str, about_to_say: Signal | None = None) -> list[Bell]:
+        """Into memory, be it asleep for long, lost, or never there; bells for what is queued.
+
+        What was said to it before is said again, but not what the caller is about to say.
+        """
+        self.bring_back([tx_id])
+        if self._live.exist_many([tx_id])[0]:
+            return []
+        summaries = [each for each in self._record.summaries([tx_id]) if not each.is_final]
+        # It is known to wake some time, so it does not start from nothing.
+        is_asleep = self._live.placed_many([tx_id])[0]
+        _, bells = self._put_back(summaries, {}, has_begun=is_asleep)
+        self.say_again([each for each in self.signals.of([tx_id]) if each != about_to_say])
+        return bells
+
+    def _put_back(
+        self, summaries: Sequence[Summary], nodes: Mapping[str, str], *, has_begun: bool = False
+    ) -> tuple[Rebuilt, list[Bell]]:
+        """What became of them, and the bells to ring for those that are queued."""
         views = self.views(summaries)
-        fresh = [] if has_begun else [each for each in summaries if _is_fresh(views[each.tx_id])]
-        bells = [bell for bell in self._live.create_many(list(map(self._new, fresh))) if bell]
-        known = [each for each in summaries if has_begun or not _is_fresh(views[each.tx_id])]
         now_ms = self._live.server_now_ms()
         # The clock of a server that took over may be behind that of the one before it.
         fences = self._record.raise_fences(
-            [(each.tx_id, max(now_ms, each.fence, _fence(views[each.tx_id]))) for each in known]
+            [(each.tx_id, max(now_ms, each.fence, _fence(views[each.tx_id]))) for each in summaries]
         )
         reach("rebuild.after_fence")
+        # A row that is locked belongs to a step that is about to commit: later.
+        mine = [each for each in summaries if each.tx_id in fences]
+        fresh = [each for each in mine if not has_begun and _is_fresh(each, views[each.tx_id])]
+        bells = self._queue_anew(fresh, fences)
         result = Rebuilt(restored=len(bells))
-        back = []
-        for each in known:
-            # A row that is locked belongs to a step that is about to commit: later.
-            if each.tx_id in fences:
-                restored = self._restored_or_parked(each, views[each.tx_id], fences[each.tx_id])
-                back.append(replace(restored, node=nodes.get(each.tx_id, "")))
+        back = [
+            replace(
+                self._restored_or_parked(each, views[each.tx_id], fences[each.tx_id]),
+                node=nodes.get(each.tx_id, ""),
+            )
+            for each in mine
+            if has_begun or not _is_fresh(each, views[each.tx_id])
+        ]
         answers = self._live.restore_many(back)
         reach("rebuild.after_restore")
         for restored, answer in zip(back, answers, strict=True):
@@ -178,9 +217,28 @@ class Resurrector:
                 result.restored += 1
                 result.parked += restored.status == Status.IN_DOUBT
                 bells += [answer] if restored.status == Status.QUEUED else []
-        self._ringer.ring(bells)
-        self.say_again(self.signals.of([each.tx_id for each in back]))
-        return result
+        return result, bells
+
+    def _queue_anew(self, fresh: Sequence[Summary], fences: Mapping[str, int]) -> list[Bell]:
+        """Those of which SQL has only the request: they never came to Redis, or it lost them."""
+        recreated = bool(fresh) and not self._is_redis_whole()
+        new = [
+            replace(self._hashes.new(each), fence=fences[each.tx_id], recreated=recreated)
+            for each in fresh
+        ]
+        return [bell for bell in self._live.create_many(new) if bell]
+
+    def _is_redis_whole(self) -> bool:
+        """Whether Redis has all that it ever had: the marks that SQL knows, and the same server.
+
+        Asked after something was not found there, so no loss can hide behind an older answer.
+        """
+        marks = self._journal.marks()
+        seen = self._journal.seen_server(self._settings.key_prefix)
+        outgoing = Outgoing(self._live)
+        here = outgoing.marks()
+        is_behind = any(here.get(shard, mark) < mark for shard, mark in marks.items())
+        return bool(marks) and not is_behind and seen == outgoing.run_id()
 
     def rebuild_finals(self, summaries: Sequence[Summary]) -> int:
         """Let the archive and the journal learn how these ended: Redis lost that on its way."""
@@ -198,7 +256,7 @@ class Resurrector:
     def _ended(self, summary: Summary, view: View) -> Restored:
         is_news = view.status != summary.status
         view.wake_ms = view.wake_switch = view.cancel = view.problem = None
-        fields = self._fields(summary, view)
+        fields = self._hashes.fields(summary, view)
         fields.pop("stepType", None)
         return Restored(
             tx_id=summary.tx_id,
@@ -211,22 +269,7 @@ class Resurrector:
 
     def say_again(self, signals: Sequence[Signal]) -> None:
         """Switches and cancels that SQL has and Redis may have lost."""
-        found = self._live.fields_many([each.tx_id for each in signals])
-        for signal, fields in zip(signals, found, strict=True):
-            if not fields or Status(fields["status"]).is_final:
-                continue
-            if signal.name == CANCEL:
-                self._cancel_again(signal, fields)
-            elif fields.get(f"switch:{signal.name}", ":").partition(":")[2] != signal.value:
-                answer = self._live.set_switch(signal.tx_id, signal.name, signal.value)
-                self._ringer.ring([answer if isinstance(answer, Bell) else None])
-
-    def _cancel_again(self, signal: Signal, fields: Mapping[str, str]) -> None:
-        """As begun, so that a worker ends it: nobody waits here to do that."""
-        if "cancel" in fields or fields["status"] == Status.IN_DOUBT:
-            return
-        answer = self._live.cancel(signal.tx_id, signal.value, f"again-{signal.tx_id}")
-        self._ringer.ring([answer if isinstance(answer, Bell) else None])
+        say_again(signals, live=self._live, record=self._record, ringer=self._ringer)
 
     def _restored_or_parked(self, summary: Summary, view: View | StateLost, fence: int) -> Restored:
         if isinstance(view, View) and view.version == 0:
@@ -240,6 +283,7 @@ class Resurrector:
 
         SQL gets to know that something is in doubt before Redis and its journal do.
         """
+        view.recreated = True
         if Status.IN_DOUBT in (summary.status, view.status):
             view.status, view.wake_ms, view.wake_switch = str(Status.IN_DOUBT), None, None
             view.problem = view.problem or summary.note or "it was in doubt when Redis was lost"
@@ -247,8 +291,8 @@ class Resurrector:
             return replace(self._restored(summary, view, fence), rebuilt=True, ttl_ms=0)
         deltas: list[Delta] = []
         view.status = str(Status.QUEUED)
-        position = self._position(view.state, deltas)
-        fields = self._fields(summary, view, position)
+        position = self._hashes.position(view.state, deltas)
+        fields = self._hashes.fields(summary, view, position)
         return Restored(
             tx_id=summary.tx_id,
             version=view.version,
@@ -274,42 +318,7 @@ class Resurrector:
             version=version,
             fence=fence,
             status=view.status,
-            fields=self._fields(summary, view),
-        )
-
-    # The hash.
-
-    def _fields(
-        self, summary: Summary, view: View, position: Position | None = None
-    ) -> dict[str, str]:
-        position = position or self._position(_looked_ahead(view.state), [])
-        return self._new(summary).fields() | dict(_pairs(position)) | view.to_fields()
-
-    def _position(self, state: State, deltas: list[Delta]) -> Position:
-        """Where it goes on; deltas that lead there are added to the list."""
-        made, action = next_action(state, self._catalogue.version)
-        deltas += made
-        if action.kind != "end":
-            return action.position()
-        definition = self._catalogue.version(state.stack[0].pipeline, state.stack[0].version)
-        index = min(state.stack[0].index, len(definition.steps) - 1)
-        place = f"{definition.name}/{index}"
-        return Position(definition.group_of(index), definition.steps[index].type, place)
-
-    def _new(self, summary: Summary) -> NewTransaction:
-        definition = self._catalogue.version(summary.pipeline, summary.version)
-        return NewTransaction(
-            tx_id=summary.tx_id,
-            owner=summary.owner,
-            external_id=summary.external_id,
-            pipeline=summary.pipeline,
-            group=definition.group_of(0),
-            step_type=definition.steps[0].type,
-            place=f"{summary.pipeline}/0",
-            state_json=_first(definition, summary),
-            metadata_json=None if summary.metadata is None else encode(summary.metadata),
-            expires_at_ms=_ms(summary.expires_at),
-            trace=summary.trace or "",
+            fields=self._hashes.fields(summary, view),
         )
 
 
@@ -319,22 +328,13 @@ def view_of_copy(fields: dict[str, str]) -> View:
     return View.from_fields(fields, [deltas] if deltas else [])
 
 
-def _looked_ahead(state: State) -> State:
-    """A copy that may be moved on to its next action, which touches nothing deeper than this."""
-    return replace(state, stack=[replace(frame) for frame in state.stack], undo=[*state.undo])
-
-
-def _pairs(position: Position) -> list[tuple[str, str]]:
-    flat = position.pairs()
-    return list(zip(flat[::2], flat[1::2], strict=True))
-
-
 def _fence(view: View | StateLost) -> int:
     return view.fence if isinstance(view, View) else 0
 
 
-def _is_fresh(view: View | StateLost) -> bool:
-    return isinstance(view, View) and view.version == 0
+def _is_fresh(summary: Summary, view: View | StateLost) -> bool:
+    in_doubt = summary.status == Status.IN_DOUBT
+    return isinstance(view, View) and view.version == 0 and not in_doubt
 
 
 def _branch_since(archived: View | None, entries: Sequence[Entry]) -> list[Entry] | None:
@@ -343,11 +343,3 @@ def _branch_since(archived: View | None, entries: Sequence[Entry]) -> list[Entry
         return living_branch(entries, since=archived.version) if archived else None
     except BrokenJournal:
         return None
-
-
-def _first(definition: PipelineDefinition, summary: Summary) -> str:
-    return first_state_json(definition.name, definition.version, encode(summary.input))
-
-
-def _ms(moment: datetime | None) -> int | None:
-    return None if moment is None else round(moment.timestamp() * 1_000)

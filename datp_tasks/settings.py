@@ -61,7 +61,6 @@ class Settings:
     output_bytes_max: int = _number(262_144, 1_024, 16_777_216)
     progress_bytes_max: int = _number(16_384, 64, 262_144)
     external_id_chars_max: int = _number(64, 8, 255)
-    external_id_uniqueness_s: int = _number(172_800, 1, 31_536_000)
     switches_per_transaction_max: int = _number(64, 1, 1_000)
     submit_batch_max: int = _number(500, 1, 5_000)
 

@@ -15,10 +15,22 @@ from sqlalchemy import Engine
 from datp_tasks.clock import Clock
 
 ADD = """
-INSERT INTO tx_signal (tx_id, name, value, created_at)
-SELECT tx_id, %(name)s, %(value)s, coalesce(%(now)s, now()) FROM tx_summary
-WHERE tx_id = %(tx_id)s AND coalesce(completed_at, 'infinity') = 'infinity'
-ON CONFLICT (tx_id, name) DO UPDATE SET value = excluded.value, created_at = excluded.created_at
+WITH added AS (
+    INSERT INTO tx_signal (tx_id, name, value, created_at)
+    SELECT tx_id, %(name)s, %(value)s, coalesce(%(now)s, now()) FROM tx_summary
+    WHERE tx_id = %(tx_id)s AND coalesce(completed_at, 'infinity') = 'infinity'
+    ON CONFLICT (tx_id, name) DO UPDATE
+    SET value = excluded.value, created_at = excluded.created_at
+)
+SELECT tx_id, name, value FROM tx_signal WHERE tx_id = %(tx_id)s AND name = %(name)s
+"""
+# Only what was said: another client may have said something else since.
+PUT_BACK = """
+UPDATE tx_signal SET value = %(before)s
+WHERE tx_id = %(tx_id)s AND name = %(name)s AND value = %(value)s
+"""
+WITHDRAW = """
+DELETE FROM tx_signal WHERE tx_id = %(tx_id)s AND name = %(name)s AND value = %(value)s
 """
 OF = "SELECT tx_id, name, value FROM tx_signal WHERE tx_id = ANY(%(tx_id)s) ORDER BY created_at"
 RECENT = """
@@ -49,11 +61,21 @@ class Signals:
         self._engine = engine
         self._clock = clock
 
-    def add(self, signal: Signal) -> None:
-        """Nothing is kept of one that has ended or is not known."""
+    def add(self, signal: Signal) -> Signal | None:
+        """The one of that name before it. Nothing is kept for what has ended or is not known."""
         values = {"tx_id": signal.tx_id, "name": signal.name, "value": signal.value}
         with self._engine.begin() as connection:
-            connection.exec_driver_sql(ADD, {**values, "now": self._now()})
+            row = connection.exec_driver_sql(ADD, {**values, "now": self._now()}).first()
+            return None if row is None else Signal(*row)
+
+    def withdraw(self, signal: Signal, before: Signal | None) -> None:
+        """It was refused, so it must not be said again; the one before it counts."""
+        values = {"tx_id": signal.tx_id, "name": signal.name, "value": signal.value}
+        with self._engine.begin() as connection:
+            if before is None:
+                connection.exec_driver_sql(WITHDRAW, values)
+            else:
+                connection.exec_driver_sql(PUT_BACK, {**values, "before": before.value})
 
     def of(self, tx_ids: Sequence[str]) -> list[Signal]:
         with self._engine.connect() as connection:

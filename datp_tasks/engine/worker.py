@@ -24,7 +24,7 @@ from datp_tasks.engine.registry import Registry
 from datp_tasks.engine.reporter import Reporter
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import StateCache
-from datp_tasks.errors import StepError, SwitchInvalid
+from datp_tasks.errors import StaleFence, StepError, SwitchInvalid
 from datp_tasks.ledger.desk import Ledger
 from datp_tasks.ledger.words import Batch, NewBatch
 from datp_tasks.live.doorbells import Doorbells
@@ -118,7 +118,9 @@ class Services:
         self._reporter.report_held(run)
 
     def set_switch(self, run: Run, name: str, value: SwitchValue) -> None:
-        answer = self._live.set_switch(run.tx_id, name, switch_json(name, value))
+        answer = self._live.set_switch(run.tx_id, name, switch_json(name, value), fence=run.fence)
+        if isinstance(answer, Refused) and answer.word == "STALE":
+            raise StaleFence
         if isinstance(answer, Refused) and answer.word not in ("SET", "NO_CHANGE"):
             raise SwitchInvalid(f"switch {name!r} was not set: {answer.word.lower()}")
         run.switches = {**run.switches, name: json.dumps(value)}

@@ -10,11 +10,12 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from redis.exceptions import RedisError
 
@@ -39,7 +40,6 @@ from datp_tasks.intake.expiry import Now
 from datp_tasks.intake.looking import LookMethods
 from datp_tasks.intake.many import ManyMethods
 from datp_tasks.intake.requests import Prepared, Request, Submitted, prepare
-from datp_tasks.intake.seized import end_seized
 from datp_tasks.intake.why import WhyMethods
 from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.live.words import Bell, Claimed, Refused
@@ -48,9 +48,12 @@ from datp_tasks.model.recall import Recall
 from datp_tasks.model.status import Status
 from datp_tasks.model.switch import switch_json
 from datp_tasks.replies.notify import Notifications
+from datp_tasks.seized import end_seized
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.client")
+
+T = TypeVar("T")
 
 
 class Client(LookMethods, BatchMethods, DeskMethods, WhyMethods, ManyMethods):
@@ -190,34 +193,24 @@ class Client(LookMethods, BatchMethods, DeskMethods, WhyMethods, ManyMethods):
 
     def set_switch(self, tx_id: str, name: str, value: bool | int | float | str | None) -> bool:
         """Set a switch; True if that woke the transaction. None removes the switch."""
-        text = switch_json(name, value)
-        self._signal(self._known(tx_id), name, text)
-        answer = self._live.set_switch(tx_id, name, text)
-        if _is_away(answer):
-            self._bring_back(tx_id)
-            answer = self._live.set_switch(tx_id, name, text)
-        if isinstance(answer, Bell):
-            self._connections.ringer.ring([answer])
-            return True
-        if answer.word == "TOO_MANY":
-            limit = self._settings.switches_per_transaction_max
-            raise SwitchInvalid(f"{tx_id} has {limit} switches already; no more are allowed")
-        self._raise_if_impossible(answer, "SET", "NO_CHANGE")
-        return False
+        signal = Signal(self._known(tx_id), name, switch_json(name, value))
+        with self._kept_unless_refused(signal):
+            answer = self._said(
+                tx_id, lambda: self._live.set_switch(tx_id, name, signal.value), signal
+            )
+            if isinstance(answer, Refused) and answer.word == "TOO_MANY":
+                limit = self._settings.switches_per_transaction_max
+                raise SwitchInvalid(f"{tx_id} has {limit} switches already; no more are allowed")
+            return self._woken(answer, "SET", "NO_CHANGE")
 
     def wake(self, tx_id: str) -> bool:
         """End a sleep early; False if it does not sleep."""
-        answer = self._live.wake_many([self._known(tx_id)], only_due=False)[0]
-        if _is_away(answer):
-            self._bring_back(tx_id)
-            answer = self._live.wake_many([tx_id], only_due=False)[0]
-        if isinstance(answer, Bell):
-            self._connections.ringer.ring([answer])
-            return True
-        self._raise_if_impossible(answer, "NOT_SLEEPING")
-        if Status(answer.found).is_final:
+        self._known(tx_id)
+        answer = self._said(tx_id, lambda: self._live.wake_many([tx_id], only_due=False)[0])
+        is_woken = self._woken(answer, "NOT_SLEEPING")
+        if isinstance(answer, Refused) and Status(answer.found).is_final:
             raise TransactionFinal(f"{tx_id} has ended: {answer.found}")
-        return False
+        return is_woken
 
     def cancel(self, tx_id: str, reason: str = "cancelled by its owner") -> Summary:
         """Take a transaction back: at once if nothing has begun, else after its current step.
@@ -227,33 +220,55 @@ class Client(LookMethods, BatchMethods, DeskMethods, WhyMethods, ManyMethods):
         """
         self._known(tx_id)
         recall = Recall(Status.CANCELLED, clean_note(reason) or "cancelled")
-        self._signal(tx_id, CANCEL, recall.to_text())
-        # Known as a node, so that the reaper notices should this process die half-way.
-        self._live.beat(self._node)
-        answer = self._live.cancel(tx_id, recall.to_text(), self._node)
-        if _is_away(answer):
-            self._bring_back(tx_id)
-            answer = self._live.cancel(tx_id, recall.to_text(), self._node)
-        if isinstance(answer, Claimed):
-            reach("cancel.after_seize")
-            with away_is_named():
-                end_seized(self._record, self._live, [(answer, recall)], self._node)
-        elif isinstance(answer, Bell):
-            self._connections.ringer.ring([answer])
-        else:
-            self._raise_if_impossible(answer, "ASKED")
+        signal = Signal(tx_id, CANCEL, recall.to_text())
+        with self._kept_unless_refused(signal):
+            # Known as a node, so that the reaper notices should this process die half-way.
+            self._live.beat(self._node)
+            answer = self._said(
+                tx_id, lambda: self._live.cancel(tx_id, signal.value, self._node), signal
+            )
+            if isinstance(answer, Claimed):
+                reach("cancel.after_seize")
+                with away_is_named():
+                    end_seized(self._record, self._live, [(answer, recall)], self._node)
+            else:
+                self._woken(answer, "ASKED")
         return self.status(tx_id)
 
-    def _signal(self, tx_id: str, name: str, value: str) -> None:
+    @contextmanager
+    def _kept_unless_refused(self, signal: Signal) -> Iterator[None]:
         """SQL first: from here on it is said again, should Redis lose it."""
+        signals = self._connections.resurrector.signals
         with away_is_named():
-            self._connections.resurrector.signals.add(Signal(tx_id, name, value))
+            before = signals.add(signal)
         reach("signal.after_sql")
+        try:
+            yield
+        except (TransactionError, SwitchInvalid):
+            with away_is_named():
+                signals.withdraw(signal, before)
+            raise
 
-    def _bring_back(self, tx_id: str) -> None:
-        """One that sleeps for long has left Redis; SQL has it."""
+    def _said(self, tx_id: str, say: Callable[[], T], signal: Signal | None = None) -> T:
+        """The answer; of one that is not in Redis, once it is there."""
+        answer = say()
+        if not _is_away(answer):
+            return answer
         with away_is_named():
-            self._connections.resurrector.bring_back([tx_id])
+            bells = self._connections.resurrector.place(tx_id, signal)
+        answer = say()
+        # Rung only now: no worker may be quicker than what is said.
+        if not isinstance(answer, Claimed):
+            self._connections.ringer.ring(bells)
+        return answer
+
+    def _woken(self, answer: Bell | Refused, *fine: str) -> bool:
+        """Whether a bell must be rung, and was; False for answers that are fine without one."""
+        if isinstance(answer, Bell):
+            self._connections.ringer.ring([answer])
+            return True
+        self._raise_if_impossible(answer, *fine)
+        return False
 
     def _known(self, tx_id: str) -> str:
         if not shard_of_tx(tx_id):

@@ -64,6 +64,7 @@ Fields of stateH:
 | state       | the state as JSON                                                           |
 | node        | who runs it                                                                 |
 | begun       | "1" from the moment any step may have had an effect                         |
+| recreated   | "1" once Redis had lost it: a step may have had one that is not known       |
 | crashes     | how often a worker died or was lost while it ran this step                  |
 | unsafe      | "<fence>:<time limit in ms>" in the middle of a step not safe to run again  |
 | wakeTime    | when it wakes (ms)                                                          |
@@ -98,7 +99,7 @@ def shard_of_tx(tx_id: str) -> str | None:
 
 
 def shard_of_external_id(owner: str, external_id: str, shards: int) -> str:
-    """The uniqueness key and the state of one transaction share a shard."""
+    """One external id leads to one shard, whichever process accepts it."""
     checksum = zlib.crc32(f"{owner}\n{external_id}".encode())
     return f"{checksum % shards:02d}"
 
@@ -121,9 +122,6 @@ class Keys:
     def of_tx(self, tx_id: str, name: str) -> str:
         """A list of the shard that the transaction lives in."""
         return f"{self.prefix}:{{{tx_id[1:3]}}}:{name}"
-
-    def external_id(self, shard: str, owner: str, external_id: str) -> str:
-        return self.in_shard(shard, f"externalId:{owner}:{external_id}")
 
     def pipeline(self, name: str) -> str:
         return f"{self.prefix}:pipelineH:{name}"

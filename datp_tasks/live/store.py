@@ -198,11 +198,17 @@ class LiveStore(Reading):
         ]
         return _bells(tx_ids, self.run(calls))
 
-    def set_switch(self, tx_id: str, name: str, value_json: str) -> Bell | Refused:
-        """A Bell if that woke the transaction; Refused with the word SET if it did not."""
+    def set_switch(
+        self, tx_id: str, name: str, value_json: str, *, fence: int | None = None
+    ) -> Bell | Refused:
+        """A Bell if that woke the transaction; Refused with the word SET if it did not.
+
+        `fence`: of the claim, if one of its own steps sets the switch.
+        """
         limit = self._settings.switches_per_transaction_max
-        arguments = (self._now(), tx_id, name, value_json, limit)
-        word, found = self.run([call(script("set_switch"), self._wake_keys(tx_id), arguments)])[0]
+        claim: Argument = "" if fence is None else fence
+        order = (self._now(), tx_id, name, value_json, limit, claim)
+        word, found = self.run([call(script("set_switch"), self._wake_keys(tx_id), order)])[0]
         return _bell_or_refused(tx_id, word, found, "WOKEN")
 
     def cancel(self, tx_id: str, reason: str, node: str) -> Claimed | Bell | Refused:
@@ -279,7 +285,7 @@ class LiveStore(Reading):
         )
         pairs = [part for pair in back.fields.items() for part in pair]
         head = (self._now(), tx, back.node, back.version, back.fence, back.status)
-        tail = (back.wake_ms, back.ttl_ms, int(back.rebuilt), back.lines)
+        tail = (back.wake_ms, back.ttl_ms, int(back.rebuilt), back.lines, back.until_ms)
         return call(script("restore"), keys, (*head, *tail, *pairs))
 
     def resolve(

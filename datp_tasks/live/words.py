@@ -50,6 +50,10 @@ class NewTransaction:
     expires_at_ms: int | None = None
     #: Where it belongs in a trace; empty if it is not traced.
     trace: str = ""
+    #: No older claim is let through; SQL knows this one already.
+    fence: int = 0
+    #: Redis was lost, and steps may have run of which nothing is known.
+    recreated: bool = False
 
     def fields(self) -> dict[str, str]:
         """Those of the hash that its client decided, and where it begins."""
@@ -67,6 +71,8 @@ class NewTransaction:
             "externalId": self.external_id,
             "expiresAt": None if self.expires_at_ms is None else str(self.expires_at_ms),
             "trace": self.trace,
+            "fence": str(self.fence or ""),
+            "recreated": "1" if self.recreated else "",
         }
         return fields | {name: text for name, text in optional.items() if text}
 
@@ -126,6 +132,8 @@ class Restored:
     lines: str = ""
     #: Who had an older version of it.
     node: str = ""
+    #: From when on it must be read again first: something newer may have come and left.
+    until_ms: int | str = ""
 
 
 def flat_to_dict(flat: list[Any]) -> dict[str, str]:

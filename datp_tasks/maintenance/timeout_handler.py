@@ -25,10 +25,10 @@ from datp_tasks.archive.alerts import Alerts
 from datp_tasks.archive.timeouts import BEHIND, Due, Timeouts
 from datp_tasks.connections import Connections
 from datp_tasks.failpoints import reach
-from datp_tasks.intake.seized import end_seized
 from datp_tasks.live.words import Bell, Claimed, Refused
 from datp_tasks.model.recall import Recall
 from datp_tasks.model.status import Status
+from datp_tasks.seized import end_seized
 
 log = logging.getLogger("datp.timeouts")
 

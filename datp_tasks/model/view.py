@@ -59,6 +59,9 @@ class View:
     progress: str | None = None
     #: Why it is parked.
     problem: str | None = None
+    #: Redis had lost it once: steps may have run of which nothing is known. Not a part of its
+    #: story that must fit, since a transaction that was queued anew has no entry that says so.
+    recreated: bool = field(default=False, compare=False)
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, str], deltas: Iterable[str] = ()) -> View:
@@ -81,6 +84,7 @@ class View:
             cancel=fields.get("cancel"),
             progress=fields.get("progress"),
             problem=fields.get("problem") if fields["status"] == "in-doubt" else None,
+            recreated="recreated" in fields,
         )
 
     def to_fields(self) -> dict[str, str]:
@@ -98,6 +102,7 @@ class View:
             "cancel": self.cancel,
             "progress": self.progress,
             "problem": self.problem,
+            "recreated": "1" if self.recreated else None,
         }
         return fields | {name: text for name, text in optional.items() if text is not None}
 
@@ -128,5 +133,7 @@ class View:
             name, _, value = extra.partition("=")
             self.switches[name] = value
             self.switch_seq = int(value.partition(":")[0])
+        elif kind == "rebuild":
+            self.recreated = True
         elif kind in NAMED:
             setattr(self, NAMED[kind], extra if kind != "final" else None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -57,8 +57,8 @@ CLAIMED_ONCE = frozenset({Status.RUNNING, Status.SLEEPING, Status.IN_DOUBT})
 BATCH = 100
 SCAN_COUNT = 1_000
 VIOLATIONS_MAX = 1_000
-#: What PTTL says instead of a time.
-NO_TTL, NO_SUCH_KEY = -1, -2
+#: What PTTL says instead of a time; -1 if there is none.
+NO_SUCH_KEY = -2
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ def _table(text: str) -> dict[str, dict[str, str]]:
 
 _WHERE = _table(WHERE)
 _FIELDS = _table(FIELDS)
-_READ = ("status", "externalId", "begun", *ALWAYS[:-1], *_FIELDS["queued"])
+_READ = ("status", "begun", *ALWAYS[:-1], *_FIELDS["queued"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +86,6 @@ class Seen:
     nodes: frozenset[str] = frozenset()
     ttl_ms: int | None = None
     deltas: int = 0
-    #: Who has its external id (itself, if nobody has), and whether that ends by itself.
-    external_of: str = ""
-    external_ends: bool = True
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -112,8 +109,7 @@ def look(live: LiveStore, tx_ids: Iterable[str], nodes: Collection[str]) -> list
     by_shard: defaultdict[str, list[str]] = defaultdict(list)
     for tx_id in tx_ids:
         by_shard[tx_id[1:3]].append(tx_id)
-    seen = [each for ids in by_shard.values() for each in _look_at_shard(live, ids, sorted(nodes))]
-    return _with_external_ids(live, seen)
+    return [each for ids in by_shard.values() for each in _look_at_shard(live, ids, sorted(nodes))]
 
 
 def find_nodes(live: LiveStore) -> set[str]:
@@ -184,8 +180,6 @@ def _wrong_values(seen: Seen, status: Status) -> list[str]:
         f"its JSON is as new as its version, or newer, but there are {seen.deltas} deltas": lost,
         f"its priority is {fields['priority']!r}": fields["priority"] not in PRIORITIES,
         f"begun is {fields.get('begun')!r}, not 1": fields.get("begun", "1") != "1",
-        f"its external id is that of {seen.external_of}": seen.external_of != seen.tx_id,
-        "its external id stays reserved for ever": not seen.external_ends,
     }
     return [fault for fault, broken in rules.items() if broken] + _wrong_place(seen, status)
 
@@ -234,23 +228,7 @@ def _seen(tx_id: str, nodes: frozenset[str], answers: Sequence[Any]) -> Seen:
         fields.setdefault("status", "")
     placed = {n: score for n, score in zip(LISTS, scores, strict=True) if score is not None}
     ends_in_ms = ttl_ms if ttl_ms >= 0 else None
-    return Seen(tx_id, fields, placed, nodes, ends_in_ms, deltas, external_of=tx_id)
-
-
-def _with_external_ids(live: LiveStore, found: Sequence[Seen]) -> list[Seen]:
-    named = [seen for seen in found if {"externalId", "owner"} <= seen.fields.keys()]
-    pipeline = live.redis.pipeline(transaction=False)
-    for seen in named:
-        owner, external_id = seen.fields["owner"], seen.fields["externalId"]
-        key = live.keys.external_id(seen.tx_id[1:3], owner, external_id)
-        pipeline.get(key)
-        pipeline.pttl(key)
-    answers = pipeline.execute() if named else []
-    known = {
-        seen.tx_id: replace(seen, external_of=holder or seen.tx_id, external_ends=ttl_ms != NO_TTL)
-        for seen, holder, ttl_ms in zip(named, answers[::2], answers[1::2], strict=True)
-    }
-    return [known.get(seen.tx_id, seen) for seen in found]
+    return Seen(tx_id, fields, placed, nodes, ends_in_ms, deltas)
 
 
 # Looking for transactions.

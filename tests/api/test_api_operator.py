@@ -155,15 +155,37 @@ def test_webhook_deliveries_are_listed_and_sent_again_by_their_owner_and_operato
     assert ok(zeta.get("/v1/webhooks"))["webhooks"] == []
     assert zeta.get(path).status_code == zeta.post(f"{path}/redeliver").status_code == 404
     assert delivery["id"] in [each["id"] for each in ok(ops.get("/v1/webhooks"))["webhooks"]]
+    kill(house, delivery["id"])
+    [dead] = ok(acme.get("/v1/webhooks", params={"state": "dead"}))["webhooks"]
+    assert dead["id"] == delivery["id"]
+    assert ok(acme.post(f"{path}/redeliver"))["state"] == "pending"
+    assert actions(house.kit, dead["id"]) == []
+    kill(house, delivery["id"])
+    assert ok(ops.post(f"{path}/redeliver"))["state"] == "pending"
+    assert [action for _, action in actions(house.kit, dead["id"])] == ["webhook.redeliver"]
+
+
+def test_another_owner_cannot_send_a_dead_delivery_again(
+    house: ApiHouse, acme: httpx.Client, zeta: httpx.Client
+) -> None:
+    """Dead, so that nothing but whose it is stands in the way."""
+    tx_id = submitted(acme, webhook="https://hooks.example.com/x")
+    [delivery] = ok(acme.get("/v1/webhooks", params={"txId": tx_id}))["webhooks"]
+    kill(house, delivery["id"])
+    before = ok(acme.get(f"/v1/webhooks/{delivery['id']}"))
+    refused = zeta.post(f"/v1/webhooks/{delivery['id']}/redeliver")
+    assert (refused.status_code, refused.json()["type"]) == (404, "urn:datp:problem:not-found")
+    assert ok(acme.get(f"/v1/webhooks/{delivery['id']}")) == before
+    assert before["state"] == "dead"
+
+
+def kill(house: ApiHouse, delivery_id: str) -> None:
+    """As if all tries had failed."""
     with house.kit.connections.engine.begin() as sql:
         sql.execute(
             text("UPDATE webhook_delivery SET state = 'dead', finished_at = now() WHERE id = :id"),
-            {"id": delivery["id"]},
+            {"id": delivery_id},
         )
-    [dead] = ok(acme.get("/v1/webhooks", params={"state": "dead"}))["webhooks"]
-    assert dead["id"] == delivery["id"]
-    assert ok(ops.post(f"{path}/redeliver"))["state"] == "pending"
-    assert [action for _, action in actions(house.kit, dead["id"])] == ["webhook.redeliver"]
 
 
 def test_a_poll_that_tells_the_end_cancels_the_webhook_if_that_was_asked_for(

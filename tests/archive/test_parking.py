@@ -107,6 +107,8 @@ def test_what_sql_calls_in_doubt_is_parked_after_a_loss_whatever_the_journal_say
     assert datp.connections.record.mark(tx_id, fence, Status.IN_DOUBT, "the bank is silent")
     datp.clock.advance(seconds=1)
     sound.wipe()
+    # A look must not bring it back as it was before.
+    assert datp.status(tx_id).status is Status.IN_DOUBT
     assert datp.run_job("reconciler").rebuilt == 1
     assert (sound.status(tx_id), sound.fields(tx_id)["problem"]) == (
         "in-doubt",

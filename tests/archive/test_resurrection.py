@@ -203,6 +203,61 @@ def test_one_that_woke_ended_and_left_meanwhile_does_not_come_back_to_life(
     other.close()
 
 
+def test_one_that_woke_and_slept_again_meanwhile_does_not_fall_back_into_its_first_sleep(
+    datp: Kit, quiet: World
+) -> None:
+    """The process was paused for so long that the second sleep has left memory as well."""
+    datp.use(Pipeline("naps").step("t/rest").step("t/book").step("t/rest").build())
+    tx_id = quiet.asleep_and_gone("naps")
+    other = datp.another()
+
+    def sleep_again() -> None:
+        datp.clock.advance(seconds=1)
+        other.client.wake(tx_id)
+        assert quiet.status(tx_id) == "sleeping"
+        other.run_job("archiver")
+        datp.clock.advance(seconds=datp.settings.sleeping_ttl_s)
+        quiet.evict(tx_id)
+
+    quiet.at("resurrect.after_load", sleep_again)
+    assert datp.status(tx_id).status is Status.SLEEPING
+    assert int(quiet.fields(tx_id)["version"]) == quiet.archived_version(tx_id)
+    assert quiet.ends(tx_id) is Status.SUCCESS
+    assert quiet.did == [("book", tx_id)]
+    other.close()
+
+
+def test_a_change_that_came_and_left_while_the_reader_was_paused_is_not_undone(
+    datp: Kit, quiet: World
+) -> None:
+    tx_id = quiet.asleep_and_gone("wait")
+    other = datp.another()
+
+    def change() -> None:
+        other.client.set_switch(tx_id, "other", 7)
+        other.run_job("archiver")
+        datp.clock.advance(seconds=datp.settings.sleeping_ttl_s)
+        quiet.evict(tx_id)
+
+    quiet.at("resurrect.after_load", change)
+    datp.client.set_switch(tx_id, "mine", 8)
+    fields = quiet.fields(tx_id)
+    assert (fields["switch:other"], fields["switch:mine"]) == ("1:7", "2:8")
+    other.close()
+
+
+def test_one_that_comes_back_under_a_fence_older_than_that_of_sql_can_end(
+    datp: Kit, quiet: World
+) -> None:
+    """SQL refuses whoever claims it under an older one, and its clock may have been ahead."""
+    tx_id = quiet.asleep_and_gone()
+    ahead_ms = datp.connections.live.server_now_ms() + int(5 * HOUR_S * 1_000)
+    datp.connections.record.raise_fences([(tx_id, ahead_ms)])
+    datp.advance(seconds=HOUR_S)
+    assert datp.status(tx_id).status is Status.SUCCESS
+    assert quiet.did.count(("book", tx_id)) == 2
+
+
 # What SQL has lost.
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from datp_tasks.errors import BatchBusy, BatchUnknown, LedgerError
 from datp_tasks.ledger.sim.faults import Fault
+from datp_tasks.ledger.words import Move
 from datp_tasks.model.batch import BatchState
 from tests.ledger.conftest import NewWorld
 from tests.ledger.ledger_world import SERVICE, Instance, World
@@ -100,6 +102,34 @@ def test_resubmitting_sends_the_same_bytes_at_once(new_world: NewWorld) -> None:
     assert world.sim.posts == 2
     world.settle(instance, rounds=2)
     assert world.violations() == []
+
+
+def test_an_answer_about_an_earlier_attempt_does_not_count_for_a_later_one(
+    new_world: NewWorld,
+) -> None:
+    """The batch looks as it did when the ledger was asked, but was sent again in between."""
+    world = new_world(kind="sawtooth")
+    instance = world.instance()
+    world.add_service()
+    [one] = world.submit("one")
+    world.sim.faults.set([Fault("post", "503-17", times=2)])
+    instance.tick()
+    instance.deliver()
+    world.advance(world.settings.ledger_poll_s_max)
+    [asked] = instance.ledger.batches.take_up(rows_max=10)
+    assert (asked.state, asked.attempts) == (BatchState.UNKNOWN, 1)
+    instance.ledger.operator.resubmit(SERVICE, one, **WHO)
+    instance.tick()
+    instance.deliver()
+    found = world.batch(one)
+    assert (found.state, found.attempts) == (BatchState.UNKNOWN, 2)
+    stale = Move(asked=asked, state=BatchState.INVALID, note="said of the first attempt")
+    assert instance.ledger.batches.record_many([stale], "poller") == []
+    assert world.batch(one) == found
+    newer = replace(stale, asked=replace(asked, attempts=2))
+    assert [each.state for each in instance.ledger.batches.record_many([newer], "poller")] == [
+        BatchState.INVALID
+    ]
 
 
 def test_a_resolved_batch_is_final_and_the_next_goes_on(world: World, instance: Instance) -> None:

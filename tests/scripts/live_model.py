@@ -50,6 +50,8 @@ class Modelled:
     entries: list[Entry] = field(default_factory=list)
     node: str | None = None
     begun: bool = False
+    #: Redis had lost it.
+    recreated: bool = False
     cancel: str | None = None
     problem: str | None = None
     progress: str | None = None
@@ -174,9 +176,13 @@ class Modelled:
             self._record(now_ms, "cancel", extra=reason)
 
     def seize(self, now_ms: int, reason: str, node: str) -> None:
-        self.cancel = self.cancel or reason
         self._run(now_ms, node)
-        self._record(now_ms, "seize", extra=self.cancel)
+        if self.recreated:
+            # It may have begun before the loss: it must be parked, and no worker may end it.
+            self._record(now_ms, "claim", extra=self.cancel or reason)
+        else:
+            self.cancel = self.cancel or reason
+            self._record(now_ms, "seize", extra=self.cancel)
         self.archive_due = self.leaves = False
 
     def cancel_and_wake(self, now_ms: int, reason: str) -> None:
@@ -201,6 +207,7 @@ class Modelled:
         self.gone = False
         self._leave()
         self.state, self.status, self.begun = view.state, view.status, view.begun
+        self.recreated = view.recreated
         self.version, self.fence, self.entries = view.version, view.fence, list(branch)
         self.wake_ms, self.wake_switch = view.wake_ms, view.wake_switch
         self.cancel, self.progress, self.problem = view.cancel, view.progress, view.problem
@@ -226,6 +233,7 @@ class Modelled:
         status = "queued" if self.status == "running" else self.status
         self.status, self.archive_due = status, status != "queued"
         self._record(now_ms, "rebuild", deltas, status)
+        self.recreated = True
         self._write_json()
 
     # What several of them do.
@@ -280,6 +288,7 @@ class Modelled:
             "jsonVersion": self.json_version,
             "node": self.node,
             "begun": "1" if self.begun else None,
+            "recreated": "1" if self.recreated else None,
             "cancel": self.cancel,
             "problem": self.problem,
             "progress": self.progress,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -132,3 +133,26 @@ def test_a_cancelled_one_whose_canceller_died_is_taken_over(stage: Stage) -> Non
     again = stage.live.claim_many([(bell.tx_id, 2)], OTHER_NODE, step_type=STEP)[0]
     assert isinstance(again, Claimed)
     assert again.fields["cancel"] == "enough"
+
+
+@pytest.mark.parametrize("only_seize", [False, True])
+def test_one_that_was_lost_may_have_begun_so_its_caller_gets_it_without_the_recall(
+    stage: Stage, only_seize: bool
+) -> None:
+    """Should the caller be lost before it is parked, a worker runs it; it is not ended."""
+    new = replace(stage.new(), fence=7, recreated=True)
+    [bell] = stage.live.create_many([new])
+    assert bell is not None
+    assert stage.fields(new.tx_id)["fence"] == "7"
+    wanted = [(new.tx_id, "cancelled:enough")]
+    [seized] = stage.live.cancel_many(wanted, NODE, only_seize=only_seize)
+    assert isinstance(seized, Claimed)
+    fields = stage.fields(new.tx_id)
+    assert (fields["status"], fields["node"], fields["recreated"]) == ("running", NODE, "1")
+    assert "cancel" not in fields
+    assert stage.folded(new.tx_id) == stage.view(new.tx_id)
+    # Once a step has begun it is like any other.
+    stage.checkpoint(seized, "begun", "1")
+    stage.sleep(seized)
+    assert isinstance(stage.live.cancel(new.tx_id, "enough", NODE), Bell)
+    assert stage.fields(new.tx_id)["cancel"] == "enough"

@@ -62,6 +62,8 @@ def test_many_are_created_in_one_round_trip(stage: Stage) -> None:
     assert stage.live.sizes()["queuedZ"] == 17
 
 
-def test_an_external_id_is_a_field_and_no_key_of_its_own(stage: Stage) -> None:
-    stage.queued(external_id="e-1")
+def test_an_external_id_is_a_field_and_reserves_no_key_of_its_own(stage: Stage) -> None:
+    """Whether it is used already is what the unique index in SQL decides."""
+    bell = stage.queued(external_id="order 17:b")
+    assert stage.fields(bell.tx_id)["externalId"] == "order 17:b"
     assert not [key for key in stage.picture() if "externalId" in key]

@@ -222,6 +222,12 @@ def seize_a_sleeping_one(stage: Stage) -> tuple[str, Act]:
     return worker.tx_id, lambda: stage.live.cancel(worker.tx_id, "cancelled:why", OTHER_NODE)
 
 
+def seize_one_that_was_lost(stage: Stage) -> tuple[str, Act]:
+    new = replace(stage.new(), recreated=True)
+    stage.live.create_many([new])
+    return new.tx_id, lambda: stage.live.cancel(new.tx_id, "cancelled:why", OTHER_NODE)
+
+
 def park(stage: Stage) -> tuple[str, Act]:
     worker = Worker.at_work(stage)
     return worker.tx_id, lambda: worker.park(CRASH)
@@ -320,6 +326,7 @@ CASES: dict[tuple[str, str], list[Case]] = {
     ("cancel", "cancel"): [cancel],
     ("cancel", "cancel-wake"): [cancel_that_wakes],
     ("cancel", "seize"): [seize_a_queued_one, seize_a_sleeping_one],
+    ("cancel", "claim"): [seize_one_that_was_lost],
     ("park", "park"): [park],
     ("finish", "final"): [
         final_by_a_worker,

@@ -289,3 +289,15 @@ def test_an_end_in_sql_takes_a_sleeper_that_has_left_off_the_list(stage: Stage) 
     stage.live.follow_sql([(tx_id, "expired")])
     assert stage.score(tx_id, "sleepingZ") is None
     assert stage.status(tx_id) == "gone"
+
+
+def test_one_that_was_read_too_long_ago_is_not_brought_back(stage: Stage) -> None:
+    """Something newer may have come and left since."""
+    claim = stage.sleeping()
+    back = stage.as_sql_has_it(claim.tx_id, stage.view(claim.tx_id))
+    stage.redis.delete(stage.live.keys.state(claim.tx_id))
+    with stage.nothing_changes():
+        late = stage.live.restore_many([replace(back, until_ms=stage.now_ms)])
+        assert late == [Refused(claim.tx_id, "LATE", str(stage.now_ms))]
+    [bell] = stage.live.restore_many([replace(back, until_ms=stage.now_ms + 1)])
+    assert isinstance(bell, Bell)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from datp_tasks.live.words import Bell, Claimed, Refused, switches_of
-from tests.scripts.live_states import STEP, Stage
+from tests.scripts.live_states import OTHER_NODE, STEP, Stage
 
 
 def test_a_switch_wakes_the_transaction_that_waits_for_it(stage: Stage) -> None:
@@ -132,3 +132,24 @@ def test_a_switch_that_is_set_while_it_sleeps_makes_it_due_for_the_archive_again
     assert stage.score(claim.tx_id, "toArchiveZ") is None
     stage.live.set_switch(claim.tx_id, "kyc", "1")
     assert stage.score(claim.tx_id, "toArchiveZ") == stage.now_ms
+
+
+def test_a_step_sets_a_switch_of_the_claim_it_runs_under(stage: Stage) -> None:
+    claim = stage.claimed()
+    answer = stage.live.set_switch(claim.tx_id, "kyc", "true", fence=claim.fence)
+    assert answer == Refused(claim.tx_id, "SET", "1")
+    assert stage.fields(claim.tx_id)["switch:kyc"] == "1:true"
+
+
+def test_a_step_of_a_claim_that_was_lost_sets_nothing(stage: Stage) -> None:
+    """It was taken over, and may be with another worker, asleep, or parked by now."""
+    lost = [(stage.taken_over(), "queued"), (stage.sleeping(), "sleeping")]
+    lost.append((stage.parked(), "in-doubt"))
+    claim, bell = stage.handed_over()
+    stage.claimed(bell, node=OTHER_NODE)
+    stage.clock.advance(seconds=1)
+    lost.append((claim, "running"))
+    with stage.nothing_changes():
+        for old, status in lost:
+            answer = stage.live.set_switch(old.tx_id, "kyc", "true", fence=old.fence)
+            assert answer == Refused(old.tx_id, "STALE", status)

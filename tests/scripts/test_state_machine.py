@@ -402,12 +402,16 @@ class LiveMachine(RuleBasedStateMachine):
         if tx.wake_switch and dice.yes():
             name = tx.wake_switch
         value = dice.one_of(["true", "false", '"12:34=5"', ""])
+        # From outside, or by a step of this claim or another.
+        fence = dice.one_of([None, None, tx.fence, tx.fence - 1])
 
         def turn() -> Bell | Refused:
-            return self.live.set_switch(tx.tx_id, name, value)
+            return self.live.set_switch(tx.tx_id, name, value, fence=fence)
 
         if tx.ended:
             self._nothing_changes(turn, Refused(tx.tx_id, "FINAL", tx.status))
+        elif fence is not None and (tx.status != "running" or fence != tx.fence):
+            self._nothing_changes(turn, Refused(tx.tx_id, "STALE", tx.status))
         elif tx.switches.get(name, (0, ""))[1] == value:
             self._nothing_changes(turn, Refused(tx.tx_id, "NO_CHANGE", ""))
         elif name not in tx.switches and len(tx.switches) >= SWITCHES_MAX:
@@ -546,7 +550,13 @@ class LiveMachine(RuleBasedStateMachine):
             return
         ttl_ms = dice.one_of([0, 60_000])
         order = self._order(tx, view, ttl_ms=ttl_ms)
-        if tx.gone:
+        if tx.gone and dice.one_of([False, False, True]):
+            # Who asked was paused for so long that it may be wrong by now.
+            order = replace(order, until_ms=self.stage.now_ms - dice.one_of([0, 1]))
+            late = [Refused(tx.tx_id, "LATE", str(self.stage.now_ms))]
+            self._nothing_changes(lambda: self.live.restore_many([order]), late)
+        elif tx.gone:
+            order = replace(order, until_ms=self.stage.now_ms + 1 if dice.yes() else "")
             tx.restore(self.stage.now_ms, view, branch, leaves=bool(ttl_ms))
             assert self.live.restore_many([order]) == [self._bell(tx)]
             self.live.left.discard(tx.tx_id)

@@ -1,7 +1,7 @@
 --[[
 Recall a transaction: its client takes it back, or its time is over. If no step has begun, the
 caller gets it at once and must finish it; otherwise a worker rolls it back at its next step,
-wake-up or claim.
+wake-up or claim. One that Redis had lost may have begun: it is seized unrecalled, to be parked.
 
 Moves:
   queued -> running
@@ -22,7 +22,7 @@ ARGV:
   node         str   the caller
   only_seize   int   1 to leave it alone if it runs or a step has begun
 Returns:
-  SEIZED       fence, fields; nothing had begun: finish it now
+  SEIZED       fence, fields; nothing had begun: finish it now, or park it if it was recreated
   QUEUED       bell; a worker will roll it back
   ASKED        status found; a worker will see it
   BEGUN        status found; nothing was changed
@@ -51,7 +51,8 @@ local reason = ARGV[3]
 local node = ARGV[4]
 local only_seize = ARGV[5]
 
-local found = redis.call('HMGET', state, 'status', 'begun', 'fence', 'version', 'cancel')
+local found = redis.call('HMGET', state, 'status', 'begun', 'fence', 'version', 'cancel',
+  'recreated')
 local status = found[1]
 if not status then
   return {'UNKNOWN', ''}
@@ -76,12 +77,14 @@ if status == 'running' or (status == 'queued' and begun) then
   return {'ASKED', status}
 end
 reason = found[5] or reason
-redis.call('HSET', state, 'cancel', reason, 'version', version)
 redis.call('PERSIST', state)
 if not begun then
   local fence = following(found[3], now)
-  journal(stream, tx_id, version, found[4], fence, 'seize', '', reason)
-  redis.call('HSET', state, 'status', 'running', 'fence', fence, 'node', node)
+  journal(stream, tx_id, version, found[4], fence, found[6] and 'claim' or 'seize', '', reason)
+  redis.call('HSET', state, 'status', 'running', 'fence', fence, 'node', node, 'version', version)
+  if not found[6] then
+    redis.call('HSET', state, 'cancel', reason)
+  end
   redis.call('HDEL', state, 'wakeTime', 'wakeSwitch', 'problem')
   redis.call('ZREM', queued, tx_id)
   redis.call('ZREM', sleeping, tx_id)
@@ -90,6 +93,7 @@ if not begun then
   redis.call('SADD', running, tx_id)
   return {'SEIZED', fence, fields_of(state, false)}
 end
+redis.call('HSET', state, 'cancel', reason)
 journal(stream, tx_id, version, found[4], found[3], 'cancel-wake', '', reason)
 stir(state, sleeping, to_archive, tx_id, version)
 enqueue(state, queued, tx_id, now)

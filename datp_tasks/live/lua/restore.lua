@@ -29,11 +29,13 @@ ARGV:
   ttl_ms       int   how long it stays if nothing happens, or 0
   rebuilt      int   1 if this is a change of its own, after a loss
   lines        json  the deltas of that change, one a line
+  until_ms     int   from when on it must be read again first, or empty
   fields       pairs names and values of the hash
 Returns:
   OK           bell
   NEWER        version found; nothing was changed
   MOVED        node found; look again
+  LATE         time; something newer may have come and left since it was read
 ]]
 --- @include "clock"
 --- @include "following"
@@ -58,17 +60,20 @@ local wake_ms = ARGV[7]
 local ttl_ms = ARGV[8]
 local rebuilt = ARGV[9]
 local lines = ARGV[10]
-local fields = 11
+local until_ms = ARGV[11]
+local fields = 12
 
-local found, found_node, sequence =
-  unpack(redis.call('HMGET', state, 'version', 'node', 'sequence'))
+local found, holder, sequence = unpack(redis.call('HMGET', state, 'version', 'node', 'sequence'))
 if found and tonumber(found) >= tonumber(version) then
   return {'NEWER', found}
 end
-if (found_node or '') ~= node then
-  return {'MOVED', found_node or ''}
+if (holder or '') ~= node then
+  return {'MOVED', holder or ''}
 end
 local now = clock(now_ms)
+if until_ms ~= '' and now >= tonumber(until_ms) then
+  return {'LATE', now}
+end
 redis.call('DEL', state, deltas)
 for _, list in ipairs({queued, processing, sleeping, exception, to_archive}) do
   redis.call('ZREM', list, tx_id)
@@ -83,12 +88,9 @@ end
 sequence = following(sequence, math.floor(now / 1000))
 redis.call('HSET', state, 'status', status, 'fence', fence, 'sequence', sequence,
   'version', version, 'jsonVersion', version, unpack(ARGV, fields, #ARGV))
-if status == 'queued' then
-  redis.call('ZADD', queued, now, tx_id)
-elseif status == 'sleeping' then
-  redis.call('ZADD', sleeping, wake_ms, tx_id)
-elseif status == 'in-doubt' then
-  redis.call('ZADD', exception, now, tx_id)
+local lists = {queued = queued, sleeping = sleeping, ['in-doubt'] = exception}
+if lists[status] then
+  redis.call('ZADD', lists[status], status == 'sleeping' and wake_ms or now, tx_id)
 end
 if ttl_ms ~= '0' then
   redis.call('PEXPIRE', state, ttl_ms)

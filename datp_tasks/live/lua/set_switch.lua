@@ -15,11 +15,13 @@ ARGV:
   name         str   of the switch
   value        json  a boolean, number or short string; empty removes the switch
   switches_max int   how many different switches a transaction may have
+  fence        int   of the claim, if one of its own steps sets it; empty from outside
 Returns:
   SET          switch sequence
   WOKEN        bell
   NO_CHANGE    it had that value already
   TOO_MANY     number of switches
+  STALE        status found; another worker owns it
   FINAL        status found
   UNKNOWN      no such transaction here
 ]]
@@ -40,6 +42,7 @@ local tx_id = ARGV[2]
 local name = ARGV[3]
 local value = ARGV[4]
 local switches_max = tonumber(ARGV[5])
+local fence = ARGV[6]
 
 local field = 'switch:' .. name
 local found = redis.call('HMGET', state, 'status', field, 'wakeSwitch', 'switchCount',
@@ -50,6 +53,9 @@ if not status then
 end
 if ended(status) then
   return {'FINAL', status}
+end
+if fence ~= '' and (status ~= 'running' or found[6] ~= fence) then
+  return {'STALE', status}
 end
 local before = found[2] and string.match(found[2], '^%d+:(.*)$') or ''
 if before == value then
