@@ -11,8 +11,11 @@ import random
 import statistics
 import time
 import uuid
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -37,6 +40,8 @@ from datp_tasks.model.status import Status
 BATCH_MAX = 100
 POLL_S = 0.1
 PROBLEMS_SHOWN_MAX = 20
+#: Clocks have a resolution; nothing ends in no time at all.
+SHORTEST_S = 0.001
 
 
 def run_demo(
@@ -65,6 +70,7 @@ def run_demo(
     problems = [problem for transfer in plan for problem in transfer.problems]
     problems += book_problems(engine, run, plan)
     console.print(_table(plan))
+    console.print(pace(plan), highlight=False)
     if with_ledger:
         problems += settle(client, run, plan, console, deadline_s)
     _print_verdict(console, problems)
@@ -93,9 +99,7 @@ def submit(client: Client, plan: Sequence[Transfer]) -> None:
                 transfer.tx_id = answer.tx_id
             else:
                 transfer.problems.append(f"{transfer.external_id} was refused: {answer}")
-    for transfer in plan:
-        if transfer.kind.is_sent_twice and transfer.tx_id:
-            _send_again(client, transfer)
+    _send_again(client, [each for each in plan if each.kind.is_sent_twice and each.tx_id])
 
 
 def follow(client: Client, plan: Sequence[Transfer], console: Console, deadline_s: float) -> None:
@@ -115,8 +119,7 @@ def follow(client: Client, plan: Sequence[Transfer], console: Console, deadline_
     with progress:
         waiting = [transfer for transfer in plan if transfer.tx_id]
         while waiting and time.monotonic() < deadline_s:
-            for transfer in waiting:
-                _look_at(client, transfer)
+            _look_at(client, waiting)
             waiting = [transfer for transfer in waiting if transfer.ended is None]
             asleep = Counter(transfer.kind.label for transfer in waiting if transfer.is_sleeping)
             for kind in KINDS:
@@ -154,30 +157,53 @@ def book_problems(engine: Engine, run: str, plan: Sequence[Transfer]) -> list[st
     return wrong + unsound
 
 
-def _request(transfer: Transfer) -> Request:
-    return Request(pipeline="transfer", data=transfer.data, external_id=transfer.external_id)
+def pace(plan: Iterable[Transfer]) -> str:
+    """How many transfers a second, from the first that was accepted to the last that ended."""
+    summaries = [transfer.ended for transfer in plan if transfer.ended is not None]
+    ends = sorted(each.completed_at for each in summaries if each.completed_at is not None)
+    if not ends:
+        return "No transfer has ended."
+    took_s = (ends[-1] - min(each.created_at for each in summaries)).total_seconds()
+    # The busiest second begins with an end.
+    second = timedelta(seconds=1)
+    busiest = max(bisect_left(ends, end + second) - number for number, end in enumerate(ends))
+    return (
+        f"{len(ends)} transfers in {took_s:.1f} s, sleeping and waiting included: "
+        f"{len(ends) / max(took_s, SHORTEST_S):.0f} a second, {busiest} in the busiest second"
+    )
 
 
-def _send_again(client: Client, transfer: Transfer) -> None:
+def _request(transfer: Transfer, **other: Any) -> Request:
+    data = {**transfer.data, **other}
+    return Request(pipeline="transfer", data=data, external_id=transfer.external_id)
+
+
+def _send_again(client: Client, transfers: Sequence[Transfer]) -> None:
     """The same request must find the same transaction; another one under its id is refused."""
-    again = client.submit("transfer", transfer.data, external_id=transfer.external_id)
-    if again.tx_id != transfer.tx_id or not again.duplicate:
-        transfer.problems.append(f"{transfer.external_id} was accepted twice: {again.tx_id}")
-    other = {**transfer.data, "amount": transfer.data["amount"] + 1}
-    try:
-        client.submit("transfer", other, external_id=transfer.external_id)
-    except ExternalIdConflict:
-        return
-    transfer.problems.append(f"{transfer.external_id} was accepted for another request")
+    same = client.submit_many([_request(each) for each in transfers])
+    changed = [_request(each, amount=each.data["amount"] + 1) for each in transfers]
+    other = client.submit_many(changed)
+    for transfer, again, refused in zip(transfers, same, other, strict=True):
+        name = transfer.external_id
+        if not isinstance(again, Submitted):
+            transfer.problems.append(f"{name} was refused when it was sent again: {again}")
+        elif again.tx_id != transfer.tx_id or not again.duplicate:
+            transfer.problems.append(f"{name} was accepted twice: {again.tx_id}")
+        if not isinstance(refused, ExternalIdConflict):
+            transfer.problems.append(f"{name} was accepted for another request")
 
 
-def _look_at(client: Client, transfer: Transfer) -> None:
-    summary = client.status(transfer.tx_id)
-    transfer.is_sleeping = summary.status == Status.SLEEPING
-    if summary.status.is_final:
-        transfer.ended = summary
-    elif transfer.is_sleeping and transfer.kind.is_high and not transfer.is_answered:
-        _answer(client, transfer)
+def _look_at(client: Client, transfers: Sequence[Transfer]) -> None:
+    """All at once: a demo that asks for each would take the time of those who work."""
+    found = client.status_many([transfer.tx_id for transfer in transfers])
+    for transfer, summary in zip(transfers, found, strict=True):
+        if summary is None:
+            continue
+        transfer.is_sleeping = summary.status == Status.SLEEPING
+        if summary.status.is_final:
+            transfer.ended = summary
+        elif transfer.is_sleeping and transfer.kind.is_high and not transfer.is_answered:
+            _answer(client, transfer)
 
 
 def _answer(client: Client, transfer: Transfer) -> None:

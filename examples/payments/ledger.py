@@ -1,6 +1,6 @@
 """Moving money. Every function works inside the transaction of the connection it is given.
 
-Whoever changes an account locks its row first, several accounts in the order of their ids, and
+What changes an account locks its row first, several accounts in the order of their ids, and
 only then touches reservations and entries. So no two can wait for each other in a circle.
 """
 
@@ -65,7 +65,7 @@ def check_accounts(connection: Connection, currency: str, *ids: str) -> None:
 
 def deposit(connection: Connection, key: str, *, house: str, account: str, amount: int) -> None:
     """Bring money from a house account into another. The same key moves money only once."""
-    _check_amount(amount)
+    check_amount(amount)
     locked = _lock(connection, house, account)
     if not locked[house].is_house:
         raise LedgerError(f"{house} is not a house account")
@@ -76,7 +76,7 @@ def deposit(connection: Connection, key: str, *, house: str, account: str, amoun
 
 def reserve(connection: Connection, tx_id: str, account: str, amount: int) -> None:
     """Set money aside for a transaction, or raise InsufficientFunds."""
-    _check_amount(amount)
+    check_amount(amount)
     found = _lock(connection, account)[account]
     earlier = _reservation(connection, tx_id)
     if earlier is not None:
@@ -137,7 +137,7 @@ def reverse_transfer(connection: Connection, tx_id: str) -> bool:
     return True
 
 
-def _check_amount(amount: int) -> None:
+def check_amount(amount: int) -> None:
     if isinstance(amount, bool) or not isinstance(amount, int) or not 0 < amount <= AMOUNT_MAX:
         raise LedgerError(f"an amount must be a whole number from 1 to {AMOUNT_MAX}")
 

@@ -1,4 +1,8 @@
-"""The step types of the example. Money moves only in the transactional ones, exactly once."""
+"""The step types of the example. Money moves only in the transactional ones, exactly once.
+
+Those that move money are vector steps: they get all transfers of a vector at once, and need as
+many statements for a hundred as for one.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from datp_tasks import Abort, Fail, Sleep, step
 
-from . import ledger, settlement
+from . import ledger, ledger_batches, settlement
+from .ledger import LedgerError
+from .ledger_batches import Wanted
 
 if TYPE_CHECKING:
+    from datp_tasks import Batch, Item
     from datp_tasks.engine.context import StepContext
 
 CURRENCY = re.compile(r"[A-Z]{3}")
 ACCOUNT_CHARS_MAX = 100
 APPROVED = ("approved", True)
 REJECTED = ("rejected", False)
-#: A database that is away for a minute must not end a payment.
+#: A database that is unavailable for a minute must not end a payment.
 PATIENT = {"max_attempts": 10, "first_s": 0.5, "factor": 2, "max_s": 60}
 #: What the customer can mend: not enough money, no such account, another currency.
 REFUSALS = (ledger.InsufficientFunds, ledger.AccountUnknown, ledger.CurrencyMismatch)
@@ -47,19 +54,23 @@ def validate(ctx: StepContext, data: dict[str, Any]) -> None:
     description="Holds the amount on the payer's account; its rollback lets it go.",
     retry=PATIENT,
     transactional=True,
+    vector=True,
 )
-def reserve(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
-    try:
-        ledger.check_accounts(ctx.sql, data["currency"], data["from"], data["to"])
-        ledger.reserve(ctx.sql, ctx.tx_id, data["from"], data["amount"])
-    except REFUSALS as refusal:
-        raise Fail(str(refusal)) from None
-    return {**data, "reserved": True}
+def reserve(batch: Batch) -> None:
+    errors = ledger_batches.reserve_many(batch.sql, [_wanted(item) for item in batch])
+    for item in batch:
+        error = errors[item.tx_id]
+        if isinstance(error, REFUSALS):
+            item.fail(str(error))
+        else:
+            _answer(item, error, {**item.data, "reserved": True})
 
 
 @reserve.rollback
-def release(ctx: StepContext, data: dict[str, Any], output: dict[str, Any]) -> None:
-    ledger.release(ctx.sql, ctx.tx_id)
+def release(batch: Batch) -> None:
+    errors = ledger_batches.release_many(batch.sql, [item.tx_id for item in batch])
+    for item in batch:
+        _answer(item, errors[item.tx_id])
 
 
 @step("payments/kyc-check", description="Waits for the switch kyc when the amount is high.")
@@ -96,16 +107,34 @@ def kyc_params_ok(params: Mapping[str, Any]) -> list[str]:
     description="Moves the held amount to the payee; its rollback moves it back.",
     retry=PATIENT,
     transactional=True,
+    vector=True,
 )
-def commit(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
-    ledger.commit_transfer(ctx.sql, ctx.tx_id, target=data["to"])
-    return {**data, "committed": True}
+def commit(batch: Batch) -> None:
+    targets = {item.tx_id: item.data["to"] for item in batch}
+    errors = ledger_batches.commit_many(batch.sql, targets)
+    for item in batch:
+        _answer(item, errors[item.tx_id], {**item.data, "committed": True})
 
 
 # A transfer can be cancelled, or expire, in the moment between its last step and its end.
 @commit.rollback
-def reverse(ctx: StepContext, data: dict[str, Any], output: dict[str, Any]) -> None:
-    ledger.reverse_transfer(ctx.sql, ctx.tx_id)
+def reverse(batch: Batch) -> None:
+    errors = ledger_batches.reverse_many(batch.sql, [item.tx_id for item in batch])
+    for item in batch:
+        _answer(item, errors[item.tx_id])
+
+
+def _wanted(item: Item) -> Wanted:
+    data = item.data
+    return Wanted(item.tx_id, data["from"], data["to"], data["currency"], data["amount"])
+
+
+def _answer(item: Item, error: LedgerError | None, output: Mapping[str, Any] | None = None) -> None:
+    """What the books do not allow is tried again, and then a person must look at it."""
+    if error is None:
+        item.done(output)
+    else:
+        item.retry(f"{type(error).__name__}: {error}")
 
 
 @step(

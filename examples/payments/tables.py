@@ -25,7 +25,7 @@ from sqlalchemy.schema import CreateSchema
 #: A schema of its own: the example never mixes with the engine's tables in the same database.
 metadata = MetaData(schema="payments")
 
-#: Any number that nobody else uses for a lock.
+#: Any number that no other lock in the database uses.
 CREATE_LOCK = 7_205_759_403
 
 #: `balance` and `held` are kept beside the entries, so that the database itself can refuse a

@@ -19,6 +19,7 @@ from datp_tasks.errors import ExternalIdConflict
 from datp_tasks.intake.requests import Request, Submitted
 from datp_tasks.model.pipeline import PipelineDefinition, StepDefinition
 from datp_tasks.model.status import Status
+from tests.examples.hand_made import HandMadeBatch
 
 Data = dict[str, Any]
 
@@ -65,11 +66,16 @@ class InlineClient:
     transactions: dict[str, Transaction] = field(default_factory=dict)
     external_ids: dict[str, Transaction] = field(default_factory=dict)
 
-    def submit_many(self, requests: Sequence[Request]) -> list[Submitted]:
-        return [
-            self.submit(each.pipeline, dict(each.data), external_id=each.external_id)
-            for each in requests
-        ]
+    def submit_many(self, requests: Sequence[Request]) -> list[Submitted | ExternalIdConflict]:
+        return [self._submitted(each) for each in requests]
+
+    def _submitted(self, request: Request) -> Submitted | ExternalIdConflict:
+        try:
+            return self.submit(
+                request.pipeline, dict(request.data), external_id=request.external_id
+            )
+        except ExternalIdConflict as conflict:
+            return conflict
 
     def submit(self, pipeline: str, data: Data, *, external_id: str | None) -> Submitted:
         known = self.external_ids.get(external_id or "")
@@ -88,6 +94,9 @@ class InlineClient:
         if found.status == Status.SLEEPING and not self.forgets_to_wake:
             self._go_on(found)
         return found
+
+    def status_many(self, tx_ids: Sequence[str]) -> list[Transaction]:
+        return [self.status(tx_id) for tx_id in tx_ids]
 
     def set_switch(self, tx_id: str, name: str, value: Any) -> None:
         self.transactions[tx_id].switches[name] = value
@@ -125,7 +134,7 @@ class InlineClient:
     def _perform(self, tx: Transaction, step: StepDefinition, data: Data, sleeps: int) -> Any:
         with self.engine.connect() as connection:
             ctx = Context(transaction=tx, params=step.params, sleeps=sleeps, sql=connection)
-            outcome = registry.get(step.type)(ctx, dict(data))
+            outcome = _outcome(step.type, ctx, data)
             if not (self.forgets_commits and step.type == "payments/commit"):
                 connection.commit()
         return outcome
@@ -133,9 +142,33 @@ class InlineClient:
     def _end(self, tx: Transaction, status: Status, note: str | None) -> None:
         if status != Status.SUCCESS and not self.forgets_rollbacks:
             for step, data, output in reversed(tx.done):
-                undo = registry.get(step.type).rollback_function
-                if undo is not None:
-                    with self.engine.begin() as connection:
-                        ctx = Context(transaction=tx, params={}, sleeps=0, sql=connection)
-                        undo(ctx, data, output)
+                with self.engine.begin() as connection:
+                    ctx = Context(transaction=tx, params={}, sleeps=0, sql=connection)
+                    _undo(step.type, ctx, data, output)
         tx.status, tx.note, tx.completed_at = status, note, datetime.now(UTC)
+
+
+def _outcome(name: str, ctx: Context, data: Data) -> Any:
+    step_type = registry.get(name)
+    if not step_type.vector:
+        return step_type(ctx, dict(data))
+    batch = HandMadeBatch(ctx.sql, {ctx.tx_id: data})
+    step_type(batch)
+    said, value = batch.said[ctx.tx_id]
+    if said == "fail":
+        raise Fail(value)
+    assert said == "done", value
+    return value
+
+
+def _undo(name: str, ctx: Context, data: Data, output: Data) -> None:
+    step_type = registry.get(name)
+    if step_type.rollback_function is None:
+        return
+    if not step_type.vector:
+        step_type.rollback_function(ctx, data, output)
+        return
+    batch = HandMadeBatch(ctx.sql, {ctx.tx_id: data})
+    step_type.rollback_function(batch)
+    said, value = batch.said[ctx.tx_id]
+    assert said == "done", value

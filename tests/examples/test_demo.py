@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from io import StringIO
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from rich.console import Console
 from sqlalchemy import Engine
 
-from datp_tasks.cli.demo import run_demo
-from datp_tasks.cli.demo_plan import KINDS, deposits, example, make_plan
+from datp_tasks.archive.words import Summary
+from datp_tasks.cli.demo import pace, run_demo
+from datp_tasks.cli.demo_plan import KINDS, Transfer, deposits, example, make_plan
 from datp_tasks.engine.registry import discover
 from datp_tasks.intake.client import Client
 from datp_tasks.pipelines.files import load_definitions
@@ -35,6 +39,7 @@ def test_the_demo_passes_again_and_again_on_the_same_database(payments_engine: E
         verdict, shown = run(payments_engine)
         assert verdict is True, shown
         assert "Every transfer ended as it should, and all the money is there." in shown
+        assert re.search(r"50 transfers in .* [1-9][0-9]* a second", shown)
         for kind in KINDS:
             assert kind.label in shown
 
@@ -55,6 +60,37 @@ def test_the_demo_fails_when_the_engine_is_wrong(
     verdict, shown = run(payments_engine, timeout_s=timeout_s, **{fault: True})
     assert verdict is False
     assert problem in shown
+
+
+def ended(*times_s: tuple[float, float]) -> list[Transfer]:
+    """Transfers that were accepted and ended so many seconds after the demo began."""
+    began = datetime(2030, 1, 1, tzinfo=UTC)
+    return [
+        Transfer(
+            kind=KINDS[0],
+            data={},
+            external_id="x",
+            ended=cast(
+                Summary,
+                SimpleNamespace(
+                    created_at=began + timedelta(seconds=accepted_s),
+                    completed_at=began + timedelta(seconds=ended_s),
+                ),
+            ),
+        )
+        for accepted_s, ended_s in times_s
+    ]
+
+
+def test_the_pace_is_counted_from_the_first_accepted_to_the_last_ended() -> None:
+    shown = pace([*ended((1, 5), (0, 1.5), (0.5, 1.75), (1, 2.4), (1, 2.5))])
+    assert "5 transfers in 5.0 s" in shown
+    assert "1 a second, 3 in the busiest second" in shown
+
+
+def test_the_pace_knows_transfers_that_took_no_time_or_never_ended() -> None:
+    assert "1 in the busiest second" in pace(ended((0, 0)))
+    assert pace([Transfer(kind=KINDS[0], data={}, external_id="x")]) == "No transfer has ended."
 
 
 def test_a_plan_has_every_kind_and_repeats_with_its_seed() -> None:

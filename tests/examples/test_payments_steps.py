@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,15 +13,16 @@ from datp_tasks import Fail, Sleep
 from datp_tasks.engine.registry import discover, registry
 from datp_tasks.pipelines.files import load_definitions
 from examples.payments import PIPELINES_FOLDER, STEPS_MODULE, audit, ledger, steps, tables
+from tests.examples.hand_made import HandMadeBatch, Said
 
 TRANSFER = {"from": "ann", "to": "bob", "amount": 400, "currency": "EUR"}
+ONE_CENT = TRANSFER | {"amount": 1}
 HIGH = TRANSFER | {"amount": 100_001}
 KYC = {"above": 100_000, "seconds": 60}
 
 
 @dataclass(kw_only=True)
 class HandMadeContext:
-    sql: Connection | None = None
     tx_id: str = "tx"
     params: Mapping[str, Any] = field(default_factory=dict)
     switches: Mapping[str, Any] = field(default_factory=dict)
@@ -35,7 +36,7 @@ class HandMadeContext:
 
 
 @pytest.fixture
-def ctx(payments_engine: Engine) -> Iterator[HandMadeContext]:
+def sql(payments_engine: Engine) -> Iterator[Connection]:
     tables.create_tables(payments_engine)
     with payments_engine.connect() as connection:
         ledger.open_account(connection, "house", "EUR", is_house=True)
@@ -43,7 +44,7 @@ def ctx(payments_engine: Engine) -> Iterator[HandMadeContext]:
         ledger.open_account(connection, "bob", "EUR")
         ledger.open_account(connection, "yen", "JPY")
         ledger.deposit(connection, "d", house="house", account="ann", amount=1_000)
-        yield HandMadeContext(sql=connection)
+        yield connection
         connection.rollback()
 
 
@@ -85,31 +86,70 @@ def test_mistakes_of_a_transfer_are_named(change: dict[str, Any], mistake: str) 
         steps.validate(HandMadeContext(), TRANSFER | change)
 
 
-def test_reserve_commit_and_their_rollbacks(ctx: Any) -> None:
-    assert ctx.sql is not None
-    reserved = steps.reserve(ctx, TRANSFER)
-    assert ledger.available(ctx.sql, "ann") == 600
-    committed = steps.commit(ctx, reserved)
-    assert ledger.balance(ctx.sql, "bob") == 400
-    steps.reverse(ctx, reserved, committed)
-    steps.release(ctx, TRANSFER, reserved)
-    assert ledger.available(ctx.sql, "ann") == 1_000
-    assert audit.problems(ctx.sql) == []
+def said(connection: Connection, function: Callable[[Any], Any], **data: Any) -> dict[str, Said]:
+    """What a vector step says of transactions with these ids and data."""
+    batch = HandMadeBatch(connection, data)
+    function(batch)
+    return batch.said
 
 
-def test_the_rollback_of_reserve_gives_the_money_back(ctx: Any) -> None:
-    assert ctx.sql is not None
-    steps.release(ctx, TRANSFER, steps.reserve(ctx, TRANSFER))
-    assert ledger.available(ctx.sql, "ann") == 1_000
-    assert audit.problems(ctx.sql) == []
+def test_reserve_commit_and_their_rollbacks(sql: Connection) -> None:
+    reserved = {**TRANSFER, "reserved": True}
+    assert said(sql, steps.reserve, tx=TRANSFER) == {"tx": ("done", reserved)}
+    assert ledger.available(sql, "ann") == 600
+    committed = {**reserved, "committed": True}
+    assert said(sql, steps.commit, tx=reserved) == {"tx": ("done", committed)}
+    assert ledger.balance(sql, "bob") == 400
+    assert said(sql, steps.reverse, tx=reserved) == {"tx": ("done", None)}
+    assert said(sql, steps.release, tx=TRANSFER) == {"tx": ("done", None)}
+    assert ledger.available(sql, "ann") == 1_000
+    assert audit.problems(sql) == []
+
+
+def test_the_rollback_of_reserve_gives_the_money_back(sql: Connection) -> None:
+    said(sql, steps.reserve, one=TRANSFER, two=TRANSFER)
+    assert ledger.available(sql, "ann") == 200
+    assert said(sql, steps.release, one=TRANSFER, two=TRANSFER, never=TRANSFER) == dict.fromkeys(
+        ("one", "two", "never"), ("done", None)
+    )
+    assert ledger.available(sql, "ann") == 1_000
+    assert audit.problems(sql) == []
 
 
 @pytest.mark.parametrize(
-    "change", [{"amount": 1_001}, {"from": "nobody"}, {"to": "nobody"}, {"to": "yen"}]
+    ("change", "note"),
+    [
+        ({"amount": 601}, "the account ann does not have 601 available"),
+        ({"from": "nobody"}, "there is no account nobody"),
+        ({"to": "nobody"}, "there is no account nobody"),
+        ({"to": "yen"}, "the account yen is not in EUR"),
+    ],
 )
-def test_what_the_books_refuse_fails(ctx: HandMadeContext, change: dict[str, Any]) -> None:
-    with pytest.raises(Fail):
-        steps.reserve(ctx, TRANSFER | change)
+def test_what_the_books_refuse_fails_alone(
+    sql: Connection, change: dict[str, Any], note: str
+) -> None:
+    answers = said(sql, steps.reserve, good=TRANSFER, bad=TRANSFER | change, small=ONE_CENT)
+    assert answers["bad"] == ("fail", note)
+    assert [answers[name][0] for name in ("good", "small")] == ["done", "done"]
+    assert ledger.available(sql, "ann") == 599
+
+
+def test_what_must_not_be_is_tried_again_and_not_passed_off_as_a_refusal(sql: Connection) -> None:
+    said(sql, steps.reserve, moved=TRANSFER, held=TRANSFER)
+    said(sql, steps.commit, moved=TRANSFER)
+    ledger.reserve(sql, "spent", "bob", 1)
+    assert said(sql, steps.reserve, moved=TRANSFER, held=TRANSFER)["moved"] == (
+        "retry",
+        "LedgerError: moved has a reservation already, which is committed",
+    )
+    again = said(sql, steps.commit, moved=TRANSFER, held=TRANSFER)
+    assert again["moved"] == ("retry", "LedgerError: nothing is held for moved")
+    assert again["held"][0] == "done"
+    assert said(sql, steps.release, moved=TRANSFER)["moved"][0] == "retry"
+    ledger.reserve(sql, "rest", "bob", 799)
+    assert said(sql, steps.reverse, moved=TRANSFER) == {
+        "moved": ("retry", "InsufficientFunds: the account bob has spent what moved brought")
+    }
 
 
 def test_low_amounts_need_no_kyc() -> None:
