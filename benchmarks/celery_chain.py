@@ -26,12 +26,16 @@ class Chain:
         """Start it and warm it up."""
         if self._worker is None:
             env = {chain_app.BROKER: self._stack.chain_url}
-            self._worker = self._stack.start_worker("benchmarks.chain_app", chain_app.QUEUE, **env)
+            self._worker = self._stack.start_worker("benchmarks.chain_app", chain_app.QUEUE, env)
             self.many(3, 30)
+
+    def close(self) -> None:
+        self.stop_worker()
+        self._redis.close()
 
     def stop_worker(self) -> None:
         if self._worker is not None:
-            self._stack.stop_worker(self._worker)
+            self._stack.stop(self._worker)
             self._worker = None
 
     def many(self, steps: int, chains: int) -> float:

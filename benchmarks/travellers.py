@@ -36,7 +36,7 @@ class Travellers:
     def __init__(self, stack: Stack, **settings: float) -> None:
         given = Settings(
             redis_url=stack.redis_server.url,
-            database_url=stack.postgres.url,
+            database_url=stack.database_url,
             key_prefix="bench-archive",
             **settings,  # type: ignore[arg-type]
         )

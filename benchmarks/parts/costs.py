@@ -13,8 +13,6 @@ def run(bench: Bench) -> Figures:
     many, alone = bench.choose((5_000, 200), (500, 20))
     engine, stack = bench.engine, bench.stack
     with bench.report.progress("costs", 2) as step:
-        # It would be counted, too.
-        bench.chain.stop_worker()
         engine.start_worker()
         step.doing(f"{many} at once")
         before, polls = stack.counts(), engine.polls

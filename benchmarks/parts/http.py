@@ -7,7 +7,6 @@ sides and each ratio is taken within a round, so that both meet the same weather
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -22,13 +21,12 @@ import httpx
 
 from benchmarks.bench import Bench
 from benchmarks.report import Figures
-from benchmarks.stack import ROOT, STOP_PLAN
+from benchmarks.stack import ROOT
 from datp_tasks import Pipeline, Settings
 from datp_tasks.archive.keys import ApiKeys, Scope
 from datp_tasks.connections import Connections
 from datp_tasks.intake.client import Client
 from datp_tasks.local.ports import pick_free_port
-from datp_tasks.local.processes import ManagedProcess
 
 PEPPER = "a pepper for benchmarks, long enough"
 CONNECTIONS = 32
@@ -180,8 +178,7 @@ def _settings(bench: Bench) -> Settings:
 
 def _environment(bench: Bench) -> dict[str, str]:
     return {
-        "DATP_REDIS_URL": bench.stack.redis_server.url,
-        "DATP_DATABASE_URL": bench.stack.postgres.url,
+        **bench.stack.environment,
         "DATP_STEPS": "benchmarks.steps",
         "DATP_KEY_PEPPER": PEPPER,
         "DATP_OWNER_REQUESTS_PER_S": "1000000",
@@ -217,20 +214,13 @@ def _bare(bench: Bench) -> Iterator[Side]:
 
 @contextmanager
 def _process(bench: Bench, name: str, argv: tuple[str, ...], port: int) -> Iterator[None]:
-    process = ManagedProcess(
-        name,
-        argv,
-        log_path=bench.stack.folder / f"{name}.log",
-        env={**os.environ, **_environment(bench)},
-        cwd=ROOT,
-        stop_plan=STOP_PLAN,
-    )
+    process = bench.stack.process(name, argv, _environment(bench))
     process.start()
     try:
         _wait(lambda: _lives(port))
         yield
     finally:
-        process.stop()
+        bench.stack.stop(process)
 
 
 def _lives(port: int) -> bool:

@@ -29,8 +29,6 @@ TAKEOVER_SERVICES = 100
 
 
 def run(bench: Bench) -> Figures:
-    for other in (bench.chain, bench.engine):
-        other.stop_worker()
     return {**_throughput(bench), **_ticks(bench), **_takeover(bench)}
 
 
