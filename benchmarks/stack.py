@@ -46,20 +46,23 @@ class Counts:
     """What the servers themselves have counted so far."""
 
     #: LPUSH: only the broker uses it, once per message.
-    messages: int
+    messages: float
     #: Script calls.
-    scripts: int
+    scripts: float
     #: All other commands, those that scripts call included.
-    commands: int
+    commands: float
     #: Reads from client sockets. A large batch takes several, so round trips are at most these.
-    round_trips: int
+    round_trips: float
     #: What clients have sent to Redis.
-    bytes_in: int
+    bytes_in: float
     #: Transactions of PostgreSQL that wrote something.
-    commits: int
+    commits: float
 
     def __sub__(self, before: Counts) -> Counts:
         return Counts(*(getattr(self, f.name) - getattr(before, f.name) for f in fields(self)))
+
+    def times(self, factor: float) -> Counts:
+        return Counts(*(getattr(self, f.name) * factor for f in fields(self)))
 
 
 class Stack:
