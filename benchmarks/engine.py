@@ -9,6 +9,7 @@ from benchmarks.stack import PROCESSES, Stack
 from datp_tasks import Client, Pipeline, Request, Settings
 from datp_tasks.connections import Connections
 from datp_tasks.local.processes import ManagedProcess
+from datp_tasks.model.pipeline import PipelineDefinition
 
 STEPS = {"three": 3, "ten": 10}
 POLL_S = 0.01
@@ -47,9 +48,9 @@ class System:
         self.stop_worker()
         self.client.close()
 
-    def use(self, pipeline: Pipeline) -> None:
+    def use(self, definition: PipelineDefinition) -> None:
         store = self.connections.pipelines
-        applied = store.apply(pipeline.build())
+        applied = store.apply(definition)
         store.use(applied.name, applied.version)
 
     def start_worker(self) -> None:
@@ -108,7 +109,7 @@ class Engine(System):
             pipeline = Pipeline(name)
             for _ in range(steps):
                 pipeline.step("bench/pass")
-            self.use(pipeline)
+            self.use(pipeline.build())
 
     def warm_up(self) -> None:
         vector_max = self.connections.settings.vector_max

@@ -3,7 +3,7 @@
 #: What a run without `--only` does, in this order.
 DEFAULT = (
     *("throughput", "latency", "costs", "memory", "timeouts", "ledger", "resume"),
-    *("webhooks", "http", "archive", "cpu"),
+    *("webhooks", "http", "archive", "cpu", "transfers"),
 )
 #: Everything that `--only` can name.
 PARTS = (*DEFAULT, "vectors")
