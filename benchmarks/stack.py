@@ -110,7 +110,7 @@ class Stack:
         """Stop all that was started, and give an empty Redis and a new database."""
         self.stop_all()
         self.redis.flushall()
-        self._shrink_log()
+        self.shrink_log()
         before = self._database
         if before:
             self.engine.dispose()
@@ -125,7 +125,7 @@ class Stack:
             sql.exec_driver_sql("CHECKPOINT")
         self.engine = create_engine(self.database_url)
 
-    def _shrink_log(self) -> None:
+    def shrink_log(self) -> None:
         """Redis would rewrite its log some time, in the middle of a measurement."""
         self.redis.bgrewriteaof()
         while True:

@@ -7,7 +7,6 @@ sides and each ratio is taken within a round, so that both meet the same weather
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import threading
 import time
@@ -20,8 +19,8 @@ from typing import Any
 import httpx
 
 from benchmarks.bench import Bench
+from benchmarks.http_load import load
 from benchmarks.report import Figures
-from benchmarks.stack import ROOT
 from datp_tasks import Pipeline, Settings
 from datp_tasks.archive.keys import ApiKeys, Scope
 from datp_tasks.connections import Connections
@@ -99,25 +98,9 @@ def post(
         "requests": requests,
         "connections": connections,
     }
-    found = _load(order)
+    found = load(order, GIVE_UP_S)
     cuts = quantiles(found["took_s"], n=100)
     return Posted(requests / found["seconds"], cuts[49] * 1_000, cuts[98] * 1_000)
-
-
-def _load(order: dict[str, Any]) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.http_load"],
-        input=json.dumps(order),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=GIVE_UP_S,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2_000:])
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 def _long_polls(bench: Bench, api: Side, crowd: int) -> list[float]:
@@ -149,7 +132,7 @@ def _long_polls(bench: Bench, api: Side, crowd: int) -> list[float]:
         ending = threading.Thread(target=end_all)
         ending.start()
         order = {"what": "poll", "port": api.port, "key": api.key, "tx_ids": tx_ids}
-        answered_s = _load(order)["answered_s"]
+        answered_s = load(order, GIVE_UP_S)["answered_s"]
         ending.join()
         rows = connections.record.summaries(tx_ids)
     ended_s = {row.tx_id: row.completed_at.timestamp() for row in rows if row.completed_at}
