@@ -6,16 +6,15 @@ take turns, each ratio is taken within a round, and after each turn the books ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack, closing
-from itertools import count
 
+from benchmarks.audited import AuditedBooks
 from benchmarks.bare_sql import BATCH, BareSql, one_by_one, set_by_set
 from benchmarks.bench import Bench
-from benchmarks.books import ACCOUNTS, Data, check_books, open_books, transfers
+from benchmarks.books import ACCOUNTS, open_books
 from benchmarks.report import Figures
-from benchmarks.rounds import Rounds, Side, counts_for, take_turns
-from benchmarks.stack import PROCESSES, Stack
+from benchmarks.rounds import Rounds, counts_for, take_turns
+from benchmarks.stack import PROCESSES
 from benchmarks.transfer_chain import TransferChain
 from benchmarks.transfer_system import FLAT, WHOLE, TransferSystem
 
@@ -39,7 +38,7 @@ def run(bench: Bench) -> Figures:
         bare = exits.enter_context(closing(BareSql(bench.stack.database_url, PROCESSES)))
         # Two batches of a hundred among 500 accounts would wait for each other.
         alone = exits.enter_context(closing(BareSql(bench.stack.database_url, 1)))
-        books = Books(bench.stack)
+        books = AuditedBooks(bench.stack)
         sides = {
             "flat": books.audited(lambda _, wanted: ours.transfer(FLAT, wanted)),
             "whole": books.audited(lambda _, wanted: ours.transfer(WHOLE, wanted)),
@@ -55,24 +54,6 @@ def run(bench: Bench) -> Figures:
             counts = counts_for(sides, first, bench.choose(COUNT_MAX, first))
             found = take_turns(sides, counts, rounds, step)
     return _report(bench, found, counts, rounds)
-
-
-class Books:
-    """Counts what all sides have moved, and audits after each."""
-
-    def __init__(self, stack: Stack) -> None:
-        self._stack = stack
-        self._committed = 0
-        self._marks = (f"mark{number}" for number in count())
-
-    def audited(self, work: Callable[[str, list[Data]], float]) -> Side:
-        def side(wanted: int) -> float:
-            per_s = work(next(self._marks), transfers(wanted, seed=self._committed))
-            self._committed += wanted
-            check_books(self._stack.engine, self._committed)
-            return per_s
-
-        return side
 
 
 def _report(bench: Bench, found: Rounds, counts: dict[str, int], rounds: int) -> Figures:
