@@ -7,6 +7,7 @@ import importlib
 import sys
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.bench import Bench
@@ -18,46 +19,59 @@ from benchmarks.stack import DATA, PROCESSES, Stack
 def main() -> int:
     options = _options()
     report = Report()
-    took_s: dict[str, float] = {}
-    failed: dict[str, str] = {}
     with Stack(options.data) as stack:
         for server, setting in stack.durability():
             report.say(f"[bold]{server}[/bold]: {setting}")
         report.say(
             f"One worker with {PROCESSES} processes on each side; everything on one machine."
         )
-        for name in options.only or DEFAULT:
-            report.say("")
-            began_s = time.monotonic()
-            try:
-                # After each part: what was measured is not lost when a later part fails.
-                save(_run(name, stack, report, options), options.output)
-            except Exception as error:
-                failed[name] = traceback.format_exc()
-                report.say(f"[bold red]{name} failed[/bold red]: {error}")
-            took_s[name] = time.monotonic() - began_s
-    report.table(
-        f"{sum(took_s.values()):.0f} s in all",
-        ("part", "seconds"),
-        [(name, f"{seconds:.0f}") for name, seconds in took_s.items()],
-    )
-    for name, trace in failed.items():
-        report.say(f"\n[bold red]{name} failed[/bold red]")
-        # Not as markup: a trace has brackets.
-        report.console.out(trace, highlight=False)
-    report.say(f"{options.output} has the figures.")
+
+        def run(name: str) -> Figures:
+            bench = Bench(stack, report, quick=options.quick, long=options.long)
+            return run_alone(name, bench)
+
+        failed = run_all(options.only or DEFAULT, run, report, options.output)
     return 1 if failed else 0
 
 
-def _run(name: str, stack: Stack, report: Report, options: argparse.Namespace) -> Figures:
+def run_alone(name: str, bench: Bench) -> Figures:
     """One part, on servers that hold nothing of another, with processes that end with it."""
-    stack.renew()
-    bench = Bench(stack, report, quick=options.quick, long=options.long)
+    bench.stack.renew()
     try:
         figures: Figures = importlib.import_module(f"benchmarks.parts.{name}").run(bench)
     finally:
         bench.close()
     return figures
+
+
+def run_all(
+    names: Sequence[str], run: Callable[[str], Figures], report: Report, output: Path
+) -> list[str]:
+    """Every part, also after one that failed; those that failed are named at the end."""
+    took_s: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    for name in names:
+        report.say("")
+        began_s = time.monotonic()
+        try:
+            # After each part: what was measured is not lost when a later part fails.
+            save(run(name), output)
+        except Exception as error:
+            failed[name] = traceback.format_exc()
+            report.fail(name, str(error))
+        took_s[name] = time.monotonic() - began_s
+    report.table(
+        f"{sum(took_s.values()):.0f} s in all",
+        ("part", "seconds", ""),
+        [
+            (name, f"{seconds:.0f}", "failed" if name in failed else "")
+            for name, seconds in took_s.items()
+        ],
+    )
+    for name, trace in failed.items():
+        report.fail(name, trace)
+    report.say(f"{output} has the figures.")
+    return list(failed)
 
 
 def _options() -> argparse.Namespace:

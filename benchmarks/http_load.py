@@ -105,9 +105,12 @@ class Paced:
             leaves_s = began_s + number / self._per_s
             await asyncio.sleep(leaves_s - time.perf_counter())
             self._late_s = max(self._late_s, time.perf_counter() - leaves_s)
-            follow = number % self._poll_every == 0
+            follow = number % self._poll_every == self._poll_every - 1
             tasks.append(asyncio.create_task(self._one(body.encode(), leaves_s, follow)))
         await asyncio.gather(*tasks)
+        for _, writer in self._idle:
+            writer.close()
+            await writer.wait_closed()
         return {
             "tx_ids": self._tx_ids,
             "accepted_s": self._accepted_s,
