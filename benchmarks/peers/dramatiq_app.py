@@ -1,4 +1,4 @@
-"""The actors of Dramatiq's side: pipelines of three, which no-one records.
+"""The actors of Dramatiq's side: pipelines of three, of which no record is kept.
 
 Acknowledged when done, results in no backend; only what pipelines need of its middleware. The last
 actor of a pipeline tells that it has ended by one RPUSH.
