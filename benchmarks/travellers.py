@@ -40,7 +40,7 @@ class Travellers:
             key_prefix="bench-archive",
             **settings,  # type: ignore[arg-type]
         )
-        # Nobody would hear the bells, so none are sent.
+        # No worker listens for bells, so none are sent.
         self.connections = Connections.open(given, send=_no_bells)
         steps = Pipeline(PIPELINE).step("util/progress-report").step("util/delay", dispatch="queue")
         definition = steps.build()

@@ -140,7 +140,7 @@ def _long_polls(bench: Bench, api: Side, crowd: int) -> list[float]:
 
 
 def _forget_accepted(connections: Connections) -> None:
-    """Nobody has run them, and they would only keep the worker busy."""
+    """No worker has run them, and they would only keep the next one busy."""
     connections.redis.flushdb()
     with connections.engine.begin() as sql:
         sql.exec_driver_sql("TRUNCATE tx_summary, tx_state_change")
