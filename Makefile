@@ -65,7 +65,7 @@ $(PEERS_STAMP): benchmarks/peers/requirements.txt
 	$(PEERS)/bin/python -m pip install $(PIP_FLAGS) -r benchmarks/peers/requirements.txt
 	@touch $(PEERS_STAMP)
 
-bench-table: $(STAMP) ## Write the figures of the last run into README.md and docs/benchmarks.md
+bench-table: $(STAMP) ## Write the figures of the last run into README.md
 	$(BIN)/python -m benchmarks.tables
 
 lock: $(STAMP) ## Write the lock file anew (needs uv on the PATH)

@@ -36,15 +36,13 @@ def run(bench: Bench) -> Figures:
         ours = exits.enter_context(closing(TransferSystem(bench.stack)))
         chain = exits.enter_context(closing(TransferChain(bench.stack)))
         bare = exits.enter_context(closing(BareSql(bench.stack.database_url, PROCESSES)))
-        # Two batches of a hundred among 500 accounts would wait for each other.
-        alone = exits.enter_context(closing(BareSql(bench.stack.database_url, 1)))
         books = AuditedBooks(bench.stack)
         sides = {
             "flat": books.audited(lambda _, wanted: ours.transfer(FLAT, wanted)),
             "whole": books.audited(lambda _, wanted: ours.transfer(WHOLE, wanted)),
             "chain": books.audited(chain.transfer),
             "bare": books.audited(lambda mark, wanted: bare.run(one_by_one, mark, wanted)),
-            "set": books.audited(lambda mark, wanted: alone.run(set_by_set, mark, wanted)),
+            "set": books.audited(lambda mark, wanted: bare.run(set_by_set, mark, wanted)),
         }
         with bench.report.progress("transfers", rounds * len(sides)) as step:
             step.doing("workers warm up")

@@ -1,7 +1,7 @@
 """DBOS: a workflow of three steps, or of a step and two transactions; one process of two.
 
-Workflows are called directly by a few threads, which was faster than its queue. Each start, step
-and end is a commit in PostgreSQL; a transaction's effect and its checkpoint are one commit.
+Workflows are called directly by a few threads, without its queue. Each start, step and end is a
+commit in PostgreSQL; a transaction's effect and its checkpoint are one commit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dbos import DBOS, DBOSConfig, SetWorkflowID, SQLAlchemyDatasource  # type: 
 from benchmarks import books
 from benchmarks.peers.orders import DATABASE, NO_OP, own_stdout, serve
 
-#: More were no faster on two cores.
+#: One did half as many, eight no more.
 THREADS = 4
 
 URL = os.environ[DATABASE]

@@ -14,7 +14,7 @@ from benchmarks.peers.orders import NO_OP, own_stdout, serve
 
 POLL_S = 0.01
 GIVE_UP_S = 120.0
-#: As many processes as on every other side; more threads were no faster on two cores.
+#: As many processes as on every other side, and as many threads in each as DBOS has.
 PROCESSES, THREADS = 2, 4
 
 
