@@ -3,11 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PEERS := .venv-peers
+PEERS_STAMP := $(PEERS)/.installed
 PIP_FLAGS := --quiet --disable-pip-version-check
 ONLY ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install up demo test test-cluster chaos ledger-chaos lint format bench lock clean
+.PHONY: help install up demo test test-cluster chaos ledger-chaos lint format bench bench-peers bench-table lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,13 +54,24 @@ format: $(STAMP) ## Put the code into its style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP) ## Measure, beside a Celery chain; ONLY=name for one part
-	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
+bench: $(STAMP) ## Measure, beside a Celery chain; ONLY="name …" for some parts, LONG=1 for large data
+	$(BIN)/python -m benchmarks $(addprefix --only ,$(ONLY)) $(if $(LONG),--long)
+
+bench-peers: $(STAMP) $(PEERS_STAMP) ## Measure beside DBOS and Dramatiq, in a virtualenv of their own
+	$(BIN)/python -m benchmarks --only peers
+
+$(PEERS_STAMP): benchmarks/peers/requirements.txt
+	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install $(PIP_FLAGS) -r benchmarks/peers/requirements.txt
+	@touch $(PEERS_STAMP)
+
+bench-table: $(STAMP) ## Write the figures of the last run into README.md
+	$(BIN)/python -m benchmarks.tables
 
 lock: $(STAMP) ## Write the lock file anew (needs uv on the PATH)
 	UV_PYTHON_DOWNLOADS=never uv pip compile --universal --generate-hashes --no-annotate --no-header \
 		--all-extras --python-version 3.11 pyproject.toml --output-file requirements.lock
 
 clean: ## Remove the virtualenv, caches and the embedded servers' data
-	rm -rf $(VENV) .datp .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	rm -rf $(VENV) $(PEERS) .datp .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -16,10 +16,14 @@ T = TypeVar("T")
 
 @dataclass
 class Bench:
+    """One for each part: what it holds ends with the part."""
+
     stack: Stack
     report: Report
     #: Small numbers: shows that everything works, not how fast it is.
     quick: bool = False
+    #: Sizes at which a part takes many minutes.
+    long: bool = False
 
     @cached_property
     def engine(self) -> Engine:
@@ -29,5 +33,14 @@ class Bench:
     def chain(self) -> Chain:
         return Chain(self.stack)
 
-    def choose(self, full: T, quick: T) -> T:
-        return quick if self.quick else full
+    def choose(self, full: T, quick: T, long: T | None = None) -> T:
+        if self.quick:
+            return quick
+        return long if self.long and long is not None else full
+
+    def close(self) -> None:
+        # Only what the part has used was ever made.
+        for name in ("engine", "chain"):
+            if name in self.__dict__:
+                self.__dict__[name].close()
+        self.stack.stop_all()

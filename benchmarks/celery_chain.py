@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 from celery import chain
 from redis import Redis
@@ -16,36 +17,54 @@ GIVE_UP_S = 120
 
 
 class Chain:
+    #: What the worker imports.
+    app = "benchmarks.chain_app"
+
     def __init__(self, stack: Stack) -> None:
         self._stack = stack
         self._redis = Redis.from_url(stack.chain_url)
         self._worker: ManagedProcess | None = None
         chain_app.app.conf.broker_url = stack.chain_url
 
+    def environment(self) -> dict[str, str]:
+        return {chain_app.BROKER: self._stack.chain_url}
+
     def start_worker(self) -> None:
         """Start it and warm it up."""
         if self._worker is None:
-            env = {chain_app.BROKER: self._stack.chain_url}
-            self._worker = self._stack.start_worker("benchmarks.chain_app", chain_app.QUEUE, **env)
-            self.many(3, 30)
+            self._worker = self._stack.start_worker(self.app, chain_app.QUEUE, self.environment())
+            self.warm_up()
+
+    def warm_up(self) -> None:
+        self.many(3, 30)
+
+    def close(self) -> None:
+        self.stop_worker()
+        self._redis.close()
 
     def stop_worker(self) -> None:
         if self._worker is not None:
-            self._stack.stop_worker(self._worker)
+            self._stack.stop(self._worker)
             self._worker = None
 
     def many(self, steps: int, chains: int) -> float:
-        """Send so many from one process; chains a second until the last task of each has run."""
+        """Chains of so many steps a second."""
+        return self.run(_chain(steps, number) for number in range(chains))
+
+    def run(self, chains: Iterable[chain]) -> float:
+        """Send them from one process; chains a second until the last task of each has run."""
         give_up_s = time.monotonic() + GIVE_UP_S
         self._redis.delete(chain_app.DONE)
+        sent = 0
         began_s = time.perf_counter()
-        for number in range(chains):
-            _chain(steps, number).apply_async()
-        while int(self._redis.llen(chain_app.DONE)) < chains:
+        for each in chains:
+            each.apply_async()
+            sent += 1
+        while int(self._redis.llen(chain_app.DONE)) < sent:
             if time.monotonic() > give_up_s:
                 raise TimeoutError(f"the chains have not ended after {GIVE_UP_S} s")
             time.sleep(POLL_S)
-        return chains / (time.perf_counter() - began_s)
+        return sent / (time.perf_counter() - began_s)
 
     def one(self, steps: int) -> float:
         """Send one and wait for its last task; the seconds that took."""

@@ -1,74 +1,129 @@
-"""Our side: pipelines of steps that do nothing, a client, and one worker."""
+"""Our side: a client and workers; and pipelines of steps that do nothing to measure them with."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 
-from benchmarks.stack import Stack
+from benchmarks.stack import PROCESSES, Stack
 from datp_tasks import Client, Pipeline, Request, Settings
 from datp_tasks.connections import Connections
 from datp_tasks.local.processes import ManagedProcess
+from datp_tasks.model.pipeline import PipelineDefinition
 
 STEPS = {"three": 3, "ten": 10}
 POLL_S = 0.01
 GIVE_UP_S = 120.0
+#: Single transactions until the cost of a step is known; a slow machine may never share bells.
+WARM_UP_MAX = 200
+WARM_UP_MANY = 300
 
 OPEN_LISTS = ("queuedZ", "processingZ")
 NOT_SUCCESS = "SELECT count(*) FROM tx_summary WHERE status <> 'success'"
 
 
-class Engine:
-    def __init__(self, stack: Stack, *, vector_max: int = Settings.vector_max, **env: str) -> None:
+class System:
+    """One DATP on the servers of the benchmark: a client in this process, a worker per group."""
+
+    def __init__(
+        self,
+        stack: Stack,
+        *,
+        steps: str,
+        groups: Sequence[str] = ("master",),
+        processes: int = PROCESSES,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self._stack = stack
-        self._env = {
-            "DATP_REDIS_URL": stack.redis_server.url,
-            "DATP_DATABASE_URL": stack.postgres.url,
-            "DATP_STEPS": "benchmarks.steps",
-            "DATP_VECTOR_MAX": str(vector_max),
-            **env,
-        }
-        self._connections = Connections.open(Settings.from_env(self._env))
-        self._worker: ManagedProcess | None = None
+        self._groups = groups
+        self._processes = processes
+        self.environment = {**stack.environment, "DATP_STEPS": steps, **(env or {})}
+        self.connections = Connections.open(Settings.from_env(self.environment))
+        self.client = Client(self.connections)
+        self.workers: list[ManagedProcess] = []
         #: How often `wait_for_all` has asked Redis: not a cost of the engine.
         self.polls = 0
-        self.client = Client(self._connections)
-        for name, steps in STEPS.items():
-            self._use(name, steps)
-
-    @property
-    def connections(self) -> Connections:
-        return self._connections
 
     def close(self) -> None:
         self.stop_worker()
         self.client.close()
 
+    def use(self, definition: PipelineDefinition) -> None:
+        store = self.connections.pipelines
+        applied = store.apply(definition)
+        store.use(applied.name, applied.version)
+
     def start_worker(self) -> None:
-        """Start it and warm it up: both processes have run, and the cost of the steps is known."""
-        if self._worker is not None:
-            return
-        self._worker = self._stack.start_worker("datp_tasks", "master", **self._env)
-        for name in STEPS:
-            self.one(name)
-            while self._connections.costs.vector_size(f"{name}/0") == 1 < self._vector_max:
-                self.one(name)
-            self.many(name, 300)
+        """One for each group, warmed up."""
+        if not self.workers:
+            self.workers = [
+                self._stack.start_worker(
+                    "datp_tasks", group, self.environment, processes=self._processes
+                )
+                for group in self._groups
+            ]
+            self.warm_up()
+
+    def warm_up(self) -> None:
+        """Run what will be measured, so that each process has run and costs of steps are known."""
 
     def stop_worker(self) -> None:
-        if self._worker is not None:
-            self._stack.stop_worker(self._worker)
-            self._worker = None
+        for worker in self.workers:
+            self._stack.stop(worker)
+        self.workers = []
 
-    def many(self, pipeline: str, transactions: int) -> float:
-        """Hand in so many from one process; transactions a second until all are final in SQL."""
-        requests = self.requests(pipeline, transactions)
+    def run(self, requests: Sequence[Request], give_up_s: float = GIVE_UP_S) -> float:
+        """Hand them in from one process; transactions a second until all are final in SQL."""
         began_s = time.perf_counter()
         self.client.submit_many(requests)
-        self.wait_for_all()
+        self.wait_for_all(give_up_s)
         took_s = time.perf_counter() - began_s
+        self.check_all_succeeded()
+        return len(requests) / took_s
+
+    def wait_for_all(self, give_up_s: float = GIVE_UP_S) -> None:
+        """Redis is asked, which is cheap; it learns of an end after SQL has committed it."""
+        ends_s = time.monotonic() + give_up_s
+        while left := self.still_open():
+            if time.monotonic() > ends_s:
+                raise TimeoutError(f"{left} transactions have not ended after {give_up_s:g} s")
+            time.sleep(POLL_S)
+
+    def still_open(self) -> int:
+        self.polls += 1
+        sizes = self.connections.live.sizes()
+        return sum(sizes[name] for name in OPEN_LISTS)
+
+    def check_all_succeeded(self) -> None:
         if self._stack.sql(NOT_SUCCESS):
             raise AssertionError("not every transaction is a success in SQL")
-        return transactions / took_s
+
+
+class Engine(System):
+    """With steps that do nothing, so that what is left is the engine."""
+
+    def __init__(self, stack: Stack, *, vector_max: int = Settings.vector_max, **env: str) -> None:
+        env = {"DATP_VECTOR_MAX": str(vector_max), **env}
+        super().__init__(stack, steps="benchmarks.steps", env=env)
+        for name, steps in STEPS.items():
+            pipeline = Pipeline(name)
+            for _ in range(steps):
+                pipeline.step("bench/pass")
+            self.use(pipeline.build())
+
+    def warm_up(self) -> None:
+        vector_max = self.connections.settings.vector_max
+        for name in STEPS:
+            self.one(name)
+            for _ in range(WARM_UP_MAX):
+                if self.connections.costs.vector_size(f"{name}/0") > 1 or vector_max == 1:
+                    break
+                self.one(name)
+            self.many(name, WARM_UP_MANY)
+
+    def many(self, pipeline: str, transactions: int) -> float:
+        """Transactions a second."""
+        return self.run(self.requests(pipeline, transactions))
 
     def one(self, pipeline: str) -> float:
         """Hand in one and wait for it; the seconds that took."""
@@ -77,32 +132,7 @@ class Engine:
         self.client.wait(submitted.tx_id, GIVE_UP_S)
         return time.perf_counter() - began_s
 
-    def wait_for_all(self) -> None:
-        """Redis is asked, which is cheap; it learns of an end after SQL has committed it."""
-        give_up_s = time.monotonic() + GIVE_UP_S
-        while left := self._still_open():
-            if time.monotonic() > give_up_s:
-                raise TimeoutError(f"{left} transactions have not ended after {GIVE_UP_S:g} s")
-            time.sleep(POLL_S)
-
-    def _still_open(self) -> int:
-        self.polls += 1
-        sizes = self._connections.live.sizes()
-        return sum(sizes[name] for name in OPEN_LISTS)
-
     @staticmethod
     def requests(pipeline: str, transactions: int, padding: str = "") -> list[Request]:
         more = {"padding": padding} if padding else {}
         return [Request(pipeline=pipeline, data={"n": n, **more}) for n in range(transactions)]
-
-    @property
-    def _vector_max(self) -> int:
-        return self._connections.settings.vector_max
-
-    def _use(self, name: str, steps: int) -> None:
-        pipeline = Pipeline(name)
-        for _ in range(steps):
-            pipeline.step("bench/pass")
-        store = self._connections.pipelines
-        applied = store.apply(pipeline.build())
-        store.use(applied.name, applied.version)

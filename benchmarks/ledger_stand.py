@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from typing import Any
 import httpx
 from sqlalchemy import text
 
-from benchmarks.stack import ROOT, STOP_PLAN, Stack
+from benchmarks.stack import Stack
 from datp_tasks import Client, Settings
 from datp_tasks.connections import Connections
 from datp_tasks.ledger.batch_list import derived_id, unsigned_batch_list
@@ -32,8 +31,7 @@ class LedgerStand:
         self.stack = stack
         self._port = pick_free_port()
         self._env = {
-            "DATP_REDIS_URL": stack.redis_server.url,
-            "DATP_DATABASE_URL": stack.postgres.url,
+            **stack.environment,
             **{f"DATP_{name.upper()}": str(value) for name, value in settings.items()},
         }
         self.connections = Connections.open(Settings.from_env(self._env))
@@ -51,7 +49,7 @@ class LedgerStand:
 
     def close(self) -> None:
         for process in self._processes:
-            process.stop()
+            self.stack.stop(process)
         self.http.close()
         self.client.close()
 
@@ -70,18 +68,11 @@ class LedgerStand:
         )
 
     def stop_worker(self, worker: ManagedProcess) -> None:
-        worker.stop()
+        self.stack.stop(worker)
         self._processes.remove(worker)
 
     def _start(self, name: str, *arguments: str) -> ManagedProcess:
-        process = ManagedProcess(
-            name,
-            (sys.executable, *arguments),
-            log_path=self.stack.folder / f"{name}.log",
-            env={**os.environ, **self._env},
-            cwd=ROOT,
-            stop_plan=STOP_PLAN,
-        )
+        process = self.stack.process(name, (sys.executable, *arguments), self._env)
         process.start()
         self._processes.append(process)
         return process

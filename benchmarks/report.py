@@ -25,6 +25,11 @@ class Report:
     def say(self, text: str) -> None:
         self.console.print(text)
 
+    def fail(self, name: str, why: str) -> None:
+        self.console.print(f"[bold red]{name} failed[/bold red]")
+        # Not as markup: a trace has brackets.
+        self.console.out(why, highlight=False)
+
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """The first column is text, the others are figures."""
         table = Table(title=title, title_justify="left", title_style="bold")

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from benchmarks.stack import ROOT, STOP_PLAN, Stack
+from benchmarks.stack import Stack
 from datp_tasks import Client, Pipeline, Request, Settings
 from datp_tasks.connections import Connections
 from datp_tasks.local.processes import ManagedProcess
@@ -24,11 +24,8 @@ class ResumeStand:
     def __init__(self, stack: Stack, **settings: float) -> None:
         self._stack = stack
         self._env = {
-            "DATP_REDIS_URL": stack.redis_server.url,
-            "DATP_DATABASE_URL": stack.postgres.url,
+            **stack.environment,
             "DATP_STEPS": "benchmarks.steps",
-            # Other parts leave workers and transactions behind, which must not help or be helped.
-            "DATP_KEY_PREFIX": GROUP,
             "DATP_MAINTENANCE_GROUP": GROUP,
             **{f"DATP_{name.upper()}": str(value) for name, value in settings.items()},
         }
@@ -108,14 +105,8 @@ class ResumeStand:
         )
 
     def _process(self, name: str, *arguments: str) -> ManagedProcess:
-        return ManagedProcess(
-            name,
-            (sys.executable, "-W", "ignore", "-m", "celery", "-A", "datp_tasks", *arguments),
-            log_path=self._stack.folder / f"{name}.log",
-            env={**os.environ, **self._env},
-            cwd=ROOT,
-            stop_plan=STOP_PLAN,
-        )
+        argv = (sys.executable, "-W", "ignore", "-m", "celery", "-A", "datp_tasks", *arguments)
+        return self._stack.process(name, argv, self._env)
 
 
 def _group_of(node: str) -> int | None:

@@ -7,13 +7,17 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Self
 
 from redis import Redis
 from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.pool import NullPool
 
 from datp_tasks.archive.engine import migrate
 from datp_tasks.local.postgres import PostgresServer
@@ -26,6 +30,8 @@ DATA = ROOT / ".datp"
 PROCESSES = 2
 #: The chain must not meet our keys, so it has a database of its own on the same server.
 CHAIN_DATABASE = 1
+REWRITE_POLL_S = 0.02
+SCRIPT_COMMANDS = ("evalsha", "eval", "fcall")
 
 # A busy prefork worker sometimes needs half a minute for a polite goodbye.
 STOP_PLAN = (
@@ -40,20 +46,31 @@ class Counts:
     """What the servers themselves have counted so far."""
 
     #: LPUSH: only the broker uses it, once per message.
-    messages: int
+    messages: float
     #: Script calls.
-    scripts: int
+    scripts: float
+    #: All other commands, those that scripts call included.
+    commands: float
     #: Reads from client sockets. A large batch takes several, so round trips are at most these.
-    round_trips: int
+    round_trips: float
+    #: What clients have sent to Redis.
+    bytes_in: float
     #: Transactions of PostgreSQL that wrote something.
-    commits: int
+    commits: float
 
     def __sub__(self, before: Counts) -> Counts:
         return Counts(*(getattr(self, f.name) - getattr(before, f.name) for f in fields(self)))
 
+    def times(self, factor: float) -> Counts:
+        return Counts(*(getattr(self, f.name) * factor for f in fields(self)))
+
 
 class Stack:
-    """PostgreSQL and Redis, each with its own data directory."""
+    """PostgreSQL and Redis, each with its own data directory, and what a part starts on them.
+
+    The database of the PostgreSQL server is migrated once and then only copied: `renew` gives
+    each part a database of its own and an empty Redis, so that no part meets what another left.
+    """
 
     def __init__(self, above: Path = DATA) -> None:
         above.mkdir(exist_ok=True)
@@ -64,7 +81,9 @@ class Stack:
         self.redis_server = RedisServer(self.folder / "redis", appendfsync="everysec")
         self.redis: Redis
         self.engine: Engine
-        self._workers: list[ManagedProcess] = []
+        self._database = ""
+        self._databases = 0
+        self._processes: list[ManagedProcess] = []
 
     def __enter__(self) -> Self:
         try:
@@ -72,7 +91,7 @@ class Stack:
             self.redis_server.start()
             migrate(self.postgres.url)
             self.redis = Redis.from_url(self.redis_server.url, decode_responses=True)
-            self.engine = create_engine(self.postgres.url)
+            self.renew()
         except BaseException:
             self.close()
             raise
@@ -82,47 +101,132 @@ class Stack:
         self.close()
 
     def close(self) -> None:
-        for worker in self._workers:
-            worker.begin_stop()
-        for worker in self._workers:
-            worker.stop()
+        self.stop_all()
         self.redis_server.destroy()
         self.postgres.destroy()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def renew(self) -> None:
+        """Stop all that was started, and give an empty Redis and a new database."""
+        self.stop_all()
+        self.redis.flushall()
+        self.shrink_log()
+        before = self._database
+        if before:
+            self.engine.dispose()
+        self._databases += 1
+        self._database = f"bench_{self._databases}"
+        template = make_url(self.postgres.url).database
+        with self.server() as sql:
+            if before:
+                sql.exec_driver_sql(f"DROP DATABASE {before} WITH (FORCE)")
+            sql.exec_driver_sql(f"CREATE DATABASE {self._database} TEMPLATE {template}")
+            # What is still to be written is not for the next part to wait for.
+            sql.exec_driver_sql("CHECKPOINT")
+        self.engine = create_engine(self.database_url)
+
+    def shrink_log(self) -> None:
+        """Redis would rewrite its log some time, in the middle of a measurement."""
+        self.redis.bgrewriteaof()
+        while True:
+            found = self.redis.info("persistence")
+            if not found["aof_rewrite_in_progress"] and not found["aof_rewrite_scheduled"]:
+                return
+            time.sleep(REWRITE_POLL_S)
+
+    @contextmanager
+    def server(self) -> Iterator[Connection]:
+        """A connection to PostgreSQL for making and dropping databases."""
+        url = self.url_of("postgres")
+        engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            yield connection
+
+    def url_of(self, database: str) -> str:
+        url = make_url(self.postgres.url).set(database=database)
+        return url.render_as_string(hide_password=False)
+
+    @property
+    def database_url(self) -> str:
+        """Of the part that runs now."""
+        return self.url_of(self._database)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Where the servers are, for a process of ours."""
+        return {"DATP_REDIS_URL": self.redis_server.url, "DATP_DATABASE_URL": self.database_url}
 
     @property
     def chain_url(self) -> str:
         return self.redis_server.url_of(CHAIN_DATABASE)
 
-    def start_worker(self, app: str, queue: str, **env: str) -> ManagedProcess:
-        """One Celery worker with two processes; warnings only, as logging every task costs."""
-        argv = (
-            *(sys.executable, "-W", "ignore", "-m", "celery", "-A", app, "worker", "-Q", queue),
-            *("-n", f"{queue}@bench", "--concurrency", str(PROCESSES), "--loglevel", "WARNING"),
-            *("--without-gossip", "--without-mingle"),
-        )
-        worker = ManagedProcess(
-            f"worker {queue}",
+    def process(
+        self,
+        name: str,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        stop_plan: Sequence[StopStep] = STOP_PLAN,
+    ) -> ManagedProcess:
+        """Not started yet; it is stopped at the end of the part, whatever happens before."""
+        made = ManagedProcess(
+            name,
             argv,
-            log_path=self.folder / f"{queue}.log",
+            log_path=self.folder / f"{name.replace(' ', '-')}.log",
             env={**os.environ, **env},
             cwd=ROOT,
-            stop_plan=STOP_PLAN,
+            stop_plan=stop_plan,
         )
-        worker.start()
-        self._workers.append(worker)
-        return worker
+        self._processes.append(made)
+        return made
 
-    def stop_worker(self, worker: ManagedProcess) -> None:
-        worker.stop()
-        self._workers.remove(worker)
+    def celery(
+        self, name: str, app: str, *arguments: str, env: Mapping[str, str]
+    ) -> ManagedProcess:
+        """A Celery program, started."""
+        argv = (sys.executable, "-W", "ignore", "-m", "celery", "-A", app, *arguments)
+        process = self.process(name, argv, env)
+        process.start()
+        return process
+
+    def start_worker(
+        self, app: str, queue: str, env: Mapping[str, str], *, processes: int = PROCESSES
+    ) -> ManagedProcess:
+        """One Celery worker with two processes; warnings only, as logging every task costs."""
+        return self.celery(
+            f"worker {queue}",
+            *(app, "worker", "-Q", queue, "-n", f"{queue}@bench", "--loglevel", "WARNING"),
+            *("--concurrency", str(processes), "--without-gossip", "--without-mingle"),
+            env=env,
+        )
+
+    def start_beat(self, env: Mapping[str, str]) -> ManagedProcess:
+        schedule = str(self.folder / f"{self._database}-schedule")
+        return self.celery("beat", "datp_tasks", "beat", "-s", schedule, "-l", "WARNING", env=env)
+
+    def stop(self, process: ManagedProcess) -> None:
+        process.stop()
+        if process in self._processes:
+            self._processes.remove(process)
+
+    def stop_all(self) -> None:
+        for process in self._processes:
+            process.begin_stop()
+        while self._processes:
+            self.stop(self._processes[0])
 
     def counts(self) -> Counts:
-        commands = self.redis.info("commandstats")
+        calls = {
+            name.removeprefix("cmdstat_"): found["calls"]
+            for name, found in self.redis.info("commandstats").items()
+        }
+        scripts = sum(calls.get(name, 0) for name in SCRIPT_COMMANDS)
+        stats = self.redis.info("stats")
         return Counts(
-            messages=commands.get("cmdstat_lpush", {}).get("calls", 0),
-            scripts=commands.get("cmdstat_evalsha", {}).get("calls", 0),
-            round_trips=self.redis.info("stats")["total_reads_processed"],
+            messages=calls.get("lpush", 0),
+            scripts=scripts,
+            commands=sum(calls.values()) - scripts,
+            round_trips=stats["total_reads_processed"],
+            bytes_in=stats["total_net_input_bytes"],
             commits=int(self.sql("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint")),
         )
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from sqlalchemy import create_engine
-from sqlalchemy.engine import make_url
-from sqlalchemy.pool import NullPool
 
 from benchmarks import seed_timeouts
 from benchmarks.stack import Stack
@@ -173,14 +171,12 @@ def _new(tx_id: str) -> NewTransaction:
 def contest(stack: Stack, variant: Variant, sizes: Sizes) -> Iterator[Contest]:
     """In a database of its own, gone afterwards."""
     name = f"bench_{variant}"
-    server = create_engine(stack.postgres.url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
-    with server.connect() as sql:
+    with stack.server() as sql:
         sql.exec_driver_sql(f"CREATE DATABASE {name}")
-    url = make_url(stack.postgres.url).set(database=name).render_as_string(hide_password=False)
-    found = Contest(url, stack.redis_server.url, variant, sizes)
+    found = Contest(stack.url_of(name), stack.redis_server.url, variant, sizes)
     try:
         yield found
     finally:
         found.close()
-        with server.connect() as sql:
+        with stack.server() as sql:
             sql.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")

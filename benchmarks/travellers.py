@@ -36,11 +36,11 @@ class Travellers:
     def __init__(self, stack: Stack, **settings: float) -> None:
         given = Settings(
             redis_url=stack.redis_server.url,
-            database_url=stack.postgres.url,
+            database_url=stack.database_url,
             key_prefix="bench-archive",
             **settings,  # type: ignore[arg-type]
         )
-        # Nobody would hear the bells, so none are sent.
+        # No worker listens for bells, so none are sent.
         self.connections = Connections.open(given, send=_no_bells)
         steps = Pipeline(PIPELINE).step("util/progress-report").step("util/delay", dispatch="queue")
         definition = steps.build()

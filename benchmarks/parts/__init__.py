@@ -2,8 +2,8 @@
 
 #: What a run without `--only` does, in this order.
 DEFAULT = (
-    *("throughput", "latency", "costs", "memory", "timeouts", "ledger", "resume"),
-    *("webhooks", "http", "archive"),
+    *("throughput", "latency", "costs", "cpu", "transfers", "sustained", "backlog", "steady"),
+    *("memory", "timeouts", "ledger", "resume", "webhooks", "http", "archive"),
 )
 #: Everything that `--only` can name.
-PARTS = (*DEFAULT, "vectors")
+PARTS = (*DEFAULT, "vectors", "peers")

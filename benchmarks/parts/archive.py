@@ -142,7 +142,7 @@ def _whole_run(travellers: Travellers) -> float:
     """States a second, with the journal of all that happened before them."""
     archiver = Archiver(travellers.connections)
     if not archiver.take_role():
-        raise AssertionError("somebody else archives")
+        raise AssertionError("another archiver has the role")
     began_s = time.perf_counter()
     result = archiver.work()
     took_s = time.perf_counter() - began_s

@@ -7,8 +7,6 @@ sides and each ratio is taken within a round, so that both meet the same weather
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import threading
 import time
@@ -21,14 +19,13 @@ from typing import Any
 import httpx
 
 from benchmarks.bench import Bench
+from benchmarks.http_load import load
 from benchmarks.report import Figures
-from benchmarks.stack import ROOT, STOP_PLAN
 from datp_tasks import Pipeline, Settings
 from datp_tasks.archive.keys import ApiKeys, Scope
 from datp_tasks.connections import Connections
 from datp_tasks.intake.client import Client
 from datp_tasks.local.ports import pick_free_port
-from datp_tasks.local.processes import ManagedProcess
 
 PEPPER = "a pepper for benchmarks, long enough"
 CONNECTIONS = 32
@@ -101,25 +98,9 @@ def post(
         "requests": requests,
         "connections": connections,
     }
-    found = _load(order)
+    found = load(order, GIVE_UP_S)
     cuts = quantiles(found["took_s"], n=100)
     return Posted(requests / found["seconds"], cuts[49] * 1_000, cuts[98] * 1_000)
-
-
-def _load(order: dict[str, Any]) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.http_load"],
-        input=json.dumps(order),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=GIVE_UP_S,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2_000:])
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 def _long_polls(bench: Bench, api: Side, crowd: int) -> list[float]:
@@ -151,7 +132,7 @@ def _long_polls(bench: Bench, api: Side, crowd: int) -> list[float]:
         ending = threading.Thread(target=end_all)
         ending.start()
         order = {"what": "poll", "port": api.port, "key": api.key, "tx_ids": tx_ids}
-        answered_s = _load(order)["answered_s"]
+        answered_s = load(order, GIVE_UP_S)["answered_s"]
         ending.join()
         rows = connections.record.summaries(tx_ids)
     ended_s = {row.tx_id: row.completed_at.timestamp() for row in rows if row.completed_at}
@@ -159,7 +140,7 @@ def _long_polls(bench: Bench, api: Side, crowd: int) -> list[float]:
 
 
 def _forget_accepted(connections: Connections) -> None:
-    """Nobody has run them, and they would only keep the worker busy."""
+    """No worker has run them, and they would only keep the next one busy."""
     connections.redis.flushdb()
     with connections.engine.begin() as sql:
         sql.exec_driver_sql("TRUNCATE tx_summary, tx_state_change")
@@ -180,8 +161,7 @@ def _settings(bench: Bench) -> Settings:
 
 def _environment(bench: Bench) -> dict[str, str]:
     return {
-        "DATP_REDIS_URL": bench.stack.redis_server.url,
-        "DATP_DATABASE_URL": bench.stack.postgres.url,
+        **bench.stack.environment,
         "DATP_STEPS": "benchmarks.steps",
         "DATP_KEY_PEPPER": PEPPER,
         "DATP_OWNER_REQUESTS_PER_S": "1000000",
@@ -217,20 +197,13 @@ def _bare(bench: Bench) -> Iterator[Side]:
 
 @contextmanager
 def _process(bench: Bench, name: str, argv: tuple[str, ...], port: int) -> Iterator[None]:
-    process = ManagedProcess(
-        name,
-        argv,
-        log_path=bench.stack.folder / f"{name}.log",
-        env={**os.environ, **_environment(bench)},
-        cwd=ROOT,
-        stop_plan=STOP_PLAN,
-    )
+    process = bench.stack.process(name, argv, _environment(bench))
     process.start()
     try:
         _wait(lambda: _lives(port))
         yield
     finally:
-        process.stop()
+        bench.stack.stop(process)
 
 
 def _lives(port: int) -> bool:

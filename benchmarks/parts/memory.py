@@ -20,7 +20,6 @@ def run(bench: Bench) -> Figures:
     engine, stack = bench.engine, bench.stack
     with bench.report.progress("memory", 4) as step:
         step.doing("warm up")
-        bench.chain.stop_worker()
         engine.start_worker()
         engine.stop_worker()
         step.done()

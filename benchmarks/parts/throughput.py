@@ -11,6 +11,7 @@ from statistics import median
 from benchmarks.bench import Bench
 from benchmarks.engine import STEPS
 from benchmarks.report import Figures
+from benchmarks.rounds import shown
 
 #: Pipeline -> transactions and chains in a round: a second or two each, so that both sides of a
 #: round meet the same weather.
@@ -40,7 +41,7 @@ def run(bench: Bench) -> Figures:
             figures[f"celery_chain_{name}_per_s"] = median(theirs)
             figures[f"{name}_step_ratio_to_celery_chain"] = median(ratios)
             title = f"{STEPS[name]} steps"
-            rows.append((title, *_shown(ours), *_shown(theirs), *_shown(ratios, decimals=1)))
+            rows.append((title, *shown(ours), *shown(theirs), *shown(ratios, decimals=1)))
     bench.report.table(
         f"Throughput: median and range of {rounds} alternating rounds",
         ("no-op", "tx/s", "range", "Celery chains/s", "range", "ratio", "range"),
@@ -51,8 +52,3 @@ def run(bench: Bench) -> Figures:
         "Celery: no results, no result backend, early acks; a chain that is lost is lost."
     )
     return figures
-
-
-def _shown(values: list[float], decimals: int = 0) -> tuple[str, str]:
-    low, middle, high = (f"{v:,.{decimals}f}" for v in (min(values), median(values), max(values)))
-    return middle, f"{low}-{high}"

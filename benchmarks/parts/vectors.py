@@ -17,8 +17,6 @@ def run(bench: Bench) -> Figures:
     rounds = bench.choose(3, 1)
     sizes = bench.choose(FULL, QUICK)
     found: dict[str, float] = {}
-    bench.chain.stop_worker()
-    bench.engine.stop_worker()
     with bench.report.progress("vectors", len(sizes)) as step:
         for vector_max, transactions in sizes.items():
             step.doing(f"K = {vector_max}")

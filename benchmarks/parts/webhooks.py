@@ -7,12 +7,10 @@ transactions come one after the other.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import median, quantiles
 
 from sqlalchemy import text
@@ -20,10 +18,9 @@ from sqlalchemy import text
 from benchmarks.bench import Bench
 from benchmarks.engine import Engine
 from benchmarks.report import Figures
-from benchmarks.stack import ROOT, Stack
+from benchmarks.stack import Stack
 from datp_tasks import Request
 from datp_tasks.local.ports import pick_free_port
-from datp_tasks.local.processes import ManagedProcess
 
 GIVE_UP_S = 120.0
 POLL_S = 0.01
@@ -122,15 +119,10 @@ def _wait_until_told(stack: Stack) -> None:
 @contextmanager
 def _receiver(stack: Stack) -> Iterator[str]:
     port = pick_free_port()
-    process = ManagedProcess(
-        "receiver",
-        (sys.executable, "-m", "benchmarks.webhook_receiver", str(port)),
-        log_path=Path(stack.folder) / "receiver.log",
-        env={**os.environ},
-        cwd=ROOT,
-    )
+    argv = (sys.executable, "-m", "benchmarks.webhook_receiver", str(port))
+    process = stack.process("receiver", argv, {})
     process.start()
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
-        process.stop()
+        stack.stop(process)

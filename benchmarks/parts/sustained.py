@@ -1,0 +1,99 @@
+"""The rate that lasts: with beat and all its jobs at work, beside a short peak without them.
+
+The peak is a few thousand at once with no beat. Then beat starts, and a hundred thousand go
+through; as many as made the peak are on their way at any time. The archiver drains the journal
+and copies ended states to SQL meanwhile: a few seconds after their end instead of a minute, so
+that this work is part of the run and not left for after it.
+"""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+
+from benchmarks.bench import Bench
+from benchmarks.engine import POLL_S, Engine
+from benchmarks.report import Figures, Step
+from benchmarks.rounds import shown
+from benchmarks.stack import Stack
+from datp_tasks.live.outgoing import Outgoing
+
+ARCHIVING_DELAY_S = 5
+CHUNK = 1_000
+CATCH_UP_S = 60.0
+GIVE_UP_S = 900.0
+
+ARCHIVED = "SELECT count(*) FROM tx_state"
+
+
+def run(bench: Bench) -> Figures:
+    rounds = bench.choose(5, 1)
+    at_once, total = bench.choose((5_000, 100_000), (300, 1_500))
+    engine = Engine(bench.stack, DATP_DELAY_BEFORE_ARCHIVING_S=str(ARCHIVING_DELAY_S))
+    with bench.report.progress("sustained", rounds + -(-total // CHUNK)) as step:
+        try:
+            step.doing("worker warms up")
+            engine.start_worker()
+            engine.many("three", at_once)
+            peaks = []
+            for number in range(rounds):
+                step.doing(f"peak, round {number + 1} of {rounds}")
+                peaks.append(engine.many("three", at_once))
+                step.done()
+            step.doing("beat starts, the journal is drained")
+            _start_beat(bench.stack, engine)
+            per_s = _flow(engine, total, at_once, step)
+            waiting = engine.connections.live.sizes()["toArchiveZ"]
+            journal = Outgoing(engine.connections.live).journal_length()
+            archived = bench.stack.sql(ARCHIVED)
+            engine.check_all_succeeded()
+        finally:
+            engine.close()
+    ratio = per_s / median(peaks)
+    middle, spread = shown(peaks)
+    bench.report.table(
+        f"{total:,} transactions of 3 steps in a row with beat and all its jobs",
+        ("", "figure"),
+        (
+            (f"a second, without beat, {at_once:,} at once ({spread})", middle),
+            ("a second, with beat, until all are final", f"{per_s:,.0f}"),
+            ("ratio", f"{ratio:.2f}"),
+            ("journal entries not yet in SQL at the end", f"{journal:,}"),
+            ("states copied to SQL meanwhile", f"{archived:,}"),
+            ("states not yet copied, those not due included", f"{waiting:,}"),
+        ),
+    )
+    return {
+        "sustained_tx_per_s": per_s,
+        "sustained_peak_tx_per_s": median(peaks),
+        "sustained_ratio_to_peak": ratio,
+        "sustained_journal_backlog": journal,
+    }
+
+
+def _start_beat(stack: Stack, engine: Engine) -> None:
+    """At work: it has drained what the peak left in the journal."""
+    stack.start_beat(engine.environment)
+    outgoing = Outgoing(engine.connections.live)
+    ends_s = time.monotonic() + CATCH_UP_S
+    while outgoing.journal_length():
+        if time.monotonic() > ends_s:
+            raise TimeoutError(f"the journal is not drained after {CATCH_UP_S:g} s")
+        time.sleep(POLL_S)
+
+
+def _flow(engine: Engine, total: int, open_max: int, step: Step) -> float:
+    """Transactions a second, with about so many on their way at any time."""
+    left = total
+    began_s = time.perf_counter()
+    while left:
+        step.doing(f"{total - left:,} handed in")
+        if engine.still_open() >= open_max:
+            time.sleep(POLL_S)
+            continue
+        chunk = min(CHUNK, left)
+        engine.client.submit_many(engine.requests("three", chunk))
+        left -= chunk
+        step.done()
+    engine.wait_for_all(GIVE_UP_S)
+    return total / (time.perf_counter() - began_s)
