@@ -23,7 +23,7 @@ WEIGHT = 0.2
 #: Of the average cost, what a transaction costs at least: sharing is not believed to do wonders.
 SHARE_MIN = 0.1
 PUBLISH_EVERY_S = 1.0
-READ_EVERY_S = 1.0
+READ_EVERY_S = 0.25
 #: While a place is unknown its first measurement is worth waiting for, but not for long.
 READ_UNKNOWN_EVERY_S = 0.05
 #: What the engine itself adds per transaction. The fixed cost of a hop (a commit, round trips)
@@ -51,12 +51,16 @@ class Fit:
         self.n_n = self.n_n * keep + transactions * transactions
         self.n_cost = self.n_cost * keep + transactions * cost_us
 
-    def each_us(self) -> float:
-        """Microseconds that one more transaction adds."""
+    def each_us(self, sharing: float = 1.0) -> float:
+        """Microseconds that one more transaction adds.
+
+        `sharing`: as long as all vectors had one size, the part of their cost that is taken for
+        that. Steps that share their work would otherwise never be tried together.
+        """
         average = self.cost / self.n
         spread = self.weight * self.n_n - self.n * self.n
         if spread <= 1e-6 * self.n_n * self.weight:
-            return average
+            return average * sharing
         slope = (self.weight * self.n_cost - self.n * self.cost) / spread
         return min(average, max(slope, SHARE_MIN * average))
 
@@ -79,25 +83,31 @@ class CostBook:
 
     def vector_size(self, place: str) -> int:
         """How many transactions may share a bell for this place."""
-        self._read_again_if_due(place)
-        cost_us = self._known.get(place)
+        # What this process has measured itself is newer than what all have published.
+        cost_us = self._measured.get(place)
+        if cost_us is None:
+            self._read_again_if_due(place)
+            cost_us = self._known.get(place)
         if cost_us is None:
             return 1
         return max(1, min(self._vector_max, int(self._budget_us / max(cost_us, 1))))
 
-    def measured(self, place: str, *, transactions: int, work_s: float) -> None:
+    def measured(
+        self, place: str, *, transactions: int, work_s: float, sharing: float = 1.0
+    ) -> None:
         """So much time was spent in the steps of a hop from this place."""
         with self._lock:
             fit = self._fits.get(place)
-            first = fit is None
             if fit is None:
                 fit = self._fits[place] = Fit()
             fit.add(transactions, work_s * 1e6)
-            self._measured[place] = fit.each_us() + ENGINE_US
+            before_us = self._measured.get(place, 0.0)
+            each_us = self._measured[place] = fit.each_us(sharing) + ENGINE_US
+            is_news = not before_us / 2 < each_us < before_us * 2
             self._unpublished.add(place)
             passed, spent_us = self._times.get(place, (0, 0))
             self._times[place] = (passed + transactions, spent_us + int(work_s * 1e6))
-        if first or time.monotonic() - self._published_at > PUBLISH_EVERY_S:
+        if is_news or time.monotonic() - self._published_at > PUBLISH_EVERY_S:
             self.publish()
 
     def publish(self) -> None:
