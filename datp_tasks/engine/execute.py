@@ -22,7 +22,7 @@ from datp_tasks.archive.effects import EffectStore
 from datp_tasks.archive.engine import is_away
 from datp_tasks.engine.calls import StepCaller
 from datp_tasks.engine.event_loop import EventLoop
-from datp_tasks.engine.outcomes import AskFirst, Lost, Outcome, Unavailable
+from datp_tasks.engine.outcomes import AskFirst, Lost, Unavailable
 from datp_tasks.engine.round import Round
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.sql_steps import SqlSteps
@@ -137,14 +137,16 @@ class Executor:
 
     def _on_loop(self, round: Round) -> None:
         """All at once; the guard takes away those that are done while others are slow."""
-        running: dict[futures.Future[Outcome], Run] = {}
-        for run in round.waiting():
+
+        async def call(run: Run) -> None:
+            # Another step may have blocked the loop for so long that the guard took this one away.
             if round.start([run], self.caller.timeout_s(run)):
-                running[self.loop.start(self.caller.call_async(run))] = run
-        for future in futures.as_completed(running):
-            run = running[future]
-            run.outcome = future.result()
-            round.finish([run])
+                run.outcome = await self.caller.call_async(run)
+                round.finish([run])
+
+        calls = [self.loop.start(call(run)) for run in round.waiting()]
+        for future in futures.as_completed(calls):
+            future.result()
 
     # Marks.
 

@@ -154,6 +154,7 @@ def test_a_lost_claim_in_a_vector_does_not_disturb_the_others(datp_servers: Serv
         slow_may_end.set()
         hop.join()
     assert kit.status(txs[1]).status is Status.SUCCESS
+    kit.lose_bells(False)
     kit.recover()
     assert kit.status(txs[0]).output == {"how": "lost", "by": 2}
     kit.close()
