@@ -221,24 +221,29 @@ class Resurrector:
 
     def _queue_anew(self, fresh: Sequence[Summary], fences: Mapping[str, int]) -> list[Bell]:
         """Those of which SQL has only the request: they never came to Redis, or it lost them."""
-        recreated = bool(fresh) and not self._is_redis_whole()
+        whole = self._whole_shards() if fresh else set()
         new = [
-            replace(self._hashes.new(each), fence=fences[each.tx_id], recreated=recreated)
+            replace(
+                self._hashes.new(each),
+                fence=fences[each.tx_id],
+                recreated=each.tx_id[1:3] not in whole,
+            )
             for each in fresh
         ]
         return [bell for bell in self._live.create_many(new) if bell]
 
-    def _is_redis_whole(self) -> bool:
-        """Whether Redis has all that it ever had: the marks that SQL knows, and the same server.
+    def _whole_shards(self) -> set[str]:
+        """Those that have all they ever had: the mark that SQL knows, on the server it knows.
 
-        Asked after something was not found there, so no loss can hide behind an older answer.
+        Asked after something was not found there: no loss can hide behind an older answer.
         """
         marks = self._journal.marks()
         seen = self._journal.seen_server(self._settings.key_prefix)
         outgoing = Outgoing(self._live)
         here = outgoing.marks()
-        is_behind = any(here.get(shard, mark) < mark for shard, mark in marks.items())
-        return bool(marks) and not is_behind and seen == outgoing.run_id()
+        if seen != outgoing.run_id():
+            return set()
+        return {shard for shard, mark in marks.items() if here.get(shard, 0) >= mark}
 
     def rebuild_finals(self, summaries: Sequence[Summary]) -> int:
         """Let the archive and the journal learn how these ended: Redis lost that on its way."""

@@ -135,6 +135,62 @@ def test_a_cancel_that_was_asked_for_before_the_loss_parks_it_too(datp: Kit, wor
     assert world.times("unbook", tx_id) == 1
 
 
+@pytest.mark.parametrize("loss", ["wiped", "restarted"])
+def test_a_loss_that_sql_can_tell_from_its_marks_or_the_server_parks_it_too(
+    datp: Kit, world: World, loss: str
+) -> None:
+    tx_id = world.queued("hop")
+    while datp.submit("wait", {})[1:3] != tx_id[1:3]:
+        pass
+    world.archive()
+    datp.run_job("reconciler")
+    failpoints.arm("hop.after_step", "crash")
+    world.ring(tx_id)
+    failpoints.disarm_all()
+    assert world.did == [("book", tx_id)]
+    datp.clock.advance(seconds=1)
+    if loss == "wiped":
+        world.wipe()
+    else:
+        _lose_last_second(world, tx_id)
+    datp.lose_bells()
+    datp.run_job("reconciler")
+    datp.lose_bells(False)
+    assert world.status(tx_id) == "queued"
+    assert datp.client.cancel(tx_id, "enough").status is Status.IN_DOUBT
+
+
+def test_a_loss_of_a_shard_of_which_sql_has_never_heard_parks_it_too(
+    datp: Kit, world: World
+) -> None:
+    """The loss of the others is noticed and repaired; that must not hide this one."""
+    failpoints.arm("hop.after_step", "crash")
+    tx_id = datp.submit("hop", {})
+    failpoints.disarm_all()
+    other = world.queued("wait")
+    while other[1:3] == tx_id[1:3]:
+        other = world.queued("wait")
+    redis, live = datp.connections.redis, datp.connections.live
+    redis.delete(live.keys.of_tx(tx_id, "journalX"))
+    world.ring(other)
+    world.archive()
+    datp.run_job("reconciler")
+    lose_undrained(world)
+    assert not datp.client.doctor().lost_shards
+    assert datp.client.cancel(tx_id, "enough").status is Status.IN_DOUBT
+
+
+def _lose_last_second(world: World, tx_id: str) -> None:
+    """Redis comes back as another process, without what it had not written to its file."""
+    live, redis = world.kit.connections.live, world.kit.connections.redis
+    [node] = [fields["node"] for fields in live.fields_many([tx_id])]
+    redis.delete(live.keys.state(tx_id), live.keys.deltas(tx_id))
+    redis.delete(live.keys.of_tx(tx_id, "journalX"))
+    redis.zrem(live.keys.of_tx(tx_id, "processingZ"), tx_id)
+    redis.srem(live.keys.of_tx(tx_id, f"runningS:{node}"), tx_id)
+    world.sql("UPDATE live_server SET run_id = 'the one before'")
+
+
 def test_one_that_left_memory_since_the_loss_is_parked_as_well(datp: Kit, world: World) -> None:
     """It expired, so a worker only put it to sleep for the timeout handler."""
     tx_id = booked_and_lost(world, expires_in_s=HOUR_S)

@@ -31,7 +31,7 @@ Data = dict[str, Any]
 @pytest.fixture
 def kit(datp_servers: Servers) -> Iterator[Kit]:
     """It has run for a while: SQL can tell that Redis has lost nothing since."""
-    kit = Kit(datp_servers, switches_per_transaction_max=2)
+    kit = Kit(datp_servers, switches_per_transaction_max=2, shards=1)
 
     @kit.step("t/gate")
     def gate(ctx: Any, data: Data) -> Any:
