@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 
 from datp_tasks.archive.alerts import Alerts
 from datp_tasks.archive.journal import Journal
-from datp_tasks.archive.words import Summary
+from datp_tasks.archive.record import Place
 from datp_tasks.connections import Connections
 from datp_tasks.failpoints import reach
 from datp_tasks.live.keys import LISTS
@@ -23,10 +24,11 @@ log = logging.getLogger("datp.reconciler")
 
 #: Kind of the alert that is open while a loss is being repaired.
 REDIS_LOSS = "redis-loss"
-CENTURY_S = 3_155_760_000
 LOCK_S = 60
 #: How old a switch or cancel may be to be said again after a restart of Redis.
 SIGNALS_AGAIN_S = 600.0
+#: Transactions whose data is in memory at a time: each may have `input_bytes_max`.
+RESTORED_TOGETHER_MAX = 100
 
 
 def rebuild_after_loss(connections: Connections) -> int:
@@ -93,37 +95,43 @@ def _restore_open(
     redis, batch_max = connections.redis, connections.settings.reconciler_batch_max
     cursor = connections.live.keys.outside("rebuiltTo")
     created_at, _, tx_id = str(redis.get(cursor) or "").partition(" ")
-    after = (created_at, tx_id)
+    after: Place | None = (datetime.fromisoformat(created_at), tx_id) if created_at else None
     restored = 0
     while time.monotonic() < until_s:
-        page = connections.record.open_page(
-            oldest_s=CENTURY_S, newest_s=0, after=after, rows_max=batch_max, in_doubt=True
+        page = connections.record.open_ids(
+            since=None,
+            until=connections.record.server_now(),
+            after=after,
+            rows_max=batch_max,
+            in_doubt=True,
         )
-        restored += _restore_older([row for row in page if row.tx_id[1:3] in lost], connections)
+        restored += _restore_older([tx for _, tx in page if tx[1:3] in lost], connections)
         if len(page) < batch_max:
             redis.delete(cursor)
             return restored, True
-        after = (page[-1].created_at.isoformat(), page[-1].tx_id)
-        redis.set(cursor, " ".join(after))
+        after = page[-1]
+        redis.set(cursor, f"{after[0].isoformat()} {after[1]}")
         redis.expire(lock, LOCK_S)
     return restored, False
 
 
-def _restore_older(rows: Sequence[Summary], connections: Connections) -> int:
+def _restore_older(ids: Sequence[str], connections: Connections) -> int:
     """Restore those that Redis does not have, or has in an older version than SQL."""
-    if not rows:
-        return 0
-    ids = [row.tx_id for row in rows]
     versions = connections.resurrector.versions(ids)
     found = connections.live.versions_many(ids)
     placed = connections.live.placed_many(ids)
     stale = [
-        row
-        for row, (version, _), here in zip(rows, found, placed, strict=True)
-        if not here or (version is not None and version < versions.get(row.tx_id, 0))
+        tx
+        for tx, (version, _), here in zip(ids, found, placed, strict=True)
+        if not here or (version is not None and version < versions.get(tx, 0))
     ]
     nodes = {tx: node for tx, (_, node) in zip(ids, found, strict=True)}
-    return connections.resurrector.rebuild(stale, nodes).restored if stale else 0
+    restored = 0
+    for first in range(0, len(stale), RESTORED_TOGETHER_MAX):
+        rows = connections.record.summaries(stale[first : first + RESTORED_TOGETHER_MAX])
+        going_on = [row for row in rows if not row.is_final]
+        restored += connections.resurrector.rebuild(going_on, nodes).restored
+    return restored
 
 
 def _end_final(connections: Connections, lost: Mapping[str, int]) -> None:

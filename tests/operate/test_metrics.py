@@ -102,6 +102,18 @@ def test_gauges_tell_lengths_and_lags(datp: Kit) -> None:
     assert last.gauges["lag|wake"] == 20
 
 
+def test_the_lag_of_the_queue_is_that_of_one_that_was_rung_again_in_vain(datp: Kit) -> None:
+    declare(datp)
+    datp.lose_bells()
+    datp.submit("p", {})
+    for _ in range(3):
+        datp.clock.advance(seconds=datp.settings.ring_again_after_ms / 1_000)
+        datp.run_job("reconciler")
+    datp.run_job("meter")
+    lag_s = 3 * datp.settings.ring_again_after_ms / 1_000
+    assert metrics_of(datp).gauges()["lag|queue"] == lag_s
+
+
 def test_time_spent_in_steps_is_added_up_by_place(datp: Kit) -> None:
     declare(datp)
     for _ in range(4):
