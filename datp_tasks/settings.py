@@ -114,6 +114,7 @@ class Settings:
     archiver_run_s: float = _number(4.0, 0.1, 600)
     archiver_role_s: float = _number(30.0, 1, 3_600)
     archiver_grace_s: float = _number(15.0, 0.1, 3_600)
+    archiver_bytes_max: int = _number(67_108_864, 65_536, 1_073_741_824)
     journal_batch_max: int = _number(5_000, 16, 100_000)
     journal_dir: str = field(default="", metadata={"pattern": "[^\\0]*"})
     keep_states_days: int = _number(0, 0, 36_500)

@@ -27,8 +27,8 @@ class Drained:
     #: Shard -> the first entry that stays.
     upto: Mapping[str, str]
     count: int
-    #: A shard gave as much as it may at a time, so there may be more.
-    is_full: bool
+    #: Shards that gave as much as they may at a time, so that there may be more.
+    behind: frozenset[str]
 
 
 class Outgoing:
@@ -59,30 +59,62 @@ class Outgoing:
 
     # The journal.
 
-    def read_journal(self, *, entries_max: int) -> Drained:
-        """The oldest entries of each shard; then each shard's mark, so that it covers them."""
-        per_shard = max(1, -(-entries_max // len(self._live.shards)))
-        answers = self._live.send(
-            [
-                ("XRANGE", self._journal(shard), "-", "+", "COUNT", per_shard)
-                for shard in self._live.shards
-            ]
-        )
+    def read_journal(
+        self,
+        *,
+        entries_max: int,
+        bytes_max: int,
+        entry_bytes_max: int,
+        shards: Sequence[str] | None = None,
+    ) -> Drained:
+        """The oldest entries of each shard; then each shard's mark, so that it covers them.
+
+        `entry_bytes_max` is about what one entry can have: no more are asked for at a time than
+        would fit if all were that large.
+        """
+        shards = self._live.shards if shards is None else shards
+        found, behind = self._read(shards, entries_max, bytes_max, entry_bytes_max)
         changes: dict[str, list[Entry]] = {}
-        upto: dict[str, str] = {}
-        for shard, found in zip(self._live.shards, answers, strict=True):
-            for _, (_, text) in found:
-                changes.setdefault(text[:TX_CHARS], []).append(_entry(text))
-            if found:
-                upto[shard] = _after(found[-1][0])
+        for _, text in (each for part in found.values() for each in part):
+            changes.setdefault(text[:TX_CHARS], []).append(_entry(text))
+        upto = {shard: _after(part[-1][0]) for shard, part in found.items() if part}
         marks = self._live.send([("INCR", self._mark(shard)) for shard in upto])
         return Drained(
             changes,
             marks=dict(zip(upto, marks, strict=True)),
             upto=upto,
-            count=sum(map(len, answers)),
-            is_full=any(len(found) == per_shard for found in answers),
+            count=sum(map(len, found.values())),
+            behind=frozenset(behind),
         )
+
+    def _read(
+        self, shards: Sequence[str], entries_max: int, bytes_max: int, entry_bytes_max: int
+    ) -> tuple[dict[str, list[tuple[str, str]]], set[str]]:
+        """Ids and texts by shard, and the shards that may have more."""
+        per_shard = max(1, -(-entries_max // len(shards)))
+        at_a_time = min(per_shard, max(1, bytes_max // entry_bytes_max // len(shards)))
+        found: dict[str, list[tuple[str, str]]] = {shard: [] for shard in shards}
+        starts = dict.fromkeys(shards, "-")
+        behind: set[str] = set()
+        chars = 0
+        while starts and chars < bytes_max:
+            pages = self._live.send(
+                [
+                    ("XRANGE", self._journal(shard), start, "+", "COUNT", at_a_time)
+                    for shard, start in starts.items()
+                ]
+            )
+            for shard, page in zip(list(starts), pages, strict=True):
+                found[shard] += [(stream_id, text) for stream_id, (_, text) in page]
+                chars += sum(len(text) for _, (_, text) in page)
+                del starts[shard]
+                if len(page) < at_a_time:
+                    continue
+                if len(found[shard]) + at_a_time <= per_shard:
+                    starts[shard] = _after(page[-1][0])
+                else:
+                    behind.add(shard)
+        return found, behind | starts.keys()
 
     def drop_journal(self, drained: Drained) -> None:
         """SQL has these entries: they leave."""
