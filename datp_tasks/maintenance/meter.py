@@ -3,7 +3,7 @@
 Moves:    no transaction; counters from the shards to the series.
 Knows:    slots that are over. What was taken and not added when it crashes is missing in the
           series: metrics are no record.
-Bound:    the names that were counted in a few slots; as many gauges as there are groups.
+Bound:    ROUNDS_MAX parts of what each shard has counted; as many gauges as there are groups.
 Overlap:  harmless: each counter is taken once.
 Crash:    the next run goes on with the next slots.
 """
