@@ -16,6 +16,7 @@ the transaction id (`t07-…`), so whoever has the id can name its keys.
 | exceptionZ                | zset   | tx parked in doubt, by time                | somebody decides       |
 | journalX                  | stream | every change, on its way to SQL            | SQL has it             |
 | countsH                   | hash   | slot|what|group|pipeline|owner -> number   | the meter takes it     |
+| rebuilding                | string | token of the repair that restores it       | repaired               |
 | mark                      | string | number of times the journal was read       | never                  |
 | webhooksZ                 | zset   | <tx>:<sequence> by time of next attempt    | 2xx, given up, told    |
 | externalId:<owner>:<id>   | string | tx                                         | uniqueness period over |

@@ -7,10 +7,12 @@ open transaction of it is compared with SQL, and what is missing or older is res
 
 from __future__ import annotations
 
+import json
 import logging
-import time
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from time import monotonic
 
 from datp_tasks.archive.alerts import Alerts
 from datp_tasks.archive.journal import Journal
@@ -36,8 +38,11 @@ def rebuild_after_loss(connections: Connections) -> int:
     live, settings = connections.live, connections.settings
     outgoing = Outgoing(live)
     journal = Journal(connections.engine, connections.clock)
+    # In this order: the archiver moves the mark in Redis before that in SQL, so what it does in
+    # between makes Redis look newer, and never older.
+    known = journal.marks()
     here = outgoing.marks()
-    lost = {s: mark for s, mark in journal.marks().items() if here.get(s, mark) < mark}
+    lost = {s: mark for s, mark in known.items() if here.get(s, mark) < mark}
     run_id = outgoing.run_id()
     seen = journal.seen_server(settings.key_prefix)
     if not seen:
@@ -53,8 +58,9 @@ def rebuild_after_loss(connections: Connections) -> int:
     text = f"Redis has lost writes in {len(lost)} of {len(live.shards)} shards; they are rebuilt"
     if alerts.raise_alert(REDIS_LOSS, settings.key_prefix, text):
         log.error("%s", text)
-    until_s = time.monotonic() + settings.rebuild_run_s
-    restored, done = _restore_open(connections, lost, until_s, lock)
+    until_s = monotonic() + settings.rebuild_run_s
+    repair = Repair(connections, run_id, list(lost))
+    restored, done = _restore_open(connections, repair, until_s, lock)
     if done:
         _end_final(connections, lost)
         restored += _restore_ended(connections, journal, lost)
@@ -72,8 +78,9 @@ def _look_after_restart(connections: Connections, journal: Journal, run_id: str,
     """Redis was restarted; what SQL had got is there, but the last second may be missing."""
     settings = connections.settings
     every = dict.fromkeys(connections.live.shards, 0)
-    until_s = time.monotonic() + settings.rebuild_run_s
-    restored, done = _restore_open(connections, every, until_s, lock)
+    until_s = monotonic() + settings.rebuild_run_s
+    repair = Repair(connections, run_id, list(every))
+    restored, done = _restore_open(connections, repair, until_s, lock)
     if done:
         _end_final(connections, every)
         restored += _restore_ended(connections, journal, every)
@@ -89,15 +96,13 @@ def _look_after_restart(connections: Connections, journal: Journal, run_id: str,
 
 
 def _restore_open(
-    connections: Connections, lost: Mapping[str, int], until_s: float, lock: str
+    connections: Connections, repair: Repair, until_s: float, lock: str
 ) -> tuple[int, bool]:
     """All open transactions in turn; how many were restored, and whether that was all."""
-    redis, batch_max = connections.redis, connections.settings.reconciler_batch_max
-    cursor = connections.live.keys.outside("rebuiltTo")
-    created_at, _, tx_id = str(redis.get(cursor) or "").partition(" ")
-    after: Place | None = (datetime.fromisoformat(created_at), tx_id) if created_at else None
+    batch_max = connections.settings.reconciler_batch_max
+    after = repair.resume()
     restored = 0
-    while time.monotonic() < until_s:
+    while monotonic() < until_s:
         page = connections.record.open_ids(
             since=None,
             until=connections.record.server_now(),
@@ -105,14 +110,62 @@ def _restore_open(
             rows_max=batch_max,
             in_doubt=True,
         )
-        restored += _restore_older([tx for _, tx in page if tx[1:3] in lost], connections)
+        mine = [tx for _, tx in page if tx[1:3] in repair.shards]
+        restored += _restore_older(mine, connections)
         if len(page) < batch_max:
-            redis.delete(cursor)
+            repair.end()
             return restored, True
         after = page[-1]
-        redis.set(cursor, f"{after[0].isoformat()} {after[1]}")
-        redis.expire(lock, LOCK_S)
+        repair.go_on(after)
+        connections.redis.expire(lock, LOCK_S)
     return restored, False
+
+
+class Repair:
+    """How far a repair has come, as long as nothing more is lost.
+
+    Each shard has a token. One that lacks it, or another process of Redis, has lost what was
+    restored there since: then the repair begins again.
+    """
+
+    def __init__(self, connections: Connections, run_id: str, shards: Sequence[str]) -> None:
+        self.shards = frozenset(shards)
+        self._live = connections.live
+        self._run_id = run_id
+        self._cursor = connections.live.keys.outside("rebuiltTo")
+        self._token = ""
+
+    def resume(self) -> Place | None:
+        """The last that was compared, or None at the beginning."""
+        noted = _noted(self._live.redis.get(self._cursor))
+        self._token = str(noted.get("token", ""))
+        tokens = self._live.send([("GET", self._key(shard)) for shard in sorted(self.shards)])
+        is_whole = noted.get("runId") == self._run_id and set(tokens) == {self._token}
+        if is_whole:
+            return datetime.fromisoformat(noted["createdAt"]), noted["txId"]
+        self._token = secrets.token_hex(8)
+        self._live.send([("SET", self._key(shard), self._token) for shard in sorted(self.shards)])
+        return None
+
+    def go_on(self, after: Place) -> None:
+        place = {"createdAt": after[0].isoformat(), "txId": after[1]}
+        noted = {"runId": self._run_id, "token": self._token, **place}
+        self._live.redis.set(self._cursor, json.dumps(noted))
+
+    def end(self) -> None:
+        self._live.redis.delete(self._cursor)
+        self._live.send([("DEL", self._key(shard)) for shard in sorted(self.shards)])
+
+    def _key(self, shard: str) -> str:
+        return self._live.keys.in_shard(shard, "rebuilding")
+
+
+def _noted(text: object) -> dict[str, str]:
+    try:
+        found = json.loads(str(text or "{}"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _restore_older(ids: Sequence[str], connections: Connections) -> int:
