@@ -85,6 +85,10 @@ class Resurrector:
             for each in summaries
         }
 
+    def statuses(self, tx_ids: Sequence[str]) -> dict[str, str]:
+        """That of the archived copy of each that has one."""
+        return self._states.statuses(tx_ids)
+
     def versions(self, tx_ids: Sequence[str]) -> dict[str, int]:
         """The newest version of each that SQL has."""
         found = self._journal.last_versions(tx_ids)

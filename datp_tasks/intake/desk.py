@@ -144,7 +144,8 @@ class DeskMethods(AuditMethods):
         """What waits for a decision, longest first."""
         live = self._connections.live
         listed = live.listed("exceptionZ", rows_max=rows_max)
-        found = live.fields_many([tx for tx, _ in listed])
+        names = ("status", "place", "stepType", "problem")
+        found = live.named_many([tx for tx, _ in listed], names)
         return [
             InDoubt(
                 tx_id=tx,
