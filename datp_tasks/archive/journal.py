@@ -12,9 +12,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError, OperationalError
 
+from datp_tasks.archive.engine import is_away
 from datp_tasks.archive.role import Role, guard
 from datp_tasks.clock import Clock
+from datp_tasks.errors import JournalRefused
 from datp_tasks.model.journal import Entry, chained_hash, entries_from_text
 
 INSERT = """
@@ -112,6 +115,14 @@ class Journal:
 
     def append(self, role: Role, changes: ByTransaction, marks: Mapping[str, int]) -> int:
         """Record entries that were read from Redis, with the marks set there; rows written."""
+        try:
+            return self._append(role, changes, marks)
+        except DBAPIError as error:
+            if isinstance(error, OperationalError) and is_away(error):
+                raise
+            raise JournalRefused(str(error.orig).strip().partition("\n")[0]) from error
+
+    def _append(self, role: Role, changes: ByTransaction, marks: Mapping[str, int]) -> int:
         with self._engine.begin() as connection:
             guard(connection, role)
             # The first entry of a transaction follows version 0: most need no look at SQL.

@@ -22,16 +22,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy.exc import DBAPIError, OperationalError
-
 from datp_tasks.archive.alerts import Alerts
-from datp_tasks.archive.engine import is_away
 from datp_tasks.archive.journal import Journal
 from datp_tasks.archive.journal_gap import FilesAndGap
 from datp_tasks.archive.role import Role
 from datp_tasks.archive.states import Copy, States
 from datp_tasks.connections import Connections
-from datp_tasks.errors import RoleLost
+from datp_tasks.errors import JournalRefused, RoleLost
 from datp_tasks.failpoints import reach
 from datp_tasks.live.outgoing import Outgoing
 from datp_tasks.model.payload import encode
@@ -152,9 +149,7 @@ class Archiver:
         reach("archiver.before_journal")
         try:
             self._journal.append(self._role, drained.changes, drained.marks)
-        except DBAPIError as error:
-            if isinstance(error, OperationalError) and is_away(error):
-                raise
+        except JournalRefused as error:
             return self._drain_in_parts(sorted(drained.upto), drained.count, error)
         if self._files:
             self._files.append(drained.changes, self._live.server_now_ms())
@@ -163,7 +158,7 @@ class Archiver:
         return drained.count, set(drained.behind)
 
     def _drain_in_parts(
-        self, shards: Sequence[str], count: int, error: DBAPIError
+        self, shards: Sequence[str], count: int, error: JournalRefused
     ) -> tuple[int, set[str]]:
         """PostgreSQL did not take a batch: each shard alone, then fewer entries, then none."""
         if len(shards) > 1:
@@ -171,7 +166,7 @@ class Archiver:
             return sum(entries for entries, _ in parts), set().union(*(b for _, b in parts))
         if count > 1:
             return self._drain(shards, count // 2)
-        self._stuck[shards[0]] = str(error.orig).strip().partition("\n")[0]
+        self._stuck[shards[0]] = str(error)
         return 0, set()
 
     def _tell_of_stuck(self) -> None:
