@@ -53,7 +53,7 @@ FORGET = "DELETE FROM job_mark WHERE name = %(name)s"
 
 
 class FilesAndGap:
-    """Used by whoever has the archiver's role: nothing is recorded meanwhile."""
+    """Used by the node that has the archiver's role: nothing is recorded meanwhile."""
 
     def __init__(self, files: JournalFiles, engine: Engine, clock: Clock) -> None:
         self._files = files

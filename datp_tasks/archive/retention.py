@@ -132,8 +132,7 @@ WHERE completed_at < <cutoff> AND (completed_at, tx_id) > (%(moment)s::timestamp
 ORDER BY completed_at, tx_id LIMIT %(limit)s
 """.replace("<cutoff>", _CUTOFF)
 
-# A webhook that is still to be delivered says what is in its own row, but whoever asks for it
-# wants to know of which transaction it tells.
+# One whose webhook is still to be delivered stays: its receiver will ask for the transaction.
 SUMMARIES = """
 WITH old AS MATERIALIZED (
     SELECT tx_id FROM tx_summary t

@@ -94,8 +94,8 @@ class LookMethods:
     ) -> list[Summary]:
         """What is not final is known best by Redis; what is final, by SQL.
 
-        Those that sleep for long have left Redis. Whoever looks at one may want to do something
-        with it, so it is brought back; a list leaves them where they are.
+        Those that sleep for long have left Redis. A client that looks at one may be about to
+        change it, so it is brought back; a list leaves them where they are.
         """
         going_on = [each.tx_id for each in summaries if not each.is_final]
         if not going_on:

@@ -96,7 +96,7 @@ def _late(connections: Connections, backlog: Callable[[str], int]) -> list[str]:
 
 
 class Choice:
-    """Whom to ring for: everybody, but few of a group in whose queue messages still wait."""
+    """What to ring for: all that are late, but few of a group in whose queue messages wait."""
 
     def __init__(self, connections: Connections, backlog: Callable[[str], int]) -> None:
         self._live = connections.live

@@ -1,4 +1,4 @@
-"""Whoever needs a few fields of a transaction does not read its state, which may be large."""
+"""Jobs and lists need a few fields of a transaction, and do not read its state, which may be large."""
 
 from __future__ import annotations
 
