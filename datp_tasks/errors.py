@@ -227,6 +227,10 @@ class FilterInvalid(RequestError):
     """Which transactions are meant cannot be told from this."""
 
 
+class JournalRefused(DatpError):
+    """PostgreSQL does not take entries of the journal, or not so many at a time."""
+
+
 class RoleLost(DatpError):
     """Another node has the role of archiving by now."""
 

@@ -79,11 +79,16 @@ class Resurrector:
         """Each transaction as far as SQL can tell, or why it cannot."""
         ids = [each.tx_id for each in summaries]
         copies = self._states.load(ids)
-        entries = self._journal.entries(ids)
+        # What is older than a copy is not needed, and a journal can be long.
+        entries = self._journal.entries_since({tx: _version(copies.get(tx)) for tx in ids})
         return {
             each.tx_id: self._view(each, copies.get(each.tx_id), entries.get(each.tx_id, []))
             for each in summaries
         }
+
+    def statuses(self, tx_ids: Sequence[str]) -> dict[str, str]:
+        """That of the archived copy of each that has one."""
+        return self._states.statuses(tx_ids)
 
     def versions(self, tx_ids: Sequence[str]) -> dict[str, int]:
         """The newest version of each that SQL has."""
@@ -102,6 +107,8 @@ class Resurrector:
             since = _branch_since(archived, entries)
             if archived and since is not None:
                 return archived.fold(since)
+            if archived:
+                entries = self._journal.entries([summary.tx_id]).get(summary.tx_id, [])
             return self.first_view(summary).fold(living_branch(entries))
         except (BrokenJournal, PipelineError, ValueError, KeyError, IndexError) as error:
             return StateLost(f"its archived state and journal do not lead to a state: {error}")
@@ -340,6 +347,12 @@ def _fence(view: View | StateLost) -> int:
 def _is_fresh(summary: Summary, view: View | StateLost) -> bool:
     in_doubt = summary.status == Status.IN_DOUBT
     return isinstance(view, View) and view.version == 0 and not in_doubt
+
+
+def _version(fields: Mapping[str, str] | None) -> int:
+    """Of a copy; 0 where there is none, or none that can be read."""
+    version = (fields or {}).get("version", "")
+    return int(version) if version.isdecimal() else 0
 
 
 def _branch_since(archived: View | None, entries: Sequence[Entry]) -> list[Entry] | None:

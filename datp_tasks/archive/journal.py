@@ -12,9 +12,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError, OperationalError
 
+from datp_tasks.archive.engine import is_away
 from datp_tasks.archive.role import Role, guard
 from datp_tasks.clock import Clock
+from datp_tasks.errors import JournalRefused
 from datp_tasks.model.journal import Entry, chained_hash, entries_from_text
 
 INSERT = """
@@ -28,14 +31,32 @@ ON CONFLICT (tx_id, number) DO NOTHING
 RETURNING tx_id
 """
 
+# One row of the index each, however long a journal is.
 HEADS = """
-SELECT DISTINCT ON (tx_id) tx_id, number, last_version, hash
-FROM tx_journal WHERE tx_id = ANY(%(tx_id)s) ORDER BY tx_id, number DESC
+SELECT v.tx_id, j.number, j.last_version, j.hash
+FROM unnest(%(tx_id)s::text[]) AS v (tx_id)
+CROSS JOIN LATERAL (
+    SELECT number, last_version, hash FROM tx_journal r
+    WHERE r.tx_id = v.tx_id ORDER BY number DESC LIMIT 1
+) j
 """
 
 ROWS = """
 SELECT tx_id, number, first_version, last_version, entries, hash
 FROM tx_journal WHERE tx_id = ANY(%(tx_id)s) ORDER BY tx_id, number
+"""
+
+# From the row that holds the version on. The index is read backwards from the last row, so what
+# was before costs nothing.
+ROWS_SINCE = """
+SELECT j.tx_id, j.number, j.first_version, j.last_version, j.entries, j.hash
+FROM unnest(%(tx_id)s::text[], %(since)s::bigint[]) AS v (tx_id, since)
+CROSS JOIN LATERAL (
+    SELECT * FROM tx_journal r WHERE r.tx_id = v.tx_id AND r.number >= coalesce((
+        SELECT k.number FROM tx_journal k WHERE k.tx_id = v.tx_id AND k.first_version <= v.since
+        ORDER BY k.number DESC LIMIT 1), 1)
+) j
+ORDER BY j.tx_id, j.number
 """
 
 #: How far the mark of SQL leaps ahead once Redis is found behind it.
@@ -94,6 +115,14 @@ class Journal:
 
     def append(self, role: Role, changes: ByTransaction, marks: Mapping[str, int]) -> int:
         """Record entries that were read from Redis, with the marks set there; rows written."""
+        try:
+            return self._append(role, changes, marks)
+        except DBAPIError as error:
+            if isinstance(error, OperationalError) and is_away(error):
+                raise
+            raise JournalRefused(str(error.orig).strip().partition("\n")[0]) from error
+
+    def _append(self, role: Role, changes: ByTransaction, marks: Mapping[str, int]) -> int:
         with self._engine.begin() as connection:
             guard(connection, role)
             # The first entry of a transaction follows version 0: most need no look at SQL.
@@ -163,6 +192,15 @@ class Journal:
         found: dict[str, list[Entry]] = {}
         for row in self.rows(tx_ids):
             found.setdefault(row.tx_id, []).extend(entries_from_text(row.entries))
+        return found
+
+    def entries_since(self, since: Mapping[str, int]) -> dict[str, list[Entry]]:
+        """Those of the row that holds this version of a transaction, and of all rows after it."""
+        values = {"tx_id": list(since), "since": list(since.values())}
+        found: dict[str, list[Entry]] = {}
+        with self._engine.connect() as connection:
+            for row in connection.exec_driver_sql(ROWS_SINCE, values):
+                found.setdefault(row.tx_id, []).extend(entries_from_text(row.entries))
         return found
 
     def marks(self) -> dict[str, int]:

@@ -4,11 +4,13 @@ One file per process and hour, gzip, one JSON object a line. Each batch is a gzi
 own, so that a file which was cut off can be read up to its last whole batch. A batch may be
 there twice, after a crash between SQL and Redis; entries are named by transaction, version and
 fence. Hours and the time of a line (`at`) are those of Redis, so that no machine's clock can put
-the files of several processes into a wrong order.
+the files of several processes into a wrong order. What could not be written in time and was added
+later is in files of its own, under the time at which SQL recorded it.
 """
 
 from __future__ import annotations
 
+import errno
 import gzip
 import heapq
 import json
@@ -35,18 +37,26 @@ _START = secrets.token_hex(4)
 
 class JournalFiles:
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
 
     @classmethod
     def of(cls, settings: Settings) -> Self | None:
         return cls(Path(settings.journal_dir)) if settings.journal_dir else None
 
-    def append(self, changes: Mapping[str, Sequence[Entry]], now_ms: int) -> None:
+    def probe(self) -> None:
+        """Raise OSError if nothing can be written."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / f".probe-{_START}").write_bytes(b"")
+        (self.folder / f".probe-{_START}").unlink()
+
+    def append(
+        self, changes: Mapping[str, Sequence[Entry]], now_ms: int, *, is_late: bool = False
+    ) -> None:
         """Add a batch and have the disk confirm it."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         hour = datetime.fromtimestamp(now_ms / 1_000, UTC).strftime("%Y%m%dT%H")
         process = f"{socket.gethostname()}-{os.getpid()}-{_START}"
-        path = self._folder / f"journal-{hour}-{process}.jsonl.gz"
+        path = self.folder / f"journal-{hour}-{process}{'-late' * is_late}.jsonl.gz"
         lines = [
             encode(
                 {
@@ -63,21 +73,31 @@ class JournalFiles:
             for tx, entries in changes.items()
             for entry in entries
         ]
-        with path.open("ab") as file:
-            file.write(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
-            file.flush()
-            os.fsync(file.fileno())
+        _append(path, gzip.compress("".join(f"{line}\n" for line in lines).encode()))
 
     def entries(self) -> Iterator[tuple[str, Entry]]:
         """Everything that is there, each entry once, in the order in which it was written."""
         seen: set[tuple[str, int, int, int]] = set()
-        paths = sorted(self._folder.glob("journal-*.jsonl.gz"))
+        paths = sorted(self.folder.glob("journal-*.jsonl.gz"))
         for _, of_the_hour in groupby(paths, key=lambda path: path.name.split("-")[1]):
             for item in heapq.merge(*map(_items, of_the_hour), key=lambda item: item["at"]):
                 name = (item["tx"], item["version"], item["before"], item["fence"])
                 if name not in seen:
                     seen.add(name)
                     yield item["tx"], _entry(item)
+
+
+def _append(path: Path, batch: bytes) -> None:
+    with path.open("ab", buffering=0) as file:
+        whole = file.tell()
+        try:
+            if file.write(batch) != len(batch):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            os.fsync(file.fileno())
+        except OSError:
+            # Half a batch would hide all those after it.
+            file.truncate(whole)
+            raise
 
 
 def _entry(item: Mapping[str, Any]) -> Entry:

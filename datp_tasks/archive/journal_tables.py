@@ -70,6 +70,15 @@ def declare(metadata: MetaData) -> None:
         Column("node", Text, nullable=False),
         Column("granted_at", Time, nullable=False),
     )
+    #: How far a job has come that goes through rows by their time.
+    Table(
+        "job_mark",
+        metadata,
+        Column("name", Text, primary_key=True),
+        Column("moment", Time, nullable=False),
+        Column("tx_id", Text, nullable=False),
+        Column("number", Integer, nullable=False, server_default=text("0")),
+    )
     #: Steps that are not safe to run again, from just before they run: Redis may forget that.
     Table(
         "step_begun",

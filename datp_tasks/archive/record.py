@@ -25,6 +25,8 @@ from datp_tasks.archive.record_sql import (
     LOG_PAGE,
     MARK,
     MARK_EXPIRING,
+    OPEN_IDS,
+    OPEN_IDS_NEWEST_FIRST,
     REPORT_PROGRESS,
     SUMMARIES,
     TAKE_FENCES,
@@ -43,6 +45,8 @@ from datp_tasks.model.status import Status
 
 #: Transactions and the numbers of their events for which a webhook is due from now on.
 Due = Sequence[tuple[str, int]]
+#: When a transaction was accepted, and its id: where it stands among the others.
+Place = tuple[datetime, str]
 
 
 def _nobody_sends(due: Due) -> None:
@@ -279,38 +283,35 @@ class Record:
         found = self._select(where, {"owner": owner, "external_id": external_id})
         return found[0] if found else None
 
-    def open_page(
+    def open_ids(
         self,
         *,
-        oldest_s: float,
-        newest_s: float,
-        after: tuple[str, str],
+        since: datetime | None,
+        until: datetime,
+        after: Place | None = None,
         rows_max: int,
+        newest_first: bool = False,
         in_doubt: bool = False,
-    ) -> list[Summary]:
-        """Transactions that go on, accepted in a window of seconds before now.
+    ) -> list[Place]:
+        """Transactions that go on, accepted in this time, from the one after `after` on.
 
-        What is in doubt is left out unless asked for: nobody may run it again.
-
-        `after` is the creation time and id of the last row of the page before, or empty.
+        Only what is needed to find them: their data may be large. What is in doubt is left out
+        unless asked for, because it must not run again by itself.
         """
-        where = SUMMARIES + (
-            "WHERE completed_at IS NULL AND (status = 'queued' OR %(in_doubt)s) AND created_at "
-            "BETWEEN coalesce(%(now)s, now()) - make_interval(secs => %(oldest)s) "
-            "AND coalesce(%(now)s, now()) - make_interval(secs => %(newest)s) "
-            "AND (created_at, tx_id) > (%(after)s::timestamptz, %(after_id)s) "
-            "ORDER BY created_at, tx_id LIMIT %(limit)s"
-        )
+        end: tuple[object, str] = ("infinity", "") if newest_first else ("-infinity", "")
+        created_at, tx_id = after or end
         values = {
-            "oldest": oldest_s,
-            "newest": newest_s,
-            "limit": rows_max,
+            "since": since or "-infinity",
+            "until": until,
+            "after": created_at,
+            "after_id": tx_id,
             "in_doubt": in_doubt,
-            "now": self._now(),
-            "after": after[0] or "-infinity",
-            "after_id": after[1],
+            "limit": rows_max,
         }
-        return self._select(where, values)
+        sql = OPEN_IDS_NEWEST_FIRST if newest_first else OPEN_IDS
+        with self.engine.connect() as connection:
+            rows = connection.exec_driver_sql(sql, values)
+            return [(row.created_at, row.tx_id) for row in rows]
 
     def _select(self, sql: str, values: dict[str, Any]) -> list[Summary]:
         try:

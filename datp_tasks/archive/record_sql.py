@@ -221,3 +221,18 @@ FINALS = """
 SELECT tx_id, status FROM tx_summary
 WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') < 'infinity'
 """
+
+OPEN_IDS = """
+SELECT created_at, tx_id FROM tx_summary
+WHERE completed_at IS NULL AND (status = 'queued' OR %(in_doubt)s)
+  AND created_at BETWEEN %(since)s::timestamptz AND %(until)s::timestamptz
+  AND (created_at, tx_id) > (%(after)s::timestamptz, %(after_id)s)
+ORDER BY created_at, tx_id LIMIT %(limit)s
+"""
+OPEN_IDS_NEWEST_FIRST = """
+SELECT created_at, tx_id FROM tx_summary
+WHERE completed_at IS NULL AND (status = 'queued' OR %(in_doubt)s)
+  AND created_at BETWEEN %(since)s::timestamptz AND %(until)s::timestamptz
+  AND (created_at, tx_id) < (%(after)s::timestamptz, %(after_id)s)
+ORDER BY created_at DESC, tx_id DESC LIMIT %(limit)s
+"""

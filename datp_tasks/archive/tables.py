@@ -132,6 +132,10 @@ tx_summary = Table(
     #: What an owner has in flight, and what it has sent, the newest first.
     Index("tx_summary_in_flight", "owner", postgresql_where=text("completed_at IS NULL")),
     Index("tx_summary_listed", "owner", "created_at", "tx_id"),
+    #: What ended long ago, for retention.
+    Index(
+        "tx_summary_completed", "completed_at", postgresql_where=text("completed_at IS NOT NULL")
+    ),
 )
 
 #: Append-only log of what the record says of each transaction.
@@ -241,8 +245,28 @@ operator_action = Table(
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
 )
 
+#: Tables in which rows die or come all the time. PostgreSQL would wait until a fifth of a table is
+#: dead, and every look at what is open passes over the dead entries of its index until then.
+VACUUMED_EARLY = (
+    *("tx_summary", "tx_state", "tx_state_change", "tx_timeout", "tx_journal", "tx_signal"),
+    *("tx_event", "step_effect", "step_begun", "webhook_delivery", "webhook_attempt"),
+    *("ledger_batch", "batch_attempt", "batch_status"),
+)
+EARLY = {
+    "autovacuum_vacuum_scale_factor": "0.01",
+    "autovacuum_vacuum_threshold": "1000",
+    "autovacuum_analyze_scale_factor": "0.02",
+    "autovacuum_analyze_threshold": "1000",
+}
+#: Percent of a page that inserts fill: rows whose fence, progress or mark changes then find room
+#: in their own page, and no index has to learn of it.
+FILLFACTOR = {"tx_summary": "85", "live_mark": "50", "archive_role": "50", "segment": "50"}
+
 __all__ = [
+    "EARLY",
+    "FILLFACTOR",
     "FINAL_SQL",
+    "VACUUMED_EARLY",
     "alert",
     "metadata",
     "operator_action",

@@ -101,10 +101,11 @@ class DeskMethods(AuditMethods):
         connections = self._connections
         live = connections.live
         outgoing = Outgoing(live)
-        marks = outgoing.marks()
         with away_is_named():
             behind = Journal(connections.engine, connections.clock).marks()
             alerts = Alerts(connections.engine, connections.clock).open_alerts()
+        # After those of SQL: the archiver moves the marks in Redis first.
+        marks = outgoing.marks()
         return Diagnosis(
             in_flight=self.in_flight(),
             in_doubt=self.in_doubt(),
@@ -143,7 +144,8 @@ class DeskMethods(AuditMethods):
         """What waits for a decision, longest first."""
         live = self._connections.live
         listed = live.listed("exceptionZ", rows_max=rows_max)
-        found = live.fields_many([tx for tx, _ in listed])
+        names = ("status", "place", "stepType", "problem")
+        found = live.named_many([tx for tx, _ in listed], names)
         return [
             InDoubt(
                 tx_id=tx,

@@ -25,6 +25,8 @@ log = logging.getLogger("datp.client")
 
 #: How often `wait` looks by itself, in case a notification was missed.
 SLOW_TICK_S = 1.0
+#: What Redis knows better than the record.
+SHOWN = ("status", "progress", "problem")
 
 
 class LookMethods:
@@ -85,15 +87,21 @@ class LookMethods:
         return found[0]
 
     def _overlay(self, summary: Summary) -> Summary:
-        return self.overlay_many([summary])[0]
+        return self.overlay_many([summary], bring_back=True)[0]
 
-    def overlay_many(self, summaries: Sequence[Summary]) -> list[Summary]:
-        """What is not final is known best by Redis; what is final, by SQL."""
+    def overlay_many(
+        self, summaries: Sequence[Summary], *, bring_back: bool = False
+    ) -> list[Summary]:
+        """What is not final is known best by Redis; what is final, by SQL.
+
+        Those that sleep for long have left Redis. A client that looks at one may be about to
+        change it, so it is brought back; a list leaves them where they are.
+        """
         going_on = [each.tx_id for each in summaries if not each.is_final]
         if not going_on:
             return list(summaries)
         try:
-            found = self._fields_of(going_on)
+            found = self._fields_of(going_on, bring_back)
         except RedisError as error:
             log.warning("Redis is away; %d statuses may be old: %s", len(going_on), error)
             return list(summaries)
@@ -105,14 +113,21 @@ class LookMethods:
             for each in summaries
         ]
 
-    def _fields_of(self, tx_ids: Sequence[str]) -> dict[str, dict[str, str]]:
-        """As Redis has them; those that sleep for long are brought back from SQL."""
-        found = dict(zip(tx_ids, self._live.fields_many(tx_ids), strict=True))
+    def _fields_of(self, tx_ids: Sequence[str], bring_back: bool) -> dict[str, dict[str, str]]:
+        """As Redis has them, or as they were when they left it."""
+        found = dict(zip(tx_ids, self._live.named_many(tx_ids, SHOWN), strict=True))
         away = [tx for tx, fields in found.items() if not fields]
-        if away:
-            with away_is_named():
+        if not away:
+            return found
+        with away_is_named():
+            if bring_back:
                 self._connections.resurrector.bring_back(away)
-            found.update(zip(away, self._live.fields_many(away), strict=True))
+                found.update(zip(away, self._live.named_many(away, SHOWN), strict=True))
+            else:
+                left = self._connections.resurrector.statuses(away)
+                # Only what sleeps may leave: of anything else the record knows more.
+                asleep = [tx for tx, status in left.items() if status == Status.SLEEPING]
+                found.update((tx, {"status": str(Status.SLEEPING)}) for tx in asleep)
         return found
 
 

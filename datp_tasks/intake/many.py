@@ -108,7 +108,7 @@ class ManyMethods:
         groups: Mapping[str, str] = {}
         if where.group:
             ids = [each.tx_id for each in page]
-            fields = self._connections.live.fields_many(ids)
+            fields = self._connections.live.named_many(ids, ("group",))
             groups = {tx: found.get("group", "") for tx, found in zip(ids, fields, strict=True)}
         for each in self.overlay_many(page):  # type: ignore[attr-defined]
             if where.status is not None and each.status is not where.status:

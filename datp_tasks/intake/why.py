@@ -49,6 +49,8 @@ class Seen:
     view: View
     now_ms: int
     queued_ms: float | None
+    #: When its bell was rung last.
+    rung_ms: float | None
     claimed_ms: float | None
 
     @property
@@ -87,7 +89,8 @@ class WhyMethods:
             fields=fields,
             view=View.from_fields(fields, deltas),
             now_ms=connections.live.server_now_ms(),
-            queued_ms=connections.redis.zscore(keys.of_tx(tx_id, "queuedZ"), tx_id),
+            queued_ms=connections.live.queued_since([tx_id])[0],
+            rung_ms=connections.redis.zscore(keys.of_tx(tx_id, "queuedZ"), tx_id),
             claimed_ms=connections.redis.zscore(keys.of_tx(tx_id, "processingZ"), tx_id),
         )
         match fields["status"]:
@@ -150,7 +153,7 @@ class WhyMethods:
         if waited_s > JUST_NOW_S and bells == 0:
             again_ms = self._connections.settings.ring_again_after_ms
             text = f"{here}, and no message for it is on its way: its bell was lost."
-            moves_at = _time((seen.queued_ms or seen.now_ms) + again_ms)
+            moves_at = _time((seen.rung_ms or seen.now_ms) + again_ms)
             return Why(tx_id, Status.QUEUED, "bell-lost", text, moves_at)
         text = f"{here}, behind {bells} messages for {len(nodes)} nodes."
         return Why(tx_id, Status.QUEUED, "in-line", text)

@@ -8,7 +8,7 @@ the transaction id (`t07-…`), so whoever has the id can name its keys.
 |---------------------------|--------|--------------------------------------------|------------------------|
 | stateH:<tx>               | hash   | state JSON and externalised fields (below) | TTL, once archived     |
 | deltaL:<tx>               | list   | deltas since the last full JSON            | next full JSON         |
-| queuedZ                   | zset   | tx by time queued: bells to ring again     | claim                  |
+| queuedZ                   | zset   | tx by time queued, or rung again           | claim                  |
 | processingZ               | zset   | tx by claim time                           | hop ends               |
 | runningS:<node>           | set    | tx that this node runs                     | hop ends               |
 | sleepingZ                 | zset   | tx by wake time                            | wake, switch, cancel   |
@@ -16,6 +16,7 @@ the transaction id (`t07-…`), so whoever has the id can name its keys.
 | exceptionZ                | zset   | tx parked in doubt, by time                | somebody decides       |
 | journalX                  | stream | every change, on its way to SQL            | SQL has it             |
 | countsH                   | hash   | slot|what|group|pipeline|owner -> number   | the meter takes it     |
+| rebuilding                | string | token of the repair that restores it       | repaired               |
 | mark                      | string | number of times the journal was read       | never                  |
 | webhooksZ                 | zset   | <tx>:<sequence> by time of next attempt    | 2xx, given up, told    |
 
@@ -43,7 +44,7 @@ the transaction id (`t07-…`), so whoever has the id can name its keys.
 | {archive}:archiveLock1, 2 | string | who archives; no more work, then no more   | seconds after the run  |
 | {archive}:archiveFence    | string | fence of the last who got that role        | never                  |
 | rebuilding, rebuiltTo     | string | a loss is being repaired, and how far      | repaired               |
-| reconciledTo              | string | last of the older rows that was looked at  | never                  |
+| reconcilerH               | hash   | how far the reconciler has looked          | never                  |
 | datp-notify               | channel| <event>:<tx>:<status>, a line for each tx  |                        |
 
 Fields of stateH:
@@ -59,6 +60,7 @@ Fields of stateH:
 | priority    | class of its bell: in, out or admin                                         |
 | fence       | number of the last claim; every write must show it                          |
 | sequence    | number of times it was queued; a bell must show it                          |
+| rung        | "<sequence>:<time queued>" (ms), once its bell was rung again               |
 | version     | name of the last entry in the journal; grows, and follows the clock         |
 | jsonVersion | value of `version` when `state` was written                                 |
 | state       | the state as JSON                                                           |

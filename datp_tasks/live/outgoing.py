@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from datp_tasks.live.cluster_redis import servers_of
-from datp_tasks.live.scripts import call, script
+from datp_tasks.live.scripts import CALL_BYTES_MAX, call, script
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.words import flat_to_dict
 from datp_tasks.model.journal import Entry
 
 READ_MAX = 5_000
+#: A page may have so many times the entries of the one before it.
+PAGE_GROWTH = 8
 #: Length of a transaction id.
 TX_CHARS = 36
 
@@ -27,8 +29,8 @@ class Drained:
     #: Shard -> the first entry that stays.
     upto: Mapping[str, str]
     count: int
-    #: A shard gave as much as it may at a time, so there may be more.
-    is_full: bool
+    #: Shards that gave as much as they may at a time, so that there may be more.
+    behind: frozenset[str]
 
 
 class Outgoing:
@@ -59,31 +61,73 @@ class Outgoing:
 
     # The journal.
 
-    def read_journal(self, *, entries_max: int) -> Drained:
-        """The oldest entries of each shard; then each shard's mark, so that it covers them."""
-        per_shard = max(1, -(-entries_max // len(self._live.shards)))
-        answers = self._live.send(
-            [
-                ("XRANGE", self._journal(shard), "-", "+", "COUNT", per_shard)
-                for shard in self._live.shards
-            ]
-        )
+    def read_journal(
+        self,
+        *,
+        entries_max: int,
+        bytes_max: int,
+        entry_bytes_max: int,
+        shards: Sequence[str] | None = None,
+    ) -> Drained:
+        """The oldest entries of each shard; then each shard's mark, so that it covers them.
+
+        `entry_bytes_max` is about what one change can have: no more are asked for at first than
+        would fit if all were that large.
+        """
+        shards = self._live.shards if shards is None else shards
+        found, behind = self._read(shards, entries_max, bytes_max, entry_bytes_max)
         changes: dict[str, list[Entry]] = {}
-        upto: dict[str, str] = {}
-        for shard, found in zip(self._live.shards, answers, strict=True):
-            for _, flat in found:
-                for tx_id, entry in _entries(flat):
-                    changes.setdefault(tx_id, []).append(entry)
-            if found:
-                upto[shard] = _after(found[-1][0])
+        for flat in (flat for part in found.values() for _, flat in part):
+            for tx_id, entry in _entries(flat):
+                changes.setdefault(tx_id, []).append(entry)
+        upto = {shard: _after(part[-1][0]) for shard, part in found.items() if part}
         marks = self._live.send([("INCR", self._mark(shard)) for shard in upto])
         return Drained(
             changes,
             marks=dict(zip(upto, marks, strict=True)),
             upto=upto,
-            count=sum(map(len, answers)),
-            is_full=any(len(found) == per_shard for found in answers),
+            count=sum(map(len, changes.values())),
+            behind=frozenset(behind),
         )
+
+    def _read(
+        self, shards: Sequence[str], entries_max: int, bytes_max: int, entry_bytes_max: int
+    ) -> tuple[dict[str, list[tuple[str, list[str]]]], set[str]]:
+        """Ids and contents of the stream by shard, and the shards that may have more.
+
+        What a vector left is one entry of the stream, so one may be large: the first page is
+        small, and the next ones follow from what the entries before them had.
+        """
+        per_shard = max(1, -(-entries_max // len(shards)))
+        vector_bytes_max = CALL_BYTES_MAX + entry_bytes_max
+        count = max(1, min(per_shard, bytes_max // vector_bytes_max // len(shards)))
+        found: dict[str, list[tuple[str, list[str]]]] = {shard: [] for shard in shards}
+        sizes = dict.fromkeys(shards, 0)
+        starts = dict.fromkeys(shards, "-")
+        behind: set[str] = set()
+        chars = pages_read = 0
+        while starts and chars < bytes_max:
+            pages = self._live.send(
+                [
+                    ("XRANGE", self._journal(shard), start, "+", "COUNT", count)
+                    for shard, start in starts.items()
+                ]
+            )
+            for shard, page in zip(list(starts), pages, strict=True):
+                found[shard] += [(stream_id, flat) for stream_id, flat in page]
+                chars += sum(len(text) for _, flat in page for text in flat)
+                sizes[shard] += sum(len(flat) // 2 for _, flat in page)
+                pages_read += len(page)
+                del starts[shard]
+                if len(page) < count:
+                    continue
+                if sizes[shard] < per_shard:
+                    starts[shard] = _after(page[-1][0])
+                else:
+                    behind.add(shard)
+            left = (bytes_max - chars) * pages_read // max(1, chars * len(starts or shards))
+            count = max(1, min(PAGE_GROWTH * count, left, per_shard))
+        return found, behind | starts.keys()
 
     def drop_journal(self, drained: Drained) -> None:
         """SQL has these entries: they leave."""

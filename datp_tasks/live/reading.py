@@ -30,6 +30,14 @@ class Reading:
             pipeline.hgetall(self.keys.state(tx_id))
         return list(pipeline.execute())
 
+    def named_many(self, tx_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, str]]:
+        """Some fields of each transaction, as far as it has them: the state JSON stays there."""
+        answers = self.send([("HMGET", self.keys.state(tx), *names) for tx in tx_ids])
+        return [
+            {name: value for name, value in zip(names, values, strict=True) if value is not None}
+            for values in answers
+        ]
+
     def exist_many(self, tx_ids: Sequence[str]) -> list[bool]:
         pipeline = self.redis.pipeline(transaction=False)
         for tx_id in tx_ids:
@@ -56,12 +64,50 @@ class Reading:
     def due(self, list_name: str, *, before_ms: int = 0, batch_max: int) -> list[str]:
         """Members of a list whose time has come (minus `before_ms`), spread over the shards."""
         until = self.server_now_ms() - before_ms
-        per_shard = max(1, -(-batch_max // len(self._shards)))
+        per_shard = self.share_of(batch_max)
         pipeline = self.redis.pipeline(transaction=False)
         for shard in self._shards:
             key = self.keys.in_shard(shard, list_name)
             pipeline.zrangebyscore(key, "-inf", until, start=0, num=per_shard)
         return [tx for found in pipeline.execute() for tx in found][:batch_max]
+
+    def overdue_page(
+        self, list_name: str, *, before_ms: int, rank: int, rows_max: int
+    ) -> tuple[list[str], bool]:
+        """Overdue members from a rank in each shard on, and whether there may be more of them.
+
+        A long line is looked through page by page. Those who leave it meanwhile move the others
+        up, so that a page may pass some over.
+        """
+        until = self.server_now_ms() - before_ms
+        per_shard = self.share_of(rows_max)
+        pipeline = self.redis.pipeline(transaction=False)
+        for shard in self._shards:
+            key = self.keys.in_shard(shard, list_name)
+            pipeline.zrange(key, rank, rank + per_shard - 1, withscores=True)
+        found = [[tx for tx, score in part if score <= until] for part in pipeline.execute()]
+        return [tx for part in found for tx in part], any(len(p) == per_shard for p in found)
+
+    def share_of(self, batch_max: int) -> int:
+        """How many of a batch one shard may give."""
+        return max(1, -(-batch_max // len(self._shards)))
+
+    def queued_since(self, tx_ids: Sequence[str]) -> list[float | None]:
+        """When each was queued, in milliseconds; None for one that is not.
+
+        Ringing again gives it a new place in the line, and notes since when it waits.
+        """
+        commands: list[tuple[str | int, ...]] = []
+        for tx in tx_ids:
+            commands.append(("ZSCORE", self.keys.of_tx(tx, "queuedZ"), tx))
+            commands.append(("HMGET", self.keys.state(tx), "sequence", "rung"))
+        answers = self.send(commands)
+        found: list[float | None] = []
+        for score, (sequence, rung) in zip(answers[::2], answers[1::2], strict=True):
+            of_sequence, _, queued_ms = (rung or "").partition(":")
+            is_noted = score is not None and queued_ms and of_sequence == sequence
+            found.append(float(queued_ms) if is_noted else None if score is None else float(score))
+        return found
 
     def listed(self, list_name: str, *, rows_max: int) -> list[tuple[str, float]]:
         """Members of a list with their scores, lowest first, over all shards."""

@@ -33,6 +33,9 @@ SECTION = re.compile(r"^(Moves|KEYS|ARGV|EACH_KEYS|EACH_ARGV|Returns):$", re.MUL
 
 #: Transactions in one call: more brings nothing, and Redis serves no one else meanwhile.
 CALL_TRANSACTIONS_MAX = 100
+#: Characters in one call, beyond which no other transaction is added to it. So what a vector leaves
+#: in the journal can be read again in bounded parts.
+CALL_BYTES_MAX = 1_000_000
 
 Reply = list[Any]
 Argument = str | int
@@ -185,14 +188,21 @@ class ScriptRunner:
 def _vectors(calls: Sequence[Call]) -> Iterator[list[int]]:
     """Places in `calls` that go together: those that share a frame, up to a limit."""
     together: dict[Frame, list[int]] = {}
+    sizes: dict[Frame, int] = {}
     for place, call in enumerate(calls):
-        if not call.frame.script.own_keys:
+        frame = call.frame
+        if not frame.script.own_keys:
             yield [place]
-        else:
-            together.setdefault(call.frame, []).append(place)
-    for places in together.values():
-        for start in range(0, len(places), CALL_TRANSACTIONS_MAX):
-            yield places[start : start + CALL_TRANSACTIONS_MAX]
+            continue
+        places = together.setdefault(frame, [])
+        size = sizes.get(frame, 0)
+        if len(places) >= CALL_TRANSACTIONS_MAX or size >= CALL_BYTES_MAX:
+            yield places
+            places = together[frame] = []
+            size = 0
+        places.append(place)
+        sizes[frame] = size + sum([len(each) for each in call.arguments if type(each) is str])
+    yield from together.values()
 
 
 def _command(calls: Sequence[Call], places: Sequence[int], *, with_source: bool = False) -> Command:

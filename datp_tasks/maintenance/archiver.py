@@ -3,8 +3,9 @@
 Moves:    entries of the journal to SQL; final -> archived and sleeping -> archived (a TTL is
           set). Of a transaction that goes on SQL gets a copy.
 Knows:    the version it wrote. A state that changed meanwhile stays due.
-Bound:    `journal_batch_max` entries and `archiver_batch_max` states at a time, for up to
-          `archiver_run_s` a run.
+Bound:    `journal_batch_max` entries, `archiver_batch_max` states and `archiver_bytes_max` of
+          either at a time, for up to `archiver_run_s` a run. What PostgreSQL refuses or cannot do
+          in time is tried in smaller parts; one entry that it refuses holds up only its shard.
 Overlap:  one node at a time has the role; SQL refuses one that was paused and comes back.
 Crash:    nothing leaves Redis before it is committed in SQL; entries that are read twice are
           recorded once.
@@ -18,20 +19,26 @@ import secrets
 import socket
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from datp_tasks.archive.alerts import Alerts
 from datp_tasks.archive.journal import Journal
-from datp_tasks.archive.journal_files import JournalFiles
+from datp_tasks.archive.journal_gap import FilesAndGap
 from datp_tasks.archive.role import Role
 from datp_tasks.archive.states import Copy, States
 from datp_tasks.connections import Connections
-from datp_tasks.errors import RoleLost
+from datp_tasks.errors import JournalRefused, RoleLost
 from datp_tasks.failpoints import reach
 from datp_tasks.live.outgoing import Outgoing
 from datp_tasks.model.payload import encode
 
 log = logging.getLogger("datp.archiver")
 
+#: Kind of the alert for a shard whose next entry PostgreSQL does not take.
+JOURNAL_STUCK = "journal-stuck"
+#: A state holds its input and the outputs of steps that may be undone: about so many of them.
+OUTPUTS_IN_A_STATE = 8
 
 #: A transaction, its fields, and the deltas since its JSON.
 Found = tuple[str, tuple[dict[str, str], list[str]]]
@@ -68,8 +75,11 @@ class Archiver:
         self._outgoing = Outgoing(connections.live)
         self._journal = Journal(connections.engine, connections.clock)
         self._states = States(connections.engine, connections.clock)
-        self._files = JournalFiles.of(connections.settings)
+        self._alerts = Alerts(connections.engine, connections.clock)
+        self._files = FilesAndGap.of(connections.settings, connections.engine, connections.clock)
         self._role = Role(f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}", 0)
+        #: Shards that cannot go on in this run, and why.
+        self._stuck: dict[str, str] = {}
         self.result = Result(entries=0, copied=0, archived=0)
 
     def take_role(self) -> bool:
@@ -90,52 +100,110 @@ class Archiver:
     def work(self) -> Result:
         """As long as there is something to do, for a while."""
         until_s = time.monotonic() + self._settings.archiver_run_s
+        if self._files:
+            self._files.catch_up()
         is_full = True
         # Under its own name the role is not renewed, so that nodes take turns.
         while is_full and time.monotonic() < until_s:
-            entries, is_full = self.drain()
+            entries, behind = self.drain()
             copied = archived = 0
+            is_full = bool(behind)
             if not is_full:
                 found, is_full = self.read_states()
                 # A copy that the journal does not lead to yet would be a gap, should Redis be
                 # lost. So what has happened up to the reading of the states goes first.
-                more, is_behind = self.drain() if found else (0, False)
+                more, behind = self.drain() if found else (0, set[str]())
                 entries += more
-                is_full = is_full or is_behind
-                if not is_behind:
-                    copied, archived = self.save_states(found)
+                led_to = [each for each in found if self._is_led_to(each[0], behind)]
+                copied, archived = self.save_states(led_to)
+                is_full = (is_full and bool(led_to)) or bool(behind)
             before = self.result
             self.result = Result(
                 entries=before.entries + entries,
                 copied=before.copied + copied,
                 archived=before.archived + archived,
             )
+        self._tell_of_stuck()
         return self.result
 
-    def drain(self) -> tuple[int, bool]:
-        """The oldest entries of each shard, to SQL and to the files; whether there may be more."""
-        drained = self._outgoing.read_journal(entries_max=self._settings.journal_batch_max)
+    def _is_led_to(self, tx_id: str, behind: set[str]) -> bool:
+        """Whether SQL has all entries that its shard had when its state was read."""
+        return tx_id[1:3] not in behind and tx_id[1:3] not in self._stuck
+
+    # The journal.
+
+    def drain(self) -> tuple[int, set[str]]:
+        """The oldest entries of each shard, to SQL and to the files; shards that may have more."""
+        shards = [shard for shard in self._live.shards if shard not in self._stuck]
+        return self._drain(shards, self._settings.journal_batch_max) if shards else (0, set())
+
+    def _drain(self, shards: Sequence[str], entries_max: int) -> tuple[int, set[str]]:
+        drained = self._outgoing.read_journal(
+            entries_max=entries_max,
+            bytes_max=self._settings.archiver_bytes_max,
+            entry_bytes_max=self._settings.output_bytes_max,
+            shards=shards,
+        )
         if not drained.count:
-            return 0, False
+            return 0, set()
         reach("archiver.before_journal")
-        self._journal.append(self._role, drained.changes, drained.marks)
+        try:
+            self._journal.append(self._role, drained.changes, drained.marks)
+        except JournalRefused as error:
+            return self._drain_in_parts(sorted(drained.upto), drained.count, error)
         if self._files:
             self._files.append(drained.changes, self._live.server_now_ms())
         reach("archiver.after_journal")
         self._outgoing.drop_journal(drained)
-        return drained.count, drained.is_full
+        return drained.count, set(drained.behind)
+
+    def _drain_in_parts(
+        self, shards: Sequence[str], count: int, error: JournalRefused
+    ) -> tuple[int, set[str]]:
+        """PostgreSQL did not take a batch: each shard alone, then fewer entries, then none."""
+        if len(shards) > 1:
+            parts = [self._drain([shard], -(-count // len(shards))) for shard in shards]
+            return sum(entries for entries, _ in parts), set().union(*(b for _, b in parts))
+        if count > 1:
+            return self._drain(shards, count // 2)
+        self._stuck[shards[0]] = str(error)
+        return 0, set()
+
+    def _tell_of_stuck(self) -> None:
+        """An alert for each shard that is stuck, until it goes on."""
+        told = {each.subject for each in self._alerts.open_alerts(JOURNAL_STUCK)}
+        stuck = {f"shard {shard}": why for shard, why in self._stuck.items()}
+        for subject, why in stuck.items():
+            text = (
+                f"the journal of {subject} cannot be recorded, it stays in Redis and grows: {why}"
+            )
+            if subject not in told and self._alerts.raise_alert(JOURNAL_STUCK, subject, text):
+                log.error("%s", text, extra={"event": f"alert.{JOURNAL_STUCK}"})
+        for subject in told - stuck.keys():
+            self._alerts.clear_alert(JOURNAL_STUCK, subject)
+
+    # States.
 
     def read_states(self) -> tuple[list[Found], bool]:
         """States that are due, as they are now; whether there may be more."""
-        batch_max = self._settings.archiver_batch_max
+        batch_max, bytes_max = self._settings.archiver_batch_max, self._settings.archiver_bytes_max
         due = self._live.due("toArchiveZ", batch_max=batch_max)
-        found = list(zip(due, self._outgoing.copies(due), strict=True))
+        at_a_time = max(1, bytes_max // (OUTPUTS_IN_A_STATE * self._settings.output_bytes_max))
+        found: list[Found] = []
+        chars = 0
+        for first in range(0, len(due), at_a_time):
+            part = due[first : first + at_a_time]
+            copies = self._outgoing.copies(part)
+            found += zip(part, copies, strict=True)
+            chars += sum(map(_chars, copies))
+            if chars >= bytes_max:
+                break
         # Each shard gives only its share of a batch.
-        share = -(-batch_max // len(self._live.shards))
         fullest = max(Counter(tx[1:3] for tx in due).values(), default=0)
-        return found, fullest >= share or len(due) >= batch_max
+        is_full = fullest >= self._live.share_of(batch_max) or len(due) >= batch_max
+        return found, is_full or len(found) < len(due)
 
-    def save_states(self, found: list[Found]) -> tuple[int, int]:
+    def save_states(self, found: Sequence[Found]) -> tuple[int, int]:
         """How many SQL got, and how many of them leave."""
         copies = [as_copy(tx, fields, deltas) for tx, (fields, deltas) in found if fields]
         if copies:
@@ -154,3 +222,8 @@ def as_copy(tx_id: str, fields: dict[str, str], deltas: list[str]) -> Copy:
     if deltas:
         fields["deltas"] = "\n".join(deltas)
     return Copy(tx_id, int(fields["version"]), fields["status"], encode(fields))
+
+
+def _chars(copy: tuple[dict[str, str], list[str]]) -> int:
+    fields, deltas = copy
+    return sum(map(len, fields.values())) + sum(map(len, deltas))

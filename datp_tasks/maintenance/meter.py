@@ -3,7 +3,7 @@
 Moves:    no transaction; counters from the shards to the series.
 Knows:    slots that are over. What was taken and not added when it crashes is missing in the
           series: metrics are no record.
-Bound:    the names that were counted in a few slots; as many gauges as there are groups.
+Bound:    ROUNDS_MAX parts of what each shard has counted; as many gauges as there are groups.
 Overlap:  harmless: each counter is taken once.
 Crash:    the next run goes on with the next slots.
 """
@@ -19,6 +19,9 @@ from datp_tasks.connections import Connections
 from datp_tasks.live.outgoing import Outgoing
 from datp_tasks.observe.metrics import Metrics, take_counts
 from datp_tasks.observe.nodes import NodeRegister
+
+#: The line is in the order of the last bells; the one that waits longest is near its front.
+FIRST_IN_LINE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ def _gauges(
     found["journal"] = Outgoing(live).journal_length()
     found["lag|wake"] = _lag_s(connections, "sleepingZ", now_ms)
     found["lag|archive"] = _lag_s(connections, "toArchiveZ", now_ms)
-    found["lag|queue"] = _lag_s(connections, "queuedZ", now_ms)
+    found["lag|queue"] = _queue_lag_s(connections, now_ms)
     found["lag|timeouts"] = Timeouts(connections.engine, connections.clock).peek().lag_s
     found["lag|webhooks"] = Webhooks(connections.engine, connections.clock).lag_s()
     register = NodeRegister(live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms)
@@ -59,3 +62,11 @@ def _lag_s(connections: Connections, list_name: str, now_ms: int) -> float:
     """How long the most overdue of a list has been due; 0 if none is."""
     oldest = connections.live.listed(list_name, rows_max=1)
     return max(0.0, (now_ms - oldest[0][1]) / 1_000) if oldest else 0.0
+
+
+def _queue_lag_s(connections: Connections, now_ms: int) -> float:
+    """How long the first in the line have waited, also if they were rung again in vain."""
+    first = connections.live.listed("queuedZ", rows_max=FIRST_IN_LINE)
+    since = connections.live.queued_since([tx for tx, _ in first])
+    waited_ms = [now_ms - queued_ms for queued_ms in since if queued_ms is not None]
+    return max(0.0, *waited_ms) / 1_000 if waited_ms else 0.0

@@ -22,6 +22,9 @@ from datp_tasks.live.words import Bell
 
 log = logging.getLogger("datp.reaper")
 
+#: What must be known of a transaction before it is taken.
+HELD = ("status", "node", "fence", "version", "unsafe")
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -55,7 +58,7 @@ def _unlisted(connections: Connections) -> dict[str, list[str]]:
     long_ms = settings.node_stale_ms + settings.node_grace_ms
     old = live.due("processingZ", before_ms=long_ms, batch_max=settings.reaper_batch_max)
     by_node: dict[str, list[str]] = {}
-    for tx, fields in zip(old, live.fields_many(old), strict=True):
+    for tx, fields in zip(old, live.named_many(old, ("node",)), strict=True):
         by_node.setdefault(fields.get("node", ""), []).append(tx)
     listed = live.listed_nodes(list(by_node))
     return {node: held for node, held in by_node.items() if node and node not in listed}
@@ -75,7 +78,7 @@ def take(connections: Connections, node: str, held: list[str]) -> tuple[int, int
     """Queue again what Redis says this node runs, and nobody works on; how many, and had ended."""
     live = connections.live
     now_ms = live.server_now_ms()
-    found = dict(zip(held, live.fields_many(held), strict=True))
+    found = dict(zip(held, live.named_many(held, HELD), strict=True))
     held = [tx for tx in held if not _is_mid_way(found[tx], now_ms)]
     fences = {tx: int(found[tx]["fence"]) for tx in held if found[tx].get("node") == node}
     raised = connections.record.raise_fences(list(fences.items()))

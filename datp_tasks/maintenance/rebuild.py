@@ -7,13 +7,16 @@ open transaction of it is compared with SQL, and what is missing or older is res
 
 from __future__ import annotations
 
+import json
 import logging
-import time
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from time import monotonic
 
 from datp_tasks.archive.alerts import Alerts
 from datp_tasks.archive.journal import Journal
-from datp_tasks.archive.words import Summary
+from datp_tasks.archive.record import Place
 from datp_tasks.connections import Connections
 from datp_tasks.failpoints import reach
 from datp_tasks.live.keys import LISTS
@@ -23,10 +26,11 @@ log = logging.getLogger("datp.reconciler")
 
 #: Kind of the alert that is open while a loss is being repaired.
 REDIS_LOSS = "redis-loss"
-CENTURY_S = 3_155_760_000
 LOCK_S = 60
 #: How old a switch or cancel may be to be said again after a restart of Redis.
 SIGNALS_AGAIN_S = 600.0
+#: Transactions whose data is in memory at a time: each may have `input_bytes_max`.
+RESTORED_TOGETHER_MAX = 100
 
 
 def rebuild_after_loss(connections: Connections) -> int:
@@ -34,8 +38,11 @@ def rebuild_after_loss(connections: Connections) -> int:
     live, settings = connections.live, connections.settings
     outgoing = Outgoing(live)
     journal = Journal(connections.engine, connections.clock)
+    # In this order: the archiver moves the mark in Redis before that in SQL, so what it does in
+    # between makes Redis look newer, and never older.
+    known = journal.marks()
     here = outgoing.marks()
-    lost = {s: mark for s, mark in journal.marks().items() if here.get(s, mark) < mark}
+    lost = {s: mark for s, mark in known.items() if here.get(s, mark) < mark}
     run_id = outgoing.run_id()
     seen = journal.seen_server(settings.key_prefix)
     if not seen:
@@ -51,8 +58,9 @@ def rebuild_after_loss(connections: Connections) -> int:
     text = f"Redis has lost writes in {len(lost)} of {len(live.shards)} shards; they are rebuilt"
     if alerts.raise_alert(REDIS_LOSS, settings.key_prefix, text):
         log.error("%s", text)
-    until_s = time.monotonic() + settings.rebuild_run_s
-    restored, done = _restore_open(connections, lost, until_s, lock)
+    until_s = monotonic() + settings.rebuild_run_s
+    repair = Repair(connections, run_id, list(lost))
+    restored, done = _restore_open(connections, repair, until_s, lock)
     if done:
         _end_final(connections, lost)
         restored += _restore_ended(connections, journal, lost)
@@ -70,8 +78,9 @@ def _look_after_restart(connections: Connections, journal: Journal, run_id: str,
     """Redis was restarted; what SQL had got is there, but the last second may be missing."""
     settings = connections.settings
     every = dict.fromkeys(connections.live.shards, 0)
-    until_s = time.monotonic() + settings.rebuild_run_s
-    restored, done = _restore_open(connections, every, until_s, lock)
+    until_s = monotonic() + settings.rebuild_run_s
+    repair = Repair(connections, run_id, list(every))
+    restored, done = _restore_open(connections, repair, until_s, lock)
     if done:
         _end_final(connections, every)
         restored += _restore_ended(connections, journal, every)
@@ -87,43 +96,95 @@ def _look_after_restart(connections: Connections, journal: Journal, run_id: str,
 
 
 def _restore_open(
-    connections: Connections, lost: Mapping[str, int], until_s: float, lock: str
+    connections: Connections, repair: Repair, until_s: float, lock: str
 ) -> tuple[int, bool]:
     """All open transactions in turn; how many were restored, and whether that was all."""
-    redis, batch_max = connections.redis, connections.settings.reconciler_batch_max
-    cursor = connections.live.keys.outside("rebuiltTo")
-    created_at, _, tx_id = str(redis.get(cursor) or "").partition(" ")
-    after = (created_at, tx_id)
+    batch_max = connections.settings.reconciler_batch_max
+    after = repair.resume()
     restored = 0
-    while time.monotonic() < until_s:
-        page = connections.record.open_page(
-            oldest_s=CENTURY_S, newest_s=0, after=after, rows_max=batch_max, in_doubt=True
+    while monotonic() < until_s:
+        page = connections.record.open_ids(
+            since=None,
+            until=connections.record.server_now(),
+            after=after,
+            rows_max=batch_max,
+            in_doubt=True,
         )
-        restored += _restore_older([row for row in page if row.tx_id[1:3] in lost], connections)
+        mine = [tx for _, tx in page if tx[1:3] in repair.shards]
+        restored += _restore_older(mine, connections)
         if len(page) < batch_max:
-            redis.delete(cursor)
+            repair.end()
             return restored, True
-        after = (page[-1].created_at.isoformat(), page[-1].tx_id)
-        redis.set(cursor, " ".join(after))
-        redis.expire(lock, LOCK_S)
+        after = page[-1]
+        repair.go_on(after)
+        connections.redis.expire(lock, LOCK_S)
     return restored, False
 
 
-def _restore_older(rows: Sequence[Summary], connections: Connections) -> int:
+class Repair:
+    """How far a repair has come, as long as nothing more is lost.
+
+    Each shard has a token. One that lacks it, or another process of Redis, has lost what was
+    restored there since: then the repair begins again.
+    """
+
+    def __init__(self, connections: Connections, run_id: str, shards: Sequence[str]) -> None:
+        self.shards = frozenset(shards)
+        self._live = connections.live
+        self._run_id = run_id
+        self._cursor = connections.live.keys.outside("rebuiltTo")
+        self._token = ""
+
+    def resume(self) -> Place | None:
+        """The last that was compared, or None at the beginning."""
+        noted = _noted(self._live.redis.get(self._cursor))
+        self._token = str(noted.get("token", ""))
+        tokens = self._live.send([("GET", self._key(shard)) for shard in sorted(self.shards)])
+        is_whole = noted.get("runId") == self._run_id and set(tokens) == {self._token}
+        if is_whole:
+            return datetime.fromisoformat(noted["createdAt"]), noted["txId"]
+        self._token = secrets.token_hex(8)
+        self._live.send([("SET", self._key(shard), self._token) for shard in sorted(self.shards)])
+        return None
+
+    def go_on(self, after: Place) -> None:
+        place = {"createdAt": after[0].isoformat(), "txId": after[1]}
+        noted = {"runId": self._run_id, "token": self._token, **place}
+        self._live.redis.set(self._cursor, json.dumps(noted))
+
+    def end(self) -> None:
+        self._live.redis.delete(self._cursor)
+        self._live.send([("DEL", self._key(shard)) for shard in sorted(self.shards)])
+
+    def _key(self, shard: str) -> str:
+        return self._live.keys.in_shard(shard, "rebuilding")
+
+
+def _noted(text: object) -> dict[str, str]:
+    try:
+        found = json.loads(str(text or "{}"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _restore_older(ids: Sequence[str], connections: Connections) -> int:
     """Restore those that Redis does not have, or has in an older version than SQL."""
-    if not rows:
-        return 0
-    ids = [row.tx_id for row in rows]
     versions = connections.resurrector.versions(ids)
     found = connections.live.versions_many(ids)
     placed = connections.live.placed_many(ids)
     stale = [
-        row
-        for row, (version, _), here in zip(rows, found, placed, strict=True)
-        if not here or (version is not None and version < versions.get(row.tx_id, 0))
+        tx
+        for tx, (version, _), here in zip(ids, found, placed, strict=True)
+        if not here or (version is not None and version < versions.get(tx, 0))
     ]
     nodes = {tx: node for tx, (_, node) in zip(ids, found, strict=True)}
-    return connections.resurrector.rebuild(stale, nodes).restored if stale else 0
+    restored = 0
+    for first in range(0, len(stale), RESTORED_TOGETHER_MAX):
+        rows = connections.record.summaries(stale[first : first + RESTORED_TOGETHER_MAX])
+        going_on = [row for row in rows if not row.is_final]
+        restored += connections.resurrector.rebuild(going_on, nodes).restored
+    return restored
 
 
 def _end_final(connections: Connections, lost: Mapping[str, int]) -> None:

@@ -154,7 +154,8 @@ class Handler:
         """Remember how far each worker is; take over from one that has not moved since."""
         first: list[tuple[str, str]] = []
         stuck: dict[str, list[tuple[str, int]]] = {}
-        found = self._live.fields_many([each.tx_id for each in waiting])
+        names = ("status", "node", "fence", "version")
+        found = self._live.named_many([each.tx_id for each in waiting], names)
         for due, fields in zip(waiting, found, strict=True):
             if fields.get("status") != Status.RUNNING:
                 continue

@@ -120,7 +120,7 @@ def _without_worker(
     live = connections.live
     late = live.due("queuedZ", before_ms=LATE_MS, batch_max=LATE_MAX)
     busy = {group for group, messages in waiting.items() if messages}
-    busy |= {fields["group"] for fields in live.fields_many(late) if fields.get("group")}
+    busy |= {fields["group"] for fields in live.named_many(late, ("group",)) if fields}
     return {
         (NO_WORKER, group): f"group {group} has work, but no live worker; "
         f"start one with: celery -A datp_tasks worker -Q {group}"

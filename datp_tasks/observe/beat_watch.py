@@ -10,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from datp_tasks.archive.alerts import Alerts
 from datp_tasks.live.store import LiveStore
+from datp_tasks.observe.metrics import Metrics, take_counts
 
 log = logging.getLogger("datp.watcher")
 
@@ -49,6 +50,7 @@ class BeatWatch:
             if silent_ms < self._silent_ms:
                 return False
             if self._redis.set(self._gate_key, "1", nx=True, ex=RAISE_AGAIN_S):
+                self._take_counts(now_ms)
                 self._raise(silent_ms)
         except (RedisError, SQLAlchemyError) as error:
             log.debug("whether beat lives is not known: %s", error)
@@ -57,6 +59,11 @@ class BeatWatch:
 
     def clear(self) -> bool:
         return self._alerts.clear_alert(BEAT_SILENT, self._subject)
+
+    def _take_counts(self, now_ms: int) -> None:
+        """The meter does not run either: what the scripts count would only grow."""
+        metrics = Metrics(self._redis, self._live.keys)
+        metrics.add(take_counts(self._live), {}, now_ms // 1_000)
 
     def _raise(self, silent_ms: int) -> None:
         summary = (

@@ -8,7 +8,7 @@ shards. Gauges are sampled by the meter.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,11 @@ from redis import Redis
 from datp_tasks.live.keys import Keys
 from datp_tasks.live.scripts import call, script
 from datp_tasks.live.store import LiveStore
+
+#: Names that one call of the script looks at, and calls for each shard: while it runs, Redis does
+#: nothing else.
+FIELDS_MAX = 500
+ROUNDS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +67,35 @@ class Slot:
 
 
 def take_counts(live: LiveStore) -> dict[tuple[int, Label], int]:
-    """What the scripts have counted in slots that are over; it is forgotten there."""
-    calls: list[Any] = [
-        call(script("take_counts"), (live.keys.in_shard(shard, "countsH"),), (live.given_now(),))
-        for shard in live.shards
-    ]
+    """What the scripts have counted in slots that are over; it is forgotten there.
+
+    Much may have been counted while the meter did not run: each call takes a part, and what is
+    left after ROUNDS_MAX calls is taken the next time.
+    """
     taken: Counter[tuple[int, Label]] = Counter()
-    for _, flat in live.run(calls):
-        for name, number in zip(flat[::2], flat[1::2], strict=True):
-            slot, _, label = str(name).partition("|")
-            taken[int(slot), Label.from_text(label)] += int(number)
+    cursors = dict.fromkeys(live.shards, "0")
+    for _ in range(ROUNDS_MAX):
+        calls: list[Any] = [
+            call(
+                script("take_counts"),
+                (live.keys.in_shard(shard, "countsH"),),
+                (live.given_now(), cursor, FIELDS_MAX),
+            )
+            for shard, cursor in cursors.items()
+        ]
+        for shard, (_, flat, cursor) in zip(list(cursors), live.run(calls), strict=True):
+            _add_up(taken, flat)
+            cursors[shard] = str(cursor)
+        cursors = {shard: cursor for shard, cursor in cursors.items() if cursor != "0"}
+        if not cursors:
+            break
     return dict(taken)
+
+
+def _add_up(taken: Counter[tuple[int, Label]], flat: Sequence[Any]) -> None:
+    for name, number in zip(flat[::2], flat[1::2], strict=True):
+        slot, _, label = str(name).partition("|")
+        taken[int(slot), Label.from_text(label)] += int(number)
 
 
 class Metrics:
@@ -86,12 +109,17 @@ class Metrics:
         """Add to all series, and to the totals that only grow."""
         pipeline = self._redis.pipeline(transaction=False)
         touched: dict[str, int] = {}
+        sums: Counter[tuple[str, str]] = Counter()
         for (second, label), number in counts.items():
-            pipeline.hincrby(self._keys.outside("metricTotalsH"), label.to_text(), number)
+            sums[self._keys.outside("metricTotalsH"), label.to_text()] += number
             for resolution in RESOLUTIONS.values():
-                key = self._key(resolution, resolution.start(second))
-                pipeline.hincrby(key, label.to_text(), number)
-                touched[key] = resolution.kept_s + resolution.slot_s
+                start = resolution.start(second)
+                if start > now_s - resolution.kept_s - resolution.slot_s:
+                    key = self._key(resolution, start)
+                    sums[key, label.to_text()] += number
+                    touched[key] = resolution.kept_s + resolution.slot_s
+        for (key, name), number in sums.items():
+            pipeline.hincrby(key, name, number)
         for resolution in RESOLUTIONS.values():
             key = self._key(resolution, resolution.start(now_s))
             for name, value in gauges.items():

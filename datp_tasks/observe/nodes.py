@@ -138,13 +138,18 @@ def registered_key(keys: Keys) -> str:
 
 def live_nodes(redis: Any, keys: Keys, since_ms: float | str = "-inf") -> list[Node]:
     """Nodes of the register that still have their record and beat since then."""
-    found = []
-    for member in redis.zrangebyscore(registered_key(keys), since_ms, "+inf"):
-        group, _, name = _text(member).partition("/")
-        # One by one, because on a cluster the nodes' keys lie on different servers.
-        record = _record(redis.get(keys.node(group, name)))
-        if record is not None:
-            found.append(Node(group, name, record))
+    members = redis.zrangebyscore(registered_key(keys), since_ms, "+inf")
+    names = [_text(member).partition("/")[::2] for member in members]
+    # A pipeline, because on a cluster the nodes' keys lie on different servers.
+    pipeline = redis.pipeline(transaction=False)
+    for group, name in names:
+        pipeline.get(keys.node(group, name))
+    records = map(_record, pipeline.execute())
+    found = [
+        Node(group, name, record)
+        for (group, name), record in zip(names, records, strict=True)
+        if record is not None
+    ]
     return sorted(found, key=lambda node: (node.group, node.name))
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from datp_tasks import failpoints
-from datp_tasks.archive import journal_files
+from datp_tasks.archive import journal_files, journal_gap
+from datp_tasks.archive.alerts import Alerts
 from datp_tasks.archive.journal_files import JournalFiles
+from datp_tasks.archive.journal_gap import JOURNAL_FILES
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.journal import Entry, living_branch
 from datp_tasks.testing import Kit
@@ -101,3 +105,102 @@ def test_batches_of_several_processes_are_read_in_the_order_of_the_servers_clock
         files.append({"a": [entry(number, number - 1)]}, NOW_MS + number * 1_000_000)
     assert len(list(folder.iterdir())) > 2
     assert [each.version for _, each in files.entries()] == [1, 2, 3, 4, 5, 6]
+
+
+# A folder that cannot be written.
+
+
+@contextmanager
+def unwritable(folder: Path) -> Iterator[None]:
+    """As a mount that is gone: not even root can write there."""
+    kept = folder.with_name("kept")
+    if folder.exists():
+        folder.rename(kept)
+    folder.write_text("this is no folder")
+    yield
+    folder.unlink()
+    if kept.exists():
+        kept.rename(folder)
+
+
+def gaps(world: World) -> list[str]:
+    alerts = Alerts(world.kit.connections.engine, world.kit.clock)
+    return [each.summary for each in alerts.open_alerts(JOURNAL_FILES)]
+
+
+def in_files(folder: Path) -> dict[str, list[Entry]]:
+    found: dict[str, list[Entry]] = {}
+    for tx_id, each in JournalFiles(folder).entries():
+        found.setdefault(tx_id, []).append(each)
+    return found
+
+
+def move(world: World, tx_id: str, value: int) -> None:
+    world.kit.client.set_switch(tx_id, "other", value)
+    world.archive()
+    world.kit.clock.advance(seconds=600)
+
+
+def test_a_folder_that_cannot_be_written_holds_nothing_up_and_gets_everything_later(
+    world: World, folder: Path
+) -> None:
+    tx_id, other = (world.kit.submit("wait", {}) for _ in range(2))
+    move(world, tx_id, 1)
+    assert gaps(world) == []
+    with unwritable(folder):
+        for value in range(2, 12):
+            move(world, tx_id, value)
+            assert world.backlog() == 0
+            [summary] = gaps(world)
+            assert str(folder) in summary
+    move(world, other, 1)
+    assert gaps(world) == []
+    move(world, tx_id, 12)
+    assert in_files(folder) == {tx: world.entries(tx) for tx in (tx_id, other)}
+
+
+def test_what_is_missing_is_added_although_nothing_happens_any_more(
+    world: World, folder: Path
+) -> None:
+    with unwritable(folder):
+        tx_id = world.kit.submit("wait", {})
+        world.archive()
+        assert gaps(world)
+    world.archive()
+    assert gaps(world) == []
+    assert in_files(folder) == {tx_id: world.entries(tx_id)}
+
+
+def test_a_long_gap_is_filled_in_parts(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_gap, "ROWS_MAX", 2)
+    monkeypatch.setattr(journal_gap, "PAGES_MAX", 2)
+    with unwritable(folder):
+        tx_ids = [world.kit.submit("wait", {}) for _ in range(11)]
+        world.archive()
+    for _ in range(2):
+        world.archive()
+        assert gaps(world)
+    # More comes while it is being filled.
+    move(world, tx_ids[0], 1)
+    for _ in range(4):
+        world.archive()
+    assert gaps(world) == []
+    assert in_files(folder) == {tx: world.entries(tx) for tx in tx_ids}
+
+
+def test_half_a_batch_is_taken_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk takes the first half; what follows must be readable all the same."""
+    files = JournalFiles(folder)
+    files.append({"a": [entry(1)]}, NOW_MS)
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", full)
+        with pytest.raises(OSError, match="full"):
+            files.append({"a": [entry(2, 1)]}, NOW_MS)
+    files.append({"a": [entry(3, 2)]}, NOW_MS)
+    assert [each.version for _, each in files.entries()] == [1, 3]

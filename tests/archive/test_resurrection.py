@@ -11,6 +11,8 @@ from datp_tasks import Pipeline, Request
 from datp_tasks.archive.alerts import Alerts
 from datp_tasks.connections import _wake_waiting
 from datp_tasks.errors import TransactionFinal
+from datp_tasks.failpoints import SimulatedCrash
+from datp_tasks.intake.many import Where
 from datp_tasks.ledger.words import Finished
 from datp_tasks.maintenance.sleeper import Result as Woken
 from datp_tasks.model.batch import BatchState
@@ -27,7 +29,28 @@ def quiet(sound: World) -> World:
     return sound
 
 
-# Who brings them back.
+# Who brings them back, and who does not.
+
+
+def test_a_list_tells_the_status_of_those_that_left_and_leaves_them_where_they_are(
+    datp: Kit, quiet: World
+) -> None:
+    gone = [quiet.asleep_and_gone() for _ in range(3)]
+    here = datp.submit("wait", {})
+    ended = datp.submit("quick", {})
+    asleep = {each.tx_id for each in datp.client.choose(Where(status=Status.SLEEPING))}
+    assert asleep == {*gone, here}
+    many = datp.client.status_many([*gone, here, ended])
+    assert [each and each.status for each in many] == [Status.SLEEPING] * 4 + [Status.SUCCESS]
+    assert datp.connections.live.exist_many([*gone, here]) == [False] * 3 + [True]
+
+
+def test_a_list_tells_nothing_new_of_one_that_never_reached_redis(datp: Kit, quiet: World) -> None:
+    datp.crash_at("submit.after_accept")
+    with pytest.raises(SimulatedCrash):
+        datp.submit("quick", {})
+    assert [each.status for each in datp.client.choose(Where())] == [Status.QUEUED]
+    datp.recover()
 
 
 def test_a_look_brings_one_back_for_a_while_and_changes_nothing(datp: Kit, quiet: World) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from datp_tasks import Fail, Pipeline, Sleep
+from datp_tasks.live.cluster_redis import servers_of
+from datp_tasks.live.scripts import call, script
 from datp_tasks.observe.metrics import RESOLUTIONS, Label, Metrics, summed, take_counts
 from datp_tasks.testing.kit import Kit
 
@@ -24,6 +29,23 @@ def declare(kit: Kit) -> None:
 
 def metrics_of(kit: Kit) -> Metrics:
     return Metrics(kit.connections.redis, kit.connections.live.keys)
+
+
+@contextmanager
+def commands(kit: Kit) -> Iterator[Counter[str]]:
+    """How often Redis executes each command meanwhile."""
+
+    def calls() -> Counter[str]:
+        found: Counter[str] = Counter()
+        for server in servers_of(kit.connections.redis):
+            for name, stats in server.info("commandstats").items():
+                found[name.removeprefix("cmdstat_")] += int(stats["calls"])
+        return found
+
+    sent: Counter[str] = Counter()
+    before = calls()
+    yield sent
+    sent.update(calls() - before)
 
 
 def now_s(kit: Kit) -> int:
@@ -77,6 +99,59 @@ def test_a_slot_that_is_not_over_is_left_alone_and_each_count_is_taken_once(datp
     assert take_counts(datp.connections.live) == {}
 
 
+def fill(kit: Kit, slots: int, labels: int) -> int:
+    """As while beat was down for long; how many fields, all in one shard."""
+    live = kit.connections.live
+    start_s = now_s(kit) // 5 * 5
+    names: dict[Any, Any] = {
+        f"{start_s + 5 * slot}|queued|master|p{label}|o": 1
+        for slot in range(slots)
+        for label in range(labels)
+    }
+    live.redis.hset(live.keys.in_shard("03", "countsH"), mapping=names)
+    kit.clock.advance(seconds=5 * slots)
+    return len(names)
+
+
+def test_one_call_takes_a_bounded_number_and_the_next_ones_the_rest(datp: Kit) -> None:
+    fields = fill(datp, slots=500, labels=10)
+    live = datp.connections.live
+    key = live.keys.in_shard("03", "countsH")
+    cursor, names = "0", []
+    while True:
+        order = call(script("take_counts"), (key,), (live.given_now(), cursor, 100))
+        _, flat, cursor = live.run([order])[0]
+        assert len(flat) / 2 <= 300
+        names += flat[::2]
+        if cursor == "0":
+            break
+    assert len(names) == len(set(names)) == fields
+    assert live.redis.exists(key) == 0
+
+
+def test_what_was_counted_while_beat_was_down_is_added_in_one_run(datp: Kit) -> None:
+    fields = fill(datp, slots=2_000, labels=5)
+    with commands(datp) as sent:
+        assert datp.run_job("meter").counted == fields
+    assert sum(metrics_of(datp).totals().values()) == fields
+    coarse = metrics_of(datp).series(RESOLUTIONS["coarse"], now_s(datp))
+    assert sum(sum(slot.counts.values()) for slot in coarse) == fields
+    fine = metrics_of(datp).series(RESOLUTIONS["fine"], now_s(datp))
+    assert sum(sum(slot.counts.values()) for slot in fine) == 5 * len(fine[:-1])
+    # Added up before they are sent; slots that would expire at once are not sent at all.
+    assert sent["hincrby"] < fields / 4
+
+
+def test_workers_take_what_was_counted_while_beat_is_silent(datp: Kit) -> None:
+    declare(datp)
+    datp.process.beat_watch.seen()
+    datp.submit("p", {})
+    datp.clock.advance(seconds=datp.settings.beat_silent_s + 5)
+    assert datp.process.beat_watch.look()
+    assert sum(metrics_of(datp).totals().values()) == 3
+    assert take_counts(datp.connections.live) == {}
+
+
 def test_a_refused_claim_and_a_repeated_ending_count_nothing(datp: Kit) -> None:
     declare(datp)
     tx_id = datp.submit("p", {})
@@ -100,6 +175,18 @@ def test_gauges_tell_lengths_and_lags(datp: Kit) -> None:
     assert gauges["queue|master"] == 0
     last = metrics_of(datp).series(RESOLUTIONS["fine"], now_s(datp))[-1]
     assert last.gauges["lag|wake"] == 20
+
+
+def test_the_lag_of_the_queue_is_that_of_one_that_was_rung_again_in_vain(datp: Kit) -> None:
+    declare(datp)
+    datp.lose_bells()
+    datp.submit("p", {})
+    for _ in range(3):
+        datp.clock.advance(seconds=datp.settings.ring_again_after_ms / 1_000)
+        datp.run_job("reconciler")
+    datp.run_job("meter")
+    lag_s = 3 * datp.settings.ring_again_after_ms / 1_000
+    assert metrics_of(datp).gauges()["lag|queue"] == lag_s
 
 
 def test_time_spent_in_steps_is_added_up_by_place(datp: Kit) -> None:

@@ -159,3 +159,19 @@ def test_beat_that_stopped_is_noticed_by_workers_and_cleared_by_the_next_job(kit
     assert alerts_of(kit) == {(BEAT_SILENT, "master")}
     assert look(kit).cleared == 1
     assert alerts_of(kit) == set()
+
+
+def test_all_nodes_are_read_together(
+    kit: Kit, register: NodeRegister, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hundreds of nodes must not be hundreds of round trips."""
+    for number in range(5):
+        join(kit, register, f"n{number}")
+
+    def one_by_one(key: str) -> None:
+        raise AssertionError(f"{key} is asked for alone")
+
+    monkeypatch.setattr(kit.connections.redis, "get", one_by_one)
+    assert [node.name for node in register.nodes() if node.group == "kyc"] == [
+        f"n{number}" for number in range(5)
+    ]

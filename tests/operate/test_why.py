@@ -97,6 +97,22 @@ def test_one_whose_bell_was_lost_and_when_it_rings_again(datp: Kit) -> None:
     assert why(datp, tx_id).cause == "ended"
 
 
+def test_one_that_was_rung_again_waits_since_it_was_queued(datp: Kit) -> None:
+    declare(datp)
+    tx_id = left_queued(datp)
+    again_s = datp.settings.ring_again_after_ms / 1_000
+    for _ in range(4):
+        datp.clock.advance(seconds=again_s)
+        datp.run_job("reconciler")
+    datp.clock.advance(seconds=2)
+    a_node_beats(datp)
+    found = why(datp, tx_id)
+    assert f"since {4 * again_s + 2:.0f} s" in found.answer
+    assert found.moves_at is not None
+    next_ms = datp.connections.live.server_now_ms() + (again_s - 2) * 1_000
+    assert found.moves_at.timestamp() * 1_000 == next_ms
+
+
 def test_one_whose_group_has_no_worker(datp: Kit) -> None:
     declare(datp)
     found = why(datp, left_queued(datp, "away"))

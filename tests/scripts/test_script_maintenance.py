@@ -19,6 +19,31 @@ def test_ringing_again_tells_the_bell_and_moves_to_the_end_of_the_line(stage: St
     assert stage.live.due("queuedZ", before_ms=5_000, batch_max=10) == []
 
 
+def test_since_when_it_waits_is_told_however_often_it_is_rung_again(stage: Stage) -> None:
+    bell = stage.queued()
+    queued_ms = stage.now_ms
+    for _ in range(3):
+        stage.clock.advance(seconds=10)
+        assert stage.live.queued_since([bell.tx_id]) == [queued_ms]
+        stage.live.ring_again_many([bell.tx_id])
+    assert stage.live.queued_since([bell.tx_id]) == [queued_ms]
+
+
+def test_one_that_is_queued_anew_waits_since_then(stage: Stage) -> None:
+    bell = stage.queued()
+    stage.clock.advance(seconds=10)
+    stage.live.ring_again_many([bell.tx_id])
+    stage.clock.advance(seconds=10)
+    claim = stage.claimed(bell)
+    assert stage.live.queued_since([bell.tx_id]) == [None]
+    stage.clock.advance(seconds=10)
+    stage.live.take_over_many([(claim.tx_id, claim.fence, claim.fence + 7)], NODE)
+    assert stage.live.queued_since([bell.tx_id]) == [stage.now_ms]
+    stage.clock.advance(seconds=10)
+    stage.live.ring_again_many([bell.tx_id])
+    assert stage.live.queued_since([bell.tx_id]) == [stage.now_ms - 10_000]
+
+
 def test_both_bells_of_one_that_was_rung_again_give_one_claim(stage: Stage) -> None:
     bell = stage.queued()
     again = stage.live.ring_again_many([bell.tx_id])[0]

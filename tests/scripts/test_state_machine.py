@@ -89,8 +89,9 @@ DRIVEN = (
     *("ring_again", "note_problem", "confirm_archived", "restore"),
 )
 
-#: Fields that no script of a transaction on its way changes here.
-UNCHANGED = ("owner", "pipeline", "group", "stepType", "place", "metadata", "externalId")
+#: Fields that no script of a transaction on its way changes here; and since when it waits, which
+#: is asked for where it is rung again.
+UNCHANGED = ("owner", "pipeline", "group", "stepType", "place", "metadata", "externalId", "rung")
 
 
 @dataclass(frozen=True)
@@ -475,7 +476,9 @@ class LiveMachine(RuleBasedStateMachine):
     def ring_again(self, dice: Dice) -> None:
         tx = self._any(dice)
         if tx.status == "queued":
+            since = self.live.queued_since([tx.tx_id])
             assert self.live.ring_again_many([tx.tx_id]) == [self._bell(tx)]
+            assert self.live.queued_since([tx.tx_id]) == since
         else:
             refused = [Refused(tx.tx_id, "NOT_QUEUED", tx.status)]
             self._nothing_changes(lambda: self.live.ring_again_many([tx.tx_id]), refused)

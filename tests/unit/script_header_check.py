@@ -31,7 +31,7 @@ MOVE_WORDS = {*Status, "(none)", "(any)", "(lost)", "final", "archived"}
 
 #: Commands that Redis 7.0 has and that are fit for scripts, by the type of their one key.
 COMMANDS = {
-    "hash": "HDEL HEXISTS HGET HGETALL HINCRBY HLEN HMGET HSET HSETNX",
+    "hash": "HDEL HEXISTS HGET HGETALL HINCRBY HLEN HMGET HSCAN HSET HSETNX",
     "list": "LLEN LPOP LPUSH LRANGE LTRIM RPUSH",
     "zset": "ZADD ZCARD ZRANGE ZRANGEBYSCORE ZREM ZSCORE",
     "set": "SADD SCARD SISMEMBER SMEMBERS SREM",

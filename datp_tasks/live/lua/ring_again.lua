@@ -1,6 +1,7 @@
 --[[
 Tell what bell a queued transaction needs, and move it to the end of the line of those that
-wait for one: its last bell may have been lost, so that one more is worth its cost.
+wait for one: its last bell may have been lost, so that one more is worth its cost. Since when it
+waits is kept in the field `rung`, under its sequence, so that it means nothing once queued anew.
 
 Moves:
   queued -> queued
@@ -25,6 +26,11 @@ local status = redis.call('HGET', state, 'status')
 if status ~= 'queued' then
   redis.call('ZREM', queued, tx_id)
   return {'NOT_QUEUED', status or 'UNKNOWN'}
+end
+local sequence, rung = unpack(redis.call('HMGET', state, 'sequence', 'rung'))
+if string.match(rung or '', '^%d+') ~= sequence then
+  local since = redis.call('ZSCORE', queued, tx_id) or clock(now_ms)
+  redis.call('HSET', state, 'rung', sequence .. ':' .. since)
 end
 redis.call('ZADD', queued, clock(now_ms), tx_id)
 return {'OK', bell(state)}
