@@ -147,7 +147,7 @@ def test_each_transition_is_one_event_with_the_name_of_its_script(datp: Kit, sin
     assert {line["event"].removeprefix("tx.") for line in said} <= names
     claim, checkpoint, finish = said[1:]
     assert claim["fence"] == checkpoint["fence"] == finish["fence"] > 0
-    assert "fence" in script("checkpoint").arguments
+    assert "fence" in script("checkpoint").own_arguments
 
 
 def _run_two_steps(datp: Kit) -> str:
