@@ -11,11 +11,14 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from psycopg2.extensions import TRANSACTION_STATUS_IDLE, TRANSACTION_STATUS_INTRANS
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
+from datp_tasks.archive.engine import is_away
+from datp_tasks.archive.lent_connection import OWN_COMMIT, LentConnection
 from datp_tasks.clock import Clock
 from datp_tasks.errors import StepError
 from datp_tasks.failpoints import reach
@@ -23,7 +26,10 @@ from datp_tasks.model.payload import Json, encode
 
 # Rows are locked in the order of their ids, as by the statement that ends transactions, so that
 # the two cannot wait for each other. `coalesce` keeps the planner from the index of open rows.
+# The limits come first, so that they hold for the rows themselves, too.
 HOLD = """
+SET LOCAL idle_in_transaction_session_timeout = %(idle_ms)s;
+SET LOCAL lock_timeout = %(lock_ms)s;
 WITH wanted AS (
     SELECT * FROM unnest(%(tx_id)s::text[], %(step_key)s::text[], %(fence)s::bigint[])
                   AS v (tx_id, step_key, fence)
@@ -32,9 +38,7 @@ WITH wanted AS (
     WHERE s.tx_id = ANY(%(tx_id)s) AND coalesce(s.completed_at, 'infinity') = 'infinity'
     ORDER BY s.tx_id FOR SHARE
 )
-SELECT h.tx_id, e.tx_id IS NOT NULL AS is_recorded, e.output,
-       set_config('idle_in_transaction_session_timeout', %(idle_ms)s, true),
-       set_config('lock_timeout', %(lock_ms)s, true)
+SELECT h.tx_id, e.tx_id IS NOT NULL AS is_recorded, e.output
 FROM held h
 JOIN wanted v ON v.tx_id = h.tx_id AND h.fence <= v.fence
 LEFT JOIN step_effect e ON e.tx_id = v.tx_id AND e.step_key = v.step_key
@@ -49,8 +53,10 @@ OPEN_ITEM = "SAVEPOINT datp_item"
 NEXT_ITEM = "RELEASE SAVEPOINT datp_item; SAVEPOINT datp_item"
 UNDO_ITEM = "ROLLBACK TO SAVEPOINT datp_item"
 
-OWN_COMMIT = "do not commit ctx.sql: the engine commits it together with the step's output"
-OWN_ROLLBACK = "do not roll back ctx.sql: raise an exception, and the engine undoes the step"
+CLOSED = "do not close ctx.sql (or batch.sql): the engine commits it when the step returns"
+LOST = "the connection to PostgreSQL was lost inside the step"
+#: Serialization failure and deadlock: the same again may well succeed.
+PASSING = ("40001", "40P01")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +79,6 @@ class Effects:
         self.held: frozenset[str] = frozenset()
         #: Outputs of steps that took effect in an earlier try.
         self.recorded: dict[str, Json | None] = {}
-        #: Set when the step ended the transaction by itself, which no step may do.
-        self.misuse = ""
         #: Set to commit; without it everything is rolled back.
         self.is_to_commit = False
 
@@ -92,30 +96,38 @@ class Effects:
     def undo_item(self) -> None:
         self.connection.exec_driver_sql(UNDO_ITEM)
 
+    def lend(self) -> None:
+        """From here on the connection is in the hands of steps."""
+        self._lent = cast(LentConnection, self.connection.connection.dbapi_connection)
+        self._lent.lend()
+
+    def take_back(self) -> None:
+        self._lent.take_back()
+
     def check(self) -> None:
-        """StepError if the step has ended the transaction by itself."""
-        if not self.misuse and self.connection.invalidated:
-            self.misuse = "the connection to PostgreSQL was lost inside the step"
-        # Also by a statement, of which SQLAlchemy would know nothing.
-        if not self.misuse and self._status == TRANSACTION_STATUS_IDLE:
-            self.misuse = OWN_COMMIT
-        if self.misuse:
-            raise StepError(self.misuse)
+        """StepError if a step has tried to end the transaction, or has lost it."""
+        misuse = self._lent.misuse
+        if not misuse and self.connection.invalidated:
+            misuse = LOST
+        elif not misuse and (self.connection.closed or self._lent.closed):
+            misuse = CLOSED
+        elif not misuse and self._lent.info.transaction_status == TRANSACTION_STATUS_IDLE:
+            misuse = OWN_COMMIT
+        if misuse:
+            raise StepError(misuse)
 
     @property
     def is_sound(self) -> bool:
         """No statement has failed since the last savepoint."""
-        return self._status == TRANSACTION_STATUS_INTRANS
-
-    @property
-    def _status(self) -> int:
-        dbapi: Any = self.connection.connection.dbapi_connection
-        return int(dbapi.info.transaction_status)
+        return bool(self._lent.info.transaction_status == TRANSACTION_STATUS_INTRANS)
 
     def record(self, outputs: dict[str, Json | None]) -> None:
         """These steps took effect, with these outputs: to be committed together with that."""
         if not outputs:
             return
+        # In the order of their ids: two workers that record the same ones then wait for each
+        # other in one direction only.
+        outputs = dict(sorted(outputs.items()))
         texts = [None if out is None else encode(out) for out in outputs.values()]
         columns = self._columns(outputs)
         values = {**columns, "output": texts, "now": self._clock.now()}
@@ -128,17 +140,6 @@ class Effects:
             "step_key": [each.step_key for each in wanted],
             "fence": [each.fence for each in wanted],
         }
-
-    def refuse_commit(self, connection: Connection) -> None:
-        """A step that commits by itself would have an effect without the record of it."""
-        self.misuse = OWN_COMMIT
-        # SQLAlchemy takes its transaction for ended now, so the database must be told here.
-        connection.connection.rollback()
-        raise StepError(OWN_COMMIT)
-
-    def note_rollback(self, _: Connection) -> None:
-        """Whatever else the transaction held is gone, too."""
-        self.misuse = self.misuse or OWN_ROLLBACK
 
 
 class EffectStore:
@@ -155,19 +156,30 @@ class EffectStore:
         with self._engine.connect() as connection:
             effects = Effects(connection, self._clock, wanted)
             effects.hold(idle_s, lock_ms)
-            event.listen(connection, "commit", effects.refuse_commit)
-            event.listen(connection, "rollback", effects.note_rollback)
+            effects.lend()
             try:
                 yield effects
             finally:
-                event.remove(connection, "commit", effects.refuse_commit)
-                event.remove(connection, "rollback", effects.note_rollback)
+                effects.take_back()
             if effects.is_to_commit:
                 reach("effect.before_commit")
                 connection.commit()
                 reach("effect.after_commit")
             else:
                 connection.rollback()
+
+
+def is_passing(error: DBAPIError) -> bool:
+    """It says nothing about the step: the same again finds out, or may well succeed.
+
+    A connection that was lost (perhaps after the commit), a deadlock, a serialization failure, or
+    an effect that another worker has recorded meanwhile.
+    """
+    if isinstance(error, OperationalError):
+        return is_away(error) or getattr(error.orig, "pgcode", None) in PASSING
+    diagnosis = getattr(error.orig, "diag", None)
+    is_record = getattr(diagnosis, "table_name", "") == "step_effect"
+    return isinstance(error, IntegrityError) and is_record
 
 
 def _parse(text: str | None) -> Json | None:

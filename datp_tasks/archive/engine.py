@@ -10,6 +10,7 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
+from datp_tasks.archive.lent_connection import LentConnection
 from datp_tasks.errors import RecordAway
 from datp_tasks.settings import Settings
 
@@ -32,6 +33,7 @@ def make_engine(settings: Settings, *, autocommit: bool = False) -> Engine:
             "connect_timeout": 5,
             "keepalives_idle": 30,
             "application_name": "datp",
+            "connection_factory": LentConnection,
             "options": (
                 f"-c statement_timeout={int(settings.sql_statement_timeout_s * 1000)} "
                 "-c timezone=UTC"

@@ -6,8 +6,9 @@ later, or twice, is an error of the step type and changes nothing.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 from datp_tasks.engine.context import StepContext, StepServices
 from datp_tasks.errors import StepError
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from datp_tasks.engine.run import Run
+
+log = logging.getLogger("datp.step")
 
 #: What the function is called for: to run the step, to undo it, or to find out what became of it.
 Purpose = Literal["run", "undo", "probe"]
@@ -33,7 +36,7 @@ _ALLOWED: dict[Purpose, tuple[type, ...]] = {
 class Item(StepContext):
     """One transaction of a batch: everything a context has, and its outcome."""
 
-    __slots__ = ("_batch", "_said", "output")
+    __slots__ = ("_batch", "output", "problem", "said")
 
     #: In a rollback: the output of the step that is undone, or None if it is not known.
     output: Json | None
@@ -43,7 +46,10 @@ class Item(StepContext):
     ) -> None:
         super().__init__(run, services, sql)
         self._batch = batch
-        self._said: Said | None = None
+        #: Its outcome, once it has one.
+        self.said: Said | None = None
+        #: What the function did to it that no vector step may do, if anything.
+        self.problem = ""
         undo = run.action.undo
         self.output = copied(undo.output) if undo and undo.output is not None else None
 
@@ -79,19 +85,27 @@ class Item(StepContext):
         """In a probe: it cannot be told; the transaction is parked in doubt."""
         self._say(DontKnow(note))
 
+    @property
+    def sql(self) -> Connection:
+        """The connection of the batch."""
+        return self._batch.sql
+
     def _say(self, said: Said) -> None:
         batch = self._batch
         if batch.is_closed:
-            raise StepError(
-                f"{batch.step_type}: an outcome for {self.tx_id} after the step returned is ignored"
-            )
+            problem = f"an outcome for {self.tx_id} came after the step had returned; it is ignored"
+            # Of the one who kept the item it is not known whether the exception is seen.
+            log.error("%s: %s", batch.step_type, problem, extra=self._run.about("step.broken"))
+            raise StepError(f"{batch.step_type}: {problem}")
         if not isinstance(said, _ALLOWED[batch.purpose]):
-            batch.misuse = f"{type(said).__name__} is no outcome of a {batch.purpose} function"
-            raise StepError(f"{batch.step_type}: {batch.misuse}")
-        if self._said is not None:
-            batch.misuse = f"two outcomes for {self.tx_id}"
-            raise StepError(f"{batch.step_type}: {batch.misuse}")
-        self._said = said
+            self._refuse(f"{type(said).__name__} is no outcome of a {batch.purpose} function")
+        if self.said is not None:
+            self._refuse(f"two outcomes for {self.tx_id}, {_name(self.said)} and {_name(said)}")
+        self.said = said
+
+    def _refuse(self, problem: str) -> NoReturn:
+        self.problem = self.problem or problem
+        raise StepError(problem)
 
 
 class Batch(Sequence[Item]):
@@ -107,8 +121,6 @@ class Batch(Sequence[Item]):
     ) -> None:
         self.step_type = step_type
         self.purpose: Purpose = purpose
-        #: What the function did that no vector step may do, if anything.
-        self.misuse = ""
         self.is_closed = False
         self._sql = sql
         self._items = [Item(self, run, services, sql) for run in runs]
@@ -119,6 +131,8 @@ class Batch(Sequence[Item]):
         """A connection whose commit records the outputs of all items too: exactly once."""
         if self._sql is None:
             raise StepError("batch.sql is only there in steps declared with transactional=True")
+        if self.is_closed:
+            raise StepError(f"{self.step_type}: batch.sql is used after the step had returned")
         return self._sql
 
     def item(self, tx_id: str) -> Item:
@@ -127,7 +141,7 @@ class Batch(Sequence[Item]):
             self._by_id = {item.tx_id: item for item in self._items}
         found = self._by_id.get(tx_id)
         if found is None:
-            raise StepError(f"{self.step_type}: {tx_id!r} is not in this batch")
+            raise StepError(f"{tx_id!r} is not in this batch")
         return found
 
     def __len__(self) -> int:
@@ -136,10 +150,17 @@ class Batch(Sequence[Item]):
     def __iter__(self) -> Iterator[Item]:
         return iter(self._items)
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Item]: ...
+    def __getitem__(self, index: int | slice) -> Item | list[Item]:
         return self._items[index]
 
-    def close(self) -> list[Said | None]:
-        """What was said of each item, in order; nothing more can be said."""
+    def close(self) -> None:
+        """The function has returned: nothing more can be said."""
         self.is_closed = True
-        return [item._said for item in self._items]
+
+
+def _name(said: Said) -> str:
+    return type(said).__name__

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,7 @@ from datp_tasks.engine.outcomes import (
 from datp_tasks.engine.registry import Registry, StepFunction, StepType
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.time_limit import TimeLimit
-from datp_tasks.errors import StaleFence, StepTimeout
+from datp_tasks.errors import StaleFence, StepError, StepTimeout
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.outcome import Abort, Call, Done, DontKnow, Fail, NotDone, Sleep
 from datp_tasks.model.payload import Json, NotJson, checked, copied
@@ -109,6 +111,19 @@ class StepCaller:
         if run.held_reports is not None:
             self.services.report_held(run)
 
+    @contextmanager
+    def traced(self, runs: Sequence[Run]) -> Iterator[None]:
+        """A span for each of those that are called together."""
+        if not self._observer.traces:
+            yield
+            return
+        with ExitStack() as stack:
+            spans = [stack.enter_context(self._observer.step(run)) for run in runs]
+            yield
+            for run, span in zip(runs, spans, strict=True):
+                if run.outcome is not None:
+                    self._observer.step_ended(span, run.outcome)
+
     async def call_async(self, run: Run) -> Outcome:
         """Run or undo a step on the event loop, beside others."""
         limit = asyncio.timeout(self.timeout_s(run))
@@ -157,8 +172,11 @@ class StepCaller:
         # Its own limit: the guard may come here while a step runs under the other one.
         limit = TimeLimit()
         try:
+            step_type = self._registry.get(name)
+            if step_type.vector:
+                raise StepError("it is a vector step; an onLate step is called as (ctx, data)")
             with limit(self._settings.step_timeout_s):
-                finished(self._registry.get(name).function(context, context.data))
+                finished(step_type.function(context, context.data))
         except Exception as error:
             about = run.about("step.broken")
             log.warning("%s: the step %s broke", run.tx_id, name, exc_info=True, extra=about)

@@ -90,6 +90,12 @@ class Round:
             self._running.update(dict.fromkeys(there, (now_s, now_s + limit_s)))
             return there
 
+    def extend(self, limit_s: float) -> None:
+        """What runs is called (perhaps once more) only now: its time begins here."""
+        with self._lock:
+            until_s = time.monotonic() + limit_s
+            self._running = {run: (since, until_s) for run, (since, _) in self._running.items()}
+
     def finish(self, runs: Sequence[Run] | None = None, *, is_pending: bool = False) -> None:
         """Functions returned: those of the given ones, or of whatever runs."""
         with self._lock:
@@ -137,7 +143,7 @@ class Round:
             if running_s < after_s or not (waiting or self._done):
                 return None
             stuck = Stuck(self._done, waiting, run, running_s)
-            self._was_broken_up = bool(self._pending)
+            self._was_broken_up |= bool(self._pending)
             self._done, self._pending, self._idle, self._waiting = [], [], [], deque()
             return stuck
 

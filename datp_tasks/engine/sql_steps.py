@@ -12,15 +12,15 @@ import logging
 from collections.abc import Sequence
 from itertools import takewhile
 
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
-from datp_tasks.archive.effects import Effects, EffectStore, Wanted
+from datp_tasks.archive.effects import Effects, EffectStore, Wanted, is_passing
 from datp_tasks.archive.engine import is_away
 from datp_tasks.engine.calls import StepCaller
 from datp_tasks.engine.outcomes import Broken, Lost, Outcome, Output, Unavailable
 from datp_tasks.engine.round import Round
 from datp_tasks.engine.run import Run
-from datp_tasks.errors import StepError, StepTimeout
+from datp_tasks.errors import StepTimeout
 from datp_tasks.model.payload import Json
 from datp_tasks.settings import Settings
 
@@ -29,8 +29,10 @@ log = logging.getLogger("datp.step")
 #: A neighbour's lock is not waited for any longer: both may hold what the other wants, and
 #: PostgreSQL notices that only after a second. Alone, a step waits as long as it may.
 SHARED_LOCK_MS = 50
-#: Tries of a step alone: the connection was lost, or an earlier try committed while this one ran.
+#: Tries of a step alone while PostgreSQL says nothing about the step itself.
 ALONE_TRIES = 3
+#: By how much the share grows after a step alone: after ten of them, two are tried together.
+GROWTH_ALONE = 0.1
 
 
 class CannotShare(Exception):
@@ -51,27 +53,32 @@ class SqlSteps:
         self._effects = effects
         self._caller = caller
         #: By step type: how many share a transaction. Halved when they could not.
-        self._share_max: dict[str, int] = {}
+        self._share_max: dict[str, float] = {}
 
     def run(self, round: Round) -> None:
         """Run all that wait, of one step type; they are done when their effects are committed."""
         alone: set[Run] = set()
         while waiting := round.waiting():
             name = waiting[0].action.step_type
-            share_max = self._share_max.get(name, self._settings.vector_max)
-            part = list(takewhile(lambda run: run not in alone, waiting))[:share_max]
+            share_max = self._share_max.get(name, float(self._settings.vector_max))
+            part = list(takewhile(lambda run: run not in alone, waiting))[: int(share_max)]
             if len(part) < 2:
                 self._next_alone(round)
+                if waiting[0] not in alone:
+                    self._share_max[name] = self._grown(share_max, GROWTH_ALONE)
                 continue
             try:
                 self._together(round, part)
             except CannotShare as error:
                 alone.update(part)
-                self._share_max[name] = max(1, len(part) // 2)
+                self._share_max[name] = max(1.0, len(part) // 2)
                 log.info("%d steps %s run one at a time: %s", len(part), name, error)
             else:
                 # Slowly up again: what made them wait for each other is usually still there.
-                self._share_max[name] = min(self._settings.vector_max, share_max + 1)
+                self._share_max[name] = self._grown(share_max, 1)
+
+    def _grown(self, share_max: float, by: float) -> float:
+        return min(self._settings.vector_max, share_max + by)
 
     # Together.
 
@@ -85,8 +92,10 @@ class SqlSteps:
         except TimedOut as error:
             error.run.outcome = self._caller.timed_out(error.run)
             self._give_back(round, [error.run])
+            self._caller.report_held(error.run)
             raise CannotShare(error) from error
-        except (DBAPIError, StepError) as error:
+        except Exception as error:
+            # Whatever it is, alone each of them meets only its own troubles.
             self._give_back(round)
             raise CannotShare(_reason(error)) from error
         if not effects.is_to_commit:
@@ -146,32 +155,32 @@ class SqlSteps:
     def _next_alone(self, round: Round) -> None:
         run = round.next(self._caller.timeout_s)
         if run is not None:
-            run.outcome = self._alone(run)
+            run.outcome = self._alone(run, round)
             self._caller.report_held(run)
         round.finish()
 
-    def _alone(self, run: Run) -> Outcome:
+    def _alone(self, run: Run, round: Round) -> Outcome:
         """One step in a transaction of its own."""
         for _ in range(ALONE_TRIES):
             try:
-                return self._in_transaction(run)
-            except IntegrityError as error:
-                if not _is_record(error):
+                return self._in_transaction(run, round)
+            except DBAPIError as error:
+                if not is_passing(error):
                     return self._caller.raised(run, error)
-                # Another worker has recorded it: the next try finds that.
-            except OperationalError as error:
-                if not is_away(error):
-                    return self._caller.raised(run, error)
-                # Whether the commit happened is unknown; the next try finds out first.
+                # Whether the commit happened may be unknown; the next try finds out first.
+                last = error
             except Exception as error:
                 return self._caller.raised(run, error)
+        if not (isinstance(last, OperationalError) and is_away(last)):
+            return self._caller.raised(run, last)
         about = run.about("tx.waits")
         path = run.action.path
         log.warning("PostgreSQL is unavailable; %s waits in step %s", run.tx_id, path, extra=about)
         return Unavailable()
 
-    def _in_transaction(self, run: Run) -> Outcome:
-        idle_s = self._caller.timeout_s(run) + self._settings.step_kill_grace_s
+    def _in_transaction(self, run: Run, round: Round) -> Outcome:
+        limit_s = self._caller.timeout_s(run)
+        idle_s = limit_s + self._settings.step_kill_grace_s
         wanted = [Wanted(run.tx_id, run.idempotency_key, run.fence)]
         run.held_reports = []
         with self._effects.open(wanted, idle_s=idle_s, lock_ms=0) as effects:
@@ -179,17 +188,14 @@ class SqlSteps:
                 return Lost()
             if run.tx_id in effects.recorded:
                 return Output(effects.recorded[run.tx_id])
+            # Waiting for the row, and tries before this one, are not the step's own time.
+            round.extend(limit_s)
             outcome = self._caller.call(run, effects.connection)
             effects.check()
             if isinstance(outcome, Output):
                 effects.record({run.tx_id: outcome.data})
                 effects.is_to_commit = True
         return outcome
-
-
-def _is_record(error: IntegrityError) -> bool:
-    diagnosis = getattr(error.orig, "diag", None)
-    return getattr(diagnosis, "table_name", "") == "step_effect"
 
 
 def _reason(error: Exception) -> str:

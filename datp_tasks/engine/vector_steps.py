@@ -1,22 +1,31 @@
 """Vector steps: one call of a function for all transactions of the vector that are at the step.
 
-A call that raises, gives an item no outcome or two, or cannot be committed is undone and made
-again in halves, until what is broken is alone. Of a transactional one the effects of all items
-and their outputs are one commit; an item whose effect was recorded by an earlier try is not
-shown. A call that times out is not made again here: its items run alone, each in its own hop.
+A call that raises is undone and made again in halves, until what is broken is alone. Items that
+got no outcome are called again without those that got one. Of a transactional step the effects of
+all items and their outputs are one commit; an item whose effect was recorded by an earlier try is
+not shown. A call that times out is not made again here: its items run alone, each in its own hop.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
-from datp_tasks.archive.effects import Effects, EffectStore, Wanted
+from datp_tasks.archive.effects import Effects, EffectStore, Wanted, is_passing
 from datp_tasks.archive.engine import is_away
-from datp_tasks.engine.batch import Batch, Purpose, Said
-from datp_tasks.engine.calls import StepCaller, finished, is_async, must_be_reviewed, review, shown
+from datp_tasks.engine.batch import Batch, Item, Purpose
+from datp_tasks.engine.calls import (
+    StepCaller,
+    StepTypeHasNoRollback,
+    finished,
+    is_async,
+    must_be_reviewed,
+    review,
+    shown,
+)
 from datp_tasks.engine.event_loop import EventLoop
 from datp_tasks.engine.outcomes import (
     Broken,
@@ -34,17 +43,59 @@ from datp_tasks.engine.run import Run
 from datp_tasks.errors import StepError, StepTimeout
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.outcome import Abort, Done, Fail, Retry
-from datp_tasks.model.payload import Json
+from datp_tasks.model.payload import Json, NotJson
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.step")
 
-#: Tries of one and the same batch when PostgreSQL says that it is not the batch's fault.
+#: Tries of one and the same batch while PostgreSQL says nothing about the batch itself.
 TRIES = 3
+#: How long a batch of several waits for a lock: much longer than another batch holds one. In
+#: halves, only those that want what is locked wait for it.
+LOCK_MS = 2_000
+
+NO_OUTCOME = "the step returned without giving it an outcome"
+RETURNED = "a vector step returns nothing; it gives each item its outcome"
+WENT_ON = "a statement of the step failed, and the step went on"
+
+#: What must be called again, part by part.
+Parts = list[list[Run]]
 
 
 class BrokenBatch(Exception):
     """What a vector step did that no vector step may do."""
+
+
+class Incomplete(BrokenBatch):
+    """Some items have no outcome, or one that cannot be written down."""
+
+    def __init__(self, runs: list[Run], problem: str) -> None:
+        super().__init__(problem)
+        self.runs = runs
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One call of one function for several transactions."""
+
+    step_type: StepType
+    purpose: Purpose
+    runs: list[Run]
+    limit_s: float
+
+    @property
+    def is_sql(self) -> bool:
+        return self.step_type.transactional and self.purpose != "probe"
+
+    @property
+    def function(self) -> StepFunction | None:
+        match self.purpose:
+            case "run":
+                return self.step_type.function
+            case "undo":
+                return self.step_type.rollback_function
+            case "probe":
+                return self.step_type.probe_function
 
 
 class VectorSteps:
@@ -58,102 +109,82 @@ class VectorSteps:
 
     def run(self, round: Round, *, probes: bool = False) -> None:
         """Run, undo or probe all that wait, of one step type and for one purpose."""
-        parts = [round.waiting()]
+        parts = [waiting] if (waiting := round.waiting()) else []
         while parts:
-            part = parts.pop()
-            step_type = self._caller.type_of(part[0])
-            limit_s = min(map(self._caller.timeout_s, part))
-            part = round.start(part, limit_s)
+            limit_s = min(map(self._caller.timeout_s, parts[-1]))
+            part = round.start(parts.pop(), limit_s)
             if not part:
                 continue
-            if probes and must_be_reviewed(step_type):
-                for run in part:
-                    run.outcome = review(run)
-            elif self._call(part, step_type, limit_s, probes=probes) is False:
-                round.undone()
-                middle = len(part) // 2
-                parts += [part[middle:], part[:middle]]
-                continue
-            round.finish(part)
+            purpose: Purpose = "undo" if part[0].action.kind == "undo" else "run"
+            step_type = self._caller.type_of(part[0])
+            call = _Call(step_type, "probe" if probes else purpose, part, limit_s)
+            again = self._called(call, round)
+            left = {run for each in again for run in each}
+            round.finish([run for run in part if run not in left])
+            round.undone()
+            parts += reversed(again)
 
-    def _call(self, part: list[Run], step_type: StepType, limit_s: float, *, probes: bool) -> bool:
-        """Give each its outcome; False if they must be called again in halves."""
-        is_sql = step_type.transactional and not probes
+    def _called(self, call: _Call, round: Round) -> Parts:
+        """Give each its outcome, but those that must be called again."""
+        if call.purpose == "probe" and must_be_reviewed(call.step_type):
+            for run in call.runs:
+                run.outcome = review(run)
+            return []
+        if call.function is None:
+            for run in call.runs:
+                run.outcome = self._caller.raised(run, StepTypeHasNoRollback(call.step_type.name))
+            return []
         for _ in range(TRIES):
             try:
-                if is_sql:
-                    self._in_transaction(part, step_type, limit_s)
-                else:
-                    self._outcomes(part, step_type, limit_s, None, probes=probes)
-                return True
-            except StepTimeout:
-                return self._timed_out(part, step_type, probes=probes)
-            except OperationalError as error:
-                # Lost connections, deadlocks and the like: the same again may well succeed.
-                if not is_sql:
-                    return self._broken(part, step_type, error, probes=probes)
+                self._tried(call, round)
+                return []
+            except DBAPIError as error:
+                if not (call.is_sql and is_passing(error)):
+                    return self._broken(call, error)
                 last = error
             except Exception as error:
-                return self._broken(part, step_type, error, probes=probes)
-        if not is_away(last):
-            return self._broken(part, step_type, last, probes=probes)
-        log.warning("PostgreSQL is unavailable; %d wait in step %s", len(part), step_type.name)
-        for run in part:
-            run.outcome = Unavailable()
-        return True
+                return self._troubled(call, error)
+        return self._unavailable(call, last)
 
-    def _in_transaction(self, part: list[Run], step_type: StepType, limit_s: float) -> None:
-        wanted = [Wanted(run.tx_id, run.idempotency_key, run.fence) for run in part]
-        idle_s = limit_s + self._settings.step_kill_grace_s
-        with self._effects.open(wanted, idle_s=idle_s, lock_ms=0) as effects:
-            fresh = []
-            for run in part:
-                run.held_reports = []
-                if run.tx_id not in effects.held:
-                    run.outcome = Lost()
-                elif run.tx_id in effects.recorded:
-                    run.outcome = Output(effects.recorded[run.tx_id])
-                else:
-                    fresh.append(run)
+    def _tried(self, call: _Call, round: Round) -> None:
+        if not call.is_sql:
+            self._outcomes(call, call.runs, round)
+            return
+        wanted = [Wanted(run.tx_id, run.idempotency_key, run.fence) for run in call.runs]
+        idle_s = call.limit_s + self._settings.step_kill_grace_s
+        lock_ms = LOCK_MS if len(wanted) > 1 else 0
+        with self._effects.open(wanted, idle_s=idle_s, lock_ms=lock_ms) as effects:
+            fresh = _fresh(call.runs, effects)
             if fresh:
-                self._outcomes(fresh, step_type, limit_s, effects)
-                effects.record(_outputs(fresh))
-                effects.is_to_commit = True
-        for run in part:
+                self._outcomes(call, fresh, round, effects)
+                outputs = _outputs(fresh)
+                if outputs and not effects.is_sound:
+                    raise BrokenBatch(WENT_ON)
+                effects.record(outputs)
+                # Without an output nothing would tell the next try of an effect: so there is none.
+                effects.is_to_commit = bool(outputs)
+        for run in call.runs:
             self._caller.report_held(run)
 
     def _outcomes(
-        self,
-        runs: list[Run],
-        step_type: StepType,
-        limit_s: float,
-        effects: Effects | None,
-        *,
-        probes: bool = False,
+        self, call: _Call, runs: list[Run], round: Round, effects: Effects | None = None
     ) -> None:
-        """Call the function; BrokenBatch unless it gives each item one outcome."""
-        undoes = runs[0].action.kind == "undo"
-        purpose: Purpose = "probe" if probes else "undo" if undoes else "run"
+        """Call the function once. Incomplete if not every item got an outcome."""
+        assert call.function is not None
         sql = effects.connection if effects else None
-        batch = Batch(step_type.name, purpose, runs, self._caller.services, sql)
-        function = step_type.probe_function if probes else None
-        function = function or self._caller.function_of(runs[0], step_type)
-        try:
-            returned = self._returned(function, batch, limit_s)
-        finally:
-            said = batch.close()
-        if effects is not None:
-            effects.check()
-        if returned is not None:
-            raise BrokenBatch("a vector step returns nothing; it gives each item its outcome")
-        if batch.misuse:
-            raise BrokenBatch(batch.misuse)
-        silent = [run.tx_id for run, each in zip(runs, said, strict=True) if each is None]
-        if silent:
-            raise BrokenBatch(f"{len(silent)} of {len(runs)} items got no outcome: {silent[0]}")
-        outcomes = [self._sorted(run, purpose, each) for run, each in zip(runs, said, strict=True)]
-        for run, outcome in zip(runs, outcomes, strict=True):
-            run.outcome = outcome
+        batch = Batch(call.step_type.name, call.purpose, runs, self._caller.services, sql)
+        # Waiting for the rows, and tries before this one, are not the step's own time.
+        round.extend(call.limit_s)
+        with self._caller.traced(runs):
+            try:
+                returned = self._returned(call.function, batch, call.limit_s)
+            finally:
+                batch.close()
+            if effects is not None:
+                effects.check()
+            if returned is not None:
+                raise BrokenBatch(RETURNED)
+            self._sort(call, runs, batch)
 
     def _returned(self, function: StepFunction, batch: Batch, limit_s: float) -> object:
         if is_async(function):
@@ -161,7 +192,31 @@ class VectorSteps:
         with self._caller.time_limit(limit_s):
             return finished(function(batch))
 
-    def _sorted(self, run: Run, purpose: Purpose, said: Said | None) -> Outcome:
+    # Sorting.
+
+    def _sort(self, call: _Call, runs: list[Run], batch: Batch) -> None:
+        """What was said of each, as its Outcome. With SQL, all of them or none."""
+        silent: list[Run] = []
+        problem = ""
+        for run, item in zip(runs, batch, strict=True):
+            found = item.problem or ("" if item.said else NO_OUTCOME)
+            if not found:
+                try:
+                    run.outcome = self._sorted(run, call.purpose, item)
+                    continue
+                except NotJson as error:
+                    found = str(error)
+            if call.is_sql or not item.said:
+                silent.append(run)
+                problem = problem or found
+            else:
+                # Said once and wrongly: outside, it may have happened, so it is not called again.
+                self._break(call, run, BrokenBatch(found))
+        if silent:
+            raise Incomplete(silent, problem)
+
+    def _sorted(self, run: Run, purpose: Purpose, item: Item) -> Outcome:
+        said = item.said
         if isinstance(said, Retry):
             note = clean_note(said.note or "the step wants to be tried again")
             return Unanswered(note) if purpose == "probe" else Broken(note)
@@ -169,53 +224,124 @@ class VectorSteps:
             return self._caller.answered(run, said)
         if isinstance(said, Fail | Abort):
             return self._caller.ended(said)
-        if isinstance(said, Done):
-            return self._caller.sorted(run, None if said.output is None else dict(said.output))
-        return self._caller.sorted(run, said)
+        if not isinstance(said, Done):
+            return self._caller.sorted(run, said)
+        if said.output is None:
+            return Output(None)
+        output: object = said.output
+        # What is no mapping, such as a Sleep, is refused here.
+        return self._caller.sorted(
+            run, dict(output) if isinstance(output, Mapping) else self._caller.json(output)
+        )
 
     # What went wrong.
 
-    def _timed_out(self, part: list[Run], step_type: StepType, *, probes: bool) -> bool:
-        if len(part) == 1:
-            outcome = self._caller.timed_out(part[0])
-            part[0].outcome = Unanswered(outcome.note) if probes else outcome
-            return True
-        log.error(
-            "%s did not return for %d items in time; each runs alone from here",
-            step_type.name,
-            len(part),
-            extra=part[0].about("step.broken"),
-        )
-        for run in part:
-            run.outcome = RunAlone()
-        return True
+    def _troubled(self, call: _Call, error: Exception) -> Parts:
+        if isinstance(error, StepTimeout):
+            return self._timed_out(call)
+        if isinstance(error, Incomplete):
+            return self._incomplete(call, error)
+        return self._broken(call, error)
 
-    def _broken(
-        self, part: list[Run], step_type: StepType, error: Exception, *, probes: bool
-    ) -> bool:
-        for run in part:
-            run.outcome = run.held_reports = None
-        if len(part) > 1:
-            log.warning(
-                "%s broke for %d items and runs again in halves: %s",
-                step_type.name,
-                len(part),
-                shown(error).partition("\n")[0],
-                extra=part[0].about("step.broken"),
-            )
-            return False
-        run = part[0]
-        if isinstance(error, BrokenBatch | StepError):
-            log.error("%s: %s", step_type.name, error, extra=run.about("step.broken"))
-            outcome: Outcome = Broken(clean_note(f"{step_type.name}: {error}"))
+    def _unavailable(self, call: _Call, error: DBAPIError) -> Parts:
+        if not (isinstance(error, OperationalError) and is_away(error)):
+            return self._broken(call, error)
+        name = call.step_type.name
+        log.warning("PostgreSQL is unavailable; %d wait in step %s", len(call.runs), name)
+        _forget(call.runs)
+        for run in call.runs:
+            run.outcome = Unavailable()
+        return []
+
+    def _timed_out(self, call: _Call) -> Parts:
+        if len(call.runs) == 1:
+            self._break(call, call.runs[0], StepTimeout())
+            return []
+        _forget(call.runs)
+        log.error(
+            "%s did not return for %d items within %g s; each runs alone from here",
+            call.step_type.name,
+            len(call.runs),
+            call.limit_s,
+            extra=call.runs[0].about("step.broken"),
+        )
+        for run in call.runs:
+            run.outcome = RunAlone()
+        return []
+
+    def _incomplete(self, call: _Call, error: Incomplete) -> Parts:
+        if len(call.runs) == 1:
+            return self._broken(call, error)
+        silent = set(error.runs)
+        others = [run for run in call.runs if run not in silent]
+        log.warning(
+            "%s: %d of %d items have no outcome and are called again without the others: %s: %s",
+            call.step_type.name,
+            len(silent),
+            len(call.runs),
+            error.runs[0].tx_id,
+            error,
+            extra=error.runs[0].about("step.broken"),
+        )
+        if call.is_sql:
+            _forget(call.runs)
+        if not others:
+            return _halves(error.runs)
+        return [others, error.runs] if call.is_sql else [error.runs]
+
+    def _broken(self, call: _Call, error: Exception) -> Parts:
+        if len(call.runs) == 1:
+            self._break(call, call.runs[0], error)
+            return []
+        _forget(call.runs)
+        log.warning(
+            "%s broke for %d items and runs again in halves: %s",
+            call.step_type.name,
+            len(call.runs),
+            shown(error).partition("\n")[0],
+            extra=call.runs[0].about("step.broken"),
+        )
+        return _halves(call.runs)
+
+    def _break(self, call: _Call, run: Run, error: Exception) -> None:
+        """The outcome of one that broke alone."""
+        if isinstance(error, BrokenBatch | StepError) and not isinstance(error, StepTimeout):
+            name = call.step_type.name
+            log.error("%s: %s: %s", name, run.tx_id, error, extra=run.about("step.broken"))
+            outcome: Outcome = Broken(clean_note(f"{name}: {error}"))
         else:
             outcome = self._caller.raised(run, error)
-        if probes and isinstance(outcome, Broken | Ended):
+        if call.purpose == "probe" and isinstance(outcome, Broken | Ended):
             outcome = Unanswered(outcome.note)
         run.outcome = outcome
-        return True
+        self._caller.report_held(run)
+
+
+def _fresh(runs: Sequence[Run], effects: Effects) -> list[Run]:
+    """Those that may take effect now; the others have their outcome."""
+    fresh = []
+    for run in runs:
+        run.held_reports = []
+        if run.tx_id not in effects.held:
+            run.outcome = Lost()
+        elif run.tx_id in effects.recorded:
+            run.outcome = Output(effects.recorded[run.tx_id])
+        else:
+            fresh.append(run)
+    return fresh
 
 
 def _outputs(runs: Sequence[Run]) -> dict[str, Json | None]:
     """Of those that took effect; what failed, sleeps or is tried again has none to record."""
     return {run.tx_id: run.outcome.data for run in runs if isinstance(run.outcome, Output)}
+
+
+def _halves(runs: list[Run]) -> Parts:
+    middle = len(runs) // 2
+    return [runs[:middle], runs[middle:]]
+
+
+def _forget(runs: Sequence[Run]) -> None:
+    """What was said and reported counts no more: they are called again."""
+    for run in runs:
+        run.outcome = run.held_reports = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -105,6 +105,35 @@ class Kit:
     def run(self, pipeline: str, data: Mapping[str, Any], **options: Any) -> Summary:
         """Run a transaction to its end, or to where it waits for a switch."""
         return self.finish(self.submit(pipeline, data, **options))
+
+    def submit_together(
+        self, pipeline: str, inputs: Sequence[Mapping[str, Any]], **options: Any
+    ) -> list[str]:
+        """Hand in several and ring one bell for all, so that they run as one vector."""
+        was_lost = self.send.deaf
+        self.lose_bells()
+        try:
+            tx_ids = [self.submit(pipeline, data, **options) for data in inputs]
+        finally:
+            self.lose_bells(was_lost)
+        self.ring_together(tx_ids)
+        return tx_ids
+
+    def run_together(
+        self, pipeline: str, inputs: Sequence[Mapping[str, Any]], **options: Any
+    ) -> list[Summary]:
+        """Run several as one vector, each to its end or to where it waits for a switch."""
+        return [self.finish(tx_id) for tx_id in self.submit_together(pipeline, inputs, **options)]
+
+    def ring_together(self, tx_ids: Sequence[str]) -> None:
+        """One bell for all of these that are queued; one per step type, if they are at several."""
+        bells: dict[str, list[tuple[str, int]]] = {}
+        for tx_id, fields in zip(tx_ids, self.connections.live.fields_many(tx_ids), strict=True):
+            if fields.get("status") == Status.QUEUED:
+                pairs = bells.setdefault(fields["stepType"], [])
+                pairs.append((tx_id, int(fields["sequence"])))
+        for step_type, pairs in bells.items():
+            self.send(step_type, pairs, group="", priority="in")
 
     def finish(self, tx_id: str) -> Summary:
         """Let time pass until the transaction has ended, or only a switch can move it."""

@@ -20,42 +20,29 @@ Each run must come to one and the same end, in the record, in Redis and in your 
 from __future__ import annotations
 
 import secrets
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Literal
 
-from kombu.exceptions import OperationalError as BrokerError
-from redis.exceptions import RedisError
-from sqlalchemy.exc import DBAPIError
-
 from datp_tasks import failpoints
 from datp_tasks.archive.words import Summary
-from datp_tasks.errors import DatpError, TransactionUnknown
-from datp_tasks.failpoints import FailpointError, SimulatedCrash
 from datp_tasks.model.status import Status
 from datp_tasks.testing import boundaries
 from datp_tasks.testing.cases import KINDS, Case, Report, Result, makes_sense
+from datp_tasks.testing.faults import OWNER, TROUBLE, Fault, Other
 from datp_tasks.testing.kit import Kit
 from datp_tasks.testing.rest import EMPTY_AT_REST, live_violations, transaction_violations
 
-OWNER = "sweep"
 SUBMITS_MAX = 5
 ROUNDS_MAX = 12
 #: The jobs that move transactions, whatever their steps do.
 MOVERS = ("sleeper", "timeout_handler", "reaper", "reconciler", "archiver")
 #: How many runs share the clearing up afterwards.
 TOGETHER = 16
-#: While one stands still, the other one needs no more than this; if it cannot go on, it waits.
-ROUNDS_MEANWHILE = 2
-#: Where the run that is to be repaired crashes.
-FIRST_CRASH = "hop.after_claim"
-
-#: What a fault looks like to those who are not dead; whatever else is raised is a finding.
-TROUBLE = (RedisError, DBAPIError, BrokerError, DatpError, FailpointError, OSError, SimulatedCrash)
 
 #: Which of the times that a point is passed.
 Times = Literal["first", "last", "all"]
@@ -69,8 +56,9 @@ class _Run:
     """One run of the pipeline, as far as it has come."""
 
     result: Result
-    external_id: str
-    tx_id: str = ""
+    external_ids: list[str]
+    #: Those that were accepted, in the same order.
+    tx_ids: list[str] = field(default_factory=list)
 
 
 def crash_sweep(
@@ -81,6 +69,7 @@ def crash_sweep(
     check: Check | None = None,
     ends: Collection[Status | str] | None = None,
     when_waiting: Callable[[Kit, str], object] | None = None,
+    together: int = 1,
     kinds: Collection[str] = KINDS,
     times: Times = "all",
     jobs: Collection[str] | None = None,
@@ -90,20 +79,23 @@ def crash_sweep(
 ) -> Report:
     """Run a pipeline once for each fault at each point, and report what was wrong afterwards.
 
-    `data` may be a function of the number of the run. `check` looks at each end. `ends` are the
-    statuses it may end with (by default the one it has without a fault). `when_waiting` is called
-    when only a switch can move the transaction. A point may be passed several times in a run;
-    `times` says which of them are tried. `jobs` are the maintenance jobs that run meanwhile: all
+    `data` may be a function of a number that counts transactions. With `together`, each run is a
+    vector of so many, rung by one bell, and each of them is looked at. `check` looks at each end.
+    `ends` are the statuses it may end with (by default the one it has without a fault).
+    `when_waiting` is called when only a switch can move the transaction. A point may be passed
+    several times in a run; `times` says which of them are tried. `jobs` are the maintenance jobs that run meanwhile: all
     of them, if it does not say (`MOVERS` is quicker). `where` chooses points, `only`
     names single cases, as a report shows them, and `say` hears of each result at once.
     """
+    if together < 1:
+        raise ValueError(f"together must be 1 or more, was {together}")
     unknown = set(kinds) - set(KINDS)
     if unknown:
         raise ValueError(f"there is no kind {', '.join(unknown)}; there are {', '.join(KINDS)}")
     all_jobs = kit.jobs
     kit.jobs = all_jobs if jobs is None else tuple(job for job in all_jobs if job in jobs)
     with boundaries.installed():
-        sweep = _Sweep(kit, pipeline, data, check, ends, when_waiting)
+        sweep = _Sweep(kit, pipeline, data, check, ends, when_waiting, together)
         try:
             cases = [
                 case
@@ -130,14 +122,16 @@ class _Sweep:
         check: Check | None,
         ends: Collection[Status | str] | None,
         when_waiting: Callable[[Kit, str], object] | None,
+        together: int,
     ) -> None:
         self._kit = kit
-        self._other = kit.another()
+        self._other = Other(kit.another(), self._moved)
         self._pipeline = pipeline
         self._data = data
         self._check = check
         self._ends = None if ends is None else {Status(end) for end in ends}
         self._when_waiting = when_waiting
+        self._together = together
         self._numbers = count(1)
         self._name = f"sweep-{secrets.token_hex(4)}"
         #: What was found before: one wrong thing is told once.
@@ -165,8 +159,8 @@ class _Sweep:
 
     def _recorded(self, *, repairing: bool) -> Counter[str]:
         """How often a run passes each point; it must be a good one."""
-        fault = _Fault(None, repairing, lambda: None)
-        run = self._run(Case("", 0, ""), fault, self._new_id())
+        fault = Fault(None, repairing, lambda: None)
+        run = self._run(Case("", 0, ""), fault, self._new_ids())
         self._look([run])
         if run.result.violations:
             found = "\n".join(f"  {each}" for each in run.result.violations)
@@ -190,22 +184,22 @@ class _Sweep:
     def _try_together(self, cases: Sequence[Case]) -> list[Result]:
         runs = []
         for case in cases:
-            external_id = self._new_id()
-            fault = _Fault(case, case.repairing, self._act(case, external_id))
-            runs.append(self._run(case, fault, external_id))
+            external_ids = self._new_ids()
+            fault = Fault(case, case.repairing, self._act(case, external_ids))
+            runs.append(self._run(case, fault, external_ids))
         self._look(runs)
         return [run.result for run in runs]
 
-    def _new_id(self) -> str:
-        return f"{self._name}-{next(self._numbers)}"
+    def _new_ids(self) -> list[str]:
+        return [f"{self._name}-{next(self._numbers)}" for _ in range(self._together)]
 
-    def _run(self, case: Case, fault: _Fault, external_id: str) -> _Run:
-        run = _Run(Result(case), external_id)
+    def _run(self, case: Case, fault: Fault, external_ids: list[str]) -> _Run:
+        run = _Run(Result(case), external_ids)
         began_s = time.monotonic()
         failpoints.watch(fault.reached)
         try:
-            run.tx_id = self._submit(external_id)
-            self._to_the_end(run.tx_id)
+            self._submit(run)
+            self._to_the_end(run.tx_ids)
             failpoints.disarm_all()
             sizes = self._kit.connections.live.sizes()
             if any(sizes[name] for name in EMPTY_AT_REST):
@@ -227,7 +221,7 @@ class _Sweep:
         for run in runs:
             found = run.result.violations + list(self._complaints(run))
             # One wrong thing is told once, and if it can be, of the one that it is wrong with.
-            found += [each for each in left if run.tx_id and run.tx_id in each]
+            found += [each for each in left if any(tx_id in each for tx_id in run.tx_ids)]
             run.result.violations = self._news(found)
         runs[0].result.violations += self._news(left)
 
@@ -238,20 +232,23 @@ class _Sweep:
 
     # One run.
 
-    def _to_the_end(self, tx_id: str) -> None:
-        """Until it has ended and was archived, or nobody can move it."""
+    def _to_the_end(self, tx_ids: Sequence[str]) -> None:
+        """Until all have ended and were archived, or nobody can move them."""
         for _ in range(ROUNDS_MAX):
             try:
-                summary = self._moved(self._kit, tx_id)
-                if summary.is_final:
+                ends = [self._moved(self._kit, tx_id) for tx_id in tx_ids]
+                if all(summary.is_final for summary in ends):
                     self._kit.advance(seconds=self._kit.settings.delay_before_archiving_s + 1)
                     return
-                if self._ends is not None and summary.status in self._ends:
+                if all(summary.is_final or self._is_end(summary) for summary in ends):
                     return
                 self._kit.repair()
             except TROUBLE:
                 # Who ran into it is dead or tries again later.
                 continue
+
+    def _is_end(self, summary: Summary) -> bool:
+        return self._ends is not None and summary.status in self._ends
 
     def _moved(self, kit: Kit, tx_id: str) -> Summary:
         if kit.status(tx_id).status is Status.SLEEPING:
@@ -263,7 +260,20 @@ class _Sweep:
             summary = kit.finish(tx_id)
         return summary
 
-    def _submit(self, external_id: str) -> str:
+    def _submit(self, run: _Run) -> None:
+        if self._together == 1:
+            run.tx_ids = [self._accepted(run.external_ids[0])]
+            return
+        self._kit.lose_bells()
+        try:
+            run.tx_ids += map(self._accepted, run.external_ids)
+        finally:
+            self._kit.lose_bells(False)
+        with suppress(*TROUBLE):
+            # A bell that is lost here is rung again.
+            self._kit.ring_together(run.tx_ids)
+
+    def _accepted(self, external_id: str) -> str:
         """A client that got no answer asks for the same again."""
         number = int(external_id.rpartition("-")[2])
         data = self._data(number) if callable(self._data) else self._data
@@ -275,95 +285,37 @@ class _Sweep:
         raise AssertionError(f"{SUBMITS_MAX} times it was not accepted")
 
     def _complaints(self, run: _Run) -> Iterator[str]:
-        if not run.tx_id:
-            return
-        summary = self._kit.status(run.tx_id)
+        for external_id, tx_id in zip(run.external_ids, run.tx_ids, strict=False):
+            yield from self._complaints_about(external_id, tx_id)
+
+    def _complaints_about(self, external_id: str, tx_id: str) -> Iterator[str]:
+        summary = self._kit.status(tx_id)
         if self._ends is None and summary.is_final:
             self._ends = {summary.status}
-        if self._ends is None or summary.status not in self._ends:
-            yield f"{run.tx_id} is {summary.status}: {summary.note or 'no note'}"
+        if not self._is_end(summary):
+            yield f"{tx_id} is {summary.status}: {summary.note or 'no note'}"
         yield from transaction_violations(self._kit.connections, summary)
-        found = self._kit.client.find(OWNER, run.external_id)
-        if found.tx_id != run.tx_id:
-            yield f"{run.external_id} was accepted as {run.tx_id}, and is {found.tx_id} now"
+        found = self._kit.client.find(OWNER, external_id)
+        if found.tx_id != tx_id:
+            yield f"{external_id} was accepted as {tx_id}, and is {found.tx_id} now"
         if self._check is not None:
             try:
                 yield from self._check(summary) or ()
             except AssertionError as error:
-                yield f"check of {run.tx_id}: {error}"
+                yield f"check of {tx_id}: {error}"
 
     # Faults.
 
-    def _act(self, case: Case, external_id: str) -> Callable[[], None]:
+    def _act(self, case: Case, external_ids: Sequence[str]) -> Callable[[], None]:
         match case.kind:
             case "crash":
                 return lambda: failpoints.perform("crash")
             case "pause":
-                return lambda: self._meanwhile(external_id)
+                return lambda: self._other.work(external_ids)
             case "overtaken":
-                return lambda: self._meanwhile(external_id, dies=True)
+                return lambda: self._other.work(external_ids, dies=True)
             case _:
                 return lambda: failpoints.perform("raise")
-
-    def _meanwhile(self, external_id: str, *, dies: bool = False) -> None:
-        """The other process notices that this one is silent, and does its work."""
-        failpoints.disarm_all()
-        if dies:
-            failpoints.watch(_die_in_the_middle)
-        # In a thread of its own: this one may be in the middle of an event loop or a time limit.
-        thread = threading.Thread(target=self._be_the_other, args=(external_id, dies))
-        thread.start()
-        thread.join()
-        failpoints.disarm_all()
-
-    def _be_the_other(self, external_id: str, dies: bool) -> None:
-        other = self._other
-        other.send.crashes = 0
-        for _ in range(ROUNDS_MEANWHILE):
-            try:
-                before = other.client.find(OWNER, external_id)
-                other.repair()
-                if before.is_final:
-                    other.advance(seconds=self._kit.settings.delay_before_archiving_s + 1)
-                    return
-                if self._moved(other, before.tx_id).is_final:
-                    return
-            except TransactionUnknown:
-                return
-            except TROUBLE:
-                # It is dead, or waits for a row that the one who stands still has locked.
-                continue
-            if other.send.crashes:
-                return
-
-
-class _Fault:
-    """Listens to the points that are passed, and acts when the one of its case is."""
-
-    def __init__(self, case: Case | None, repairing: bool, act: Callable[[], None]) -> None:
-        self._case = case
-        self._must_crash = repairing
-        self._act = act
-        self.passed: Counter[str] = Counter()
-        self.happened = False
-
-    def reached(self, name: str) -> None:
-        if self._must_crash and name == FIRST_CRASH:
-            self._must_crash = False
-            raise SimulatedCrash
-        self.passed[name] += 1
-        case = self._case
-        if case is None or self.happened or name != case.point:
-            return
-        if self.passed[name] == case.nth:
-            self.happened = True
-            self._act()
-
-
-def _die_in_the_middle(name: str) -> None:
-    """The step has taken effect, and nobody has written that down."""
-    if name.startswith(("effect:", "undo:")) and name.endswith(":after"):
-        raise SimulatedCrash
 
 
 def _which(times: Times, passed: int) -> range:
