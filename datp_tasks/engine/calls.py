@@ -97,7 +97,12 @@ class StepCaller:
         """Run or undo a step in this thread; errors of the SQL transaction are the caller's."""
         if self._observer.traces:
             with self._observer.step(run) as span:
-                outcome = self._limited(run, sql)
+                try:
+                    outcome = self._limited(run, sql)
+                except (Fail, Abort) as error:
+                    if run.action.kind == "undo":
+                        raise
+                    outcome = self.ended(error)
                 self._observer.step_ended(span, outcome)
             return outcome
         return self._limited(run, sql)
