@@ -53,8 +53,8 @@ def keep_written_jobs(pool: Any) -> None:
     Celery's `flush` discards what is not accepted. For what is written that comes too late: the
     pool process runs it all the same, its acceptance and its result just have no reader any more.
     Kept, the result is read, the bell is acked, and a process that dies with it counts as lost.
-    billiard's limit on that wait is left as it is: it also protects the last result of a process
-    that is recycled while its parent is held up by the broker.
+    billiard's limit on that wait is left as it is: lowering it would leave the bell unacked, and
+    billiard means it for recycled processes, whose parent may be held up by the broker.
     """
     if not isinstance(pool, AsynPool):
         return
