@@ -20,8 +20,12 @@ log = logging.getLogger("datp.bells")
 
 #: Weight of a new measurement.
 WEIGHT = 0.2
-#: Of the average cost, what a transaction costs at least: sharing is not believed to do wonders.
-SHARE_MIN = 0.1
+#: Doubling a vector pays if it makes each transaction cheaper by this factor.
+PAYS = 0.8
+#: A size that no hop had lately is not believed any more.
+RECENT_HOPS = 20
+#: However much sharing pays, a vector must not take so many times its budget.
+TOO_LONG = 8
 PUBLISH_EVERY_S = 1.0
 READ_EVERY_S = 0.25
 #: While a place is unknown its first measurement is worth waiting for, but not for long.
@@ -31,38 +35,54 @@ READ_UNKNOWN_EVERY_S = 0.05
 ENGINE_US = 100
 
 
-class Fit:
-    """A line through the last measurements: what a hop costs, and what each transaction adds.
+class Climb:
+    """How many transactions of one place should share a hop, from what hops of each size took.
 
-    Only the latter limits a vector. A step whose commit takes longer than the budget would
-    otherwise never get more than one transaction, although sharing is just what it needs.
+    As many as fit into the budget, as long as that is what their average cost says. But a step
+    that shares its work (a commit, a statement for all) costs almost the same for one and for
+    many. So a size that does not fit is doubled as long as doubling it makes each one cheaper.
     """
 
-    __slots__ = ("cost", "n", "n_cost", "n_n", "weight")
+    __slots__ = ("_costs", "_hops", "_sizes", "_used")
 
     def __init__(self) -> None:
-        self.weight = self.n = self.cost = self.n_n = self.n_cost = 0.0
+        #: By power of two: mean size and cost of the hops, and when there was one last.
+        self._sizes: dict[int, float] = {}
+        self._costs: dict[int, float] = {}
+        self._used: dict[int, int] = {}
+        self._hops = 0
 
     def add(self, transactions: int, cost_us: float) -> None:
-        keep = 1 - WEIGHT
-        self.weight = self.weight * keep + 1
-        self.n = self.n * keep + transactions
-        self.cost = self.cost * keep + cost_us
-        self.n_n = self.n_n * keep + transactions * transactions
-        self.n_cost = self.n_cost * keep + transactions * cost_us
+        level = transactions.bit_length() - 1
+        self._hops += 1
+        self._used[level] = self._hops
+        self._sizes[level] = _mean(self._sizes.get(level), transactions)
+        self._costs[level] = _mean(self._costs.get(level), cost_us)
 
-    def each_us(self, sharing: float = 1.0) -> float:
-        """Microseconds that one more transaction adds.
+    def size(self, budget_us: float, *, shares: bool) -> float:
+        # Smaller ones come when few are due, and say nothing about larger ones.
+        recent = [n for n, used in self._used.items() if used > self._hops - RECENT_HOPS]
+        level = max(recent)
+        size, each_us = self._sizes[level], self._each_us(level)
+        by_budget = budget_us / each_us
+        if by_budget >= size or not shares:
+            return by_budget
+        if self._costs[level] > TOO_LONG * budget_us:
+            return size / 2
+        below = [n for n in self._costs if n < level]
+        if not below:
+            return 2 * size
+        gain = each_us / self._each_us(max(below))
+        if gain < PAYS ** (level - max(below)):
+            return 2 * size
+        return size if gain < 1 else size / 2
 
-        `sharing`: as long as all vectors had one size, the part of their cost that is taken for
-        that. Steps that share their work would otherwise never be tried together.
-        """
-        average = self.cost / self.n
-        spread = self.weight * self.n_n - self.n * self.n
-        if spread <= 1e-6 * self.n_n * self.weight:
-            return average * sharing
-        slope = (self.weight * self.n_cost - self.n * self.cost) / spread
-        return min(average, max(slope, SHARE_MIN * average))
+    def _each_us(self, level: int) -> float:
+        return self._costs[level] / self._sizes[level] + ENGINE_US
+
+
+def _mean(before: float | None, new: float) -> float:
+    return float(new) if before is None else before + WEIGHT * (new - before)
 
 
 class CostBook:
@@ -75,11 +95,16 @@ class CostBook:
         self._budget_us = settings.vector_budget_ms * 1_000
         self._vector_max = settings.vector_max
         self._known: dict[str, int] = {}
-        self._fits: dict[str, Fit] = {}
+        self._climbs: dict[str, Climb] = {}
         self._measured: dict[str, float] = {}
         self._unpublished: set[str] = set()
         self._read_at = self._published_at = float("-inf")
         self._lock = threading.Lock()
+
+    def is_known(self, place: str) -> bool:
+        """Whether any hop from this place has been measured."""
+        self.vector_size(place)
+        return place in self._measured or place in self._known
 
     def vector_size(self, place: str) -> int:
         """How many transactions may share a bell for this place."""
@@ -93,16 +118,19 @@ class CostBook:
         return max(1, min(self._vector_max, int(self._budget_us / max(cost_us, 1))))
 
     def measured(
-        self, place: str, *, transactions: int, work_s: float, sharing: float = 1.0
+        self, place: str, *, transactions: int, work_s: float, shares: bool = False
     ) -> None:
-        """So much time was spent in the steps of a hop from this place."""
+        """So much time was spent in the steps of a hop from this place.
+
+        `shares`: its steps do some of their work for all at once.
+        """
         with self._lock:
-            fit = self._fits.get(place)
-            if fit is None:
-                fit = self._fits[place] = Fit()
-            fit.add(transactions, work_s * 1e6)
+            climb = self._climbs.setdefault(place, Climb())
+            climb.add(transactions, work_s * 1e6)
+            size = climb.size(self._budget_us, shares=shares)
+            # Published as what a transaction costs, of which that many fit into the budget.
             before_us = self._measured.get(place, 0.0)
-            each_us = self._measured[place] = fit.each_us(sharing) + ENGINE_US
+            each_us = self._measured[place] = self._budget_us / max(size, 1e-3)
             is_news = not before_us / 2 < each_us < before_us * 2
             self._unpublished.add(place)
             passed, spent_us = self._times.get(place, (0, 0))

@@ -82,22 +82,30 @@ class Ringer:
 
     def _send_group(self, bells: list[Bell]) -> None:
         first = bells[0]
-        start = 0
-        while start < len(bells):
+        pairs = [(bell.tx_id, bell.sequence) for bell in bells]
+        while pairs:
             # Asked anew each time: a place that was unknown may have been measured by now.
             size = 1 if first.alone else self._costs.vector_size(first.place)
-            pairs = [(bell.tx_id, bell.sequence) for bell in bells[start : start + size]]
-            start += size
-            place = _place(first) if self._doorbells and len(pairs) < size else ""
-            if not place or self._must_send(place, pairs):
-                self._send(
-                    first.step_type,
-                    pairs,
-                    group=first.group,
-                    priority=first.priority,
-                    answers=place,
-                )
-                self.messages += 1
+            place = "" if first.alone else self._shared_place(first, len(pairs), size)
+            if place and not self._must_send(place, pairs):
+                return
+            answers = {"answers": place} if place else {}
+            where = {"group": first.group, "priority": first.priority}
+            self._send(first.step_type, pairs[:size], **where, **answers)
+            self.messages += 1
+            pairs = pairs[size:]
+
+    def _shared_place(self, bell: Bell, count: int, size: int) -> str:
+        """Where these wait for a message that is on its way; empty if they need their own.
+
+        Full vectors do, and what is known to run alone. Of a place that is not known yet, one
+        is tried first: how many of the others go together is known by then.
+        """
+        if self._doorbells is None:
+            return ""
+        if count < size or not self._costs.is_known(bell.place):
+            return f"{bell.group}|{bell.priority}|{bell.step_type}|{bell.place}"
+        return ""
 
     def _must_send(self, place: str, pairs: list[Pair]) -> bool:
         assert self._doorbells is not None
@@ -106,10 +114,6 @@ class Ringer:
         except RedisError as error:
             log.debug("the doorbell of %s is not known: %s", place, error)
             return True
-
-
-def _place(bell: Bell) -> str:
-    return f"{bell.group}|{bell.priority}|{bell.step_type}|{bell.place}"
 
 
 def _grouped(bells: list[Bell]) -> Iterator[list[Bell]]:

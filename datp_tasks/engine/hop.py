@@ -44,9 +44,8 @@ Moves = list[tuple[Run, Move]]
 
 _OPENS = delta_json(BEGIN)
 
-#: What is believed to be each transaction's own part of a round's cost, until vectors of different
-#: sizes have shown it: set by set almost nothing, in one SQL transaction the statements alone.
-SHARING: dict[Way, float] = {"vector": 0.1, "sql": 0.25, "async": 0.25}
+#: Ways to execute in which the transactions of a vector share some of the work.
+SHARING: frozenset[Way] = frozenset(("vector", "sql", "async"))
 
 
 class Hop:
@@ -106,16 +105,16 @@ class Hop:
         self._observer.claimed(claims)
         runs = self._committer.commit(self._admit(claims))
         place = runs[0].action.place if runs else ""
-        work_s, sharing = 0.0, 1.0
+        work_s, shares = 0.0, False
         while runs:
             began_s = time.perf_counter()
             way, chosen, idle = self._executor.choose(runs)
             executed, idle = self._execute(way, chosen, idle)
             work_s += time.perf_counter() - began_s
-            sharing = min(sharing, SHARING.get(way, 1.0))
+            shares = shares or way in SHARING
             runs = idle + self._committer.commit(self._decide(executed))
         if place:
-            self._costs.measured(place, transactions=len(claims), work_s=work_s, sharing=sharing)
+            self._costs.measured(place, transactions=len(claims), work_s=work_s, shares=shares)
         return len(claims)
 
     def _claim(self, step_type: StepType, pairs: Pairs, answers: str) -> list[Run]:

@@ -8,6 +8,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from datp_tasks import Pipeline
+from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.live.doorbells import Doorbells, Pair
 from datp_tasks.live.words import Bell
@@ -41,6 +42,9 @@ class KnownCosts:
     def vector_size(self, place: str) -> int:
         assert place == "p/0"
         return self.size
+
+    def is_known(self, place: str) -> bool:
+        return self.size > 0
 
 
 def bells(first: int, count: int, *, alone: bool = False) -> list[Bell]:
@@ -78,6 +82,15 @@ def test_what_must_run_by_itself_gets_its_own_message(datp: Kit, size: int, alon
     for number in range(3):
         ringer.ring(bells(number, 1, alone=alone))
     assert [answers for _, answers in messages.sent] == ["", "", ""]
+
+
+def test_of_an_unknown_place_one_is_tried_and_the_others_wait(datp: Kit) -> None:
+    messages = Messages()
+    costs: Any = KnownCosts(1)
+    costs.is_known = lambda place: False
+    ringer = Ringer(messages, costs, Doorbells(datp.connections.live))
+    ringer.ring(bells(0, 50))
+    assert messages.sent == [([(bells(0, 1)[0].tx_id, 0)], PLACE)]
 
 
 def test_without_redis_every_bell_is_sent(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,12 +138,13 @@ def test_a_worker_takes_along_what_waits_at_the_doorbell(datp: Kit) -> None:
     assert all(datp.status(tx).status is Status.SUCCESS for tx, _ in pairs)
 
 
-def test_what_is_too_much_for_one_worker_is_rung_for_the_next(datp: Kit) -> None:
+def test_what_is_too_much_for_one_worker_is_rung_for_the_next(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes = declared(datp)
     pairs = queued(datp, 7)
     doorbells = Doorbells(datp.connections.live)
-    costs = datp.connections.costs
-    costs._known, costs._read_at = {"p/0": costs._budget_us // 3}, float("inf")
+    monkeypatch.setattr(CostBook, "vector_size", lambda book, place: 3)
     doorbells.ring(PLACE, pairs[:1])
     doorbells.ring(PLACE, pairs[1:])
     datp.send("t/step", pairs[:1], group="master", priority="in", answers=PLACE)
