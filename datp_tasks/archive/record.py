@@ -196,7 +196,12 @@ class Record:
         if not claims:
             return set()
         columns = {"tx_id": [tx for tx, _ in claims], "fence": [fence for _, fence in claims]}
-        return self._repeated(TAKE_FENCES, columns)
+        return _again_if_cut_off(lambda: self._take_fences(columns))
+
+    def _take_fences(self, columns: dict[str, Any]) -> set[str]:
+        self.commits += 1
+        with self._alone.connect() as connection:
+            return {row.tx_id for row in connection.exec_driver_sql(TAKE_FENCES, columns)}
 
     def mark_expiring(self, tx_ids: Sequence[str]) -> set[str]:
         """They expire although work had begun; those that are not final and not locked now."""
@@ -228,21 +233,12 @@ class Record:
             "status": str(status),
             "now": self._now(),
         }
-        return self._repeated(MARK, columns)
+        return _again_if_cut_off(lambda: self._mark(columns))
 
-    def _repeated(self, sql: str, values: dict[str, Any]) -> set[str]:
-        """Run a statement that may be run twice, and is when its answer was lost; its ids."""
-        try:
-            return self._changed(sql, values)
-        except OperationalError as error:
-            if not error.connection_invalidated:
-                raise
-            return self._changed(sql, values)
-
-    def _changed(self, sql: str, values: dict[str, Any]) -> set[str]:
+    def _mark(self, columns: dict[str, Any]) -> set[str]:
         self.commits += 1
         with self._alone.connect() as connection:
-            return {row.tx_id for row in connection.exec_driver_sql(sql, values)}
+            return {row.tx_id for row in connection.exec_driver_sql(MARK, columns)}
 
     def server_now(self) -> datetime:
         """The time that decides what has expired."""
@@ -330,3 +326,13 @@ class Record:
 
     def _now(self) -> datetime | None:
         return self._clock.now()
+
+
+def _again_if_cut_off(change: Callable[[], set[str]]) -> set[str]:
+    """For a change that may be made twice: its commit may have happened although no answer came."""
+    try:
+        return change()
+    except OperationalError as error:
+        if not error.connection_invalidated:
+            raise
+        return change()

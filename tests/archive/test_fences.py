@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 
 from datp_tasks.archive.words import Final
 from datp_tasks.model.status import Status
@@ -66,3 +66,27 @@ def _waiting(world: World) -> int:
         "AND datname = current_database()"
     )
     return int(world.sql(query)[0][0])
+
+
+def test_what_may_be_repeated_is_repeated_when_the_connection_breaks(
+    datp: Kit, world: World
+) -> None:
+    """The server ends idle connections, as after a restart or a failover."""
+    record, tx_id = datp.connections.record, world.queued("quick")
+    _end_connections(datp)
+    assert record.take_fences([(tx_id, 1_000)]) == {tx_id}
+    _end_connections(datp)
+    assert record.mark(tx_id, 1_000, Status.IN_DOUBT, "why")
+
+
+def _end_connections(kit: Kit) -> None:
+    """All that the pool of the kit has."""
+    other = create_engine(kit.settings.database_url)
+    with other.connect() as sql:
+        sql.execute(
+            text(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        )
+    other.dispose()

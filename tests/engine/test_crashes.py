@@ -21,8 +21,7 @@ Data = dict[str, Any]
 ON_THE_WAY = [
     point
     for point in POINTS
-    # The transfer never leaves Redis; tests/archive crashes where things are brought back. It is
-    # never in doubt either: tests/engine/test_parking.py crashes there.
+    # The transfer never leaves Redis and is never in doubt; tests/archive crashes there.
     if point.startswith(("submit.", "hop.", "effect.", "sleeper."))
     and point not in ("sleeper.after_resurrect", "hop.after_park_mark")
 ]
