@@ -17,7 +17,7 @@ from datp_tasks.archive.alerts import Alerts
 from datp_tasks.archive.journal import Journal
 from datp_tasks.archive.record import Record
 from datp_tasks.archive.signals import Signal, Signals
-from datp_tasks.archive.states import States
+from datp_tasks.archive.states import States, version_of
 from datp_tasks.archive.words import Summary
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.clock import Clock
@@ -80,15 +80,11 @@ class Resurrector:
         ids = [each.tx_id for each in summaries]
         copies = self._states.load(ids)
         # What is older than a copy is not needed, and a journal can be long.
-        entries = self._journal.entries_since({tx: _version(copies.get(tx)) for tx in ids})
+        entries = self._journal.entries_since({tx: version_of(copies.get(tx)) for tx in ids})
         return {
             each.tx_id: self._view(each, copies.get(each.tx_id), entries.get(each.tx_id, []))
             for each in summaries
         }
-
-    def statuses(self, tx_ids: Sequence[str]) -> dict[str, str]:
-        """That of the archived copy of each that has one."""
-        return self._states.statuses(tx_ids)
 
     def versions(self, tx_ids: Sequence[str]) -> dict[str, int]:
         """The newest version of each that SQL has."""
@@ -347,12 +343,6 @@ def _fence(view: View | StateLost) -> int:
 def _is_fresh(summary: Summary, view: View | StateLost) -> bool:
     in_doubt = summary.status == Status.IN_DOUBT
     return isinstance(view, View) and view.version == 0 and not in_doubt
-
-
-def _version(fields: Mapping[str, str] | None) -> int:
-    """Of a copy; 0 where there is none, or none that can be read."""
-    version = (fields or {}).get("version", "")
-    return int(version) if version.isdecimal() else 0
 
 
 def _branch_since(archived: View | None, entries: Sequence[Entry]) -> list[Entry] | None:

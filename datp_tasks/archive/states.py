@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -47,6 +47,12 @@ def copy_text(copies: Iterable[Copy], now: str) -> str:
 def _escaped(json_text: str) -> str:
     assert not _MUST_NOT.search(json_text), "control characters are escaped in JSON"
     return json_text.replace("\\", "\\\\")
+
+
+def version_of(fields: Mapping[str, str] | None) -> int:
+    """Of a copy; 0 where there is none, or none that can be read."""
+    version = (fields or {}).get("version", "")
+    return int(version) if version.isdecimal() else 0
 
 
 class States:

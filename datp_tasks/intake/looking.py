@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 
 from datp_tasks.archive.engine import away_is_named
 from datp_tasks.archive.record import Record
+from datp_tasks.archive.states import States
 from datp_tasks.archive.words import Summary
 from datp_tasks.connections import Connections
 from datp_tasks.errors import RecordAway, TransactionUnknown, WaitTimeout
@@ -124,7 +125,7 @@ class LookMethods:
                 self._connections.resurrector.bring_back(away)
                 found.update(zip(away, self._live.named_many(away, SHOWN), strict=True))
             else:
-                left = self._connections.resurrector.statuses(away)
+                left = States(self._connections.engine, self._connections.clock).statuses(away)
                 # Only what sleeps may leave: of anything else the record knows more.
                 asleep = [tx for tx, status in left.items() if status == Status.SLEEPING]
                 found.update((tx, {"status": str(Status.SLEEPING)}) for tx in asleep)

@@ -1,4 +1,4 @@
-"""Jobs and lists read the fields that they need, and not the state, which may be large."""
+"""Jobs and lists read the few fields that they need, and not the state, which may be large."""
 
 from __future__ import annotations
 
