@@ -83,9 +83,9 @@ def crash_sweep(
     vector of so many, rung by one bell, and each of them is looked at. `check` looks at each end.
     `ends` are the statuses it may end with (by default the one it has without a fault).
     `when_waiting` is called when only a switch can move the transaction. A point may be passed
-    several times in a run; `times` says which of them are tried. `jobs` are the maintenance jobs that run meanwhile: all
-    of them, if it does not say (`MOVERS` is quicker). `where` chooses points, `only`
-    names single cases, as a report shows them, and `say` hears of each result at once.
+    several times in a run; `times` says which of them are tried. `jobs` are the maintenance jobs
+    that run meanwhile: all of them, if it does not say (`MOVERS` is quicker). `where` chooses
+    points, `only` names single cases, as a report shows them, and `say` hears of each result.
     """
     if together < 1:
         raise ValueError(f"together must be 1 or more, was {together}")
