@@ -22,7 +22,7 @@ def statuses(kit: Kit, tx_ids: list[str]) -> list[Status]:
 
 
 def test_a_rollback_is_a_vector_too_and_knows_outputs(datp: Kit) -> None:
-    undone: list[list[tuple[str, Any, Any]]] = []
+    undone: list[list[tuple[int, Any, int]]] = []
 
     @datp.step("t/seat", vector=True)
     def seat(batch: Batch) -> None:

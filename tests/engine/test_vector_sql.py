@@ -16,7 +16,7 @@ from datp_tasks.archive.effects import EffectStore, Wanted
 from datp_tasks.engine import vector_steps
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit, boundaries
-from tests.engine.books import Books
+from tests.engine.books import Books, reports
 from tests.engine.locks import LOCK, Deadlock, held_lock
 
 Data = dict[str, Any]
@@ -404,16 +404,19 @@ def test_wherever_a_rollback_crashes_it_is_undone_once(datp: Kit, books: Books, 
     )
 
 
-def test_progress_of_a_transactional_vector_step_is_numbered_after_the_commit(
+def test_progress_is_numbered_once_when_the_rows_are_free_whatever_the_outcome(
     datp: Kit, books: Books
 ) -> None:
     def report(item: Item) -> None:
         item.progress({"n": item.data["n"]})
+        if item.data["n"] == 2:
+            raise OSError
         item.retry("no") if item.data["n"] == 1 else item.done({"paid": 0})
 
     pay_many(datp, books, each=report, retry={"max_attempts": 1})
-    ends = datp.run_together("p", numbers(3))
-    assert [end.progress for end in ends] == [{"n": 0}, {"n": 1}, {"n": 2}]
+    ends = datp.run_together("p", numbers(4))
+    engine = datp.connections.engine
+    assert [reports(engine, end.tx_id) for end in ends] == [[f'{{"n":{n}}}'] for n in range(4)]
 
 
 def test_statements_for_fences_and_effects_do_not_grow_with_the_batch(
