@@ -103,6 +103,9 @@ class Effects:
 
     def take_back(self) -> None:
         self._lent.take_back()
+        if self._lent.misuse and not (self.connection.closed or self.connection.invalidated):
+            # The library takes the transaction for ended and would not roll it back.
+            self.connection.invalidate()
 
     def check(self) -> None:
         """StepError if a step has tried to end the transaction, or has lost it."""

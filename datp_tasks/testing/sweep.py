@@ -85,8 +85,7 @@ def crash_sweep(
     `when_waiting` is called when only a switch can move the transaction. A point may be passed
     several times in a run; `times` says which of them are tried. `jobs` are the maintenance jobs
     that run meanwhile: all of them, if it does not say (`MOVERS` is quicker). `where` chooses
-    points, `only` names single cases, as a report shows them, and `say` hears of each result at
-    once.
+    points, `only` names single cases, as a report shows them, and `say` hears of each result.
     """
     if together < 1:
         raise ValueError(f"together must be 1 or more, was {together}")

@@ -11,6 +11,7 @@ from datp_tasks.testing.bank import Bank
 from datp_tasks.testing.servers import Servers
 from tests.chaos.transfer_steps import BANK_URL, pipelines
 from tests.chaos.transfer_world import World
+from tests.chaos.vector_world import VectorWorld
 
 
 @pytest.fixture
@@ -26,3 +27,8 @@ def kit(datp_servers: Servers, datp_bank: Bank, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def world(kit: Kit, datp_bank: Bank) -> World:
     return World(kit.connections.engine, datp_bank)
+
+
+@pytest.fixture
+def vector_world(kit: Kit) -> VectorWorld:
+    return VectorWorld(kit)

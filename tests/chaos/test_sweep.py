@@ -70,9 +70,10 @@ def test_nothing_that_dies_or_fails_on_the_way_of_a_transfer_changes_its_end(
     # Nothing of it is ever in doubt.
     assert on_the_way - {"hop.after_park_mark"} <= set(report.points)
     assert reached(report, "script") >= set(script_names()) - OTHER_SCRIPTS
-    assert {"record.accept", "record.finish", "effects.effect"} <= reached(report, "commit")
+    assert {"record.accept", "record.finish", "effects.open"} <= reached(report, "commit")
     assert {"payments/commit", "chaos/kyc"} <= reached(report, "publish")
-    assert {"payments/reserve", "chaos/send", "chaos/wire"} <= reached(report, "effect")
+    effects = {"payments/reserve", "chaos/book", "chaos/send", "chaos/wire"}
+    assert effects <= reached(report, "effect")
     # It was not for nothing that the bank knows keys.
     assert any(line["kind"] == "repeat" for line in world.lines())
 

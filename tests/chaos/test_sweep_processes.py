@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(7_200 if ALL else 240)
 KILLED = (
     "script:claim:after",
     "effect:chaos/send:after",
-    "commit:effects.effect:after",
+    "commit:effects.open:after",
     "commit:record.finish:after",
 )
 STOPPED = ("effect:chaos/send:before", "hop.before_final", "script:finish:before")

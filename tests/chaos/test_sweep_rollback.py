@@ -43,6 +43,6 @@ def test_whatever_happens_on_the_way_back_all_is_undone_once(
     assert report.missed == []
     undone = {point for point in report.points if point.startswith("undo:")}
     assert len(undone) == 2 * len(
-        ("payments/reserve", "chaos/send", "chaos/wire", "payments/commit")
+        ("payments/reserve", "chaos/book", "chaos/send", "chaos/wire", "payments/commit")
     )
     assert world.balance_of("bob") == 0

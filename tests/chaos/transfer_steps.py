@@ -2,7 +2,7 @@
 
 Money moves in two places: in the books of the example (SQL, transactional steps) and at an
 outside bank, which knows idempotency keys for `chaos/send`, and for `chaos/wire` only if the data
-does not say `blind`.
+does not say `blind`. `chaos/book` and `chaos/send` are vector steps, with and without SQL.
 """
 
 from __future__ import annotations
@@ -10,11 +10,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from datp_tasks import Call, Done, Fail, NotDone, Pipeline, Sleep, StepContext, step
+from sqlalchemy import text
+
+from datp_tasks import Batch, Call, Done, Fail, NotDone, Pipeline, Sleep, StepContext, step
 from datp_tasks.testing.bank import Bank
 from examples.payments import steps as payments_steps
 
 BANK_URL = "CHAOS_BANK_URL"
+#: Table of `chaos/book`.
+BOOKING = "chaos_booking"
 SENT, WIRED = 5, 1
 #: Whatever a test does to the bank's line lasts shorter than this.
 PATIENT = {"max_attempts": 10, "first_s": 0.3, "factor": 2, "max_s": 5}
@@ -30,7 +34,8 @@ def bank() -> Bank:
 
 def pipelines() -> list[Pipeline]:
     transfer = Pipeline("chaos-transfer", on_error="rollback").step("payments/validate")
-    transfer = transfer.step("payments/reserve").step("chaos/ask").step("chaos/send")
+    transfer = transfer.step("payments/reserve").step("chaos/book").step("chaos/ask")
+    transfer = transfer.step("chaos/send")
     transfer = transfer.step("chaos/wire").step("chaos/night")
     transfer = transfer.step("payments/commit", dispatch="queue").step("chaos/thanks")
     return [Pipeline("chaos-kyc", group="kyc", startable=False).step("chaos/kyc"), transfer]
@@ -46,16 +51,39 @@ async def kyc(ctx: StepContext, data: Data) -> Data:
     return {**data, "kyc": True}
 
 
-@step("chaos/send", retry=PATIENT)
-def send(ctx: StepContext, data: Data) -> Data:
-    bank().transfer(ctx.idempotency_key, "house", "partner", SENT, reference=ctx.tx_id)
-    return {**data, "sent": SENT}
+@step("chaos/book", transactional=True, vector=True)
+def book(batch: Batch) -> None:
+    _book(batch, 1)
+    for item in batch:
+        item.done({**item.data, "booked": True})
+
+
+@book.rollback
+def unbook(batch: Batch) -> None:
+    _book(batch, -1)
+    for item in batch:
+        item.done()
+
+
+def _book(batch: Batch, amount: int) -> None:
+    """No key keeps a booking from being made twice: only the engine does."""
+    rows = [{"tx_id": item.tx_id, "amount": amount} for item in batch]
+    batch.sql.execute(text(f"INSERT INTO {BOOKING} (tx_id, amount) VALUES (:tx_id, :amount)"), rows)
+
+
+@step("chaos/send", vector=True, retry=PATIENT)
+def send(batch: Batch) -> None:
+    for item in batch:
+        bank().transfer(item.idempotency_key, "house", "partner", SENT, reference=item.tx_id)
+        item.done({**item.data, "sent": SENT})
 
 
 @send.rollback(partial=True)
-def take_back(ctx: StepContext, data: Data, output: Data | None) -> None:
-    of = ctx.idempotency_key.removesuffix(":undo")
-    bank().undo(ctx.idempotency_key, of, reference=ctx.tx_id)
+def take_back(batch: Batch) -> None:
+    for item in batch:
+        of = item.idempotency_key.removesuffix(":undo")
+        bank().undo(item.idempotency_key, of, reference=item.tx_id)
+        item.done()
 
 
 @step("chaos/wire", on_crash="probe", retry=PATIENT)

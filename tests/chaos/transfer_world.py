@@ -6,16 +6,25 @@ import secrets
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
 from datp_tasks.archive.words import Summary
 from datp_tasks.model.status import Status
 from datp_tasks.testing.bank import Bank, Line, moved, problems
 from examples.payments import audit, ledger, tables
-from tests.chaos.transfer_steps import SENT, WIRED
+from tests.chaos.transfer_steps import BOOKING, SENT, WIRED
 
 AMOUNT = 7
 DEPOSIT = 10_000_000
+CREATE_BOOKING = (
+    f"CREATE TABLE IF NOT EXISTS {BOOKING} "
+    "(id bigint GENERATED ALWAYS AS IDENTITY, tx_id text NOT NULL, amount int NOT NULL)"
+)
+LAST_BOOKING = f"SELECT coalesce(max(id), 0) FROM {BOOKING}"
+BOOKINGS = (
+    f"SELECT tx_id, array_agg(amount) AS amounts FROM {BOOKING} "
+    "WHERE id > :after AND (tx_id = :tx_id OR :tx_id IS NULL) GROUP BY tx_id"
+)
 ALL_SENT = {"house": -SENT - WIRED, "partner": SENT, "fees": WIRED}
 
 
@@ -31,6 +40,8 @@ class World:
         self._balances_before = bank.balances()
         tables.create_tables(engine)
         with engine.begin() as sql:
+            sql.execute(text(CREATE_BOOKING))
+            self._bookings_before = int(sql.execute(text(LAST_BOOKING)).scalar_one())
             ledger.open_account(sql, self._id("house"), "EUR", is_house=True)
             for name in ("ann", "bob"):
                 ledger.open_account(sql, self._id(name), "EUR")
@@ -54,6 +65,15 @@ class World:
         with self._engine.connect() as sql:
             yield from audit.problems(sql, prefix=self.prefix)
         yield from problems(self.lines(), self._balances())
+        for tx_id, amounts in self._bookings().items():
+            if sorted(amounts) not in ([1], [-1, 1]):
+                yield f"{tx_id} is booked as {amounts}"
+
+    def _bookings(self, tx_id: str | None = None) -> dict[str, list[int]]:
+        """What `chaos/book` has written since this world began, by transaction."""
+        wanted = {"after": self._bookings_before, "tx_id": tx_id}
+        with self._engine.connect() as sql:
+            return {row.tx_id: row.amounts for row in sql.execute(text(BOOKINGS), wanted)}
 
     def lines(self) -> list[Line]:
         """The bank's log, since this world began."""
@@ -69,4 +89,7 @@ class World:
         at_bank = moved(self.lines(), summary.tx_id)
         if at_bank != (ALL_SENT if success else {}):
             yield f"{summary.tx_id}: {summary.status}, but at the bank it moved {at_bank}"
+        booked = self._bookings(summary.tx_id).get(summary.tx_id, [])
+        if sum(booked) != (1 if success else 0):
+            yield f"{summary.tx_id}: {summary.status}, but it is booked as {booked}"
         yield from self.complaints()

@@ -27,3 +27,12 @@ class Books:
         query = "SELECT line FROM test_books WHERE tx_id = :tx_id OR :tx_id IS NULL ORDER BY id"
         with self._engine.connect() as sql:
             return list(sql.execute(text(query), {"tx_id": tx_id}).scalars())
+
+
+def reports(engine: Engine, tx_id: str) -> list[str]:
+    """Progress reports that became numbered events."""
+    query = (
+        "SELECT payload FROM tx_event WHERE tx_id = :tx_id AND kind = 'progress' ORDER BY sequence"
+    )
+    with engine.connect() as sql:
+        return list(sql.execute(text(query), {"tx_id": tx_id}).scalars())

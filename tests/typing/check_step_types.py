@@ -10,10 +10,12 @@ from typing import Any, assert_type
 
 from datp_tasks import (
     Abort,
+    Batch,
     Call,
     Done,
     DontKnow,
     Fail,
+    Item,
     NotDone,
     Pipeline,
     Sleep,
@@ -68,6 +70,55 @@ def params_ok(params: Mapping[str, Any]) -> list[str]:
 async def concurrent(ctx: StepContext, data: dict[str, Any]) -> None: ...
 
 
+@step("typing/vector", vector=True, transactional=True)
+def vector(batch: Batch) -> None:
+    assert_type(batch[0], Item)
+    assert_type(batch[1:], list[Item])
+    assert_type(batch.item("t00"), Item)
+    assert_type(len(batch), int)
+    batch.sql.exec_driver_sql("SELECT 1")
+    for item in batch:
+        assert_type(item.tx_id, str)
+        assert_type(item.idempotency_key, str)
+        assert_type(item.data, dict[str, Any])
+        match item.attempt:
+            case 1:
+                item.done({**item.data, "n": 1})
+            case 2:
+                item.fail("no", {"why": 1})
+            case 3:
+                item.abort("no")
+            case 4:
+                item.sleep(60, switch="kyc")
+            case 5:
+                item.call("child", {"n": 1})
+            case _:
+                item.retry("later")
+        item.done("n")  # type: ignore[arg-type]
+        item.sleep("soon")  # type: ignore[arg-type]
+        item.succeed()  # type: ignore[attr-defined]
+
+
+@vector.rollback
+def undo_vector(batch: Batch) -> None:
+    for item in batch:
+        assert_type(item.output, dict[str, Any] | None)
+        item.done()
+
+
+@step("typing/vector-async", vector=True, on_crash="probe")
+async def vector_async(batch: Batch) -> None: ...
+
+
+@vector_async.probe
+async def look_vector(batch: Batch) -> None:
+    for item in batch:
+        item.not_done() if item.attempt else item.dont_know("no line")
+
+
+assert_type(vector, StepType)
+assert_type(vector_async, StepType)
+step("typing/wrong", vector="yes")  # type: ignore[arg-type]
 assert_type(plain, StepType)
 assert_type(many, StepType)
 assert_type(concurrent, StepType)
