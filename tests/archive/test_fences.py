@@ -42,10 +42,10 @@ def test_fences_are_taken_in_one_commit_and_shut_out_older_claims(datp: Kit, wor
     assert record.take_fences([]) == set()
 
 
-def test_taking_a_fence_waits_for_whoever_holds_the_row_and_then_decides(
+def test_taking_a_fence_waits_for_the_holder_of_the_row_and_then_decides(
     datp: Kit, world: World
 ) -> None:
-    """A row that is passed over would be a transaction of which nobody knows whose it is."""
+    """A row that is passed over would be a transaction whose holder is not known."""
     tx_id = world.queued("quick")
     record, answers = datp.connections.record, []
     with datp.connections.engine.begin() as holder:

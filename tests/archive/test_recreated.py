@@ -56,7 +56,7 @@ def test_a_worker_of_before_the_loss_cannot_end_what_was_queued_anew(
     assert not row.is_final
     fields = world.fields(tx_id)
     assert (fields["status"], fields["version"]) == ("queued", "0")
-    # Whoever claims it next has a newer one, whatever the clock of Redis says.
+    # The next claim gets a newer one, whatever the clock of Redis says.
     assert int(fields["fence"]) == row.fence > 0
     assert world.ends(tx_id) is Status.SUCCESS
     assert world.times("book", tx_id) == 2
@@ -75,7 +75,7 @@ def test_one_whose_row_a_worker_holds_is_queued_anew_only_when_that_is_over(
     assert datp.status(tx_id).status is Status.SUCCESS
 
 
-# Taken back before anybody has it again.
+# Taken back before a worker has it again.
 
 
 def cancelled(kit: Kit, tx_id: str) -> None:

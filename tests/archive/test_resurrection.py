@@ -272,7 +272,7 @@ def test_a_change_that_came_and_left_while_the_reader_was_paused_is_not_undone(
 def test_one_that_comes_back_under_a_fence_older_than_that_of_sql_can_end(
     datp: Kit, quiet: World
 ) -> None:
-    """SQL refuses whoever claims it under an older one, and its clock may have been ahead."""
+    """SQL refuses the ending of a claim that is older, and its clock may have been ahead."""
     tx_id = quiet.asleep_and_gone()
     ahead_ms = datp.connections.live.server_now_ms() + int(5 * HOUR_S * 1_000)
     datp.connections.record.raise_fences([(tx_id, ahead_ms)])

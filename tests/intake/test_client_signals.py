@@ -60,7 +60,7 @@ def accepted(kit: Kit) -> str:
 
 
 def kept(kit: Kit, *tx_ids: str) -> list[Signal]:
-    """What SQL would say again to these, or to anybody."""
+    """What SQL would say again to these, or to any transaction."""
     if tx_ids:
         return kit.connections.resurrector.signals.of(tx_ids)
     with kit.connections.engine.connect() as sql:
