@@ -30,7 +30,9 @@ class OrphanedClaims:
         """Free what was not in hand at two looks in a row, under one and the same claim."""
         before = self._hop.in_hand
         running = set(self._live.running_on(self._node)) - before - self._hop.in_hand
-        found = zip(sorted(running), self._live.fields_many(sorted(running)), strict=True)
+        found = zip(
+            sorted(running), self._live.named_many(sorted(running), ("fence",)), strict=True
+        )
         last, self._seen = self._seen, {tx: fields.get("fence", "") for tx, fields in found}
         orphaned = [tx for tx, fence in self._seen.items() if last.get(tx) == fence]
         if orphaned:

@@ -175,7 +175,8 @@ class LiveStore(Reading):
 
     def follow_sql(self, ended: Sequence[tuple[str, str]]) -> None:
         """The record has these final statuses: the live transactions end, whoever holds them."""
-        holders = [fields.get("node", "") for fields in self.fields_many([tx for tx, _ in ended])]
+        found = self.named_many([tx for tx, _ in ended], ("node",))
+        holders = [fields.get("node", "") for fields in found]
         self.run(
             [
                 self.call_finish(Held(tx, 0), node, status, "", follow_sql=True)
