@@ -12,10 +12,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError
 
-from datp_tasks.archive.effects import Effects, EffectStore, Wanted, is_passing
-from datp_tasks.archive.engine import is_away
+from datp_tasks.archive.effects import Effects, EffectStore, Wanted, is_passing, is_unavailable
 from datp_tasks.engine.batch import Batch, Item, Purpose
 from datp_tasks.engine.calls import (
     StepCaller,
@@ -244,7 +243,7 @@ class VectorSteps:
         return self._broken(call, error)
 
     def _unavailable(self, call: _Call, error: DBAPIError) -> Parts:
-        if not (isinstance(error, OperationalError) and is_away(error)):
+        if not is_unavailable(error):
             return self._broken(call, error)
         name = call.step_type.name
         log.warning("PostgreSQL is unavailable; %d wait in step %s", len(call.runs), name)
