@@ -183,7 +183,9 @@ class VectorSteps:
                 effects.check()
             if returned is not None:
                 raise BrokenBatch(RETURNED)
-            self._sort(call, runs, batch)
+            incomplete = self._sort(call, runs, batch)
+        if incomplete is not None:
+            raise incomplete
 
     def _returned(self, function: StepFunction, batch: Batch, limit_s: float) -> object:
         if is_async(function):
@@ -193,8 +195,8 @@ class VectorSteps:
 
     # Sorting.
 
-    def _sort(self, call: _Call, runs: list[Run], batch: Batch) -> None:
-        """What was said of each, as its Outcome. With SQL, all of them or none."""
+    def _sort(self, call: _Call, runs: list[Run], batch: Batch) -> Incomplete | None:
+        """What was said of each, as its Outcome; those of which nothing useful was said."""
         silent: list[Run] = []
         problem = ""
         for run, item in zip(runs, batch, strict=True):
@@ -211,8 +213,7 @@ class VectorSteps:
             else:
                 # Said once and wrongly: outside, it may have happened, so it is not called again.
                 self._break(call, run, BrokenBatch(found))
-        if silent:
-            raise Incomplete(silent, problem)
+        return Incomplete(silent, problem) if silent else None
 
     def _sorted(self, run: Run, purpose: Purpose, item: Item) -> Outcome:
         said = item.said
