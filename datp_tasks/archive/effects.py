@@ -172,14 +172,21 @@ class EffectStore:
                 connection.rollback()
 
 
+def is_unavailable(error: DBAPIError) -> bool:
+    """The connection was lost or could not be made."""
+    if error.connection_invalidated:
+        return True
+    return isinstance(error, OperationalError) and is_away(error)
+
+
 def is_passing(error: DBAPIError) -> bool:
     """It says nothing about the step: the same again finds out, or may well succeed.
 
     A connection that was lost (perhaps after the commit), a deadlock, a serialization failure, or
     an effect that another worker has recorded meanwhile.
     """
-    if isinstance(error, OperationalError):
-        return is_away(error) or getattr(error.orig, "pgcode", None) in PASSING
+    if is_unavailable(error) or getattr(error.orig, "pgcode", None) in PASSING:
+        return True
     diagnosis = getattr(error.orig, "diag", None)
     is_record = getattr(diagnosis, "table_name", "") == "step_effect"
     return isinstance(error, IntegrityError) and is_record

@@ -33,8 +33,10 @@ _ROLLBACK = re.compile(
     r"(?:rollback|abort)\b(?!\s+(?:(?:work|transaction)\s+)?to\b)", re.IGNORECASE
 )
 _COMMIT = re.compile(r"(?:commit|end|prepare\s+transaction)\b", re.IGNORECASE)
-#: Texts that were looked at; programs have few, and each is executed again and again.
+#: Texts that were looked at: programs have few, and each is executed again and again. Long ones
+#: are usually made for the occasion, with their values inside, and are not kept.
 _TEXTS_MAX = 512
+_KEPT_LENGTH_MAX = 10_000
 
 
 class LentConnection(connection):
@@ -89,9 +91,12 @@ class _LentCursor(cursor):
             lender.refuse(why)
 
 
-@lru_cache(maxsize=_TEXTS_MAX)
 def misuse_in(text: str) -> str:
     """Why these statements must not be executed on a connection that is lent, or nothing."""
+    return _misuse_in(text) if len(text) > _KEPT_LENGTH_MAX else _kept_misuse_in(text)
+
+
+def _misuse_in(text: str) -> str:
     if _SUSPECT.search(text) is None:
         return ""
     for statement in _QUOTED.sub(" ", text).split(";"):
@@ -102,5 +107,10 @@ def misuse_in(text: str) -> str:
     return ""
 
 
+_kept_misuse_in = lru_cache(maxsize=_TEXTS_MAX)(_misuse_in)
+
+
 def _text(query: Any, using: cursor) -> str:
-    return query.decode() if isinstance(query, bytes) else str(query.as_string(using))
+    return (
+        query.decode(errors="replace") if isinstance(query, bytes) else str(query.as_string(using))
+    )

@@ -96,16 +96,22 @@ class StepCaller:
     def call(self, run: Run, sql: Connection | None = None) -> Outcome:
         """Run or undo a step in this thread; errors of the SQL transaction are the caller's."""
         if self._observer.traces:
-            with self._observer.step(run) as span:
-                try:
-                    outcome = self._limited(run, sql)
-                except (Fail, Abort) as error:
-                    if run.action.kind == "undo":
-                        raise
-                    outcome = self.ended(error)
-                self._observer.step_ended(span, outcome)
-            return outcome
+            return self._traced_call(run, sql)
         return self._limited(run, sql)
+
+    def _traced_call(self, run: Run, sql: Connection | None) -> Outcome:
+        with self._observer.step(run) as span:
+            try:
+                outcome = self._limited(run, sql)
+            except Exception as error:
+                if run.action.kind != "run" or not isinstance(error, Fail | Abort):
+                    note = f"{type(error).__name__}: {shown(error)}"
+                    self._observer.step_ended(span, Broken(clean_note(note)))
+                    raise
+                # An end that the step asked for is no exception to those who look on.
+                outcome = self.ended(error)
+            self._observer.step_ended(span, outcome)
+        return outcome
 
     def _limited(self, run: Run, sql: Connection | None) -> Outcome:
         with self.time_limit(self.timeout_s(run)):

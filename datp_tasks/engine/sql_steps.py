@@ -14,8 +14,7 @@ from itertools import takewhile
 
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from datp_tasks.archive.effects import Effects, EffectStore, Wanted, is_passing
-from datp_tasks.archive.engine import is_away
+from datp_tasks.archive.effects import Effects, EffectStore, Wanted, is_passing, is_unavailable
 from datp_tasks.engine.calls import StepCaller
 from datp_tasks.engine.outcomes import Broken, Lost, Outcome, Output, Unavailable
 from datp_tasks.engine.round import Round
@@ -171,7 +170,7 @@ class SqlSteps:
                 last = error
             except Exception as error:
                 return self._caller.raised(run, error)
-        if not (isinstance(last, OperationalError) and is_away(last)):
+        if not is_unavailable(last):
             return self._caller.raised(run, last)
         about = run.about("tx.waits")
         path = run.action.path

@@ -12,10 +12,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError
 
-from datp_tasks.archive.effects import Effects, EffectStore, Wanted, is_passing
-from datp_tasks.archive.engine import is_away
+from datp_tasks.archive.effects import Effects, EffectStore, Wanted, is_passing, is_unavailable
 from datp_tasks.engine.batch import Batch, Item, Purpose
 from datp_tasks.engine.calls import (
     StepCaller,
@@ -184,7 +183,9 @@ class VectorSteps:
                 effects.check()
             if returned is not None:
                 raise BrokenBatch(RETURNED)
-            self._sort(call, runs, batch)
+            incomplete = self._sort(call, runs, batch)
+        if incomplete is not None:
+            raise incomplete
 
     def _returned(self, function: StepFunction, batch: Batch, limit_s: float) -> object:
         if is_async(function):
@@ -194,8 +195,8 @@ class VectorSteps:
 
     # Sorting.
 
-    def _sort(self, call: _Call, runs: list[Run], batch: Batch) -> None:
-        """What was said of each, as its Outcome. With SQL, all of them or none."""
+    def _sort(self, call: _Call, runs: list[Run], batch: Batch) -> Incomplete | None:
+        """What was said of each, as its Outcome; those of which nothing useful was said."""
         silent: list[Run] = []
         problem = ""
         for run, item in zip(runs, batch, strict=True):
@@ -212,8 +213,7 @@ class VectorSteps:
             else:
                 # Said once and wrongly: outside, it may have happened, so it is not called again.
                 self._break(call, run, BrokenBatch(found))
-        if silent:
-            raise Incomplete(silent, problem)
+        return Incomplete(silent, problem) if silent else None
 
     def _sorted(self, run: Run, purpose: Purpose, item: Item) -> Outcome:
         said = item.said
@@ -244,7 +244,7 @@ class VectorSteps:
         return self._broken(call, error)
 
     def _unavailable(self, call: _Call, error: DBAPIError) -> Parts:
-        if not (isinstance(error, OperationalError) and is_away(error)):
+        if not is_unavailable(error):
             return self._broken(call, error)
         name = call.step_type.name
         log.warning("PostgreSQL is unavailable; %d wait in step %s", len(call.runs), name)

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from opentelemetry.trace import NonRecordingSpan, SpanContext, StatusCode, TraceFlags, use_span
 
-from datp_tasks import Fail, Pipeline, Settings, Sleep
+from datp_tasks import Batch, Fail, Pipeline, Settings, Sleep
 from datp_tasks.errors import TracingMissing
 from datp_tasks.model.status import Status
 from datp_tasks.observe.tracing import HOP, STEP, TRANSACTION, Trace, Tracing, make_tracing
@@ -243,3 +243,19 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(TracingMissing, match=r"pip install 'datp-tasks\[otel\]'"):
         make_tracing(Settings(tracing="on"))
+
+
+def test_each_item_of_a_vector_step_is_a_step_in_its_own_trace(kit: Kit, spans: Spans) -> None:
+    @kit.step("t/many", vector=True)
+    def many(batch: Batch) -> None:
+        for item in batch:
+            item.fail("no money") if item.data["n"] == 1 else item.done()
+
+    kit.use(Pipeline("p").step("t/many").build())
+    ends = kit.run_together("p", [{"n": n} for n in range(3)])
+    steps = {str((span.attributes or {})["datp.tx_id"]): span for span in spans.named(STEP)}
+    assert steps.keys() == {end.tx_id for end in ends}
+    failed = [steps[end.tx_id].status.status_code is StatusCode.ERROR for end in ends]
+    assert failed == [False, True, False]
+    traces = {span.context.trace_id for span in steps.values() if span.context}
+    assert len(traces) == 3

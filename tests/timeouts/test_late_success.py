@@ -55,7 +55,12 @@ def diary(datp: Kit) -> list[str]:
     def deaf(ctx: Any, data: Data) -> None:
         raise RuntimeError("the ears are broken")
 
+    @datp.step("t/told-many", vector=True)
+    def told_many(batch: Any) -> None:
+        notes.append("told")
+
     datp.use(
+        Pipeline("vector", on_late="t/told-many").step("t/pay").build(),
         Pipeline("p", on_late="t/told").step("t/pay").build(),
         Pipeline("async", on_late="t/told-later").step("t/pay").build(),
         Pipeline("deaf", on_late="t/deaf").step("t/pay").build(),
@@ -98,7 +103,11 @@ def test_a_success_at_the_very_moment_of_expiry_is_too_late(datp: Kit) -> None:
 
 @pytest.mark.parametrize(
     ("pipeline", "trouble"),
-    [("deaf", "onLate step t/deaf broke: the ears are broken"), ("nowhere", "does not offer")],
+    [
+        ("deaf", "onLate step t/deaf broke: the ears are broken"),
+        ("nowhere", "does not offer"),
+        ("vector", "onLate step t/told-many broke: it is a vector step"),
+    ],
 )
 def test_a_hook_that_breaks_is_named_and_changes_nothing(
     datp: Kit, diary: list[str], pipeline: str, trouble: str
