@@ -1,6 +1,6 @@
 """Break the product in every way of the list, and tell which of them no test has seen.
 
-python -m tests.mutants [--only NAME ...] [--jobs 2] [--list] [--unchecked]
+python -m tests.mutants [--only NAME]… [--jobs 2] [--list] [--unchecked]
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="only this one, or these"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="how many are tried at a time")
     parser.add_argument("--list", action="store_true", help="show the list and try nothing")
     parser.add_argument(
@@ -127,8 +129,10 @@ def _tried_out(
         task = progress.add_task("mutants", total=len(mutants), last="")
         for future in as_completed(futures):
             result = results[futures[future]] = future.result()
-            if result.verdict != "found":
-                console.print(f"[red]{result.mutant.name}: {result.verdict}")
+            if result.verdict != "found" or not console.is_terminal:
+                style = "" if result.verdict == "found" else "red"
+                line = f"{result.mutant.name}: {result.verdict} ({result.seconds:.0f} s)"
+                console.print(line, style=style, highlight=False)
             progress.update(task, advance=1, last=result.mutant.name)
     return [results[place] for place in sorted(results)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.mutant import ROOT, Mutant, load
+from tests.mutants.mutant import FOLDER, ROOT, Mutant, load
 
 MUTANTS = load()
 MUTANTS_MIN = 60
@@ -64,3 +64,10 @@ def test_the_tests_that_it_names_exist(mutant: Mutant) -> None:
         file, _, name = test.partition("::")
         assert (ROOT / file).is_file(), file
         assert not name or name.partition("[")[0] in functions(ROOT / file), test
+
+
+def test_the_example_of_the_page_is_on_the_list() -> None:
+    page = (ROOT / "docs" / "mutants.md").read_text()
+    example = page.partition("```toml\n")[2].partition("```")[0]
+    lists = "".join(path.read_text() for path in sorted(FOLDER.glob("*.toml")))
+    assert example and example in lists
