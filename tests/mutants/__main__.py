@@ -25,6 +25,8 @@ from tests.mutants.workshop import Result, TestRun, Workshop, workshop
 FOUND_SHARE = 0.95
 #: Of the output of a run that should have been green, what is shown.
 OUTPUT_LINES = 40
+#: Width of the tables where there is no terminal.
+LOG_CHARS = 180
 
 
 class Benches:
@@ -53,6 +55,8 @@ class Benches:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=LOG_CHARS)
     mutants = [each for each in load() if not options.only or each.name in options.only]
     unknown = set(options.only) - {each.name for each in mutants}
     if unknown or not mutants:
@@ -160,7 +164,7 @@ def _report(results: Sequence[Result], console: Console) -> int:
     table = Table("part", "mutant", "", "s", "seen by, or what would go wrong")
     for each in results:
         is_found = each.verdict == "found"
-        detail = (each.seen_by or "it hangs") if is_found else each.mutant.harm
+        detail = each.seen_by.removeprefix("tests/") if is_found else each.mutant.harm
         verdict = f"[green]{each.verdict}" if is_found else f"[red]{each.verdict}"
         seconds = f"{each.seconds:.0f}"
         table.add_row(each.mutant.part, each.mutant.name, verdict, seconds, detail)

@@ -52,6 +52,8 @@ class TestRun:
     @property
     def seen_by(self) -> str:
         """The first test that was red."""
+        if self.code is None:
+            return "(it does not end)"
         found = SEEN_BY.search(self.output)
         return found.group(1) if found else ""
 
@@ -134,7 +136,8 @@ class Workshop:
 def _verdict(run: TestRun) -> Verdict:
     if run.code == 0:
         return "NOT FOUND"
-    is_red = run.code == 1 and "ERROR collecting" not in run.output
+    # Python itself ends with 1, too, when it cannot even start pytest.
+    is_red = run.code == 1 and run.seen_by and "ERROR collecting" not in run.output
     # One that hangs is seen as well: the run does not end.
     return "found" if is_red or run.code is None else "tests cannot run"
 
