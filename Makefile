@@ -9,7 +9,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 ONLY ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help install up demo test test-cluster chaos ledger-chaos lint format bench bench-peers bench-table lock clean
+.PHONY: help install up demo test test-cluster chaos ledger-chaos mutants lint format bench bench-peers bench-table lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ chaos: $(STAMP) ## Break everything under load for SECONDS (300), with a SEED if
 ledger-chaos: $(STAMP) ## Break the ledger room for SECONDS (300), with a SEED if given
 	DATP_CHAOS_S=$(or $(SECONDS),300) $(if $(SEED),DATP_CHAOS_SEED=$(SEED)) \
 		$(BIN)/python -m pytest -q -s tests/ledger/test_ledger_chaos.py
+
+mutants: $(STAMP) ## Break the product in the ways of a list, ONLY="name …" for some, and see that tests notice
+	$(BIN)/python -m tests.mutants --jobs $(or $(JOBS),2) $(addprefix --only ,$(ONLY))
 
 lint: $(STAMP) ## Style, types and the direction of imports
 	$(BIN)/ruff check .

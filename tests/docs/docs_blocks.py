@@ -44,6 +44,9 @@ ELSEWHERE: dict[tuple[str, str], str] = {
         "tests/operate/test_backup.py"
         "::test_a_restored_database_and_an_empty_redis_go_on_by_themselves"
     ),
+    ("docs/mutants.md", "[[mutant]]"): (
+        "tests/unit/test_mutants.py::test_the_example_of_the_page_is_on_the_list"
+    ),
 }
 #: Blocks that no test can run, and why.
 NOT_RUN: dict[tuple[str, str], str] = {
@@ -53,6 +56,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("docs/testing.md", "make chaos                          # five minutes"): (
         "takes minutes; tests/chaos/test_chaos_minute.py runs a minute of it"
     ),
+    ("docs/mutants.md", "make mutants"): "takes many minutes, and runs most of the suite",
     ("docs/ledger.md", "datp services add settlement --kind sawtooth"): (
         "names a ledger that does not exist; tests/ledger/test_ledger_cli.py runs these commands"
     ),

@@ -108,6 +108,8 @@ def test_pipelines_can_be_nested_up_to_the_limit_and_no_deeper(datp: Kit) -> Non
         datp.use(mark(pipeline, str(level)).build())
     summary = datp.run("level1", {})
     assert summary.output == {"marks": [str(level) for level in range(deepest, 0, -1)]}
+    datp.use(Pipeline("level0").step("t/call", params={"to": "level1"}).build())
+    assert datp.run("level0", {}).status is Status.INTERNAL_ERROR
 
 
 def test_a_pipeline_that_calls_itself_for_ever_is_stopped_and_undone(datp: Kit) -> None:
