@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from datp_tasks.bells.costs import ENGINE_US, Climb
+from datp_tasks.bells.costs import ENGINE_US, Climb, CostBook
+from datp_tasks.settings import Settings
 
 BUDGET_US = 25_000.0
 
@@ -58,3 +60,10 @@ def test_a_size_that_no_hop_had_lately_is_forgotten() -> None:
     for _ in range(25):
         climb.add(1, 10_000.0)
     assert climb.size(BUDGET_US, shares=False) == pytest.approx(BUDGET_US / (10_000 + ENGINE_US))
+
+
+def test_as_many_share_a_bell_as_fit_into_the_budget_and_no_more_than_the_limit() -> None:
+    unused: Any = None
+    book = CostBook(unused, "costs", "times", Settings(vector_budget_ms=25, vector_max=40))
+    book._measured = {"p/0": 5_000.0, "p/1": 10.0, "p/2": 90_000.0}
+    assert [book.vector_size(place) for place in ("p/0", "p/1", "p/2")] == [5, 40, 1]
