@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from time import monotonic
 
@@ -63,7 +63,9 @@ def rebuild_after_loss(connections: Connections) -> int:
     restored, done = _restore_open(connections, repair, until_s, lock)
     if done:
         _end_final(connections, lost)
-        restored += _restore_ended(connections, journal, lost)
+        # SQL has no mark of a shard whose journal was never read: it may be lost as well.
+        suspect = [shard for shard in live.shards if shard in lost or shard not in known]
+        restored += _restore_ended(connections, journal, suspect)
         reach("rebuild.before_marks")
         # One more than SQL had, so that what is read from now on cannot hide the loss.
         outgoing.set_marks({shard: mark + 1 for shard, mark in lost.items()})
@@ -194,7 +196,7 @@ def _end_final(connections: Connections, lost: Mapping[str, int]) -> None:
         connections.live.follow_sql(list(final.items()))
 
 
-def _restore_ended(connections: Connections, journal: Journal, shards: Mapping[str, int]) -> int:
+def _restore_ended(connections: Connections, journal: Journal, shards: Collection[str]) -> int:
     """What ended since the journal was read last: its last entries were lost with Redis."""
     since = journal.last_recorded()
     batch_max = connections.settings.reconciler_batch_max

@@ -386,6 +386,22 @@ def test_rows_that_are_final_and_whose_finish_never_ran_end_in_redis(
     assert world.times("book", tx_id) == 1
 
 
+def test_one_that_ended_in_a_shard_whose_journal_was_never_read_gets_its_last_entries(
+    datp: Kit, world: World
+) -> None:
+    datp.submit("quick", {})
+    world.archive()
+    read = Outgoing(datp.connections.live).marks()
+    ids = [datp.submit("quick", {}, external_id=f"x-{number}") for number in range(20)]
+    unread = [tx_id for tx_id in ids if not read[tx_id[1:3]]]
+    assert unread
+    datp.clock.advance(seconds=1)
+    world.wipe()
+    reconcile(world)
+    datp.advance(seconds=61)
+    assert [tx_id for tx_id in unread if world.archived(tx_id) is None] == []
+
+
 def test_a_clock_that_is_behind_does_not_hold_up_a_rebuild(datp: Kit, world: World) -> None:
     """The server that took over has a clock of its own."""
     asleep, half_way = world.queued("rest"), world.queued("hop")
