@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from datp_tasks.archive.words import Final
 from datp_tasks.maintenance.reaper import Result, take
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
@@ -114,3 +115,16 @@ def test_what_a_live_node_runs_is_not_taken_for_that_of_a_dead_one(datp: Kit, wo
     assert seen == [((0, 0), True)]
     assert datp.status(tx_id).status is Status.SUCCESS
     assert world.times("book", tx_id) == 1
+
+
+def test_the_worker_of_a_node_that_was_given_up_cannot_end_what_it_had(
+    datp: Kit, world: World
+) -> None:
+    """SQL knows of the new fence before Redis does: should the node only have been paused."""
+    tx_id = world.crashed("quick", "hop.before_final")
+    fence = int(world.fields(tx_id)["fence"])
+    datp.lose_bells()
+    datp.recover()
+    assert world.status(tx_id) == "queued"
+    late = Final(tx_id=tx_id, fence=fence, status=Status.SUCCESS, output_json=None, note=None)
+    assert datp.connections.record.finish_many([late]) == set()

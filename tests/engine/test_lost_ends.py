@@ -93,3 +93,20 @@ def test_what_sql_does_not_let_a_worker_park_is_not_parked_in_redis(
     datp.recover()
     assert datp.status(tx_id).status is Status.IN_DOUBT
     assert ran == [tx_id]
+
+
+def test_what_sql_has_ended_and_redis_has_queued_ends_without_running(
+    datp: Kit, ran: list[str]
+) -> None:
+    """Redis fell back by a little, and its bell was lost as well."""
+    datp.lose_bells()
+    tx_id = datp.submit("book", {})
+    datp.lose_bells(False)
+    end = Final(
+        tx_id=tx_id, fence=10**13, status=Status.CANCELLED, output_json=None, note="told so"
+    )
+    assert datp.connections.record.finish_many([end]) == {tx_id}
+    assert status_in_redis(datp, tx_id) == "queued"
+    datp.recover()
+    assert status_in_redis(datp, tx_id) == "cancelled"
+    assert ran == []
