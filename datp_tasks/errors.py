@@ -43,6 +43,7 @@ DatpError
 │   ├── StepTypeInvalid       a step type is declared wrongly
 │   ├── StepTypeUnknown       this node does not offer that step type
 │   └── StepTimeout           a step ran longer than its timeout
+├── JournalRefused            PostgreSQL does not take entries of the journal
 ├── RoleLost                  another node archives by now
 └── StaleFence                another worker owns the transaction now
 """

@@ -147,13 +147,12 @@ def test_sql_refuses_its_end_while_another_runs_it(pair: House) -> None:
 
 
 def test_one_paused_in_the_middle_of_its_sql_effect_is_taken_over(pair: House) -> None:
-    """It holds a lock on its row: its neighbour must not wait for that, and itself not for ever."""
+    """It holds locks on the rows of all that share its transaction: none of them for ever."""
     locked, neighbour = (pair.submit_silently("paying", {"gates": ["paying"]}) for _ in range(2))
     pair.send("acc/pay", [(locked, 1), (neighbour, 1)], group="master", priority="in")
     pid = int(pair.wait_for_note_about("pay", locked)["pid"])
     with paused(pid):
         assert pair.client.wait(neighbour, timeout_s=20).status is Status.SUCCESS
-        assert pair.fields(locked)["sequence"] == "1", "it was let go before its neighbour"
         ended = pair.client.wait(locked, timeout_s=20)
         pair.open_gate("paying")
     assert ended.status is Status.SUCCESS

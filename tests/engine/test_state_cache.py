@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from datp_tasks import Pipeline, Sleep
+from datp_tasks.engine import hop
 from datp_tasks.engine.state_cache import StateCache
+from datp_tasks.live.store import claimed
 from datp_tasks.live.words import Claimed
 from datp_tasks.model.state import Frame, State
 from datp_tasks.model.status import Status
@@ -20,20 +21,18 @@ Data = dict[str, Any]
 
 
 @pytest.fixture
-def sent(datp: Kit) -> Iterator[list[bool]]:
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each claim, whether the JSON of the state was sent along."""
     found: list[bool] = []
-    live = datp.connections.live
-    claim_many = live.claim_many
 
-    def looked_at(*args: Any, **options: Any) -> Any:
-        answers = claim_many(*args, **options)
-        found.extend(bool(each.fields["state"]) for each in answers if isinstance(each, Claimed))
-        return answers
+    def looked_at(tx_id: str, reply: Any) -> Any:
+        answer = claimed(tx_id, reply)
+        if isinstance(answer, Claimed):
+            found.append(bool(answer.fields["state"]))
+        return answer
 
-    live.claim_many = looked_at  # type: ignore[method-assign]
-    yield found
-    live.claim_many = claim_many  # type: ignore[method-assign]
+    monkeypatch.setattr(hop, "claimed", looked_at)
+    return found
 
 
 def declare(kit: Kit) -> None:
