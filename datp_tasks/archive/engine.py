@@ -18,6 +18,9 @@ HERE = Path(__file__).resolve().parent
 #: The wheel carries the migrations inside the package; a checkout has them at its top.
 MIGRATIONS = (HERE.parent / "_migrations", HERE.parent.parent / "migrations")
 
+#: SQLSTATEs: serialization failure, deadlock, lock not available.
+CONFLICTS = ("40001", "40P01", "55P03")
+
 
 def make_engine(settings: Settings, *, autocommit: bool = False) -> Engine:
     """With `autocommit`, each statement is a transaction, which saves two round trips."""
@@ -55,6 +58,11 @@ def _plain_json(connection: object, _record: object) -> None:
 def is_away(error: OperationalError) -> bool:
     """The connection was lost or could not be made; what the server itself refuses has a code."""
     return error.connection_invalidated or getattr(error.orig, "pgcode", None) is None
+
+
+def is_conflict(error: OperationalError) -> bool:
+    """Another transaction was in the way: the same statement may succeed next time."""
+    return getattr(error.orig, "pgcode", None) in CONFLICTS
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from datp_tasks.archive.engine import is_away
+from datp_tasks.archive.engine import is_away, is_conflict
 from datp_tasks.archive.role import Role, guard
 from datp_tasks.clock import Clock
 from datp_tasks.errors import JournalRefused
@@ -118,7 +118,7 @@ class Journal:
         try:
             return self._append(role, changes, marks)
         except DBAPIError as error:
-            if isinstance(error, OperationalError) and is_away(error):
+            if isinstance(error, OperationalError) and (is_away(error) or is_conflict(error)):
                 raise
             raise JournalRefused(str(error.orig).strip().partition("\n")[0]) from error
 

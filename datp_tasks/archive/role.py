@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import OperationalError
 
 from datp_tasks.errors import RoleLost
+
+#: SQLSTATEs of a statement that waited too long for a row: cancelled, or no lock.
+WAITED_TOO_LONG = ("57014", "55P03")
 
 GUARD = """
 INSERT INTO archive_role AS r (name, fence, node, granted_at)
@@ -28,7 +32,12 @@ class Role:
 def guard(connection: Connection, role: Role) -> datetime:
     """In the transaction of each write: one at a time, and none with an old fence. The time."""
     values = {"fence": role.fence, "node": role.node}
-    granted = connection.exec_driver_sql(GUARD, values).first()
+    try:
+        granted = connection.exec_driver_sql(GUARD, values).first()
+    except OperationalError as error:
+        if getattr(error.orig, "pgcode", None) in WAITED_TOO_LONG:
+            raise RoleLost("another archiver is in the middle of a write; this one ends") from error
+        raise
     if granted is None:
         raise RoleLost("another node archives by now; this one was too slow")
     now: datetime = granted.now

@@ -28,7 +28,9 @@ class Drained:
     marks: Mapping[str, int]
     #: Shard -> the first entry that stays.
     upto: Mapping[str, str]
+    #: Changes of transactions, and the entries of the streams that they came in.
     count: int
+    stream_entries: int
     #: Shards that gave as much as they may at a time, so that there may be more.
     behind: frozenset[str]
 
@@ -87,6 +89,7 @@ class Outgoing:
             marks=dict(zip(upto, marks, strict=True)),
             upto=upto,
             count=sum(map(len, changes.values())),
+            stream_entries=sum(map(len, found.values())),
             behind=frozenset(behind),
         )
 

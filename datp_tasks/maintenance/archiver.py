@@ -150,7 +150,7 @@ class Archiver:
         try:
             self._journal.append(self._role, drained.changes, drained.marks)
         except JournalRefused as error:
-            return self._drain_in_parts(sorted(drained.upto), drained.count, error)
+            return self._drain_in_parts(sorted(drained.upto), drained.stream_entries, error)
         if self._files:
             self._files.append(drained.changes, self._live.server_now_ms())
         reach("archiver.after_journal")
@@ -158,14 +158,17 @@ class Archiver:
         return drained.count, set(drained.behind)
 
     def _drain_in_parts(
-        self, shards: Sequence[str], count: int, error: JournalRefused
+        self, shards: Sequence[str], stream_entries: int, error: JournalRefused
     ) -> tuple[int, set[str]]:
-        """PostgreSQL did not take a batch: each shard alone, then fewer entries, then none."""
+        """PostgreSQL did not take a batch: each shard alone, then fewer entries, then none.
+
+        A vector's entry of the stream is the smallest part, however many transactions it has.
+        """
         if len(shards) > 1:
-            parts = [self._drain([shard], -(-count // len(shards))) for shard in shards]
+            parts = [self._drain([shard], -(-stream_entries // len(shards))) for shard in shards]
             return sum(entries for entries, _ in parts), set().union(*(b for _, b in parts))
-        if count > 1:
-            return self._drain(shards, count // 2)
+        if stream_entries > 1:
+            return self._drain(shards, stream_entries // 2)
         self._stuck[shards[0]] = str(error)
         return 0, set()
 

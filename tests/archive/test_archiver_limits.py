@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from datp_tasks import failpoints
 from datp_tasks.archive.alerts import Alerts
+from datp_tasks.archive.role import Role, guard
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.live.outgoing import Outgoing
 from datp_tasks.maintenance import archiver
@@ -152,6 +154,37 @@ def test_a_batch_that_is_too_much_for_postgresql_goes_in_parts(make_world: MakeW
     assert world.backlog() == 0
     assert all(world.journal(tx) for tx in tx_ids)
     assert stuck(world) == []
+
+
+def test_a_vector_with_a_refused_entry_blocks_nothing_but_its_own_shard(
+    make_world: MakeWorld, refuse: Callable[[World, str], None]
+) -> None:
+    """The entries of a vector are one entry of the stream, which cannot be read in parts."""
+    world = make_world(shards=1)
+    tx_ids = world.kit.submit_together("wait", [{}] * 4)
+    refuse(world, f"tx_id <> '{tx_ids[2]}'")
+    world.archive()
+    assert stuck(world) == ["shard 00"]
+    world.sql("ALTER TABLE tx_journal DROP CONSTRAINT refused")
+    world.archive()
+    assert stuck(world) == []
+    assert all(world.journal(tx) and world.archived_version(tx) for tx in tx_ids)
+
+
+def test_an_archiver_that_finds_another_one_writing_leaves_without_an_alert(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world(shards=2, sql_statement_timeout_s=0.25)
+    tx_ids = [world.kit.submit("wait", {}) for _ in range(4)]
+    engine = world.kit.connections.engine
+    with engine.begin() as connection:
+        guard(connection, Role("another", 0))
+        began_s = time.monotonic()
+        assert world.archive().entries == 0
+        assert time.monotonic() - began_s < 1
+    assert stuck(world) == []
+    world.archive()
+    assert all(world.journal(tx) for tx in tx_ids)
 
 
 # A copy must not be newer than the journal that leads to it.
