@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from datp_tasks.maintenance.schedule import beat_schedule as _beat_schedule
+from datp_tasks.jobs.schedule import beat_schedule as _beat_schedule
 from datp_tasks.settings import Settings
 
 _settings = Settings.from_env(os.environ)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.stack import PROCESSES, Stack
 from datp_tasks import Client, Pipeline, Request, Settings
-from datp_tasks.connections import Connections
 from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.runtime.container import Container
 
 STEPS = {"three": 3, "ten": 10}
 POLL_S = 0.01
@@ -38,7 +38,7 @@ class System:
         self._groups = groups
         self._processes = processes
         self.environment = {**stack.environment, "DATP_STEPS": steps, **(env or {})}
-        self.connections = Connections.open(Settings.from_env(self.environment))
+        self.connections = Container.open(Settings.from_env(self.environment))
         self.client = Client(self.connections)
         self.workers: list[ManagedProcess] = []
         #: How often `wait_for_all` has asked Redis: not a cost of the engine.

@@ -12,10 +12,10 @@ from sqlalchemy import text
 
 from benchmarks.stack import Stack
 from datp_tasks import Client, Settings
-from datp_tasks.connections import Connections
 from datp_tasks.ledger.batch_list import derived_id, unsigned_batch_list
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.local.processes import ManagedProcess
+from datp_tasks.runtime.container import Container
 
 POLL_S = 0.02
 GIVE_UP_S = 180.0
@@ -34,7 +34,7 @@ class LedgerStand:
             **stack.environment,
             **{f"DATP_{name.upper()}": str(value) for name, value in settings.items()},
         }
-        self.connections = Connections.open(Settings.from_env(self._env))
+        self.connections = Container.open(Settings.from_env(self._env))
         self.client = Client(self.connections)
         self._processes: list[ManagedProcess] = []
         self._count = 0

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from benchmarks.stack import Stack
 from datp_tasks import Client, Pipeline, Request, Settings
-from datp_tasks.connections import Connections
 from datp_tasks.local.processes import ManagedProcess
+from datp_tasks.runtime.container import Container
 
 GROUP = "resume"
 PIPELINE = "bench-resume"
@@ -29,7 +29,7 @@ class ResumeStand:
             "DATP_MAINTENANCE_GROUP": GROUP,
             **{f"DATP_{name.upper()}": str(value) for name, value in settings.items()},
         }
-        self._connections = Connections.open(Settings.from_env(self._env))
+        self._connections = Container.open(Settings.from_env(self._env))
         self._live = self._connections.live
         self.client = Client(self._connections)
         pipeline = Pipeline(PIPELINE, group=GROUP)

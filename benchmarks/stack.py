@@ -19,10 +19,10 @@ from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 
-from datp_tasks.archive.engine import migrate
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.processes import ManagedProcess, StopStep
 from datp_tasks.local.redis_server import RedisServer
+from datp_tasks.record.database import migrate
 
 ROOT = Path(__file__).resolve().parent.parent
 #: On the disk of the checkout: /tmp may be memory, where every commit is quick.

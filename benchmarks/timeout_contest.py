@@ -14,11 +14,11 @@ from benchmarks import seed_timeouts
 from benchmarks.stack import Stack
 from benchmarks.timeout_tables import Loader, create_seed_tables, server_now
 from benchmarks.transfers import Variant, changes
-from datp_tasks.archive.engine import migrate
-from datp_tasks.archive.timeouts import Timeouts
-from datp_tasks.connections import Connections
-from datp_tasks.live.words import NewTransaction
-from datp_tasks.maintenance import timeout_handler
+from datp_tasks.jobs import timeout_handler
+from datp_tasks.live.types import NewTransaction
+from datp_tasks.record.database import migrate
+from datp_tasks.record.timeouts import Timeouts
+from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 
 SEED = 303
@@ -75,7 +75,7 @@ class Contest:
         migrate(url)
         self._sizes = sizes
         self._seed = create_engine(url)
-        self._connections = Connections.open(
+        self._connections = Container.open(
             Settings(
                 database_url=url,
                 redis_url=redis_url,

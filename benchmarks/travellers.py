@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from benchmarks.stack import Stack
 from datp_tasks import Pipeline
-from datp_tasks.connections import Connections
-from datp_tasks.intake.requests import Request, prepare
-from datp_tasks.live.words import Claimed, Held
+from datp_tasks.client.requests import Request, prepare
+from datp_tasks.live.types import Claimed, Held
 from datp_tasks.model.plan import Position
 from datp_tasks.model.state import BEGIN, Delta, State, apply, delta_json, done, ending, slept
 from datp_tasks.model.status import Status
+from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 
 BATCH = 1_000
@@ -41,7 +41,7 @@ class Travellers:
             **settings,  # type: ignore[arg-type]
         )
         # No worker listens for bells, so none are sent.
-        self.connections = Connections.open(given, send=_no_bells)
+        self.connections = Container.open(given, send=_no_bells)
         steps = Pipeline(PIPELINE).step("util/progress-report").step("util/delay", dispatch="queue")
         definition = steps.build()
         self.connections.pipelines.apply(definition)

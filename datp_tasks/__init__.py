@@ -9,11 +9,11 @@ from datp_tasks.model.outcome import Abort, Call, Done, DontKnow, Fail, NotDone,
 from datp_tasks.model.pipeline import Pipeline
 
 if TYPE_CHECKING:
+    from datp_tasks.client.client import Client as Client
+    from datp_tasks.client.requests import Request as Request
     from datp_tasks.engine.batch import Batch as Batch
     from datp_tasks.engine.batch import Item as Item
     from datp_tasks.engine.context import StepContext as StepContext
-    from datp_tasks.intake.client import Client as Client
-    from datp_tasks.intake.requests import Request as Request
     from datp_tasks.settings import Settings as Settings
 
 __all__ = [
@@ -38,8 +38,8 @@ __all__ = [
 _LATER = {
     "Batch": "datp_tasks.engine.batch",
     "Item": "datp_tasks.engine.batch",
-    "Client": "datp_tasks.intake.client",
-    "Request": "datp_tasks.intake.requests",
+    "Client": "datp_tasks.client.client",
+    "Request": "datp_tasks.client.requests",
     "Settings": "datp_tasks.settings",
     "StepContext": "datp_tasks.engine.context",
 }

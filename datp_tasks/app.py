@@ -17,7 +17,7 @@ from datp_tasks.bells.broker import TASK_PREFIX, make_celery
 from datp_tasks.engine.registry import discover
 from datp_tasks.errors import DatpError
 from datp_tasks.observe import logs
-from datp_tasks.process import WorkerProcess, register
+from datp_tasks.runtime.worker_process import WorkerProcess, register
 from datp_tasks.settings import Settings
 
 #: How long a process that ends may take to close its connections.

@@ -3,7 +3,7 @@
 DatpError
 ├── SettingsError             a setting has a value that is not allowed
 ├── LocalStackError           the embedded servers or processes cannot run
-├── RecordAway                PostgreSQL cannot be reached
+├── DatabaseUnavailable                PostgreSQL cannot be reached
 ├── PipelineError
 │   ├── PipelineInvalid       a definition has mistakes; each one is named
 │   ├── PipelineUnknown       no pipeline (or version) of that name
@@ -68,7 +68,7 @@ class LocalStackError(DatpError):
     """The embedded servers cannot run here."""
 
 
-class RecordAway(DatpError):
+class DatabaseUnavailable(DatpError):
     """PostgreSQL cannot be reached. Ask again later."""
 
 

@@ -8,7 +8,7 @@ from alembic import context
 from sqlalchemy import create_engine, pool, text
 from sqlalchemy.engine import make_url
 
-from datp_tasks.archive.tables import metadata
+from datp_tasks.record.tables import metadata
 from datp_tasks.settings import Settings
 
 #: Any number will do, as long as all upgraders use the same one.

@@ -17,11 +17,11 @@ from benchmarks.bench import Bench
 from benchmarks.report import BAR_CHARS, Figures, Report, Step
 from benchmarks.stack import Stack
 from benchmarks.travellers import BATCH, Traveller, Travellers
-from datp_tasks.archive.role import Role
-from datp_tasks.archive.states import COPY, States, copy_text
-from datp_tasks.live.outgoing import Outgoing
-from datp_tasks.maintenance import reconciler
-from datp_tasks.maintenance.archiver import Archiver, as_copy
+from datp_tasks.jobs import reconciler
+from datp_tasks.jobs.archiver import Archiver, as_copy
+from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.record.archiver_role import Role
+from datp_tasks.record.states import COPY, States, copy_text
 
 RATIO_BAR, REBUILD_BAR_S, MEMORY_BAR_MB = 0.5, 60.0, 100.0
 ROUNDS = 5
@@ -105,7 +105,7 @@ def _writing(stack: Stack, travellers: Travellers, rows: int) -> dict[str, float
     """Rows a second: raw COPY of ready text, and what the archiver does with the same rows."""
     connections = travellers.connections
     due = connections.live.due("toArchiveZ", batch_max=rows)
-    found = zip(due, Outgoing(connections.live).copies(due), strict=True)
+    found = zip(due, ArchiveFeed(connections.live).copies(due), strict=True)
     copies = [as_copy(tx, fields, deltas) for tx, (fields, deltas) in found]
     with stack.engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE raw_state (LIKE tx_state INCLUDING ALL)")
@@ -160,7 +160,7 @@ def _bring_back(travellers: Travellers, count: int) -> float:
     live.redis.unlink(*(live.keys.state(tx) for tx in asleep))
     began_s = time.perf_counter()
     for start in range(0, len(asleep), BATCH):
-        connections.resurrector.bring_back(asleep[start : start + BATCH])
+        connections.restorer.restore(asleep[start : start + BATCH])
     took_s = time.perf_counter() - began_s
     if not all(live.exist_many(asleep[-BATCH:])):
         raise AssertionError("not all came back")

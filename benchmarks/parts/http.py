@@ -22,10 +22,10 @@ from benchmarks.bench import Bench
 from benchmarks.http_load import load
 from benchmarks.report import Figures
 from datp_tasks import Pipeline, Settings
-from datp_tasks.archive.keys import ApiKeys, Scope
-from datp_tasks.connections import Connections
-from datp_tasks.intake.client import Client
+from datp_tasks.client.client import Client
 from datp_tasks.local.ports import pick_free_port
+from datp_tasks.record.api_keys import ApiKeys, Scope
+from datp_tasks.runtime.container import Container
 
 PEPPER = "a pepper for benchmarks, long enough"
 CONNECTIONS = 32
@@ -106,7 +106,7 @@ def post(
 def _long_polls(bench: Bench, api: Side, crowd: int) -> list[float]:
     """All wait; then all end, a few milliseconds apart. How late each answer is, after its end."""
     settings = _settings(bench)
-    connections = Connections.open(settings)
+    connections = Container.open(settings)
     with Client(connections) as client:
         _forget_accepted(connections)
         applied = connections.pipelines.apply(
@@ -139,7 +139,7 @@ def _long_polls(bench: Bench, api: Side, crowd: int) -> list[float]:
     return [(answered_s[tx_id] - ended_s[tx_id]) * 1_000 for tx_id in tx_ids]
 
 
-def _forget_accepted(connections: Connections) -> None:
+def _forget_accepted(connections: Container) -> None:
     """No worker has run them, and they would only keep the next one busy."""
     connections.redis.flushdb()
     with connections.engine.begin() as sql:
@@ -172,7 +172,7 @@ def _environment(bench: Bench) -> dict[str, str]:
 
 @contextmanager
 def _served(bench: Bench) -> Iterator[Side]:
-    connections = Connections.open(_settings(bench))
+    connections = Container.open(_settings(bench))
     keys = ApiKeys(connections.engine, connections.clock, PEPPER)
     key = keys.create("bench", Scope.CLIENT, actor="bench").text
     connections.close()

@@ -16,7 +16,7 @@ from benchmarks.engine import POLL_S, Engine
 from benchmarks.report import Figures, Step
 from benchmarks.rounds import shown
 from benchmarks.stack import Stack
-from datp_tasks.live.outgoing import Outgoing
+from datp_tasks.live.archive_feed import ArchiveFeed
 
 ARCHIVING_DELAY_S = 5
 CHUNK = 1_000
@@ -44,7 +44,7 @@ def run(bench: Bench) -> Figures:
             _start_beat(bench.stack, engine)
             per_s = _flow(engine, total, at_once, step)
             waiting = engine.connections.live.sizes()["toArchiveZ"]
-            journal = Outgoing(engine.connections.live).journal_length()
+            journal = ArchiveFeed(engine.connections.live).journal_length()
             archived = bench.stack.sql(ARCHIVED)
             engine.check_all_succeeded()
         finally:
@@ -74,7 +74,7 @@ def run(bench: Bench) -> Figures:
 def _start_beat(stack: Stack, engine: Engine) -> None:
     """At work: it has drained what the peak left in the journal."""
     stack.start_beat(engine.environment)
-    outgoing = Outgoing(engine.connections.live)
+    outgoing = ArchiveFeed(engine.connections.live)
     ends_s = time.monotonic() + CATCH_UP_S
     while outgoing.journal_length():
         if time.monotonic() > ends_s:

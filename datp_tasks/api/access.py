@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from datp_tasks.api.problems import Problem
 from datp_tasks.api.threads import Threads
-from datp_tasks.archive.engine import away_is_named
-from datp_tasks.archive.keys import ApiKey, ApiKeys, Scope
+from datp_tasks.record.api_keys import ApiKey, ApiKeys, Scope
+from datp_tasks.record.database import translate_outage
 from datp_tasks.settings import Settings
 
 REMEMBERED_MAX = 10_000
@@ -80,7 +80,7 @@ class Gate:
         return caller
 
     def _verified(self, text: str) -> ApiKey | None:
-        with away_is_named():
+        with translate_outage():
             found = self._keys.verify(text)
             if found is not None:
                 self._keys.note_used(found.id)

@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from datp_tasks.api import (
     batches,
     compat,
-    desk,
     health,
+    inspect,
     openapi,
     operator,
     problems,
@@ -28,8 +28,8 @@ from datp_tasks.api import (
 )
 from datp_tasks.api.services import Services
 from datp_tasks.api.waiting import ClientGone
-from datp_tasks.archive.keys import KeyHash
-from datp_tasks.connections import Connections
+from datp_tasks.record.api_keys import KeyHash
+from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 
 ROUTERS = (
@@ -37,7 +37,7 @@ ROUTERS = (
     transactions.one,
     batches.routes,
     webhooks.routes,
-    desk.routes,
+    inspect.routes,
     operator.routes,
     compat.routes,
     compat.open_routes,
@@ -52,10 +52,10 @@ HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosnif
 def from_environment() -> FastAPI:
     """For uvicorn, which makes one per process."""
     settings = Settings.from_env()
-    return create_app(lambda: Connections.open(settings), settings)
+    return create_app(lambda: Container.open(settings), settings)
 
 
-def create_app(connect: Callable[[], Connections], settings: Settings) -> FastAPI:
+def create_app(connect: Callable[[], Container], settings: Settings) -> FastAPI:
     # Better now than with the first request.
     KeyHash(settings.key_pepper)
 

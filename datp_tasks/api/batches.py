@@ -10,10 +10,10 @@ from fastapi import Path, Query, Request
 from fastapi.responses import Response
 
 from datp_tasks.api import models
-from datp_tasks.api.guarded import AROUND_BYTES, json_response, router
 from datp_tasks.api.problems import invalid
+from datp_tasks.api.routing import AROUND_BYTES, json_response, router
+from datp_tasks.api.serializers import batch_json
 from datp_tasks.api.services import caller_of, services_of
-from datp_tasks.api.shown import batch_json
 from datp_tasks.model.batch import BatchState
 
 routes = router(

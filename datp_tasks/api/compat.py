@@ -14,18 +14,18 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from datp_tasks.api.access import Caller
-from datp_tasks.api.guarded import by_key, json_response, router
 from datp_tasks.api.models import Object, Text
 from datp_tasks.api.problems import not_found
+from datp_tasks.api.routing import by_key, json_response, router
+from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
-from datp_tasks.api.shown import time_text
 from datp_tasks.api.transactions import CONFLICT, look, told
-from datp_tasks.archive.engine import away_is_named
-from datp_tasks.archive.keys import Scope
-from datp_tasks.archive.words import Summary
-from datp_tasks.intake.requests import Request as Wanted
-from datp_tasks.intake.requests import Submitted
+from datp_tasks.client.requests import Request as Wanted
+from datp_tasks.client.requests import Submitted
 from datp_tasks.model.status import Status
+from datp_tasks.record.api_keys import Scope
+from datp_tasks.record.database import translate_outage
+from datp_tasks.record.types import Summary
 
 LONG = ("long", "longpoll")
 
@@ -121,7 +121,7 @@ async def status_by_external_id(
     services, caller = services_of(request), caller_of(request)
 
     def find() -> Summary | None:
-        with away_is_named():
+        with translate_outage():
             return services.connections.record.by_external_id(caller.owner, external_id)
 
     found = await services.threads.run(find)

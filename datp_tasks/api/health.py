@@ -8,8 +8,8 @@ from redis.exceptions import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
 from datp_tasks.api import models
-from datp_tasks.api.guarded import json_response
 from datp_tasks.api.problems import RETRY_AFTER_S, Problem
+from datp_tasks.api.routing import json_response
 from datp_tasks.api.services import Services, services_of
 
 router = APIRouter(tags=["health"], redirect_slashes=False)

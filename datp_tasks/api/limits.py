@@ -18,9 +18,9 @@ from sqlalchemy.exc import OperationalError
 
 from datp_tasks.api.problems import limited
 from datp_tasks.api.threads import Threads
-from datp_tasks.archive.engine import away_is_named
-from datp_tasks.archive.keys import ApiKeys
 from datp_tasks.live.rates import Granted, Rates
+from datp_tasks.record.api_keys import ApiKeys
+from datp_tasks.record.database import translate_outage
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.api")
@@ -126,7 +126,7 @@ class Limits:
             found = await self._threads.run(self._keys.limits, owner)
         except OperationalError as error:
             if not share.burst:
-                with away_is_named():
+                with translate_outage():
                     raise
             log.warning("the limits of %s are those of before: %s", owner, error)
             return
@@ -139,7 +139,7 @@ class Limits:
 
     async def _count(self, owner: str, share: _Share) -> None:
         def count() -> int:
-            with away_is_named():
+            with translate_outage():
                 return self._keys.in_flight(owner, count_max=share.in_flight_max + 1)
 
         if not share.burst:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from datp_tasks.intake.requests import Request
+from datp_tasks.client.requests import Request
 
 Object = dict[str, Any]
 Status = Literal[

@@ -8,19 +8,19 @@ from typing import Annotated, Any
 from fastapi import Path, Request
 from fastapi.responses import Response
 
-from datp_tasks.api.guarded import json_response, router
 from datp_tasks.api.models import Object
 from datp_tasks.api.problems import not_found
+from datp_tasks.api.routing import json_response, router
+from datp_tasks.api.serializers import alert_json, time_text
 from datp_tasks.api.services import Services, caller_of, services_of
-from datp_tasks.api.shown import alert_json, time_text
-from datp_tasks.archive.alerts import Alerts
-from datp_tasks.archive.engine import away_is_named
-from datp_tasks.archive.keys import Scope
 from datp_tasks.bells.broker import backlog, make_celery
 from datp_tasks.errors import PipelineUnknown
-from datp_tasks.observe.nodes import live_nodes
+from datp_tasks.live.nodes import live_nodes
 from datp_tasks.pipelines.records import PipelineInfo, VersionInfo
 from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.api_keys import Scope
+from datp_tasks.record.database import translate_outage
 
 routes = router("/v1", "operator", scope=Scope.OPERATOR)
 
@@ -49,7 +49,7 @@ async def use(request: Request, name: Name, version: Name) -> Response:
     store = _store_for(request, services)
 
     def put() -> VersionInfo:
-        with away_is_named():
+        with translate_outage():
             try:
                 return store.use(name, version)
             except PipelineUnknown as error:
@@ -65,7 +65,7 @@ async def disable(request: Request, name: Name) -> Response:
     store = _store_for(request, services)
 
     def put() -> None:
-        with away_is_named():
+        with translate_outage():
             try:
                 store.disable(name)
             except PipelineUnknown:
@@ -99,7 +99,7 @@ async def alerts(request: Request) -> Response:
     store = Alerts(services.connections.engine, services.connections.clock)
 
     def read() -> list[dict[str, Any]]:
-        with away_is_named():
+        with translate_outage():
             return [alert_json(each) for each in store.open_alerts()]
 
     return json_response({"alerts": await services.threads.run(read)})
@@ -119,7 +119,7 @@ def _store_for(request: Request, services: Services) -> PipelineStore:
 
 def _pipeline(services: Services, name: str) -> dict[str, Any]:
     store = services.connections.pipelines
-    with away_is_named():
+    with translate_outage():
         try:
             shown = store.show(name)
             versions = store.versions(name)

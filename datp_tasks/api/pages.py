@@ -13,10 +13,10 @@ from datp_tasks.api.access import Caller
 from datp_tasks.api.models import Status
 from datp_tasks.api.problems import Problem
 from datp_tasks.api.services import Services
-from datp_tasks.archive.engine import away_is_named
-from datp_tasks.archive.listing import Wanted
-from datp_tasks.archive.words import Summary
 from datp_tasks.live.keys import shard_of_tx
+from datp_tasks.record.database import translate_outage
+from datp_tasks.record.listing import Wanted
+from datp_tasks.record.types import Summary
 
 #: What the record calls `queued` is, as Redis knows, one of these.
 GOING_ON = ("queued", "running", "sleeping")
@@ -54,7 +54,7 @@ def page_of(services: Services, caller: Caller, wanted: Filter) -> tuple[list[Su
     if wanted.external_id is not None:
         return _by_external_id(services, owner or caller.owner, wanted), None
     rows_max = min(wanted.limit, services.settings.list_rows_max)
-    with away_is_named():
+    with translate_outage():
         rows = services.listing.page(
             Wanted(
                 owner=owner,
@@ -72,7 +72,7 @@ def page_of(services: Services, caller: Caller, wanted: Filter) -> tuple[list[Su
 
 
 def _by_external_id(services: Services, owner: str, wanted: Filter) -> list[Summary]:
-    with away_is_named():
+    with translate_outage():
         found = services.connections.record.by_external_id(owner, wanted.external_id or "")
     shown = services.client.overlay_many([found] if found else [])
     return [

@@ -18,7 +18,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
 from datp_tasks import errors
-from datp_tasks.api.together import TooMany
+from datp_tasks.api.batcher import TooMany
 from datp_tasks.model.payload import encode
 
 log = logging.getLogger("datp.api")
@@ -28,7 +28,7 @@ RETRY_AFTER_S = 2
 
 #: Error -> status and the last part of its type; of a class and its base the class is meant.
 KINDS: dict[type[Exception], tuple[int, str]] = {
-    errors.RecordAway: (503, "record-away"),
+    errors.DatabaseUnavailable: (503, "record-away"),
     errors.ExternalIdConflict: (409, "external-id-conflict"),
     errors.InputInvalid: (422, "input-invalid"),
     errors.ExternalIdInvalid: (422, "external-id-invalid"),

@@ -11,14 +11,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from datp_tasks.api.guarded import json_response, router
 from datp_tasks.api.models import Object
+from datp_tasks.api.routing import json_response, router
 from datp_tasks.api.services import Services, services_of
-from datp_tasks.archive.alerts import Alerts
-from datp_tasks.archive.engine import away_is_named
-from datp_tasks.archive.keys import Scope
-from datp_tasks.observe.metrics import RESOLUTIONS, Metrics, Slot, summed
+from datp_tasks.live.metrics import RESOLUTIONS, Metrics, Slot, summed
 from datp_tasks.observe.prometheus import families
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.api_keys import Scope
+from datp_tasks.record.database import translate_outage
 
 routes = router("/v1", "operator", scope=Scope.OPERATOR)
 #: Without a key: nothing in it names an owner.
@@ -73,7 +73,7 @@ class _Scraped(Collector):
 
     def collect(self) -> Iterator[Metric]:
         connections = self._services.connections
-        with away_is_named():
+        with translate_outage():
             alerts = Alerts(connections.engine, connections.clock).open_alerts()
         metrics = Metrics(connections.redis, connections.live.keys)
         yield from families(metrics, alerts)

@@ -10,22 +10,22 @@ from fastapi import Request
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from datp_tasks.api.access import Caller, Gate
+from datp_tasks.api.batcher import Batcher
 from datp_tasks.api.limits import Limits
 from datp_tasks.api.metrics import Meter
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.threads import Threads
-from datp_tasks.api.together import Together
 from datp_tasks.api.waiting import Waiters
-from datp_tasks.archive.events import Events
-from datp_tasks.archive.keys import ApiKeys
-from datp_tasks.archive.listing import Listing
-from datp_tasks.archive.words import Summary
-from datp_tasks.connections import Connections
-from datp_tasks.intake.client import Client
-from datp_tasks.intake.requests import Request as Wanted
-from datp_tasks.intake.requests import Submitted
+from datp_tasks.client.client import Client
+from datp_tasks.client.requests import Request as Wanted
+from datp_tasks.client.requests import Submitted
+from datp_tasks.live.notifications import Notifications
 from datp_tasks.live.rates import Rates
-from datp_tasks.replies.notify import Notifications
+from datp_tasks.record.api_keys import ApiKeys
+from datp_tasks.record.events import Events
+from datp_tasks.record.listing import Listing
+from datp_tasks.record.types import Summary
+from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.api")
@@ -40,22 +40,22 @@ Accepted = Submitted | Exception
 @dataclass(frozen=True, kw_only=True)
 class Services:
     settings: Settings
-    connections: Connections
+    connections: Container
     client: Client
     keys: ApiKeys
     threads: Threads
     gate: Gate
     limits: Limits
-    accepts: Together[Wanted, Accepted]
-    looks: Together[str, Summary | None]
-    seen: Together[Summary, None]
+    accepts: Batcher[Wanted, Accepted]
+    looks: Batcher[str, Summary | None]
+    seen: Batcher[Summary, None]
     waiters: Waiters
     listing: Listing
     events: Events
     meter: Meter
 
     @classmethod
-    def open(cls, connections: Connections) -> Services:
+    def open(cls, connections: Container) -> Services:
         """Within the event loop; nothing is connected yet."""
         settings = connections.settings
         threads = Threads(settings.api_threads_max)
@@ -75,11 +75,11 @@ class Services:
             threads=threads,
             gate=Gate(keys, settings, threads),
             limits=Limits(keys, rates, settings, threads),
-            accepts=Together(
+            accepts=Batcher(
                 lambda wanted: accept(client, wanted), threads, lanes=ACCEPT_LANES, **queues
             ),
-            looks=Together(client.status_many, threads, lanes=LOOK_LANES, **queues),
-            seen=Together(lambda shown: mark_seen(events, shown), threads, **queues),
+            looks=Batcher(client.status_many, threads, lanes=LOOK_LANES, **queues),
+            seen=Batcher(lambda shown: mark_seen(events, shown), threads, **queues),
             waiters=waiters,
             listing=listing,
             events=events,

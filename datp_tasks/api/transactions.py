@@ -10,20 +10,20 @@ from pydantic import ValidationError
 from starlette.background import BackgroundTask
 
 from datp_tasks.api import models
-from datp_tasks.api.guarded import (
+from datp_tasks.api.pages import Filter, page_of
+from datp_tasks.api.problems import invalid, mistakes_of, problem_of
+from datp_tasks.api.routing import (
     by_key,
     json_response,
     one_transaction,
     router,
     strict_request,
 )
-from datp_tasks.api.pages import Filter, page_of
-from datp_tasks.api.problems import invalid, mistakes_of, problem_of
+from datp_tasks.api.serializers import summary_json, time_text
 from datp_tasks.api.services import Accepted, Services, accept_bulk, caller_of, services_of
-from datp_tasks.api.shown import summary_json, time_text
-from datp_tasks.archive.audit import note_alone
-from datp_tasks.archive.words import Summary
-from datp_tasks.intake.requests import Submitted
+from datp_tasks.client.requests import Submitted
+from datp_tasks.record.operator_actions import record_action
+from datp_tasks.record.types import Summary
 
 NEW, REPEATED = 202, 200
 CONFLICT: dict[int | str, dict[str, Any]] = {
@@ -196,7 +196,7 @@ async def _may_act(
     summary = await services.look(caller, tx_id)
     if summary.owner != caller.owner:
         await services.threads.run(
-            note_alone,
+            record_action,
             services.connections.engine,
             actor=caller.actor,
             action=f"transaction.{action}",

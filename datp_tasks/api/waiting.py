@@ -17,9 +17,9 @@ from fastapi import Request
 
 from datp_tasks.api.problems import RETRY_AFTER_S, Problem
 from datp_tasks.api.threads import Threads
-from datp_tasks.archive.words import Summary
-from datp_tasks.errors import RecordAway
-from datp_tasks.replies.notify import Notifications
+from datp_tasks.errors import DatabaseUnavailable
+from datp_tasks.live.notifications import Notifications
+from datp_tasks.record.types import Summary
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.api")
@@ -119,7 +119,7 @@ class Waiters:
             bell.clear()
             try:
                 summary = await look()
-            except RecordAway:
+            except DatabaseUnavailable:
                 # An outage is waited for like everything else, once it is known whose it is.
                 if summary is None:
                     raise

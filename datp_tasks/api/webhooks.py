@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query, Request
 from fastapi.responses import Response
 
-from datp_tasks.api.guarded import json_response, router
 from datp_tasks.api.models import Object
+from datp_tasks.api.routing import json_response, router
+from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
-from datp_tasks.api.shown import time_text
 from datp_tasks.api.transactions import CONFLICT
-from datp_tasks.archive.engine import away_is_named
-from datp_tasks.archive.webhooks import Delivery
+from datp_tasks.record.database import translate_outage
+from datp_tasks.record.webhooks import Delivery
 
 routes = router("/v1", "webhooks")
 
@@ -33,7 +33,7 @@ async def find(
     owner = _owner(request)
 
     def read() -> list[Delivery]:
-        with away_is_named():
+        with translate_outage():
             return services.connections.webhooks.store.deliveries(
                 state=state, owner=owner, tx_id=tx_id, rows_max=limit
             )
@@ -56,7 +56,7 @@ async def redeliver(request: Request, id: Id) -> Response:
     owner = _owner(request)
 
     def send() -> dict[str, Any]:
-        with away_is_named():
+        with translate_outage():
             # What an owner does with its own is its own business, not the audit's.
             actor = caller.actor if owner is None else ""
             services.connections.webhooks.redeliver(id, owner=owner, actor=actor)
@@ -73,7 +73,7 @@ def _owner(request: Request) -> str | None:
 
 def _show(services: Services, id: str, owner: str | None) -> dict[str, Any]:
     store = services.connections.webhooks.store
-    with away_is_named():
+    with translate_outage():
         delivery = store.find(id, owner=owner)
         attempts = store.attempts(id)
     return {

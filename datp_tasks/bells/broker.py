@@ -12,7 +12,7 @@ from typing import Any
 from celery import Celery
 
 from datp_tasks.bells import broker_guard
-from datp_tasks.live.words import PRIORITIES
+from datp_tasks.live.types import PRIORITIES
 from datp_tasks.settings import Settings
 
 TASK_PREFIX = "datp.step."

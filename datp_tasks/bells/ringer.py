@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.live.doorbells import Doorbells, Pair
-from datp_tasks.live.words import PRIORITIES, Bell
+from datp_tasks.live.types import PRIORITIES, Bell
 
 log = logging.getLogger("datp.bells")
 

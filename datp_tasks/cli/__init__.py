@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from datp_tasks.errors import DatpError, RecordAway
+from datp_tasks.errors import DatabaseUnavailable, DatpError
 
 app = typer.Typer(
     name="datp",
@@ -34,7 +34,6 @@ def root(
 def _build() -> typer.Typer:
     from datp_tasks.cli import (
         api,
-        desk,
         env,
         groups,
         keys,
@@ -42,6 +41,7 @@ def _build() -> typer.Typer:
         nodes,
         operate,
         pipelines,
+        resolve,
         timeouts,
         top,
         transactions,
@@ -52,7 +52,7 @@ def _build() -> typer.Typer:
     up.add_commands(app)
     env.add_commands(app)
     transactions.add_commands(app)
-    desk.add_commands(app)
+    resolve.add_commands(app)
     timeouts.add_commands(app)
     ledger.add_commands(app)
     nodes.add_commands(app)
@@ -72,7 +72,7 @@ def main() -> None:
 
     try:
         _build()()
-    except RecordAway as error:
+    except DatabaseUnavailable as error:
         _fail(f"{error} Is `datp up` running here, or DATP_DATABASE_URL right?")
     except DatpError as error:
         _fail(str(error))

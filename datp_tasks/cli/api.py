@@ -11,12 +11,12 @@ from typing import Annotated
 
 import typer
 
-from datp_tasks.archive.keys import ApiKeys, KeyHash, Scope
 from datp_tasks.cli.context import connect
-from datp_tasks.connections import Connections
 from datp_tasks.local.files import read_text, write_private
 from datp_tasks.local.ports import HOST, pick_free_port, port_is_free
 from datp_tasks.local.stack import Stack
+from datp_tasks.record.api_keys import ApiKeys, KeyHash, Scope
+from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings, variable
 
 DEFAULT_PORT = 8700
@@ -83,7 +83,7 @@ def start_local_api(stack: Stack, port: int | None = None) -> LocalApi:
 def _local_key(stack: Stack, settings: Settings) -> str:
     """The key of the last time, if the database still knows it; else a new one."""
     path = stack.directory / KEY_FILE
-    connections = Connections.open(settings)
+    connections = Container.open(settings)
     try:
         keys = ApiKeys(connections.engine, connections.clock, settings.key_pepper)
         known = read_text(path)

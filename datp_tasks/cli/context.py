@@ -11,12 +11,12 @@ from pathlib import Path
 from redis import Redis
 from sqlalchemy import Engine
 
-from datp_tasks.connections import Connections
-from datp_tasks.intake.client import Client
+from datp_tasks.client.client import Client
 from datp_tasks.live.keys import Keys
 from datp_tasks.local.files import read_text
 from datp_tasks.local.stack import DEFAULT_DIRECTORY, PEPPER_FILE, read_run_file
 from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 
 URL_VARIABLES = ("DATP_REDIS_URL", "DATP_DATABASE_URL")
@@ -31,8 +31,8 @@ class Context:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
-    def connections(self) -> Connections:
-        return Connections.open(self.settings)
+    def connections(self) -> Container:
+        return Container.open(self.settings)
 
     @cached_property
     def client(self) -> Client:

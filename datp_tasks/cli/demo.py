@@ -32,9 +32,9 @@ from datp_tasks.cli.demo_plan import (
     of_kind,
 )
 from datp_tasks.cli.demo_settle import moved, settle
+from datp_tasks.client.client import Client
+from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.errors import ExternalIdConflict, TransactionError, TransactionFinal
-from datp_tasks.intake.client import Client
-from datp_tasks.intake.requests import Request, Submitted
 from datp_tasks.model.status import Status
 
 BATCH_MAX = 100

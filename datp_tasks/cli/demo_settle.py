@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from rich.console import Console
 
 from datp_tasks.cli.demo_plan import CURRENCY, Transfer
+from datp_tasks.client.client import Client
 from datp_tasks.errors import WaitTimeout
-from datp_tasks.intake.client import Client
 from datp_tasks.model.status import Status
 
 #: One settlement takes thousands of entries, so more are a sign that it never ends.

@@ -12,13 +12,13 @@ from redis.exceptions import RedisError
 from rich.console import Console
 from rich.table import Table
 
-from datp_tasks.archive.groups import LIMITS, NodeGroup
 from datp_tasks.bells.broker import backlog, make_celery
 from datp_tasks.cli.context import connect
-from datp_tasks.cli.shown import print_json
-from datp_tasks.connections import Connections
+from datp_tasks.cli.tables import print_json
 from datp_tasks.errors import GroupInvalid
-from datp_tasks.observe.nodes import Node, NodeRegister
+from datp_tasks.live.nodes import Node, NodeRegister
+from datp_tasks.record.groups import LIMITS, NodeGroup
+from datp_tasks.runtime.container import Container
 
 log = logging.getLogger("datp.cli")
 
@@ -121,7 +121,7 @@ def _changes(values: list[str]) -> dict[str, int | None]:
     return changes
 
 
-def _tell_workers(connections: Connections) -> None:
+def _tell_workers(connections: Container) -> None:
     """They look by themselves with every beat; told, they look at once."""
     try:
         make_celery(connections.settings).control.broadcast("datp_groups")
@@ -129,7 +129,7 @@ def _tell_workers(connections: Connections) -> None:
         log.info("the workers were not told: %s", error)
 
 
-def _nodes(connections: Connections) -> list[Node]:
+def _nodes(connections: Container) -> list[Node]:
     settings = connections.settings
     return NodeRegister(
         connections.live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms

@@ -10,10 +10,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from datp_tasks.api.shown import time_text
-from datp_tasks.archive.keys import ApiKey, ApiKeys, OwnerLimits, Scope
+from datp_tasks.api.serializers import time_text
 from datp_tasks.cli.context import connect
-from datp_tasks.cli.shown import print_json
+from datp_tasks.cli.tables import print_json
+from datp_tasks.record.api_keys import ApiKey, ApiKeys, OwnerLimits, Scope
 
 app = typer.Typer(help="API keys, and the limits of their owners.", no_args_is_help=True)
 

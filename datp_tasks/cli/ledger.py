@@ -15,11 +15,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from datp_tasks.cli.context import connect
-from datp_tasks.cli.shown import print_json
+from datp_tasks.cli.tables import print_json
 from datp_tasks.errors import BatchInvalid, LedgerError, LocalStackError
-from datp_tasks.ledger.desk import Ledger
+from datp_tasks.ledger.service import Ledger
 from datp_tasks.ledger.sim.server import LedgerSim, serve
-from datp_tasks.ledger.words import Batch, Claim
+from datp_tasks.ledger.types import Batch, Claim
 from datp_tasks.model.batch import BatchState
 
 ROWS_MAX = 100_000

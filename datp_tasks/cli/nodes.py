@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from datp_tasks.cli.context import connect
-from datp_tasks.cli.shown import print_json
-from datp_tasks.observe.nodes import Node, NodeRegister
+from datp_tasks.cli.tables import print_json
+from datp_tasks.live.nodes import Node, NodeRegister
 
 #: Exit code, for scripts: no node is alive.
 NO_NODE = 3

@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from datp_tasks.archive.alerts import Alerts
-from datp_tasks.archive.audit import note_action
-from datp_tasks.archive.words import Summary
 from datp_tasks.cli.context import connect
-from datp_tasks.cli.shown import COLOURS, as_mapping, print_json
-from datp_tasks.intake.many import Action, Done, Where
-from datp_tasks.intake.why import Why
+from datp_tasks.cli.tables import COLOURS, as_mapping, print_json
+from datp_tasks.operator.bulk import Action, Done, Where
+from datp_tasks.operator.why import Why
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.operator_actions import note_action
+from datp_tasks.record.types import Summary
 
 #: Exit codes, for scripts: alerts are open; some of many could not be done.
 ALERTS_OPEN = 5

@@ -16,8 +16,8 @@ from rich.table import Table
 from datp_tasks.engine.registry import discover, param_mistakes, registry
 from datp_tasks.errors import PipelineInvalid
 from datp_tasks.pipelines.files import load_definitions, read_json_file
-from datp_tasks.pipelines.offers import offered_step_types, unoffered
 from datp_tasks.pipelines.records import PipelineInfo, VersionInfo
+from datp_tasks.pipelines.step_availability import offered_step_types, unoffered
 from datp_tasks.pipelines.yaml_text import dump
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from datp_tasks.archive.timeouts import Next, Peek, Standing, Timeouts
 from datp_tasks.cli.context import connect
-from datp_tasks.cli.shown import print_json
+from datp_tasks.cli.tables import print_json
+from datp_tasks.record.timeouts import Next, Peek, Standing, Timeouts
 
 #: Exit code, for scripts: the handler is further behind than it may be.
 BEHIND = 3

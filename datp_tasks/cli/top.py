@@ -12,14 +12,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from datp_tasks.archive.alerts import Alerts
 from datp_tasks.bells.broker import backlog, make_celery
 from datp_tasks.cli.context import Context, connect
-from datp_tasks.cli.shown import print_json
-from datp_tasks.intake.desk import InFlight
+from datp_tasks.cli.tables import print_json
+from datp_tasks.live.metrics import RESOLUTIONS, Metrics, Slot, summed
+from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.model.status import FINAL
-from datp_tasks.observe.metrics import RESOLUTIONS, Metrics, Slot, summed
-from datp_tasks.observe.nodes import NodeRegister
+from datp_tasks.operator.resolve import InFlight
+from datp_tasks.record.alerts import Alerts
 
 BARS = " ▁▂▃▄▅▆▇█"
 LONGEST = 8

@@ -11,12 +11,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from datp_tasks.archive.words import Summary
 from datp_tasks.cli.context import connect
-from datp_tasks.cli.shown import as_mapping, print_json, print_summary
+from datp_tasks.cli.tables import as_mapping, print_json, print_summary
 from datp_tasks.errors import InputInvalid, WaitTimeout
 from datp_tasks.model.payload import NotJson, parse
 from datp_tasks.model.status import Status
+from datp_tasks.record.types import Summary
 
 #: Exit codes, for scripts: 0 fine, 1 an error, 2 wrong usage, and these.
 NOT_SUCCESSFUL = 3

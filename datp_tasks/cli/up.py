@@ -14,17 +14,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from datp_tasks.archive.engine import migrate
 from datp_tasks.cli.api import start_local_api
 from datp_tasks.cli.context import Context, connect, is_running
 from datp_tasks.cli.demo import run_demo
 from datp_tasks.cli.demo_plan import example
 from datp_tasks.cli.flower import start_flower
-from datp_tasks.connections import Connections
 from datp_tasks.errors import DatpError, LocalStackError
 from datp_tasks.local.ports import HOST, pick_free_port
 from datp_tasks.local.stack import DEFAULT_DIRECTORY, Stack, StackUrls
 from datp_tasks.pipelines.files import load_definitions
+from datp_tasks.record.database import migrate
+from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 
 Directory = Annotated[Path, typer.Option(help="Where data and logs are kept.")]
@@ -158,7 +158,7 @@ def _started(
 def prepare(urls: StackUrls, *, with_example: bool, ledger_url: str = "") -> list[str]:
     """Tables, pipelines, and the node groups that need a worker."""
     migrate(urls.database_url)
-    connections = Connections.open(Settings.from_env({**os.environ, **urls.as_environment()}))
+    connections = Container.open(Settings.from_env({**os.environ, **urls.as_environment()}))
     try:
         if with_example:
             load_example(connections)
@@ -174,7 +174,7 @@ def prepare(urls: StackUrls, *, with_example: bool, ledger_url: str = "") -> lis
         connections.close()
 
 
-def load_example(connections: Connections) -> None:
+def load_example(connections: Container) -> None:
     """Put the payments example into use; its accounts are made too."""
     package = example("")
     for definition in load_definitions(
@@ -186,7 +186,7 @@ def load_example(connections: Connections) -> None:
     example("sample").open_sample_accounts(connections.engine)
 
 
-def node_groups(connections: Connections) -> list[str]:
+def node_groups(connections: Container) -> list[str]:
     """The maintenance group first, then every group that a pipeline in use needs."""
     groups = {connections.settings.maintenance_group: None}
     for info in connections.pipelines.list():

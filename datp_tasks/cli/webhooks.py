@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from datp_tasks.archive.webhooks import STATES, Attempt, Delivery
 from datp_tasks.cli.context import connect
-from datp_tasks.cli.shown import print_json
+from datp_tasks.cli.tables import print_json
+from datp_tasks.record.webhooks import STATES, Attempt, Delivery
 
 app = typer.Typer(help="Webhooks: deliveries, dead letters, secrets.", no_args_is_help=True)
 secrets_app = typer.Typer(help="Secrets that sign webhooks.", no_args_is_help=True)

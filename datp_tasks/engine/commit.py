@@ -13,8 +13,6 @@ from typing import Any
 
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from datp_tasks.archive.record import Record
-from datp_tasks.archive.words import Final, Mark
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.engine.decide import Decider, Follow, Move, Next, Park, Pipelines, Rest, Stay, close
 from datp_tasks.engine.late_success import LateDesk
@@ -25,11 +23,13 @@ from datp_tasks.failpoints import reach
 from datp_tasks.live.scripts import Call as ScriptCall
 from datp_tasks.live.scripts import Reply
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.words import Bell, flat_to_dict
+from datp_tasks.live.types import Bell, flat_to_dict
 from datp_tasks.model.payload import encode
 from datp_tasks.model.plan import Action, Position
 from datp_tasks.model.state import BEGIN, ending
 from datp_tasks.model.status import Status
+from datp_tasks.record.transactions import Record
+from datp_tasks.record.types import Final, Mark
 
 log = logging.getLogger("datp.hop")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from datp_tasks.engine.run import Run
-    from datp_tasks.ledger.words import Batch as LedgerBatch
+    from datp_tasks.ledger.types import Batch as LedgerBatch
 
 SwitchValue = bool | int | float | str
 

@@ -24,7 +24,6 @@ from datp_tasks.engine.run import Run
 from datp_tasks.errors import PipelineError
 from datp_tasks.model.outcome import Call, Sleep
 from datp_tasks.model.pipeline import PipelineDefinition
-from datp_tasks.model.recall import Recall
 from datp_tasks.model.state import (
     CLOSE,
     UNDONE,
@@ -35,6 +34,7 @@ from datp_tasks.model.state import (
     slept,
 )
 from datp_tasks.model.status import Status
+from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.settings import Settings
 
 #: Pause before a step is tried again that PostgreSQL was not there for; it costs no attempt.
@@ -159,7 +159,7 @@ class Decider:
 
     def cancel(self, run: Run) -> None:
         """Turn a transaction around that was recalled: cancelled, or expired."""
-        recall = Recall.from_text(run.cancel)
+        recall = StopRequest.from_text(run.cancel)
         partial = run.state.errors > 0 and self._can_undo_partly(run)
         run.change(ending(recall.status, recall.reason, None, rollback=True, undo_current=partial))
 

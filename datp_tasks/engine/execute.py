@@ -17,9 +17,6 @@ from typing import Literal
 
 from sqlalchemy.exc import OperationalError
 
-from datp_tasks.archive.begun import BegunSteps
-from datp_tasks.archive.effects import EffectStore
-from datp_tasks.archive.engine import is_away
 from datp_tasks.engine.calls import StepCaller
 from datp_tasks.engine.event_loop import EventLoop
 from datp_tasks.engine.outcomes import AskFirst, Lost, Unavailable
@@ -30,6 +27,9 @@ from datp_tasks.engine.vector_steps import VectorSteps
 from datp_tasks.failpoints import reach
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.state import BEGIN
+from datp_tasks.record.database import is_away
+from datp_tasks.record.effects import EffectStore
+from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.hop")

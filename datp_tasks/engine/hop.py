@@ -14,8 +14,6 @@ from collections.abc import Sequence
 
 from sqlalchemy.exc import OperationalError
 
-from datp_tasks.archive.engine import is_away
-from datp_tasks.archive.record import Record
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.engine.commit import Committer
@@ -33,9 +31,11 @@ from datp_tasks.live.doorbells import Doorbells
 from datp_tasks.live.scripts import Call as ScriptCall
 from datp_tasks.live.scripts import Reply
 from datp_tasks.live.store import LiveStore, claimed
-from datp_tasks.live.words import Claimed
-from datp_tasks.live.words import Refused as NotClaimed
+from datp_tasks.live.types import Claimed
+from datp_tasks.live.types import Refused as NotClaimed
 from datp_tasks.model.state import BEGIN, delta_json
+from datp_tasks.record.database import is_away
+from datp_tasks.record.transactions import Record
 
 log = logging.getLogger("datp.hop")
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from celery import current_task
 
 from datp_tasks.bells.broker import shown_ids
+from datp_tasks.engine.heartbeat import Load
 from datp_tasks.engine.observer import Observer
 from datp_tasks.engine.outcomes import Broken, Doubt, Ended, Outcome, Unanswered
-from datp_tasks.engine.pulse import Load
 from datp_tasks.engine.registry import Registry, StepType
 from datp_tasks.engine.run import Run
 from datp_tasks.observe.task_events import TaskEvents

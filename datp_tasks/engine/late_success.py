@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 
-from datp_tasks.archive.alerts import Alerts
-from datp_tasks.archive.record import Record
-from datp_tasks.archive.words import Summary
 from datp_tasks.engine.calls import StepCaller
 from datp_tasks.engine.decide import Pipelines
 from datp_tasks.engine.run import Run
 from datp_tasks.model.state import State
 from datp_tasks.model.status import Status
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.transactions import Record
+from datp_tasks.record.types import Summary
 
 log = logging.getLogger("datp.late")
 

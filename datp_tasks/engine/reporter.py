@@ -11,10 +11,10 @@ import logging
 
 from sqlalchemy.exc import DBAPIError
 
-from datp_tasks.archive.record import Record
 from datp_tasks.engine.run import Run
 from datp_tasks.errors import StaleFence
 from datp_tasks.live.store import LiveStore
+from datp_tasks.record.transactions import Record
 
 log = logging.getLogger("datp.step")
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from datp_tasks.engine.outcomes import Outcome
-from datp_tasks.live.words import Claimed, Held, switches_of
+from datp_tasks.live.types import Claimed, Held, switches_of
 from datp_tasks.model.payload import Json, encode
 from datp_tasks.model.plan import Action, VersionOf, next_action
 from datp_tasks.model.state import Delta, State, apply, done, succeeded

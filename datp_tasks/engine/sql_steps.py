@@ -14,13 +14,13 @@ from itertools import takewhile
 
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from datp_tasks.archive.effects import Effects, EffectStore, Wanted, is_passing, is_unavailable
 from datp_tasks.engine.calls import StepCaller
 from datp_tasks.engine.outcomes import Broken, Lost, Outcome, Output, Unavailable
 from datp_tasks.engine.round import Round
 from datp_tasks.engine.run import Run
 from datp_tasks.errors import StepTimeout
 from datp_tasks.model.payload import Json
+from datp_tasks.record.effects import Effects, EffectStore, Wanted, is_passing, is_unavailable
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.step")
@@ -79,7 +79,7 @@ class SqlSteps:
     def _grown(self, share_max: float, by: float) -> float:
         return min(self._settings.vector_max, share_max + by)
 
-    # Together.
+    # Batcher.
 
     def _together(self, round: Round, part: Sequence[Run]) -> None:
         idle_s = max(map(self._caller.timeout_s, part)) + self._settings.step_kill_grace_s

@@ -14,7 +14,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from datp_tasks.archive.groups import NodeGroup
+from datp_tasks.record.groups import NodeGroup
 
 log = logging.getLogger("datp.groups")
 

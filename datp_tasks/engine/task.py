@@ -10,7 +10,7 @@ from celery import Task
 
 from datp_tasks.engine.registry import StepType
 from datp_tasks.live.keys import shard_of_tx
-from datp_tasks.live.words import PRIORITIES
+from datp_tasks.live.types import PRIORITIES
 
 log = logging.getLogger("datp.hop")
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from sqlalchemy.exc import DBAPIError
 
-from datp_tasks.archive.effects import Effects, EffectStore, Wanted, is_passing, is_unavailable
 from datp_tasks.engine.batch import Batch, Item, Purpose
 from datp_tasks.engine.calls import (
     StepCaller,
@@ -43,6 +42,7 @@ from datp_tasks.errors import StepError, StepTimeout
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.outcome import Abort, Done, Fail, Retry
 from datp_tasks.model.payload import Json, NotJson
+from datp_tasks.record.effects import Effects, EffectStore, Wanted, is_passing, is_unavailable
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.step")

@@ -5,10 +5,6 @@ from __future__ import annotations
 import json
 import random
 
-from datp_tasks.archive.alerts import Alerts
-from datp_tasks.archive.begun import BegunSteps
-from datp_tasks.archive.effects import EffectStore
-from datp_tasks.archive.record import Record
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.clock import Clock
@@ -25,15 +21,19 @@ from datp_tasks.engine.reporter import Reporter
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import StateCache
 from datp_tasks.errors import StaleFence, StepError, SwitchInvalid
-from datp_tasks.ledger.desk import Ledger
-from datp_tasks.ledger.words import Batch, NewBatch
+from datp_tasks.ledger.service import Ledger
+from datp_tasks.ledger.types import Batch, NewBatch
 from datp_tasks.live.doorbells import Doorbells
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.words import Refused
+from datp_tasks.live.types import Refused
 from datp_tasks.model.payload import checked
 from datp_tasks.model.switch import switch_json
 from datp_tasks.observe.task_events import TaskEvents
 from datp_tasks.observe.tracing import Tracing
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.effects import EffectStore
+from datp_tasks.record.step_starts import BegunSteps
+from datp_tasks.record.transactions import Record
 from datp_tasks.settings import Settings
 
 

@@ -16,12 +16,11 @@ from typing import Any
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from datp_tasks.archive.alerts import Alerts
 from datp_tasks.errors import BatchConflict, BatchUnknown, ServiceUnknown
 from datp_tasks.ledger import batches_sql as statements
 from datp_tasks.ledger.kinds import KINDS
 from datp_tasks.ledger.sql import Sql, tried_again
-from datp_tasks.ledger.words import (
+from datp_tasks.ledger.types import (
     Asked,
     Attempt,
     Batch,
@@ -38,6 +37,7 @@ from datp_tasks.ledger.words import (
 )
 from datp_tasks.model.batch import FINAL_STATES, BatchState, Verdict
 from datp_tasks.model.payload import encode
+from datp_tasks.record.alerts import Alerts
 from datp_tasks.settings import Settings
 
 #: Kinds of alerts. The first names a service, the others a batch.

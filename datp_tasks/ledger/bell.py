@@ -8,8 +8,8 @@ from typing import Any
 
 from celery import Celery
 
-from datp_tasks.ledger.words import Work
-from datp_tasks.live.words import PRIORITIES
+from datp_tasks.ledger.types import Work
+from datp_tasks.live.types import PRIORITIES
 
 log = logging.getLogger("datp.ledger")
 

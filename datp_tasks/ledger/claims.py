@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from datp_tasks.ledger import claims_sql as statements
 from datp_tasks.ledger.sql import Sql, tried_again
-from datp_tasks.ledger.words import Claim, Work
+from datp_tasks.ledger.types import Claim, Work
 from datp_tasks.model.batch import BatchState
 from datp_tasks.settings import Settings
 

@@ -1,4 +1,4 @@
-"""Connections of the standard library that keep one deadline, and those that wait to be used again.
+"""Container of the standard library that keep one deadline, and those that wait to be used again.
 
 A timeout of a socket starts anew with every byte, so an answer that drips would never end. Here
 every wait is only as long as what is left until the deadline.
@@ -101,7 +101,7 @@ def _tls() -> ssl.SSLContext:
 
 
 class Idle:
-    """Connections that can be used again, the one used last first."""
+    """Container that can be used again, the one used last first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

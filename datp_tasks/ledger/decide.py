@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 from datp_tasks.ledger.batches import ANOMALY_ALERT, DELAYED_ALERT, PARKED_ALERT, REFUSED_ALERT
-from datp_tasks.ledger.http_words import Answer, Outcome
+from datp_tasks.ledger.http_types import Answer, Outcome
 from datp_tasks.ledger.kinds import KINDS, LedgerKind
 from datp_tasks.ledger.rules import NOT_ALLOWED, Rule, judge
-from datp_tasks.ledger.words import Asked, Begun, Ended, Move, Seen
+from datp_tasks.ledger.types import Asked, Begun, Ended, Move, Seen
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.batch import BatchState
 from datp_tasks.model.notes import clean_note

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-from datp_tasks.archive.alerts import Alerts
 from datp_tasks.errors import BatchBusy, BatchUnknown, LedgerError
 from datp_tasks.ledger.batches import ANOMALY_ALERT, PARKED_ALERT, subject_of
 from datp_tasks.ledger.sql import Sql, timed
-from datp_tasks.ledger.words import Finished, Tell
+from datp_tasks.ledger.types import Finished, Tell
 from datp_tasks.model.batch import FINAL_STATES, TO_ASK, BatchState
 from datp_tasks.model.notes import clean_note
+from datp_tasks.record.alerts import Alerts
 
 # Claim before batch, as everywhere.
 LOCK_CLAIM = "SELECT 1 FROM service_claim WHERE service_id = %(service)s FOR NO KEY UPDATE"

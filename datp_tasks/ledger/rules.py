@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from datp_tasks.ledger.http_words import Answer, NotSent, Outcome
+from datp_tasks.ledger.http_types import Answer, NotSent, Outcome
 from datp_tasks.model.batch import BatchState, Verdict
 
 ACCEPTED, REFUSED, UNSURE = Verdict.ACCEPTED, Verdict.REFUSED, Verdict.UNSURE

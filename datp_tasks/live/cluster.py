@@ -32,7 +32,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from datp_tasks.live.wire import Command, exchange
+from datp_tasks.live.pipelining import Command, exchange
 
 Address = tuple[str, int]
 

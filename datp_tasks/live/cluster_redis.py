@@ -15,7 +15,7 @@ from redis import Redis
 from redis.client import NEVER_DECODE, Pipeline, PubSub
 
 from datp_tasks.live.cluster import Cluster, slot_of
-from datp_tasks.live.wire import Command
+from datp_tasks.live.pipelining import Command
 
 #: What is said to one server is said to all.
 EVERYWHERE = frozenset({"PING", "SCRIPT LOAD", "SCRIPT FLUSH", "FLUSHALL", "FLUSHDB"})

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 from redis import Redis
 from redis.exceptions import NoScriptError, ResponseError
 
-from datp_tasks.live import said
+from datp_tasks.live import transition_log
 from datp_tasks.live.cluster_redis import ClusterRedis
-from datp_tasks.live.wire import Command, exchange
+from datp_tasks.live.pipelining import Command, exchange
 
 FOLDER = Path(__file__).resolve().parent / "lua"
 INCLUDE = re.compile(r'^--- @include "(\w+)"$', re.MULTILINE)
@@ -162,8 +162,8 @@ class ScriptRunner:
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
-        if said.log.isEnabledFor(logging.DEBUG):
-            said.say(calls, replies)
+        if transition_log.log.isEnabledFor(logging.DEBUG):
+            transition_log.say(calls, replies)
         return replies
 
     def _send(self, calls: Sequence[Call], vectors: Sequence[list[int]]) -> list[Any]:

@@ -15,7 +15,7 @@ from datp_tasks.clock import Clock
 from datp_tasks.live.keys import Keys
 from datp_tasks.live.reading import Reading
 from datp_tasks.live.scripts import Argument, Call, Frame, Reply, ScriptRunner, call, script
-from datp_tasks.live.words import (
+from datp_tasks.live.types import (
     Bell,
     Claimed,
     Held,

@@ -13,9 +13,9 @@ import psycopg2.extensions
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.accounts import binaries_for, running_as_root
 from datp_tasks.local.binaries import PostgresBinaries, find_postgres
-from datp_tasks.local.cluster import USER, Cluster, environment, find_cluster
 from datp_tasks.local.files import create_directory, read_or_create_secret
 from datp_tasks.local.ports import HOST
+from datp_tasks.local.postgres_files import USER, Cluster, environment, find_cluster
 from datp_tasks.local.processes import ManagedProcess, StopStep
 from datp_tasks.local.server import START_TIMEOUT_S, EmbeddedServer
 

@@ -8,9 +8,9 @@ from redis import Redis
 from redis.exceptions import RedisError
 from sqlalchemy.exc import SQLAlchemyError
 
-from datp_tasks.archive.alerts import Alerts
+from datp_tasks.live.metrics import Metrics, take_counts
 from datp_tasks.live.store import LiveStore
-from datp_tasks.observe.metrics import Metrics, take_counts
+from datp_tasks.record.alerts import Alerts
 
 log = logging.getLogger("datp.watcher")
 
@@ -37,7 +37,7 @@ class BeatWatch:
     def look(self) -> bool:
         """Raise an alert if no job has arrived anywhere for too long; True if that is so.
 
-        Called with every pulse of every worker. The watcher, which beat runs, clears it.
+        Called with every heartbeat of every worker. The watcher, which beat runs, clears it.
         """
         try:
             now_ms = self._live.server_now_ms()

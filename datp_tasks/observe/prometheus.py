@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from datp_tasks.archive.alerts import Alert
+from datp_tasks.live.metrics import Metrics
 from datp_tasks.model.status import FINAL
-from datp_tasks.observe.metrics import Metrics
+from datp_tasks.record.alerts import Alert
 
 #: Kind of a gauge -> name, help and label of its family.
 GAUGES = {

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from datp_tasks.archive.record import Record
-from datp_tasks.archive.words import Final
 from datp_tasks.clock import wall_ns
 from datp_tasks.errors import TracingMissing
 from datp_tasks.model.status import Status
+from datp_tasks.record.transactions import Record
+from datp_tasks.record.types import Final
 from datp_tasks.settings import Settings
 
 if TYPE_CHECKING:

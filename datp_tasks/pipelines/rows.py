@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, func, insert, select, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_skip
 
-from datp_tasks.archive.tables import operator_action, pipeline, pipeline_version
 from datp_tasks.errors import PipelineUnknown, VersionMismatch
 from datp_tasks.model.pipeline import VERSION_CHARS, PipelineDefinition
 from datp_tasks.pipelines.records import Applied, is_intact
+from datp_tasks.record.tables import operator_action, pipeline, pipeline_version
 
 VERSION_OR_PREFIX = re.compile(rf"[0-9a-f]{{1,{VERSION_CHARS}}}")
 

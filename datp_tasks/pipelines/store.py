@@ -16,7 +16,6 @@ from typing import Any
 import redis
 from sqlalchemy import Connection, Engine, func, select
 
-from datp_tasks.archive.tables import pipeline, pipeline_version
 from datp_tasks.errors import PipelineUnknown
 from datp_tasks.live.keys import Keys
 from datp_tasks.model.pipeline import PipelineDefinition
@@ -30,6 +29,7 @@ from datp_tasks.pipelines.records import (
     is_intact,
     verified,
 )
+from datp_tasks.record.tables import pipeline, pipeline_version
 from datp_tasks.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from datp_tasks.bells.broker import TASK_PREFIX
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.ledger.bell import SUBMIT_TASK
-from datp_tasks.ledger.words import Work
+from datp_tasks.ledger.types import Work
 
 if TYPE_CHECKING:
     from celery import Celery
 
-    from datp_tasks.process import WorkerProcess
+    from datp_tasks.runtime.worker_process import WorkerProcess
 
 
 class EagerSend:

@@ -11,9 +11,9 @@ from redis.exceptions import RedisError
 from sqlalchemy.exc import DBAPIError
 
 from datp_tasks import failpoints
-from datp_tasks.archive.words import Summary
 from datp_tasks.errors import DatpError, TransactionUnknown
 from datp_tasks.failpoints import FailpointError, SimulatedCrash
+from datp_tasks.record.types import Summary
 from datp_tasks.testing.cases import Case
 from datp_tasks.testing.kit import Kit
 

@@ -9,17 +9,17 @@ from dataclasses import replace
 from typing import Any
 
 from datp_tasks import failpoints
-from datp_tasks.archive.words import Summary
 from datp_tasks.bells.broker import make_celery
+from datp_tasks.client.client import Client
 from datp_tasks.clock import VirtualClock
-from datp_tasks.connections import Connections
 from datp_tasks.engine.registry import Registry, StepType, discover, param_mistakes, registry
 from datp_tasks.errors import PipelineInvalid
-from datp_tasks.intake.client import Client
-from datp_tasks.maintenance.schedule import COUNTING_JOBS, JOBS
+from datp_tasks.jobs.schedule import COUNTING_JOBS, JOBS
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.status import Status
-from datp_tasks.process import WorkerProcess, register
+from datp_tasks.record.types import Summary
+from datp_tasks.runtime.container import Container
+from datp_tasks.runtime.worker_process import WorkerProcess, register
 from datp_tasks.settings import Settings
 from datp_tasks.testing.eager import EagerRing, EagerSend
 from datp_tasks.testing.servers import Servers
@@ -73,7 +73,7 @@ class Kit:
         self.client = Client(self.connections)
 
     @property
-    def connections(self) -> Connections:
+    def connections(self) -> Container:
         return self.process.connections
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class Kit:
         self.clock.advance(seconds=seconds, days=days)
         self._age_locks(int((seconds + days * 86_400) * 1_000))
         # The worker lives on meanwhile; only nodes that crashed have fallen silent.
-        self.process.pulse.beat_once()
+        self.process.heartbeat.beat_once()
         self.run_jobs()
 
     def _age_locks(self, passed_ms: int) -> None:
@@ -182,7 +182,7 @@ class Kit:
 
     def run_job(self, name: str) -> Any:
         """One run of a maintenance job."""
-        job = importlib.import_module(f"datp_tasks.maintenance.{name}")
+        job = importlib.import_module(f"datp_tasks.jobs.{name}")
         if name in COUNTING_JOBS:
             return job.run_once(self.connections, lambda group: 0)
         return job.run_once(self.connections)

@@ -19,11 +19,11 @@ from redis import Redis
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
-from datp_tasks.archive.engine import migrate
-from datp_tasks.archive.tables import metadata
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_cluster import RedisCluster
 from datp_tasks.local.redis_server import RedisServer
+from datp_tasks.record.database import migrate
+from datp_tasks.record.tables import metadata
 
 
 @dataclass(frozen=True, slots=True)

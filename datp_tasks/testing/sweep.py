@@ -29,13 +29,13 @@ from itertools import count
 from typing import Any, Literal
 
 from datp_tasks import failpoints
-from datp_tasks.archive.words import Summary
 from datp_tasks.model.status import Status
+from datp_tasks.record.types import Summary
 from datp_tasks.testing import boundaries
+from datp_tasks.testing.at_rest import EMPTY_AT_REST, live_violations, transaction_violations
 from datp_tasks.testing.cases import KINDS, Case, Report, Result, makes_sense
 from datp_tasks.testing.faults import OWNER, TROUBLE, Fault, Other
 from datp_tasks.testing.kit import Kit
-from datp_tasks.testing.rest import EMPTY_AT_REST, live_violations, transaction_violations
 
 SUBMITS_MAX = 5
 ROUNDS_MAX = 12

@@ -14,8 +14,8 @@ from redis import Redis
 from sqlalchemy import text
 
 from datp_tasks import Call, Fail, step
-from datp_tasks.connections import make_redis
 from datp_tasks.engine.context import StepContext
+from datp_tasks.runtime.container import make_redis
 from datp_tasks.settings import Settings
 
 HELD_S_MAX = 60.0

@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
-from datp_tasks.archive.engine import migrate
 from datp_tasks.local.redis_server import RedisServer
+from datp_tasks.record.database import migrate
 from datp_tasks.testing.servers import Servers
 from tests.acceptance.house import House
 

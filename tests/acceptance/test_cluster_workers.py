@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from datp_tasks import Pipeline
+from datp_tasks.live.invariants import check_all
 from datp_tasks.local.redis_cluster import RedisCluster
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.model.status import Status
-from datp_tasks.observe.invariants import check_all
 from tests.acceptance.conftest import NewHouse
 from tests.acceptance.house import wait_until
 

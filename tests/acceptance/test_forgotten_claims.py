@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.live.words import Claimed
+from datp_tasks.live.types import Claimed
 from datp_tasks.model.state import BEGIN, delta_json
 from datp_tasks.model.status import Status
 from tests.acceptance.conftest import NewHouse

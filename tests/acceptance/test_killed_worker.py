@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.archive.words import Summary
 from datp_tasks.model.status import Status
+from datp_tasks.record.types import Summary
 from tests.acceptance.conftest import NewHouse
 from tests.acceptance.house import House, wait_until
 

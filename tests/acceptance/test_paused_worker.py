@@ -15,8 +15,8 @@ from contextlib import contextmanager
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.archive.words import Summary
 from datp_tasks.model.status import Status
+from datp_tasks.record.types import Summary
 from tests.acceptance.conftest import NewHouse
 from tests.acceptance.house import House, log_of, process_state, wait_until
 

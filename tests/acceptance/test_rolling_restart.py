@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.archive.keys import ApiKeys, Scope
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.local.processes import ManagedProcess
+from datp_tasks.record.api_keys import ApiKeys, Scope
 from tests.acceptance.conftest import NewHouse
 from tests.acceptance.house import ROOT, House, log_of, wait_until
 

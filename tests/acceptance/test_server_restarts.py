@@ -17,13 +17,13 @@ from redis.exceptions import RedisError
 from sqlalchemy.exc import DBAPIError
 
 from datp_tasks import Pipeline
-from datp_tasks.archive.engine import migrate
+from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.errors import DatpError
-from datp_tasks.intake.requests import Request, Submitted
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.local.server import EmbeddedServer
 from datp_tasks.model.status import FINAL, Status
+from datp_tasks.record.database import migrate
 from tests.acceptance.conftest import prepare_payments
 from tests.acceptance.house import House, wait_until
 

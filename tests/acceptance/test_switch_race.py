@@ -11,10 +11,10 @@ from dataclasses import replace
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.intake.requests import new_tx_id
+from datp_tasks.client.requests import new_tx_id
 from datp_tasks.live.scripts import Call, Script, script
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.words import Bell, Claimed, Held, NewTransaction
+from datp_tasks.live.types import Bell, Claimed, Held, NewTransaction
 from datp_tasks.model.plan import Position
 from datp_tasks.model.status import Status
 from tests.acceptance.house import House, wait_until

@@ -10,10 +10,10 @@ from collections.abc import Callable
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.archive.record import Record
-from datp_tasks.archive.words import Final
 from datp_tasks.clock import ServerClock
 from datp_tasks.model.status import FINAL, Status
+from datp_tasks.record.transactions import Record
+from datp_tasks.record.types import Final
 from tests.acceptance.house import House
 
 pytestmark = pytest.mark.acceptance

@@ -15,8 +15,8 @@ import uvicorn
 
 from datp_tasks.api.app import create_app
 from datp_tasks.api.services import Services
-from datp_tasks.archive.keys import ApiKeys, Scope
-from datp_tasks.connections import Connections
+from datp_tasks.record.api_keys import ApiKeys, Scope
+from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 from datp_tasks.testing import Kit
 from tests.engine.eventually import eventually
@@ -82,8 +82,8 @@ def api_house(kit: Kit, settings: Settings | None = None) -> Iterator[ApiHouse]:
         with one_at_a_time:
             kit.send(*args, **options)
 
-    def connect() -> Connections:
-        return Connections.open(settings, clock=kit.clock, send=send)
+    def connect() -> Container:
+        return Container.open(settings, clock=kit.clock, send=send)
 
     app = create_app(connect, settings)
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5)

@@ -10,9 +10,9 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from datp_tasks.archive.keys import ApiKeys, KeyHash, OwnerLimits, Scope
 from datp_tasks.clock import VirtualClock
 from datp_tasks.errors import KeyInvalid, KeyUnknown, SettingsError
+from datp_tasks.record.api_keys import ApiKeys, KeyHash, OwnerLimits, Scope
 from datp_tasks.testing import Kit
 from tests.api.api_house import PEPPER, ApiHouse, api_house
 from tests.engine.eventually import eventually

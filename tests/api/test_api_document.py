@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from datp_tasks.archive.keys import Scope
+from datp_tasks.record.api_keys import Scope
 from tests.api.api_house import ApiHouse
 
 SETTINGS = {"owner_requests_per_s": 100_000.0, "owner_burst_max": 100_000, "long_poll_s_max": 0.0}

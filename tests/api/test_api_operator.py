@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks import Pipeline
-from datp_tasks.archive.alerts import Alerts
+from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 from tests.api.api_house import ApiHouse
 from tests.api.test_api_transactions import shown, submitted

@@ -12,9 +12,9 @@ import httpx
 import pytest
 from sqlalchemy.engine import make_url
 
-from datp_tasks.errors import RecordAway
-from datp_tasks.intake import client as client_module
-from datp_tasks.intake.requests import Request, prepare
+from datp_tasks.client import client as client_module
+from datp_tasks.client.requests import Request, prepare
+from datp_tasks.errors import DatabaseUnavailable
 from datp_tasks.testing import Kit
 from tests.api.api_house import ApiHouse, api_house
 from tests.api.test_api_transactions import submitted
@@ -86,7 +86,7 @@ def test_a_long_poll_outlasts_an_outage_of_postgresql(
         nonlocal fails
         fails += 1
         if fails <= 2:
-            raise RecordAway
+            raise DatabaseUnavailable
         return look(tx_ids)
 
     with ThreadPoolExecutor(1) as pool:
@@ -108,7 +108,7 @@ class Spoiler:
 
     def _prepare(self, request: Request, *rest: Any) -> Any:
         if "away" in request.data:
-            raise RecordAway
+            raise DatabaseUnavailable
         prepared = prepare(request, *rest)
         if "bad" in request.data:
             object.__setattr__(prepared.acceptance, "input_json", "{")

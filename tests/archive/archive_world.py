@@ -12,13 +12,13 @@ from typing import Any
 from sqlalchemy import text
 
 from datp_tasks import Call, Done, Fail, Pipeline, Sleep, failpoints
-from datp_tasks.archive.journal import Journal, Row
-from datp_tasks.connections import Connections
-from datp_tasks.live.outgoing import Outgoing
-from datp_tasks.live.words import Bell
-from datp_tasks.maintenance.archiver import Archiver, Result
+from datp_tasks.jobs.archiver import Archiver, Result
+from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.live.types import Bell
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.status import Status
+from datp_tasks.record.journal import Journal, Row
+from datp_tasks.runtime.container import Container
 from datp_tasks.testing import Kit
 
 Data = dict[str, Any]
@@ -205,7 +205,7 @@ class World:
         return journal.entries([tx_id]).get(tx_id, [])
 
     def backlog(self) -> int:
-        return Outgoing(self.kit.connections.live).journal_length()
+        return ArchiveFeed(self.kit.connections.live).journal_length()
 
     def sql(self, query: str, **values: Any) -> list[Any]:
         with self.kit.connections.engine.begin() as connection:
@@ -231,7 +231,7 @@ class World:
     def archiver(self) -> Archiver:
         return Archiver(self.kit.connections)
 
-    def without(self, **addresses: Any) -> Connections:
-        """Connections of a process that cannot reach one of the servers."""
+    def without(self, **addresses: Any) -> Container:
+        """Container of a process that cannot reach one of the servers."""
         settings = replace(self.kit.settings, **addresses)
-        return Connections.open(settings, clock=self.kit.clock, send=self.kit.send)
+        return Container.open(settings, clock=self.kit.clock, send=self.kit.send)

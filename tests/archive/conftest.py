@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from datp_tasks.observe.invariants import check_all
+from datp_tasks.live.invariants import check_all
 from datp_tasks.testing import Kit
 from tests.archive.archive_world import World
 

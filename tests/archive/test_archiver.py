@@ -13,9 +13,9 @@ from sqlalchemy.exc import OperationalError
 
 from datp_tasks import Pipeline, failpoints
 from datp_tasks.failpoints import SimulatedCrash
-from datp_tasks.live.outgoing import Outgoing
-from datp_tasks.maintenance import archiver
-from datp_tasks.maintenance.archiver import Result
+from datp_tasks.jobs import archiver
+from datp_tasks.jobs.archiver import Result
+from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.model.view import View
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -172,7 +172,7 @@ def test_an_older_version_never_replaces_a_newer_one(datp: Kit, world: World) ->
 
 def _overtake(kit: Kit, world: World, tx_id: str) -> None:
     kit.client.set_switch(tx_id, "other", 1)
-    fields, _ = Outgoing(kit.connections.live).copies([tx_id])[0]
+    fields, _ = ArchiveFeed(kit.connections.live).copies([tx_id])[0]
     world.sql(
         "INSERT INTO tx_state (tx_id, version, status, fields, archived_at) "
         "VALUES (:tx, :version, 'sleeping', CAST(:fields AS json), now())",
@@ -202,7 +202,7 @@ def test_fields_and_deltas_of_a_copy_belong_together(
         return before + send(commands[position:])
 
     monkeypatch.setattr(live, "send", interrupted)
-    [(fields, deltas)] = Outgoing(live).copies([tx_id])
+    [(fields, deltas)] = ArchiveFeed(live).copies([tx_id])
     assert fields["jsonVersion"] == fields["version"]
     replay = datp.client.replay(tx_id)
     assert replay.view is not None

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from datp_tasks import failpoints
-from datp_tasks.archive.alerts import Alerts
-from datp_tasks.archive.role import Role, guard
 from datp_tasks.failpoints import SimulatedCrash
-from datp_tasks.live.outgoing import Outgoing
-from datp_tasks.maintenance import archiver
+from datp_tasks.jobs import archiver
+from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.archiver_role import Role, guard
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.archive.archive_world import World
@@ -70,7 +70,7 @@ def test_a_batch_in_memory_is_bounded_by_bytes_and_the_rest_follows(make_world: 
     world = make_world(archiver_bytes_max=4 * LARGE, output_bytes_max=LARGE + 1_000, shards=1)
     for _ in range(20):
         world.kit.submit("rest", {"blob": "x" * LARGE})
-    drained = Outgoing(world.kit.connections.live).read_journal(
+    drained = ArchiveFeed(world.kit.connections.live).read_journal(
         entries_max=5_000, bytes_max=4 * LARGE, entry_bytes_max=LARGE
     )
     assert 4 <= drained.count < 30

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from datp_tasks.errors import RoleLost
-from datp_tasks.live.outgoing import Outgoing
-from datp_tasks.maintenance.archiver import Result
+from datp_tasks.jobs.archiver import Result
+from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.testing import Kit
 from tests.archive.archive_world import World
 from tests.engine.eventually import eventually
@@ -29,12 +29,12 @@ def let_lapse(kit: Kit, *locks: str) -> None:
         kit.connections.redis.delete(keys.in_shard("archive", lock))
 
 
-def take(outgoing: Outgoing, node: str) -> int | None:
+def take(outgoing: ArchiveFeed, node: str) -> int | None:
     return outgoing.take_role(node, role_ms=30_000, grace_ms=15_000)
 
 
 def test_the_role_is_held_then_rests_and_is_then_granted_to_another(datp: Kit) -> None:
-    outgoing = Outgoing(datp.connections.live)
+    outgoing = ArchiveFeed(datp.connections.live)
     first = take(outgoing, "a")
     assert first is not None
     # HELD
@@ -52,7 +52,7 @@ def test_the_role_is_held_then_rests_and_is_then_granted_to_another(datp: Kit) -
 
 
 def test_the_last_holder_may_have_it_again_without_a_pause(datp: Kit) -> None:
-    outgoing = Outgoing(datp.connections.live)
+    outgoing = ArchiveFeed(datp.connections.live)
     first = take(outgoing, "a")
     let_lapse(datp, "archiveLock1")
     again = take(outgoing, "a")
@@ -62,13 +62,13 @@ def test_the_last_holder_may_have_it_again_without_a_pause(datp: Kit) -> None:
 
 
 def test_the_role_lapses_by_itself(datp: Kit) -> None:
-    outgoing = Outgoing(datp.connections.live)
+    outgoing = ArchiveFeed(datp.connections.live)
     assert outgoing.take_role("a", role_ms=1, grace_ms=30) is not None
     eventually(lambda: take(outgoing, "b") is not None)
 
 
 def test_whoever_leaves_gives_the_role_back_and_only_its_own(datp: Kit) -> None:
-    outgoing = Outgoing(datp.connections.live)
+    outgoing = ArchiveFeed(datp.connections.live)
     take(outgoing, "a")
     outgoing.leave_role("b")
     assert take(outgoing, "b") is None
@@ -77,7 +77,7 @@ def test_whoever_leaves_gives_the_role_back_and_only_its_own(datp: Kit) -> None:
 
 
 def test_fences_of_the_role_grow_although_redis_loses_everything(datp: Kit, world: World) -> None:
-    outgoing = Outgoing(datp.connections.live)
+    outgoing = ArchiveFeed(datp.connections.live)
     first = take(outgoing, "a")
     datp.clock.advance(seconds=1)
     world.wipe()
@@ -146,7 +146,7 @@ def test_a_state_is_not_written_by_one_that_was_paused_past_its_role(
     assert (world.archived_version(tx_id) or 0) > newest
     # It must not give away the role of its successor.
     successor = other.connections
-    outgoing = Outgoing(successor.live)
+    outgoing = ArchiveFeed(successor.live)
     assert take(outgoing, "successor") is not None
     paused.leave_role()
     assert take(outgoing, "somebody") is None

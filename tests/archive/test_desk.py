@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from datp_tasks import DontKnow, Fail, Pipeline, failpoints
-from datp_tasks.archive.alerts import Alerts
 from datp_tasks.errors import (
     DecisionInvalid,
     TransactionError,
@@ -17,6 +16,7 @@ from datp_tasks.errors import (
 )
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.status import Status
+from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 from tests.archive.archive_world import Data, World
 
@@ -86,7 +86,7 @@ def test_what_a_dead_node_had_is_named_with_where_it_stood(
     # Right after the crash nobody can tell a dead node from a busy one.
     assert not datp.client.doctor().in_flight[0].orphaned
     datp.clock.advance(seconds=datp.settings.node_stale_ms / 1_000 + 1)
-    datp.process.pulse.beat_once()
+    datp.process.heartbeat.beat_once()
     diagnosis = datp.client.doctor()
     [flying] = diagnosis.in_flight
     assert (flying.tx_id, flying.orphaned, flying.mid_step) == (tx_id, True, mid_step)

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from datp_tasks.cli import desk as cli
+from datp_tasks.cli import resolve as cli
 from datp_tasks.errors import DatpError, DecisionInvalid, TransactionFinal, TransactionUnknown
 from datp_tasks.testing import Kit
 from tests.archive.archive_world import World

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from datp_tasks.archive.alerts import Alerts
-from datp_tasks.archive.journal import Journal
-from datp_tasks.live.outgoing import Outgoing
-from datp_tasks.maintenance import rebuild
-from datp_tasks.maintenance.rebuild import REDIS_LOSS, rebuild_after_loss
-from datp_tasks.observe.invariants import check_all
+from datp_tasks.jobs import rebuild
+from datp_tasks.jobs.rebuild import REDIS_LOSS, rebuild_after_loss
+from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.live.invariants import check_all
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.journal import Journal
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.archive.archive_world import World
@@ -39,7 +39,7 @@ def archives_between_reads(datp: Kit, sound: World) -> Iterator[World]:
         busy = False
 
     with pytest.MonkeyPatch.context() as patch:
-        for owner in (Outgoing, Journal):
+        for owner in (ArchiveFeed, Journal):
             read = owner.marks
 
             def moving(self: Any, read: Any = read) -> Any:
@@ -124,8 +124,8 @@ def test_a_restart_of_redis_while_a_loss_is_repaired_begins_it_again(
     keys = world.kit.connections.live.keys
     world.kit.connections.redis.delete(keys.state(tx_ids[0]))
     world.kit.connections.redis.zrem(keys.of_tx(tx_ids[0], "sleepingZ"), tx_ids[0])
-    run_id = Outgoing.run_id
-    monkeypatch.setattr(Outgoing, "run_id", lambda self: f"another {run_id(self)}")
+    run_id = ArchiveFeed.run_id
+    monkeypatch.setattr(ArchiveFeed, "run_id", lambda self: f"another {run_id(self)}")
     assert rebuild_after_loss(world.kit.connections) == len(tx_ids) - 5
 
 

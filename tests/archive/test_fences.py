@@ -6,8 +6,8 @@ import threading
 
 from sqlalchemy import create_engine, text
 
-from datp_tasks.archive.words import Final
 from datp_tasks.model.status import Status
+from datp_tasks.record.types import Final
 from datp_tasks.testing import Kit
 from tests.archive.archive_world import World
 from tests.engine.eventually import eventually

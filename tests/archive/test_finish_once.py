@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
-from datp_tasks.archive.words import Final
 from datp_tasks.model.status import Status
+from datp_tasks.record.types import Final
 from datp_tasks.testing import Kit
 from tests.archive.archive_world import World
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from datp_tasks import failpoints
-from datp_tasks.archive import journal_files, journal_gap
-from datp_tasks.archive.alerts import Alerts
-from datp_tasks.archive.journal_files import JournalFiles
-from datp_tasks.archive.journal_gap import JOURNAL_FILES
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.journal import Entry, living_branch
+from datp_tasks.record import journal_files, journal_gap
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.journal_files import JournalFiles
+from datp_tasks.record.journal_gap import JOURNAL_FILES
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.archive.archive_world import World

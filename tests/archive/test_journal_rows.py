@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from datp_tasks import failpoints
-from datp_tasks.archive.journal import Journal
-from datp_tasks.archive.states import States
 from datp_tasks.failpoints import SimulatedCrash
-from datp_tasks.live.outgoing import Outgoing
+from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.model.journal import chained_hash
+from datp_tasks.record.journal import Journal
+from datp_tasks.record.states import States
 from datp_tasks.testing import Kit
 from tests.archive.archive_world import World
 
@@ -219,8 +219,8 @@ def test_an_audit_of_a_running_system_finds_nothing(
 
     reads: list[tuple[type, str]] = [
         (States, "load"),
-        (Outgoing, "copies"),
-        (Outgoing, "waiting_entries"),
+        (ArchiveFeed, "copies"),
+        (ArchiveFeed, "waiting_entries"),
         (Journal, "rows"),
     ]
     busy = False

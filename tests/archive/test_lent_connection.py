@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from psycopg2 import sql
 
-from datp_tasks.archive.lent_connection import (
+from datp_tasks.errors import StepError
+from datp_tasks.record.lent_connection import (
     OWN_COMMIT,
     OWN_ROLLBACK,
     LentConnection,
     misuse_in,
 )
-from datp_tasks.errors import StepError
 from datp_tasks.testing import Kit
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from datp_tasks import failpoints
-from datp_tasks.archive.words import Mark
 from datp_tasks.model.status import Status
+from datp_tasks.record.types import Mark
 from datp_tasks.testing import Kit
 from tests.archive.archive_world import World
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from datp_tasks.archive.words import Final
-from datp_tasks.maintenance.reaper import Result, take
+from datp_tasks.jobs.reaper import Result, take
 from datp_tasks.model.status import Status
+from datp_tasks.record.types import Final
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.archive.archive_world import World
@@ -24,7 +24,7 @@ def give_up_nodes(kit: Kit) -> None:
     """So much time passes, with other workers beating, that a silent node is given up."""
     for pause_ms in (kit.settings.node_stale_ms, kit.settings.node_grace_ms):
         kit.clock.advance(seconds=pause_ms / 1_000 + 1)
-        kit.process.pulse.beat_once()
+        kit.process.heartbeat.beat_once()
         kit.run_job("reaper")
 
 

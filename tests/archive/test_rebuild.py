@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from datp_tasks import failpoints
-from datp_tasks.archive.alerts import Alerts
 from datp_tasks.failpoints import SimulatedCrash
-from datp_tasks.live.outgoing import Outgoing
-from datp_tasks.maintenance.rebuild import REDIS_LOSS
+from datp_tasks.jobs.rebuild import REDIS_LOSS
+from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.live.invariants import check_all
 from datp_tasks.model.status import Status
-from datp_tasks.observe.invariants import check_all
+from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.archive.archive_world import HOUR_S, World
@@ -391,7 +391,7 @@ def test_one_that_ended_in_a_shard_whose_journal_was_never_read_gets_its_last_en
 ) -> None:
     datp.submit("quick", {})
     world.archive()
-    read = Outgoing(datp.connections.live).marks()
+    read = ArchiveFeed(datp.connections.live).marks()
     ids = [datp.submit("quick", {}, external_id=f"x-{number}") for number in range(20)]
     unread = [tx_id for tx_id in ids if not read[tx_id[1:3]]]
     assert unread
@@ -426,7 +426,7 @@ def test_a_clock_that_is_behind_does_not_hold_up_a_rebuild(datp: Kit, world: Wor
 
 def test_marks_are_counted_once_for_each_reading(datp: Kit, world: World) -> None:
     datp.submit("rest", {})
-    before = sum(Outgoing(datp.connections.live).marks().values())
+    before = sum(ArchiveFeed(datp.connections.live).marks().values())
     world.archive()
     world.archive()
-    assert sum(Outgoing(datp.connections.live).marks().values()) == before + 1
+    assert sum(ArchiveFeed(datp.connections.live).marks().values()) == before + 1

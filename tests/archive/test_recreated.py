@@ -87,13 +87,13 @@ def expired(kit: Kit, tx_id: str) -> None:
     kit.run_job("timeout_handler")
 
 
-RECALLS = pytest.mark.parametrize(
+STOP_STATUSES = pytest.mark.parametrize(
     ("recall", "end"), [(cancelled, Status.CANCELLED), (expired, Status.EXPIRED)]
 )
 Recalling = Callable[[Kit, str], None]
 
 
-@RECALLS
+@STOP_STATUSES
 def test_one_that_may_have_begun_before_the_loss_is_parked_when_it_is_recalled(
     datp: Kit, world: World, recall: Recalling, end: Status
 ) -> None:
@@ -109,7 +109,7 @@ def test_one_that_may_have_begun_before_the_loss_is_parked_when_it_is_recalled(
     assert world.times("unbook", tx_id) == 1
 
 
-@RECALLS
+@STOP_STATUSES
 def test_what_a_person_knows_had_no_effect_ends_as_recalled_and_is_not_parked_again(
     datp: Kit, world: World, recall: Recalling, end: Status
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from datp_tasks.archive.retention import Retention
+from datp_tasks.record.retention import Retention
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.archive.archive_world import World
@@ -142,7 +142,7 @@ def test_a_run_ends_when_its_time_is_over_and_every_kind_had_its_turn(
     world.kit.clock.advance(days=2)
     # Each look at the clock finds a quarter of the run gone.
     ticks = count(0.0, world.kit.settings.retention_run_s / 4)
-    monkeypatch.setattr("datp_tasks.maintenance.retention.monotonic", lambda: next(ticks))
+    monkeypatch.setattr("datp_tasks.jobs.retention.monotonic", lambda: next(ticks))
     result = world.kit.run_job("retention")
     monkeypatch.undo()
     assert 0 < result.states < 9

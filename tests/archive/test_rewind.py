@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from datp_tasks import Pipeline
+from datp_tasks.live.invariants import check_all
 from datp_tasks.model.status import Status
-from datp_tasks.observe.invariants import check_all
 from datp_tasks.testing import Kit
 from tests.archive.archive_world import HOUR_S, World
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from datp_tasks.intake.many import Where
 from datp_tasks.live.store import LiveStore
+from datp_tasks.operator.bulk import Where
 from datp_tasks.testing import Kit
 from tests.archive.archive_world import World
 
@@ -41,7 +41,7 @@ def test_jobs_that_look_at_many_transactions_read_only_what_they_need(
     datp.run_job("watcher")
     datp.run_job("reaper")
     datp.clock.advance(seconds=10)
-    datp.process.pulse.beat_once()
+    datp.process.heartbeat.beat_once()
     assert datp.run_job("reaper").taken == 2
     assert datp.run_job("reconciler").rung
     assert whole == []

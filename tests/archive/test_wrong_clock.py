@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from datp_tasks import connections as connections_module
 from datp_tasks.clock import ServerClock
 from datp_tasks.model.status import Status
+from datp_tasks.runtime import container as connections_module
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.archive.archive_world import World
@@ -100,7 +100,7 @@ def test_a_dead_node_is_noticed_in_the_servers_time_and_a_loss_is_repaired(world
     assert world.status(dead) == "running"
 
     def taken() -> bool:
-        kit.process.pulse.beat_once()
+        kit.process.heartbeat.beat_once()
         kit.run_job("reaper")
         return kit.status(dead).is_final
 

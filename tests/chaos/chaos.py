@@ -18,17 +18,17 @@ from rich.console import Console
 from sqlalchemy import create_engine
 from sqlalchemy.exc import DBAPIError
 
-from datp_tasks.archive.words import Summary
+from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.errors import DatpError
-from datp_tasks.intake.requests import Request, Submitted
-from datp_tasks.live.outgoing import Outgoing
+from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.live.invariants import check_all
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.local.supervisor import Supervisor
 from datp_tasks.model.status import Status
-from datp_tasks.observe.invariants import check_all
+from datp_tasks.record.types import Summary
+from datp_tasks.testing.at_rest import live_violations, transaction_violations
 from datp_tasks.testing.bank import Bank, moved
-from datp_tasks.testing.rest import live_violations, transaction_violations
 from tests.acceptance.house import House
 from tests.chaos.transfer_steps import pipelines
 from tests.chaos.transfer_world import ALL_SENT, World
@@ -269,7 +269,7 @@ class Chaos:
         def clean() -> bool:
             found[:] = live_violations(self.house.connections)
             live = self.house.connections.live
-            waiting = live.sizes()["toArchiveZ"] + Outgoing(live).journal_length()
+            waiting = live.sizes()["toArchiveZ"] + ArchiveFeed(live).journal_length()
             return not found and not waiting
 
         self.wait(clean, within_s=END_WITHIN_S)

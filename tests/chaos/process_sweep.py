@@ -12,15 +12,15 @@ from typing import Any
 
 from sqlalchemy import create_engine
 
-from datp_tasks.archive.words import Summary
+from datp_tasks.record.types import Summary
+from datp_tasks.testing.at_rest import live_violations, transaction_violations
 from datp_tasks.testing.bank import Bank
-from datp_tasks.testing.rest import live_violations, transaction_violations
-from datp_tasks.testing.steered import give_order
+from datp_tasks.testing.fault_orders import give_order
 from tests.acceptance.house import House, process_state, wait_until
 from tests.chaos.transfer_steps import BANK_URL, pipelines
 from tests.chaos.transfer_world import World
 
-STEPS = ("tests.chaos.transfer_steps", "datp_tasks.testing.steered")
+STEPS = ("tests.chaos.transfer_steps", "datp_tasks.testing.fault_orders")
 #: Everything much quicker than in production, so that a takeover takes a second.
 QUICK: dict[str, Any] = {
     "shards": 2,

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from datp_tasks.archive.engine import migrate
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
+from datp_tasks.record.database import migrate
 from datp_tasks.testing.bank_process import running_bank
 from tests.acceptance.house import House
 from tests.chaos.chaos import QUICK, Chaos

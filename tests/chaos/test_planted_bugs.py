@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from datp_tasks import Pipeline, StepContext
-from datp_tasks.archive import record
-from datp_tasks.archive.record import Record
-from datp_tasks.archive.words import Acceptance
-from datp_tasks.intake.client import Client
-from datp_tasks.intake.requests import Prepared
+from datp_tasks.client.client import Client
+from datp_tasks.client.requests import Prepared
+from datp_tasks.jobs import reconciler
 from datp_tasks.live.store import LiveStore
-from datp_tasks.maintenance import reconciler
+from datp_tasks.record import transactions as record
+from datp_tasks.record.transactions import Record
+from datp_tasks.record.types import Acceptance
 from datp_tasks.testing import Kit, crash_sweep
 from datp_tasks.testing.cases import Report
 from datp_tasks.testing.sweep import MOVERS

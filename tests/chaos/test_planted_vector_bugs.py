@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from datp_tasks.archive import effects as effects_module
-from datp_tasks.archive.effects import Effects
 from datp_tasks.engine import vector_steps
 from datp_tasks.engine.outcomes import Ended
 from datp_tasks.engine.round import Round
 from datp_tasks.engine.run import Run
+from datp_tasks.record import effects as effects_module
+from datp_tasks.record.effects import Effects
 from datp_tasks.testing import Kit, crash_sweep
 from datp_tasks.testing.cases import Report
 from datp_tasks.testing.sweep import MOVERS

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from datp_tasks.archive.engine import migrate
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
+from datp_tasks.record.database import migrate
 from datp_tasks.testing.bank import Bank
 from tests.acceptance.house import House, log_of
 from tests.chaos.process_sweep import QUICK, STEPS, ProcessSweep, environment

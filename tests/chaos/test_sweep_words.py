@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from datp_tasks import Pipeline, Sleep, StepContext, failpoints
-from datp_tasks.archive.words import Summary
 from datp_tasks.live.scripts import ScriptRunner
 from datp_tasks.model.status import Status
+from datp_tasks.record.types import Summary
 from datp_tasks.testing import Kit, boundaries, crash_sweep
 from datp_tasks.testing.cases import KINDS, Result
 from datp_tasks.testing.sweep import MOVERS

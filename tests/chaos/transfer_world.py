@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Engine, text
 
-from datp_tasks.archive.words import Summary
 from datp_tasks.model.status import Status
+from datp_tasks.record.types import Summary
 from datp_tasks.testing.bank import Bank, Line, moved, problems
 from examples.payments import audit, ledger, tables
 from tests.chaos.transfer_steps import BOOKING, SENT, WIRED

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from datp_tasks.live.invariants import check_all
 from datp_tasks.local.redis_cluster import RedisCluster
-from datp_tasks.observe.invariants import check_all
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.archive.archive_world import World

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from datp_tasks import Pipeline, Request
-from datp_tasks.archive.alerts import Alerts
+from datp_tasks.client.requests import Submitted
 from datp_tasks.errors import ExternalIdConflict
-from datp_tasks.intake.requests import Submitted
+from datp_tasks.jobs.rebuild import REDIS_LOSS
+from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.cluster_redis import ClusterRedis
-from datp_tasks.live.outgoing import Outgoing
+from datp_tasks.live.invariants import Violation, check_all
+from datp_tasks.live.metrics import Metrics
 from datp_tasks.live.store import LiveStore
 from datp_tasks.local.redis_cluster import RedisCluster
-from datp_tasks.maintenance.rebuild import REDIS_LOSS
 from datp_tasks.model.status import Status
-from datp_tasks.observe.invariants import Violation, check_all
-from datp_tasks.observe.metrics import Metrics
+from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 from tests.archive.archive_world import HOUR_S, World
 
@@ -161,7 +161,7 @@ def test_what_one_master_has_lost_is_rebuilt_and_the_others_stay(
 
 
 def test_the_processes_of_all_masters_are_known(datp: Kit, three_masters: RedisCluster) -> None:
-    known = Outgoing(datp.connections.live).run_id().split()
+    known = ArchiveFeed(datp.connections.live).run_id().split()
     infos = [str(each.ask("INFO", "server")) for each in three_masters.masters]
     assert len(known) == len(infos) == 3
     assert all(any(run_id in info for info in infos) for run_id in known)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.archive.words import Summary
 from datp_tasks.engine.registry import registry
+from datp_tasks.record.types import Summary
 from datp_tasks.testing import Kit, crash_sweep
 from datp_tasks.testing.servers import Servers
 from datp_tasks.testing.sweep import MOVERS

@@ -12,7 +12,7 @@ from functools import partial
 from datp_tasks.bells.broker import TASK_PREFIX
 from datp_tasks.engine.guard import Guard
 from datp_tasks.engine.orphaned_claims import OrphanedClaims
-from datp_tasks.maintenance import reaper
+from datp_tasks.jobs import reaper
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 
@@ -71,7 +71,7 @@ class GuardedHop:
 
         def kill() -> None:
             self.kills += 1
-            process.pulse.retire(worker.node)
+            process.heartbeat.retire(worker.node)
 
         free = partial(reaper.take, self.kit.connections, worker.node)
         orphans = OrphanedClaims(self.kit.connections.live, worker.hop, worker.node, free)

@@ -11,7 +11,7 @@ from datp_tasks import Pipeline
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.live.doorbells import Doorbells, Pair
-from datp_tasks.live.words import Bell
+from datp_tasks.live.types import Bell
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks import Fail, Pipeline, failpoints
-from datp_tasks.archive.words import Final
 from datp_tasks.model.status import Status
+from datp_tasks.record.types import Final
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.engine.books import Books

@@ -13,8 +13,8 @@ from datp_tasks import Pipeline
 from datp_tasks.engine.guard import Guard
 from datp_tasks.engine.orphaned_claims import OrphanedClaims
 from datp_tasks.errors import StepTimeout
-from datp_tasks.live.outgoing import Outgoing
-from datp_tasks.maintenance import reaper
+from datp_tasks.jobs import reaper
+from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
@@ -83,7 +83,7 @@ class Stuck:
 
 
 def entries(kit: Kit, tx_id: str) -> list[Entry]:
-    return Outgoing(kit.connections.live).waiting_entries([tx_id])[tx_id]
+    return ArchiveFeed(kit.connections.live).waiting_entries([tx_id])[tx_id]
 
 
 @pytest.fixture

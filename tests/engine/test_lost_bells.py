@@ -85,7 +85,7 @@ def test_a_bell_that_is_lost_every_time_is_rung_every_time(datp: Kit) -> None:
 
 def test_bells_in_a_long_queue_are_not_taken_for_lost(datp: Kit) -> None:
     """A queue that is worked off slowly must not grow by a bell for every bell that waits."""
-    from datp_tasks.maintenance import reconciler
+    from datp_tasks.jobs import reconciler
 
     declare(datp)
     datp.lose_bells()

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from datp_tasks import Pipeline, failpoints
-from datp_tasks.archive.words import Final
 from datp_tasks.model.status import Status
+from datp_tasks.record.types import Final
 from datp_tasks.testing import Kit
 
 Data = dict[str, Any]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.live.outgoing import Outgoing
-from datp_tasks.live.words import Bell
+from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.live.types import Bell
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 
@@ -58,7 +58,7 @@ def test_a_version_that_was_counted_is_followed_by_one_that_follows_the_clock(
     live.redis.hset(live.keys.state(queued), mapping={"version": "3", "jsonVersion": "3"})
     ring(datp, queued)
     assert datp.status(queued).output == {"n": 3}
-    first = Outgoing(live).waiting_entries([queued])[queued][0]
+    first = ArchiveFeed(live).waiting_entries([queued])[queued][0]
     assert (first.kind, first.before) == ("claim", 3)
     assert first.version >= live.server_now_ms()
 

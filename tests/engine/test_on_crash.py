@@ -388,7 +388,7 @@ def test_a_node_that_only_paused_keeps_what_it_has(datp: Kit) -> None:
         tries.append(ctx.attempt)
         datp.clock.advance(seconds=datp.settings.node_stale_ms / 1_000 + 1)
         datp.run_job("reaper")
-        datp.process.pulse.beat_once()
+        datp.process.heartbeat.beat_once()
         datp.clock.advance(seconds=datp.settings.node_grace_ms / 1_000 + 1)
         datp.run_job("reaper")
 

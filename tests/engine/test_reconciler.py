@@ -12,7 +12,7 @@ from sqlalchemy import event
 
 from datp_tasks import Pipeline, Sleep
 from datp_tasks.failpoints import SimulatedCrash
-from datp_tasks.maintenance import reconciler
+from datp_tasks.jobs import reconciler
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers

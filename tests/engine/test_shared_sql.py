@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks import Abort, Call, Fail, Pipeline, Sleep, StepContext, failpoints
-from datp_tasks.archive.effects import Effects
 from datp_tasks.model.status import Status
+from datp_tasks.record.effects import Effects
 from datp_tasks.testing import Kit, boundaries
 from datp_tasks.testing.servers import Servers
 from tests.engine.books import Books

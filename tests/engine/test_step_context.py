@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from datp_tasks import Client, Fail, Pipeline, Sleep
-from datp_tasks.connections import Connections
 from datp_tasks.errors import StepError, SwitchInvalid
 from datp_tasks.model.status import Status
+from datp_tasks.runtime.container import Container
 from datp_tasks.testing import Kit
 
 Data = dict[str, Any]
@@ -20,7 +20,7 @@ Data = dict[str, Any]
 @pytest.fixture
 def elsewhere(datp: Kit) -> Iterator[Client]:
     """A client with connections of its own, as another process would have."""
-    with Client(Connections.open(datp.settings, clock=datp.clock, send=datp.send)) as client:
+    with Client(Container.open(datp.settings, clock=datp.clock, send=datp.send)) as client:
         yield client
 
 

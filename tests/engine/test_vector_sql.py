@@ -11,10 +11,10 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
 from datp_tasks import Batch, Fail, Item, Pipeline, failpoints
-from datp_tasks.archive import effects as effects_module
-from datp_tasks.archive.effects import EffectStore, Wanted
 from datp_tasks.engine import vector_steps
 from datp_tasks.model.status import Status
+from datp_tasks.record import effects as effects_module
+from datp_tasks.record.effects import EffectStore, Wanted
 from datp_tasks.testing import Kit, boundaries
 from tests.engine.books import Books, reports
 from tests.engine.locks import LOCK, Deadlock, held_lock

@@ -14,9 +14,9 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from datp_tasks import Call, Fail, Sleep
+from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.engine.registry import registry
 from datp_tasks.errors import ExternalIdConflict
-from datp_tasks.intake.requests import Request, Submitted
 from datp_tasks.model.pipeline import PipelineDefinition, StepDefinition
 from datp_tasks.model.status import Status
 from tests.examples.hand_made import HandMadeBatch

@@ -14,12 +14,12 @@ import pytest
 from rich.console import Console
 from sqlalchemy import Engine
 
-from datp_tasks.archive.words import Summary
 from datp_tasks.cli.demo import pace, run_demo
 from datp_tasks.cli.demo_plan import KINDS, Transfer, deposits, example, make_plan
+from datp_tasks.client.client import Client
 from datp_tasks.engine.registry import discover
-from datp_tasks.intake.client import Client
 from datp_tasks.pipelines.files import load_definitions
+from datp_tasks.record.types import Summary
 from examples.payments import PIPELINES_FOLDER, STEPS_MODULE
 from tests.examples.inline_client import InlineClient
 

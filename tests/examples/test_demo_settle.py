@@ -11,13 +11,13 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from datp_tasks.archive.words import Summary
 from datp_tasks.cli.demo_plan import KINDS, Transfer
 from datp_tasks.cli.demo_settle import SETTLEMENTS_MAX, settle
+from datp_tasks.client.client import Client
+from datp_tasks.client.requests import Submitted
 from datp_tasks.errors import WaitTimeout
-from datp_tasks.intake.client import Client
-from datp_tasks.intake.requests import Submitted
 from datp_tasks.model.status import Status
+from datp_tasks.record.types import Summary
 
 
 @dataclass

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import Engine, text
 
 from datp_tasks import Pipeline, Request
+from datp_tasks.client.requests import Submitted
 from datp_tasks.errors import ExternalIdConflict, TransactionUnknown
-from datp_tasks.intake.requests import Submitted
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from tests.engine.eventually import eventually

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from datp_tasks import Client, Pipeline, Sleep
-from datp_tasks.connections import Connections
 from datp_tasks.errors import TransactionUnknown, WaitTimeout
 from datp_tasks.model.status import Status
+from datp_tasks.runtime.container import Container
 from datp_tasks.testing import Kit
 
 Data = dict[str, Any]
@@ -33,7 +33,7 @@ def pipelines(datp: Kit) -> None:
 @pytest.fixture
 def waiting(datp: Kit) -> Iterator[Client]:
     """A client with connections of its own."""
-    with Client(Connections.open(datp.settings, clock=datp.clock, send=datp.send)) as client:
+    with Client(Container.open(datp.settings, clock=datp.clock, send=datp.send)) as client:
         yield client
 
 
@@ -90,7 +90,7 @@ def test_waiting_ends_with_the_transaction(datp: Kit, waiting: Client) -> None:
 def test_a_notification_ends_the_wait_before_the_slow_tick(
     datp: Kit, waiting: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datp_tasks.intake.looking.SLOW_TICK_S", 60.0)
+    monkeypatch.setattr("datp_tasks.client.reads.SLOW_TICK_S", 60.0)
     tx_id = datp.submit("gate", {})
     looks = threading.Semaphore(0)
     summary_of = waiting._summary
@@ -114,7 +114,7 @@ def test_a_notification_ends_the_wait_before_the_slow_tick(
 def test_a_missed_notification_costs_only_a_slow_tick(
     datp: Kit, waiting: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datp_tasks.intake.looking.SLOW_TICK_S", 0.05)
+    monkeypatch.setattr("datp_tasks.client.reads.SLOW_TICK_S", 0.05)
     waiting._notifications._channel = "a-channel-on-which-nothing-is-said"
     tx_id = datp.submit("gate", {})
     found: list[Any] = []

@@ -12,10 +12,10 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from datp_tasks import Client, Pipeline, Request, Settings
-from datp_tasks.connections import Connections
+from datp_tasks.client.requests import Submitted
 from datp_tasks.errors import DatpError, PipelineDisabled, PipelineUnknown
-from datp_tasks.intake.requests import Submitted
 from datp_tasks.model.status import Status
+from datp_tasks.runtime.container import Container
 from datp_tasks.testing import Kit
 
 PASSWORD = "hunter2-very-secret"
@@ -36,7 +36,7 @@ def pipelines(datp: Kit) -> None:
 
 def client_of(kit: Kit, **changes: Any) -> Client:
     settings: Settings = replace(kit.settings, **changes)
-    return Client(Connections.open(settings, clock=kit.clock, send=kit.send))
+    return Client(Container.open(settings, clock=kit.clock, send=kit.send))
 
 
 def rows(kit: Kit) -> int:
@@ -87,7 +87,7 @@ def test_without_the_broker_a_request_is_accepted_and_rung_later(
     datp: Kit, nobodys_port: int
 ) -> None:
     settings = replace(datp.settings, broker_url=f"redis://127.0.0.1:{nobodys_port}/0")
-    with Client(Connections.open(settings, clock=datp.clock)) as client:
+    with Client(Container.open(settings, clock=datp.clock)) as client:
         tx_id = client.submit("p", {}).tx_id
     assert datp.status(tx_id).status is Status.QUEUED
     datp.recover()

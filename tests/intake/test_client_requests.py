@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks import Pipeline, Request
+from datp_tasks.client.requests import Submitted
 from datp_tasks.errors import (
     DatpError,
     ExternalIdInvalid,
@@ -20,7 +21,6 @@ from datp_tasks.errors import (
     PipelineUnknown,
     RequestError,
 )
-from datp_tasks.intake.requests import Submitted
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 

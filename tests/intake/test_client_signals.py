@@ -11,8 +11,6 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks import Client, Pipeline, Sleep
-from datp_tasks.archive.signals import CANCEL, Signal
-from datp_tasks.connections import Connections
 from datp_tasks.errors import (
     DatpError,
     SwitchInvalid,
@@ -20,8 +18,10 @@ from datp_tasks.errors import (
     TransactionFinal,
     TransactionUnknown,
 )
-from datp_tasks.model.recall import Recall
 from datp_tasks.model.status import Status
+from datp_tasks.model.stop_request import StopRequest
+from datp_tasks.record.signals import CANCEL, Signal
+from datp_tasks.runtime.container import Container
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 
@@ -53,7 +53,7 @@ def accepted(kit: Kit) -> str:
         taken.bind(("127.0.0.1", 0))
         url = f"redis://127.0.0.1:{taken.getsockname()[1]}/0"
         settings = replace(kit.settings, redis_url=url)
-        with Client(Connections.open(settings, clock=kit.clock, send=kit.send)) as client:
+        with Client(Container.open(settings, clock=kit.clock, send=kit.send)) as client:
             tx_id = client.submit("gated", {}).tx_id
     assert kit.connections.live.fields_many([tx_id]) == [{}]
     return tx_id
@@ -62,7 +62,7 @@ def accepted(kit: Kit) -> str:
 def kept(kit: Kit, *tx_ids: str) -> list[Signal]:
     """What SQL would say again to these, or to any transaction."""
     if tx_ids:
-        return kit.connections.resurrector.signals.of(tx_ids)
+        return kit.connections.restorer.signals.of(tx_ids)
     with kit.connections.engine.connect() as sql:
         rows = sql.execute(text("SELECT tx_id, name, value FROM tx_signal"))
         return [Signal(*row) for row in rows]
@@ -95,7 +95,7 @@ def test_a_wake_places_one_that_is_accepted_but_not_in_redis(kit: Kit, accepted:
 
 def test_what_others_said_before_it_was_placed_is_said_too(kit: Kit, accepted: str) -> None:
     """A client was lost between SQL and Redis; its switch counts, and so does the later one."""
-    kit.connections.resurrector.signals.add(Signal(accepted, "go", "1"))
+    kit.connections.restorer.signals.add(Signal(accepted, "go", "1"))
     assert not kit.client.set_switch(accepted, "other", 2)
     assert kit.status(accepted).output == {"go": 1}
 
@@ -103,8 +103,8 @@ def test_what_others_said_before_it_was_placed_is_said_too(kit: Kit, accepted: s
 def test_a_switch_comes_too_late_for_one_that_was_cancelled_before_it_was_placed(
     kit: Kit, accepted: str
 ) -> None:
-    recall = Recall(Status.CANCELLED, "enough")
-    kit.connections.resurrector.signals.add(Signal(accepted, CANCEL, recall.to_text()))
+    recall = StopRequest(Status.CANCELLED, "enough")
+    kit.connections.restorer.signals.add(Signal(accepted, CANCEL, recall.to_text()))
     with pytest.raises(TransactionFinal):
         kit.client.set_switch(accepted, "go", 1)
     assert kit.status(accepted).status is Status.CANCELLED
@@ -217,7 +217,7 @@ def test_a_refused_signal_leaves_the_one_before_it_as_it_was(kit: Kit) -> None:
 
 
 def test_a_refused_signal_takes_nothing_back_that_was_said_after_it(kit: Kit) -> None:
-    signals, tx_id = kit.connections.resurrector.signals, asleep(kit)
+    signals, tx_id = kit.connections.restorer.signals, asleep(kit)
     before = signals.add(Signal(tx_id, "other", "1"))
     assert before is None
     assert signals.add(Signal(tx_id, "other", "2")) == Signal(tx_id, "other", "1")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datp_tasks.archive.record_sql import FINISH
-from datp_tasks.archive.words import Acceptance, Final
-from datp_tasks.intake.requests import new_tx_id
+from datp_tasks.client.requests import new_tx_id
 from datp_tasks.model.status import Status
+from datp_tasks.record.transactions_sql import FINISH
+from datp_tasks.record.types import Acceptance, Final
 from datp_tasks.testing import Kit
 
 VECTOR = 100

@@ -19,9 +19,9 @@ from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 
-from datp_tasks.archive.engine import MIGRATIONS, migrate
-from datp_tasks.archive.tables import EARLY, FILLFACTOR, VACUUMED_EARLY, Xid8, metadata
 from datp_tasks.local.postgres import PostgresServer
+from datp_tasks.record.database import MIGRATIONS, migrate
+from datp_tasks.record.tables import EARLY, FILLFACTOR, VACUUMED_EARLY, Xid8, metadata
 
 database_numbers = count(1)
 
@@ -151,7 +151,7 @@ def test_upgrading_twice_is_harmless(new_database: str) -> None:
 
 def test_many_that_upgrade_at_once_do_not_disturb_each_other(new_database: str) -> None:
     """Processes, as in life: Alembic cannot run twice in one process at the same time."""
-    program = "import sys; from datp_tasks.archive.engine import migrate; migrate(sys.argv[1])"
+    program = "import sys; from datp_tasks.record.database import migrate; migrate(sys.argv[1])"
     upgrades = [subprocess.Popen([sys.executable, "-c", program, new_database]) for _ in range(4)]
     assert [upgrade.wait(60) for upgrade in upgrades] == [0, 0, 0, 0]
     assert len(rows(new_database, "SELECT version_num FROM alembic_version")) == 1

@@ -25,7 +25,7 @@ from sqlalchemy.exc import DBAPIError
 from datp_tasks.errors import DatpError, LedgerError
 from datp_tasks.ledger.batch_list import derived_id
 from datp_tasks.ledger.sim.faults import GET_WORDS, POST_WORDS
-from datp_tasks.ledger.words import Stored
+from datp_tasks.ledger.types import Stored
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.processes import ManagedProcess

@@ -13,13 +13,13 @@ from typing import Any
 from sqlalchemy import create_engine, text
 
 from datp_tasks.clock import VirtualClock
-from datp_tasks.connections import Connections
 from datp_tasks.ledger.batch_list import derived_id, unsigned_batch_list
-from datp_tasks.ledger.desk import Ledger
+from datp_tasks.ledger.service import Ledger
 from datp_tasks.ledger.sim.server import LedgerSim, SimThread
 from datp_tasks.ledger.submitter import Result
-from datp_tasks.ledger.words import Batch, Ring, Work
+from datp_tasks.ledger.types import Batch, Ring, Work
 from datp_tasks.model.batch import BatchState
+from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 from datp_tasks.testing.servers import Servers
 
@@ -39,7 +39,7 @@ class Instance:
     def __init__(self, settings: Settings, clock: VirtualClock, ring: Ring | None) -> None:
         #: Messages that were sent and not delivered yet.
         self.waiting: list[Work] = []
-        self.connections = Connections.open(settings, clock=clock, ring_ledger=ring or self._keep)
+        self.connections = Container.open(settings, clock=clock, ring_ledger=ring or self._keep)
 
     def _keep(self, works: Sequence[Work]) -> None:
         self.waiting.extend(works)

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from datp_tasks.ledger.kinds import KINDS
-from datp_tasks.ledger.words import Asked, Begun
+from datp_tasks.ledger.types import Asked, Begun
 from datp_tasks.model.batch import BatchState
 from tests.ledger.ledger_world import SERVICE, World, payload_of
 
@@ -164,7 +164,7 @@ class NaiveInstance:
         kind = KINDS[self._world.kind]
         [(request, _)] = kind.questions([_asked(self._world, batch_id)])
         answer = httpx.get(request.url, headers=dict(request.headers), trust_env=False)
-        from datp_tasks.ledger.http_words import Answer
+        from datp_tasks.ledger.http_types import Answer
 
         return kind.statuses(Answer(answer.status_code, answer.content))[batch_id].state
 

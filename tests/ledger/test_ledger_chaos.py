@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from datp_tasks.archive.engine import migrate
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
+from datp_tasks.record.database import migrate
 from tests.acceptance.house import House, wait_until
 from tests.ledger.chaos import QUICK, Chaos, problems
 

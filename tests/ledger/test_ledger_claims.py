@@ -18,9 +18,9 @@ from datp_tasks.ledger import batches_sql, claims_sql
 from datp_tasks.ledger import sql as ledger_sql
 from datp_tasks.ledger.batches import BatchStore
 from datp_tasks.ledger.claims import ClaimStore
-from datp_tasks.ledger.heart import Heart
 from datp_tasks.ledger.sql import Sql
-from datp_tasks.ledger.words import NewBatch, Work
+from datp_tasks.ledger.ticker import Ticker
+from datp_tasks.ledger.types import NewBatch, Work
 from datp_tasks.model.batch import BatchState
 from tests.engine.eventually import eventually
 from tests.ledger.conftest import NewWorld
@@ -457,7 +457,7 @@ def test_a_heart_ticks_without_beat_outlasts_errors_and_leaves_in_order(real: Wo
         if len(polled) == 2:
             raise ConnectionError("the servers are away for a moment")
 
-    heart = Heart(instance.ledger.queuer, poll, period_s=0.1)
+    heart = Ticker(instance.ledger.queuer, poll, period_s=0.1)
     heart.start()
     try:
         eventually(lambda: len(polled) >= 4)

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
+from datp_tasks.client.client import Client
 from datp_tasks.errors import (
     BatchConflict,
     BatchInvalid,
     BatchUnknown,
+    DatabaseUnavailable,
     LedgerError,
-    RecordAway,
     ServiceInvalid,
     ServiceUnknown,
     WaitTimeout,
 )
-from datp_tasks.intake.client import Client
 from datp_tasks.ledger.batch_list import derived_id, unsigned_batch_list
-from datp_tasks.ledger.words import Stored
+from datp_tasks.ledger.types import Stored
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.model.batch import BatchState
 from datp_tasks.settings import Settings
@@ -188,7 +188,7 @@ def test_waiting_for_a_batch_ends_with_it_or_with_the_time(client: Client, world
 def test_a_record_that_is_away_is_named(world: World) -> None:
     port = pick_free_port()
     settings = Settings(database_url=f"postgresql://nobody@127.0.0.1:{port}/none")
-    with Client.from_settings(settings) as client, pytest.raises(RecordAway):
+    with Client.from_settings(settings) as client, pytest.raises(DatabaseUnavailable):
         client.submit_batch(SERVICE, BYTES_A)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from datp_tasks.errors import BatchBusy, BatchUnknown, LedgerError
 from datp_tasks.ledger.sim.faults import Fault
-from datp_tasks.ledger.words import Move
+from datp_tasks.ledger.types import Move
 from datp_tasks.model.batch import BatchState
 from tests.ledger.conftest import NewWorld
 from tests.ledger.ledger_world import SERVICE, Instance, World

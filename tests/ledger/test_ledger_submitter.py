@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 from datp_tasks.ledger import submitter as submitter_module
 from datp_tasks.ledger.bell import readable_works
 from datp_tasks.ledger.sim.faults import ANSWERS, Fault
-from datp_tasks.ledger.words import Work
+from datp_tasks.ledger.types import Work
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.model.batch import BatchState, Verdict
 from tests.engine.eventually import eventually

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from datp_tasks.ledger.http_words import Answer, HttpRequest, NoAnswer, NotSent, Outcome
-from datp_tasks.ledger.wire import BODY_BYTES_MAX, Wire
+from datp_tasks.ledger.http_transport import BODY_BYTES_MAX, Wire
+from datp_tasks.ledger.http_types import Answer, HttpRequest, NoAnswer, NotSent, Outcome
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.settings import Settings
 

@@ -20,10 +20,10 @@ from datp_tasks.ledger.batch_list import (
 )
 from datp_tasks.ledger.decide import decide, ended
 from datp_tasks.ledger.hosts import url_mistake
-from datp_tasks.ledger.http_words import Answer, NoAnswer, NotSent, Outcome
+from datp_tasks.ledger.http_types import Answer, NoAnswer, NotSent, Outcome
 from datp_tasks.ledger.kinds import KINDS, RECEIPT_CHARS_MAX
 from datp_tasks.ledger.rules import RULES, judge
-from datp_tasks.ledger.words import Asked, Begun, Seen
+from datp_tasks.ledger.types import Asked, Begun, Seen
 from datp_tasks.model.batch import FINAL_STATES, TO_ASK, BatchState, Verdict
 from datp_tasks.settings import Settings
 

@@ -20,9 +20,9 @@ from typing import Literal
 
 from sqlalchemy.engine import make_url
 
-from datp_tasks.archive.engine import migrate
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
+from datp_tasks.record.database import migrate
 from tests.mutants.mutant import ROOT, Mutant
 
 Verdict = Literal["found", "NOT FOUND", "text is not there once", "tests cannot run"]

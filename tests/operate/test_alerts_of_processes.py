@@ -9,7 +9,7 @@ import time
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.maintenance.watcher import NO_WORKER, NODE_LOST
+from datp_tasks.jobs.watcher import NO_WORKER, NODE_LOST
 from datp_tasks.observe.beat_watch import BEAT_SILENT
 from tests.acceptance.conftest import NewHouse
 from tests.acceptance.house import House, wait_until

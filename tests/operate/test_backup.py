@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import pytest
 from sqlalchemy.engine import make_url
 
+from datp_tasks.live.invariants import check_all
 from datp_tasks.local.binaries import find_postgres
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.model.status import Status
-from datp_tasks.observe.invariants import check_all
 from datp_tasks.testing import Kit
 from tests.archive.archive_world import HOUR_S, World
 

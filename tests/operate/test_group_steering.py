@@ -7,9 +7,9 @@ import re
 import pytest
 
 from datp_tasks import Pipeline
+from datp_tasks.live.nodes import Node, NodeRegister
 from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.model.status import Status
-from datp_tasks.observe.nodes import Node, NodeRegister
 from tests.acceptance.house import House, log_of, wait_until
 
 pytestmark = pytest.mark.acceptance

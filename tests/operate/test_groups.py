@@ -12,14 +12,14 @@ import typer
 from sqlalchemy.exc import IntegrityError
 from typer.testing import CliRunner, Result
 
-from datp_tasks.archive.groups import LIMITS, GroupBook, GroupStore, NodeGroup
 from datp_tasks.cli import groups as groups_cli
 from datp_tasks.cli import nodes as nodes_cli
-from datp_tasks.connections import make_redis
 from datp_tasks.errors import GroupInvalid
+from datp_tasks.jobs import schedule
+from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.local.ports import HOST, pick_free_port
-from datp_tasks.maintenance import schedule
-from datp_tasks.observe.nodes import NodeRegister
+from datp_tasks.record.groups import LIMITS, GroupBook, GroupStore, NodeGroup
+from datp_tasks.runtime.container import make_redis
 from datp_tasks.testing import Kit
 
 
@@ -151,7 +151,7 @@ def test_the_batch_of_the_group_is_that_of_the_job(
         seen.append(connections.settings.archiver_batch_max)
         return 1
 
-    monkeypatch.setattr("datp_tasks.maintenance.archiver.run_once", run_once)
+    monkeypatch.setattr("datp_tasks.jobs.archiver.run_once", run_once)
     groups.set("master", {"archiveBatchSize": 7}, actor="ann")
     assert datp.process.run_job("archiver") == 1
     assert (seen, passed) == ([7], [])

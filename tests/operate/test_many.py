@@ -11,11 +11,11 @@ import typer
 from typer.testing import CliRunner
 
 from datp_tasks import Pipeline, Sleep
-from datp_tasks.archive.alerts import Alerts
 from datp_tasks.cli import operate, top
 from datp_tasks.errors import FilterInvalid
-from datp_tasks.intake.many import Where
 from datp_tasks.model.status import Status
+from datp_tasks.operator.bulk import Where
+from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing.kit import Kit
 
 Data = dict[str, Any]

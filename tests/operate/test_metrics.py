@@ -9,8 +9,8 @@ from typing import Any
 
 from datp_tasks import Fail, Pipeline, Sleep
 from datp_tasks.live.cluster_redis import servers_of
+from datp_tasks.live.metrics import RESOLUTIONS, Label, Metrics, summed, take_counts
 from datp_tasks.live.scripts import call, script
-from datp_tasks.observe.metrics import RESOLUTIONS, Label, Metrics, summed, take_counts
 from datp_tasks.testing.kit import Kit
 
 Data = dict[str, Any]

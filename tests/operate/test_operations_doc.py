@@ -11,19 +11,19 @@ from typing import Any
 
 import typer
 
-from datp_tasks.archive.webhook_queue import DEAD, DISABLED
 from datp_tasks.cli import _build
+from datp_tasks.jobs import watcher
 from datp_tasks.ledger import batches
 from datp_tasks.local.redis_server import RedisServer
-from datp_tasks.maintenance import watcher
+from datp_tasks.record.webhook_queue import DEAD, DISABLED
 from datp_tasks.settings import Settings, variable
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 #: Modules that raise alerts under names of their own, and those that are told what to raise.
 RAISED_AS = {
-    "datp_tasks/maintenance/watcher.py": watcher.KINDS,
-    "datp_tasks/archive/webhook_queue.py": (DISABLED, DEAD),
+    "datp_tasks/jobs/watcher.py": watcher.KINDS,
+    "datp_tasks/record/webhook_queue.py": (DISABLED, DEAD),
 }
 
 

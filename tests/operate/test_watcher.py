@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.archive.alerts import Alerts
-from datp_tasks.maintenance import watcher
+from datp_tasks.jobs import watcher
+from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.observe.beat_watch import BEAT_SILENT, BeatWatch
-from datp_tasks.observe.nodes import NodeRegister
+from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 

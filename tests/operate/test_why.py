@@ -9,8 +9,8 @@ import pytest
 from datp_tasks import Pipeline, Sleep
 from datp_tasks.errors import TransactionUnknown
 from datp_tasks.failpoints import SimulatedCrash
-from datp_tasks.intake.why import Why
-from datp_tasks.observe.nodes import NodeRegister
+from datp_tasks.live.nodes import NodeRegister
+from datp_tasks.operator.why import Why
 from datp_tasks.testing.kit import Kit
 
 Data = dict[str, Any]

@@ -9,13 +9,13 @@ import pytest
 from redis import Redis
 from sqlalchemy import Engine, text
 
-from datp_tasks.archive.engine import make_engine, migrate
-from datp_tasks.archive.tables import metadata
 from datp_tasks.live.keys import Keys
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.model.pipeline import Pipeline, PipelineDefinition
 from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.record.database import make_engine, migrate
+from datp_tasks.record.tables import metadata
 from datp_tasks.settings import Settings
 
 Define = Callable[..., PipelineDefinition]

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from datp_tasks.cli import pipelines as cli
 from datp_tasks.errors import PipelineInvalid, PipelineUnknown, VersionMismatch
 from datp_tasks.live.keys import Keys
-from datp_tasks.observe.nodes import registered_key
+from datp_tasks.live.nodes import registered_key
 from datp_tasks.pipelines.files import load_definitions
 from datp_tasks.pipelines.store import PipelineStore
 from datp_tasks.settings import Settings

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from redis import Redis
 
 from datp_tasks.live.keys import Keys
+from datp_tasks.live.nodes import registered_key
 from datp_tasks.model.pipeline import PipelineDefinition
-from datp_tasks.observe.nodes import registered_key
-from datp_tasks.pipelines.offers import offered_step_types, unoffered
+from datp_tasks.pipelines.step_availability import offered_step_types, unoffered
 
 Define = Callable[..., PipelineDefinition]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from datp_tasks.clock import ServerClock
-from datp_tasks.observe.invariants import check_all
+from datp_tasks.live.invariants import check_all
 from datp_tasks.testing.servers import Servers
 from tests.scripts.live_states import Stage
 

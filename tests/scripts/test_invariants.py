@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from datp_tasks.live.words import Claimed
+from datp_tasks.live import invariants
+from datp_tasks.live.invariants import Violation, check_all, find_nodes
+from datp_tasks.live.types import Claimed
 from datp_tasks.model.status import FINAL, Status
-from datp_tasks.observe import invariants
-from datp_tasks.observe.invariants import Violation, check_all, find_nodes
 from tests.scripts.live_states import NODE, OTHER_NODE, Stage
 
 REACHED: dict[str, Callable[[Stage], Claimed]] = {

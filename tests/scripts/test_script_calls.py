@@ -6,7 +6,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from datp_tasks.live.scripts import script, script_names
-from datp_tasks.live.words import Bell, Claimed, Held
+from datp_tasks.live.types import Bell, Claimed, Held
 from datp_tasks.model.state import PASSED, Delta, delta_json
 from tests.scripts.live_states import HERE, NODE, OPENS, STATE_JSON, STEP, Stage
 

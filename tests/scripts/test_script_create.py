@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from datp_tasks.live.words import Bell, Claimed
+from datp_tasks.live.types import Bell, Claimed
 from tests.scripts.live_states import STATE_JSON, STEP, Stage
 
 

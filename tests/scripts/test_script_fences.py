@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from datp_tasks.live.words import Bell, Claimed, Refused
+from datp_tasks.live.types import Bell, Claimed, Refused
 from tests.scripts.live_states import NODE, OPENS, OTHER_NODE, Stage
 
 # Each writer shows the fence of the claim it is given; the word that the script answered.

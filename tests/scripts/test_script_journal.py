@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from datp_tasks.live.scripts import Call
-from datp_tasks.live.words import Bell, Claimed, Held
+from datp_tasks.live.types import Bell, Claimed, Held
 from datp_tasks.model.journal import Entry, entries_from_text, living_branch
 from datp_tasks.model.state import (
     BEGIN,
@@ -281,10 +281,10 @@ def rebuilt(stage: Stage, tx_id: str, status: str, *deltas: Delta) -> tuple[str,
     back = replace(stage.as_sql_has_it(tx_id, view), fence=fence, rebuilt=True, lines=lines)
     assert back.version == version
 
-    def bring_back() -> None:
+    def restore() -> None:
         assert isinstance(stage.live.restore_many([back])[0], Bell)
 
-    return tx_id, bring_back
+    return tx_id, restore
 
 
 def rebuild_of_a_running_one(stage: Stage) -> tuple[str, Act]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from datp_tasks.live.words import Bell, Claimed, Held, Refused, Restored
+from datp_tasks.live.types import Bell, Claimed, Held, Refused, Restored
 from datp_tasks.model.state import CLOSE, CRASH, State, delta_json
 from tests.scripts.live_states import (
     HERE,

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from datp_tasks.live import scripts, wire
-from datp_tasks.live.words import Claimed
+from datp_tasks.live import pipelining as wire
+from datp_tasks.live import scripts
+from datp_tasks.live.types import Claimed
 from tests.scripts.live_states import NODE, Stage
 
 

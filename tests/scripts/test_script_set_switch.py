@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from datp_tasks.live.words import Bell, Claimed, Refused, switches_of
+from datp_tasks.live.types import Bell, Claimed, Refused, switches_of
 from tests.scripts.live_states import OTHER_NODE, STEP, Stage
 
 

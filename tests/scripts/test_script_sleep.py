@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from datp_tasks.live.words import Bell, Claimed, Refused
+from datp_tasks.live.types import Bell, Claimed, Refused
 from tests.scripts.live_states import NODE, OTHER_NODE, STEP, Stage
 
 

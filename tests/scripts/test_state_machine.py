@@ -18,13 +18,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from datp_tasks.live.invariants import Seen, check_all, check_transaction, look
 from datp_tasks.live.scripts import Call, script
-from datp_tasks.live.words import Bell, Claimed, Held, NewTransaction, Refused, Restored
+from datp_tasks.live.types import Bell, Claimed, Held, NewTransaction, Refused, Restored
 from datp_tasks.model.journal import Entry, living_branch
 from datp_tasks.model.state import BEGIN, CRASH, Delta, State
 from datp_tasks.model.status import FINAL
 from datp_tasks.model.view import View
-from datp_tasks.observe.invariants import Seen, check_all, check_transaction, look
 from datp_tasks.testing.servers import Servers
 from tests.scripts.live_dice import Dice
 from tests.scripts.live_model import Hold, Log, Modelled, following, lines_of
@@ -72,7 +72,7 @@ OPERATIONS = {
     "archiver_reads": 9,
     "confirm_archived": 4,
     "leave_memory": 8,
-    "bring_back": 6,
+    "restore": 6,
     "lose_and_place_again": 1,
     "lose_and_rebuild": 3,
     "remember": 4,
@@ -543,7 +543,7 @@ class LiveMachine(RuleBasedStateMachine):
             tx.gone = True
             self.live.left.add(tx.tx_id)
 
-    def bring_back(self, dice: Dice) -> None:
+    def restore(self, dice: Dice) -> None:
         """Somebody asks for one that has left, or thinks that it has."""
         gone = [tx for tx in self.model.values() if tx.gone]
         tx = dice.likely(gone or list(self.model.values()), lambda tx: not tx.ended)

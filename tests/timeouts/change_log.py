@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from datp_tasks.archive.timeouts import Due, Timeouts, Window
+from datp_tasks.record.timeouts import Due, Timeouts, Window
 from datp_tasks.testing import Kit
 
 ADD = """

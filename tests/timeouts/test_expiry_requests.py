@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from datp_tasks import Pipeline, Request
+from datp_tasks.client.requests import Submitted
 from datp_tasks.errors import ExpiryInvalid, ExternalIdConflict, PipelineInvalid
-from datp_tasks.intake.requests import Submitted
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.testing import Kit
 

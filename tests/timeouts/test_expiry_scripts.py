@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from datp_tasks.live.words import Bell, Claimed
-from datp_tasks.observe.invariants import check_all
+from datp_tasks.live.invariants import check_all
+from datp_tasks.live.types import Bell, Claimed
 from datp_tasks.testing.servers import Servers
 from tests.scripts.live_states import NODE, OPENS, STEP, Stage
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datp_tasks.archive.timeouts import Window
+from datp_tasks.record.timeouts import Window
 from tests.timeouts.change_log import ChangeLog
 
 NAIVE_READ = """

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from datp_tasks.archive import timeouts
 from datp_tasks.model.status import FINAL
+from datp_tasks.record import timeouts
 from datp_tasks.settings import Settings
 from datp_tasks.testing import Kit
 from tests.timeouts.change_log import ChangeLog

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from datp_tasks.archive.timeouts import Window
 from datp_tasks.model.status import FINAL, Status
+from datp_tasks.record.timeouts import Window
 from datp_tasks.testing import Kit
 from tests.timeouts.change_log import ChangeLog
 

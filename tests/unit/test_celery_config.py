@@ -8,7 +8,7 @@ import pytest
 from celery import Celery
 
 from datp_tasks.bells.broker import CelerySend, make_celery
-from datp_tasks.maintenance import schedule
+from datp_tasks.jobs import schedule
 from datp_tasks.settings import Settings
 
 

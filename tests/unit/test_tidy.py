@@ -12,7 +12,7 @@ import pytest
 
 import datp_tasks
 from datp_tasks.failpoints import POINTS
-from datp_tasks.maintenance import schedule
+from datp_tasks.jobs import schedule
 from datp_tasks.settings import Settings
 
 PACKAGE = Path(datp_tasks.__file__).parent
@@ -20,7 +20,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 SOURCES = [*MODULES, *sorted(PACKAGE.rglob("*.lua"))]
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
-#: Beside the jobs in `maintenance/`.
+#: Beside the jobs in `jobs/`.
 NOT_JOBS = {"__init__", "schedule", "rebuild"}
 
 #: A limit says what it counts before its end: sleep_s_max, input_bytes_max.
@@ -59,7 +59,7 @@ def calls(path: Path) -> list[ast.Call]:
 
 each_job = pytest.mark.parametrize(
     "path",
-    [path for path in sorted((PACKAGE / "maintenance").glob("*.py")) if path.stem not in NOT_JOBS],
+    [path for path in sorted((PACKAGE / "jobs").glob("*.py")) if path.stem not in NOT_JOBS],
     ids=lambda path: str(path.stem),
 )
 
@@ -167,7 +167,7 @@ def test_a_job_has_no_celery_no_sql_and_no_script_of_its_own(path: Path) -> None
 def test_every_scheduled_job_has_its_module_and_its_period() -> None:
     settings = Settings()
     for job in schedule.JOBS:
-        assert (PACKAGE / "maintenance" / f"{job}.py").exists()
+        assert (PACKAGE / "jobs" / f"{job}.py").exists()
         assert schedule.period_s(settings, job) > 0
     entries = schedule.beat_schedule(settings)
     assert {entry["task"] for entry in entries.values()} == {

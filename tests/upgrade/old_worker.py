@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from datp_tasks.archive.words import Final
 from datp_tasks.live.scripts import header_sections
-from datp_tasks.live.words import flat_to_dict
+from datp_tasks.live.types import flat_to_dict
 from datp_tasks.model.payload import Json, encode
 from datp_tasks.model.state import (
     BEGIN,
@@ -20,6 +19,7 @@ from datp_tasks.model.state import (
     slept,
 )
 from datp_tasks.model.status import Status
+from datp_tasks.record.types import Final
 from tests.upgrade.upgraded import BEFORE, Upgraded
 
 #: Names of keys in the headers of scripts, and what they are in a shard.

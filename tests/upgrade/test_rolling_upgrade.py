@@ -9,9 +9,9 @@ import pytest
 
 from datp_tasks import Pipeline
 from datp_tasks.failpoints import SimulatedCrash
-from datp_tasks.live.outgoing import Outgoing
+from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.live.invariants import check_all
 from datp_tasks.model.status import Status
-from datp_tasks.observe.invariants import check_all
 from tests.upgrade.old_worker import OldWorker
 from tests.upgrade.upgraded import Upgraded
 
@@ -68,7 +68,7 @@ def test_both_versions_run_transactions_of_one_shard(mixed: Upgraded) -> None:
     mixed.books.write(ids[0], "note 2")
     assert old.finish({"n": 3}) == (True, "OK")
     mixed.run_job("archiver")
-    assert Outgoing(mixed.connections.live).journal_length() == 0
+    assert ArchiveFeed(mixed.connections.live).journal_length() == 0
     for tx_id in ids:
         assert mixed.status(tx_id).output == {"n": 3}
         assert mixed.books.lines(tx_id) == ["note 1", "note 2"]

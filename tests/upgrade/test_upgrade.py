@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from datp_tasks.archive.engine import migrate
 from datp_tasks.errors import ExternalIdConflict
-from datp_tasks.intake.desk import Decision
+from datp_tasks.live.invariants import check_all
 from datp_tasks.model.payload import Json
-from datp_tasks.observe.invariants import check_all
-from datp_tasks.testing.rest import live_violations, transaction_violations
+from datp_tasks.operator.resolve import Decision
+from datp_tasks.record.database import migrate
+from datp_tasks.testing.at_rest import live_violations, transaction_violations
 from tests.upgrade.upgraded import ABOUT, Upgraded, differences
 from tests.webhooks.receiver import Receiver
 

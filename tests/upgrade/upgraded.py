@@ -12,15 +12,15 @@ from typing import Any
 from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
 
-from datp_tasks.archive.engine import migrate
-from datp_tasks.archive.words import Summary
 from datp_tasks.clock import VirtualClock
 from datp_tasks.engine.registry import discover, registry
-from datp_tasks.intake.desk import Decision
+from datp_tasks.jobs.schedule import JOBS
+from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.keys import shard_of_external_id
-from datp_tasks.live.outgoing import Outgoing
-from datp_tasks.maintenance.schedule import JOBS
 from datp_tasks.model.payload import Json
+from datp_tasks.operator.resolve import Decision
+from datp_tasks.record.database import migrate
+from datp_tasks.record.types import Summary
 from datp_tasks.settings import Settings
 from datp_tasks.testing import Kit
 from datp_tasks.testing.kit import OF_A_KIT
@@ -58,7 +58,7 @@ class Upgraded(Kit):
     def load(self, *, same_server: bool = True) -> None:
         """Put everything back; unless `same_server`, Redis was restarted with the upgrade."""
         if same_server:
-            self._changes[ABOUT["run_id"]] = Outgoing(self.connections.live).run_id()
+            self._changes[ABOUT["run_id"]] = ArchiveFeed(self.connections.live).run_id()
         migrate(self.settings.database_url, ABOUT["revision"])
         self._load_rows()
         self._load_keys()

@@ -47,7 +47,7 @@ def main() -> None:
 
 def write(folder: Path) -> None:
     """Runs with the older version's code."""
-    from datp_tasks.live.outgoing import Outgoing
+    from datp_tasks.live.archive_feed import ArchiveFeed
     from datp_tasks.live.scripts import script
     from datp_tasks.testing.kit import Kit
     from datp_tasks.testing.servers import test_servers
@@ -63,7 +63,7 @@ def write(folder: Path) -> None:
         about = {
             "now_ms": kit.clock.now_ms(),
             "revision": _revision(kit.connections.engine),
-            "run_id": Outgoing(kit.connections.live).run_id(),
+            "run_id": ArchiveFeed(kit.connections.live).run_id(),
             "transactions": before.made,
         }
         prefix = kit.settings.key_prefix
@@ -232,7 +232,7 @@ WHERE schemaname = 'public' AND last_value IS NOT NULL ORDER BY sequencename
 
 def _dumped_rows(engine: Engine) -> Iterator[str]:
     """Every row as an INSERT, tables that others refer to first."""
-    from datp_tasks.archive.tables import metadata
+    from datp_tasks.record.tables import metadata
 
     yield world.CREATE.strip() + ";"
     with engine.connect() as sql:

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from datp_tasks import Pipeline
-from datp_tasks.archive.events import Event, Events
 from datp_tasks.model.status import Status
+from datp_tasks.record.events import Event, Events
 from datp_tasks.testing import Kit
 
 Data = dict[str, Any]

@@ -7,14 +7,14 @@ from ipaddress import ip_address
 import pytest
 
 from datp_tasks.errors import RequestError, WebhookInvalid
-from datp_tasks.replies.webhooks.addresses import (
+from datp_tasks.settings import Settings
+from datp_tasks.webhooks.addresses import (
     Target,
     check_addresses,
     check_url,
     is_bad,
     target_of,
 )
-from datp_tasks.settings import Settings
 
 SETTINGS = Settings()
 OPEN = Settings(webhook_private_hosts=("127.0.0.1", "10.0.0.0/8", "hooks.internal", "box:9000"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from datp_tasks.archive.alerts import Alerts
-from datp_tasks.archive.webhook_queue import DEAD, DISABLED
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.webhook_queue import DEAD, DISABLED
 from datp_tasks.testing import Kit
 from tests.webhooks.conftest import NewKit
 from tests.webhooks.receiver import Receiver, answers, receiving

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook
 
-from datp_tasks.archive.events import Events
-from datp_tasks.archive.webhooks import Delivery
-from datp_tasks.connections import Connections
 from datp_tasks.errors import WebhookBusy, WebhookUnknown
-from datp_tasks.maintenance import webhook_sender
-from datp_tasks.maintenance.webhook_sender import Result
+from datp_tasks.jobs import webhook_sender
+from datp_tasks.jobs.webhook_sender import Result
+from datp_tasks.record.events import Events
+from datp_tasks.record.webhooks import Delivery
+from datp_tasks.runtime.container import Container
 from datp_tasks.testing import Kit
 from tests.engine.eventually import eventually
 from tests.webhooks.conftest import NewKit
@@ -271,13 +271,13 @@ def test_a_long_poll_makes_the_webhook_needless_if_asked_for(kit: Kit, receiver:
 
 def test_two_senders_at_once_send_each_attempt_once(new_kit: NewKit, receiver: Receiver) -> None:
     kit = new_kit(webhook_per_url_max=4)
-    other = Connections.open(kit.settings, clock=kit.clock, ring_webhooks=lambda: None)
+    other = Container.open(kit.settings, clock=kit.clock, ring_webhooks=lambda: None)
     for number in range(60):
         kit.run("pay", {"amount": number}, webhook=receiver.url(f"/{number % 7}"))
     barrier = threading.Barrier(2)
     troubles: list[BaseException] = []
 
-    def send(who: Connections) -> None:
+    def send(who: Container) -> None:
         try:
             barrier.wait()
             for _ in range(100):

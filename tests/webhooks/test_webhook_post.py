@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from datp_tasks.replies.webhooks import post as post_module
-from datp_tasks.replies.webhooks.post import Answer, NotSent, Poster
 from datp_tasks.settings import Settings
+from datp_tasks.webhooks import post as post_module
+from datp_tasks.webhooks.post import Answer, NotSent, Poster
 from tests.webhooks.receiver import Receiver, answers, drips, floods, hangs
 
 SETTINGS = Settings(webhook_timeout_s=0.4, webhook_connect_s=0.3)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from datp_tasks.archive.webhook_queue import Claimed, Outcome, Waiting, WebhookQueue
+from datp_tasks.record.webhook_queue import Claimed, Outcome, Waiting, WebhookQueue
 from datp_tasks.testing import Kit
 
 HOLD_S = 40

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from datp_tasks.archive.webhook_queue import Claimed
-from datp_tasks.replies.webhooks.post import Answer, NotSent
-from datp_tasks.replies.webhooks.verdict import outcome_of, policy, retry_after_s
+from datp_tasks.record.webhook_queue import Claimed
 from datp_tasks.settings import Settings
+from datp_tasks.webhooks.post import Answer, NotSent
+from datp_tasks.webhooks.verdict import outcome_of, policy, retry_after_s
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 SETTINGS = Settings()

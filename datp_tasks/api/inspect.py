@@ -1,0 +1,151 @@
+"""Routes for looking into a transaction and for deciding one in doubt; for operators."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+from fastapi import Request
+from fastapi.responses import Response
+from pydantic import Field
+
+from datp_tasks.api.models import Object, Sent, Text
+from datp_tasks.api.problems import not_found
+from datp_tasks.api.routing import json_response, router
+from datp_tasks.api.serializers import summary_json
+from datp_tasks.api.services import Services, caller_of, services_of
+from datp_tasks.api.transactions import CONFLICT, TxId
+from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.model.view import View
+from datp_tasks.operator.resolve import Decision
+from datp_tasks.record.api_keys import Scope
+from datp_tasks.record.database import translate_outage
+from datp_tasks.record.states import States
+from datp_tasks.transactions.restore import view_of_copy
+
+routes = router("/v1", "operator", scope=Scope.OPERATOR)
+
+Reason = Annotated[Text, Field(min_length=1, description="Kept in the audit table.")]
+
+
+class ResolveIn(Sent):
+    decision: Annotated[
+        Literal["done", "redo", "fail"],
+        Field(description="What became of the step that is in doubt."),
+    ]
+    reason: Reason
+    output: Annotated[Object | None, Field(description="With done: what the step returned.")] = None
+
+
+class RetryIn(Sent):
+    reason: Reason
+
+
+@routes.get("/transactions/{txId}/state", response_model=Object)
+async def state(request: Request, tx_id: TxId) -> Response:
+    """The transaction as the engine sees it: live, or as it was archived."""
+    services = services_of(request)
+    await services.look(caller_of(request), tx_id)
+    return json_response(await services.threads.run(_state, services, tx_id))
+
+
+@routes.get("/transactions/{txId}/deltas", response_model=Object)
+async def deltas(request: Request, tx_id: TxId) -> Response:
+    """Every recorded change, in order, and whatever does not fit together."""
+    services = services_of(request)
+    await services.look(caller_of(request), tx_id)
+    replay = await services.threads.run(services.client.replay, tx_id)
+    listed = [
+        {
+            "version": each.version,
+            "before": each.before,
+            "fence": each.fence,
+            "kind": each.kind,
+            "extra": each.extra,
+            "deltas": [json.loads(line) for line in each.deltas],
+        }
+        for each in replay.entries
+    ]
+    return json_response({"txId": tx_id, "entries": listed, "faults": replay.faults})
+
+
+@routes.post("/transactions/{txId}/resolve", response_model=Object, responses=CONFLICT)
+async def resolve(request: Request, tx_id: TxId, wanted: ResolveIn) -> Response:
+    """Say what became of the step of a transaction that is in doubt; it goes on from there."""
+    return await _decide(request, tx_id, wanted.decision, wanted.reason, wanted.output)
+
+
+@routes.post("/transactions/{txId}/retry", response_model=Object, responses=CONFLICT)
+async def retry(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
+    """Run the step that is in doubt again: the same as to resolve with `redo`."""
+    return await _decide(request, tx_id, "redo", wanted.reason, None)
+
+
+@routes.get("/in-doubt", response_model=Object)
+async def in_doubt(request: Request) -> Response:
+    """What waits for a decision, longest first."""
+    services = services_of(request)
+    found = await services.threads.run(services.client.in_doubt)
+    listed = [
+        {
+            "txId": each.tx_id,
+            "place": each.place,
+            "stepType": each.step_type,
+            "sinceMs": each.since_ms,
+            "why": each.why,
+        }
+        for each in found
+    ]
+    return json_response({"transactions": listed})
+
+
+async def _decide(
+    request: Request, tx_id: str, decision: Decision, reason: str, output: Object | None
+) -> Response:
+    services, caller = services_of(request), caller_of(request)
+    await services.look(caller, tx_id)
+    await services.threads.run(
+        services.client.resolve,
+        tx_id,
+        decision,
+        reason=reason,
+        output=output,
+        actor=caller.actor,
+    )
+    return json_response(summary_json(await services.look(caller, tx_id)))
+
+
+def _state(services: Services, tx_id: str) -> dict[str, Any]:
+    connections = services.connections
+    fields, changes = ArchiveFeed(connections.live).copies([tx_id])[0]
+    if fields:
+        return {"txId": tx_id, "source": "live", **_view_json(fields, changes)}
+    with translate_outage():
+        archived = States(connections.engine, connections.clock).load([tx_id])
+    if tx_id not in archived:
+        raise not_found("state of this transaction yet")
+    copy = archived[tx_id]
+    return {"txId": tx_id, "source": "archive", **_shown(view_of_copy(copy), copy)}
+
+
+def _view_json(fields: dict[str, str], changes: list[str]) -> dict[str, Any]:
+    return _shown(View.from_fields(fields, changes), fields)
+
+
+def _shown(view: View, fields: dict[str, str]) -> dict[str, Any]:
+    return {
+        "status": view.status,
+        "version": view.version,
+        "fence": view.fence,
+        "begun": view.begun,
+        "group": fields.get("group"),
+        "stepType": fields.get("stepType"),
+        "place": fields.get("place"),
+        "node": fields.get("node"),
+        "wakeTimeMs": view.wake_ms,
+        "wakeSwitch": view.wake_switch,
+        "switches": view.switches,
+        "cancel": view.cancel,
+        "problem": view.problem,
+        "state": json.loads(view.state.to_json()),
+    }

@@ -1,0 +1,82 @@
+"""Routes that ask for a key before they read a body, and read no more of it than is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+
+from datp_tasks.api.access import Caller
+from datp_tasks.api.body import StrictRequest
+from datp_tasks.api.problems import Problem, invalid
+from datp_tasks.api.services import Services, services_of
+from datp_tasks.model.payload import encode
+from datp_tasks.record.api_keys import Scope
+from datp_tasks.settings import Settings
+
+#: Room for the fields around the data.
+AROUND_BYTES = 65_536
+
+BytesMax = Callable[[Settings], int]
+Admit = Callable[[Services, Request], Coroutine[Any, Any, Caller]]
+
+
+def one_transaction(settings: Settings) -> int:
+    return settings.input_bytes_max + AROUND_BYTES
+
+
+async def by_key(services: Services, request: Request) -> Caller:
+    return await services.gate.admit(request.headers.get("authorization"))
+
+
+def strict_request(request: Request, caller: Caller, bytes_max: BytesMax) -> StrictRequest:
+    settings = services_of(request).settings
+    strict = StrictRequest(request.scope, request.receive)
+    strict.state.caller = caller
+    return strict.limit(bytes_max(settings), settings.body_read_s)
+
+
+def router(
+    prefix: str,
+    tag: str,
+    *,
+    scope: Scope = Scope.CLIENT,
+    bytes_max: BytesMax = one_transaction,
+    admit: Admit = by_key,
+) -> APIRouter:
+    """A router whose routes need a key with this scope."""
+
+    class GuardedRoute(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            handle = super().get_route_handler()
+
+            async def guarded(request: Request) -> Response:
+                services = services_of(request)
+                caller = await admit(services, request)
+                if scope is Scope.OPERATOR and not caller.is_operator:
+                    raise Problem(403, "forbidden", "This needs a key with the scope operator.")
+                await services.limits.take(caller.owner)
+                _refuse_doubled(request)
+                return await handle(strict_request(request, caller, bytes_max))
+
+            return guarded
+
+    return APIRouter(prefix=prefix, tags=[tag], route_class=GuardedRoute, redirect_slashes=False)
+
+
+def _refuse_doubled(request: Request) -> None:
+    """Which of two values was meant, nobody knows."""
+    names = [name for name, _ in request.query_params.multi_items()]
+    for name in names:
+        if names.count(name) > 1:
+            raise invalid([{"loc": ("query", name), "msg": "this was given more than once"}])
+
+
+def json_response(
+    content: Any, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    """JSON as we write it everywhere: no NaN, nothing escaped that need not be."""
+    return Response(encode(content), status, headers=headers, media_type="application/json")

@@ -1,0 +1,62 @@
+"""How transactions, batches and the rest look as JSON, in the words of the API."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from datp_tasks.ledger.types import Batch
+from datp_tasks.record.alerts import Alert
+from datp_tasks.record.types import Summary
+
+
+def time_text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def summary_json(summary: Summary) -> dict[str, Any]:
+    return {
+        "txId": summary.tx_id,
+        "status": str(summary.status),
+        "owner": summary.owner,
+        "externalId": summary.external_id,
+        "pipeline": summary.pipeline,
+        "version": summary.version,
+        "data": summary.output,
+        "progressReport": summary.progress,
+        "note": summary.note,
+        "metadata": summary.metadata,
+        "input": summary.input,
+        "sequence": summary.sequence,
+        "webhook": summary.webhook,
+        "createdAt": time_text(summary.created_at),
+        "completedAt": time_text(summary.completed_at),
+        "expiresAt": time_text(summary.expires_at),
+        "notifiedAt": time_text(summary.notified_at),
+    }
+
+
+def batch_json(batch: Batch) -> dict[str, Any]:
+    return {
+        "service": batch.service_id,
+        "batchId": batch.batch_id,
+        "position": batch.seq,
+        "owner": batch.owner,
+        "state": str(batch.state),
+        "attempts": batch.attempts,
+        "receipt": batch.receipt,
+        "note": batch.note,
+        "txId": batch.tx_id,
+        "createdAt": time_text(batch.created_at),
+        "finalAt": time_text(batch.final_at),
+    }
+
+
+def alert_json(alert: Alert) -> dict[str, Any]:
+    return {
+        "id": alert.id,
+        "kind": alert.kind,
+        "subject": alert.subject,
+        "summary": alert.summary,
+        "createdAt": time_text(alert.created_at),
+    }

@@ -1,1 +1,0 @@
-"""Cold state: the record in PostgreSQL."""

@@ -1,0 +1,1 @@
+"""For programs: submit, read, wait, signal."""

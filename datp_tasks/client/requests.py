@@ -1,0 +1,208 @@
+"""What a client sends, checked before anything is stored."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import uuid_utils
+
+from datp_tasks.client.expiry import ExpiryPast, Now, checked_expiry, moment_of
+from datp_tasks.errors import ExternalIdInvalid, InputInvalid, PipelineNotStartable, RequestError
+from datp_tasks.live.keys import shard_of_external_id
+from datp_tasks.live.types import NewTransaction
+from datp_tasks.model.payload import NotJson, canonical, checked
+from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.model.state import first_state_json
+from datp_tasks.model.status import Status
+from datp_tasks.record.types import Acceptance
+from datp_tasks.settings import Settings
+from datp_tasks.webhooks.addresses import check_url
+
+OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
+METADATA_BYTES_MAX = 16_384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One transaction that a client wants."""
+
+    pipeline: str
+    data: Mapping[str, Any]
+    owner: str = "local"
+    #: The client's own name for it; the same id with the same request is the same transaction.
+    external_id: str | None = None
+    metadata: Mapping[str, Any] | None = None
+    #: When it must be over: a time with a zone (or its ISO text), or seconds from now.
+    expires_at: datetime | str | None = None
+    expires_in_s: float | None = None
+    #: Where to tell of its end, and of its progress if that is asked for.
+    webhook: str | None = None
+    progress_reports: bool = False
+    #: Who has seen the news by asking need not be told by the webhook.
+    cancel_webhook_on_poll: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The transaction is accepted: it will not be lost."""
+
+    tx_id: str
+    status: Status
+    #: It had been accepted before, under the same external id.
+    duplicate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request in the two shapes in which it is stored."""
+
+    acceptance: Acceptance
+    new: NewTransaction
+    #: Its expiry has passed: good only if it was accepted before, under the same external id.
+    overdue: ExpiryPast | None = None
+
+    def traced(self, text: str) -> Prepared:
+        """With its place in the trace of whoever submits it; an empty text is none."""
+        if not text:
+            return self
+        acceptance = replace(self.acceptance, trace=text)
+        return replace(self, acceptance=acceptance, new=replace(self.new, trace=text))
+
+
+def prepare(
+    request: Request, definition: PipelineDefinition, settings: Settings, now: Now
+) -> Prepared:
+    """Check a request, or raise a RequestError or PipelineError that says what is wrong."""
+    if not definition.startable:
+        raise PipelineNotStartable(
+            f"Clients cannot start {definition.name}; only other pipelines may call it."
+        )
+    owner = _checked_owner(request.owner)
+    external_id = _checked_external_id(request.external_id, settings)
+    data, input_json = _checked_json(request.data, "data", settings.input_bytes_max, settings)
+    metadata: dict[str, Any] | None = None
+    metadata_json: str | None = None
+    if request.metadata is not None and request.metadata != {}:
+        metadata, metadata_json = _checked_json(
+            request.metadata, "metadata", METADATA_BYTES_MAX, settings
+        )
+    _check_webhook(request, settings)
+    expires_at, overdue = None, None
+    try:
+        expires_at = checked_expiry(
+            request.expires_at, request.expires_in_s, definition, settings, now
+        )
+    except ExpiryPast as error:
+        overdue = error
+    tx_id = new_tx_id(owner, external_id, settings.shards)
+    asked = [*_asked_expiry(request), *_asked_webhook(request)]
+    fingerprint = canonical([definition.name, data, metadata, *asked])
+    first = definition.steps[0]
+    return Prepared(
+        Acceptance(
+            tx_id=tx_id,
+            owner=owner,
+            external_id=external_id,
+            fingerprint=hashlib.sha256(fingerprint.encode()).hexdigest(),
+            pipeline=definition.name,
+            version=definition.version,
+            input_json=input_json,
+            metadata_json=metadata_json,
+            expires_at=expires_at,
+            webhook=request.webhook,
+            progress_reports=request.progress_reports,
+            cancel_webhook_on_poll=request.cancel_webhook_on_poll,
+        ),
+        NewTransaction(
+            tx_id=tx_id,
+            owner=owner,
+            external_id=external_id,
+            pipeline=definition.name,
+            group=definition.group_of(0),
+            step_type=first.type,
+            place=f"{definition.name}/0",
+            state_json=first_state_json(definition.name, definition.version, input_json),
+            metadata_json=metadata_json,
+            expires_at_ms=ms_of(expires_at),
+        ),
+        overdue,
+    )
+
+
+def ms_of(moment: datetime | None) -> int | None:
+    """Milliseconds since 1970, as Redis has it."""
+    return None if moment is None else round(moment.timestamp() * 1_000)
+
+
+def _asked_expiry(request: Request) -> list[str | float]:
+    """What the client said of it: the same again is the same request, whenever it comes."""
+    if request.expires_at is not None:
+        return [moment_of(request.expires_at).isoformat()]
+    return [] if request.expires_in_s is None else [float(request.expires_in_s)]
+
+
+def _asked_webhook(request: Request) -> list[dict[str, object]]:
+    """Told elsewhere is another request; without a webhook there is nothing to compare."""
+    if request.webhook is None:
+        return []
+    asked = {
+        "webhook": request.webhook,
+        "progressReports": request.progress_reports,
+        "cancelWebhookOnPoll": request.cancel_webhook_on_poll,
+    }
+    return [asked]
+
+
+def new_tx_id(owner: str, external_id: str | None, shards: int) -> str:
+    """Ids grow with time, so that new rows lie together; the shard is part of the id."""
+    unique = uuid_utils.uuid7()
+    if external_id is None:
+        shard = f"{unique.int % shards:02d}"
+    else:
+        shard = shard_of_external_id(owner, external_id, shards)
+    return f"t{shard}-{unique.hex}"
+
+
+def _checked_owner(owner: str) -> str:
+    if not isinstance(owner, str) or not OWNER.fullmatch(owner):
+        raise RequestError(
+            f"an owner is 1 to 64 letters, digits, '_', '.', '@' or '-', was {owner!r}"
+        )
+    return owner
+
+
+def _checked_external_id(external_id: str | None, settings: Settings) -> str | None:
+    if external_id is None:
+        return None
+    limit = settings.external_id_chars_max
+    if not isinstance(external_id, str) or not re.fullmatch(
+        rf"[\x21-\x7e]{{1,{limit}}}", external_id
+    ):
+        raise ExternalIdInvalid(
+            f"an external id is 1 to {limit} printable ASCII characters without spaces, "
+            f"was {external_id!r:.100}"
+        )
+    return external_id
+
+
+def _check_webhook(request: Request, settings: Settings) -> None:
+    for name in ("progress_reports", "cancel_webhook_on_poll"):
+        if not isinstance(getattr(request, name), bool):
+            raise RequestError(f"{name} must be true or false")
+    if request.webhook is not None:
+        check_url(request.webhook, settings)
+
+
+def _checked_json(
+    value: object, what: str, bytes_max: int, settings: Settings
+) -> tuple[dict[str, Any], str]:
+    given = dict(value) if isinstance(value, Mapping) else value
+    try:
+        return checked(given, what=what, bytes_max=bytes_max, depth_max=settings.input_depth_max)
+    except NotJson as error:
+        raise InputInvalid(str(error)) from None

@@ -1,1 +1,0 @@
-"""The way in: what a client can ask for."""

@@ -1,0 +1,232 @@
+"""Carry the journal and the states that are due to SQL, and let what is safe there leave Redis.
+
+Moves:    entries of the journal to SQL; final -> archived and sleeping -> archived (a TTL is
+          set). Of a transaction that goes on SQL gets a copy.
+Knows:    the version it wrote. A state that changed meanwhile stays due.
+Bound:    `journal_batch_max` entries, `archiver_batch_max` states and `archiver_bytes_max` of
+          either at a time, for up to `archiver_run_s` a run. What PostgreSQL refuses or cannot do
+          in time is tried in smaller parts; one entry that it refuses holds up only its shard.
+Overlap:  one node at a time has the role; SQL refuses one that was paused and comes back.
+Crash:    nothing leaves Redis before it is committed in SQL; entries that are read twice are
+          recorded once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from datp_tasks.errors import JournalRefused, RoleLost
+from datp_tasks.failpoints import reach
+from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.model.payload import encode
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.archiver_role import Role
+from datp_tasks.record.journal import Journal
+from datp_tasks.record.journal_gap import FilesAndGap
+from datp_tasks.record.states import Copy, States
+from datp_tasks.runtime.container import Container
+
+log = logging.getLogger("datp.archiver")
+
+#: Kind of the alert for a shard whose next entry PostgreSQL does not take.
+JOURNAL_STUCK = "journal-stuck"
+#: A state holds its input and the outputs of steps that may be undone: about so many of them.
+OUTPUTS_IN_A_STATE = 8
+
+#: A transaction, its fields, and the deltas since its JSON.
+Found = tuple[str, tuple[dict[str, str], list[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    #: Entries of the journal that SQL got.
+    entries: int
+    #: States that SQL got, and those of them that leave Redis.
+    copied: int
+    archived: int
+
+
+def run_once(connections: Container) -> Result:
+    archiver = Archiver(connections)
+    if not archiver.take_role():
+        return Result(entries=0, copied=0, archived=0)
+    try:
+        return archiver.work()
+    except RoleLost as error:
+        log.warning("%s", error)
+        return archiver.result
+    finally:
+        archiver.leave_role()
+
+
+class Archiver:
+    """One run. It asks for the role under a name of its own."""
+
+    def __init__(self, connections: Container) -> None:
+        self._live = connections.live
+        self._settings = connections.settings
+        self._outgoing = ArchiveFeed(connections.live)
+        self._journal = Journal(connections.engine, connections.clock)
+        self._states = States(connections.engine, connections.clock)
+        self._alerts = Alerts(connections.engine, connections.clock)
+        self._files = FilesAndGap.of(connections.settings, connections.engine, connections.clock)
+        self._role = Role(f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}", 0)
+        #: Shards that cannot go on in this run, and why.
+        self._stuck: dict[str, str] = {}
+        self.result = Result(entries=0, copied=0, archived=0)
+
+    def take_role(self) -> bool:
+        fence = self._outgoing.take_role(
+            self._role.node,
+            role_ms=int(self._settings.archiver_role_s * 1_000),
+            grace_ms=int(self._settings.archiver_grace_s * 1_000),
+        )
+        if fence is None:
+            return False
+        self._role = Role(self._role.node, fence)
+        reach("archiver.after_role")
+        return True
+
+    def leave_role(self) -> None:
+        self._outgoing.leave_role(self._role.node)
+
+    def work(self) -> Result:
+        """As long as there is something to do, for a while."""
+        until_s = time.monotonic() + self._settings.archiver_run_s
+        if self._files:
+            self._files.catch_up()
+        is_full = True
+        # Under its own name the role is not renewed, so that nodes take turns.
+        while is_full and time.monotonic() < until_s:
+            entries, behind = self.drain()
+            copied = archived = 0
+            is_full = bool(behind)
+            if not is_full:
+                found, is_full = self.read_states()
+                # A copy that the journal does not lead to yet would be a gap, should Redis be
+                # lost. So what has happened up to the reading of the states goes first.
+                more, behind = self.drain() if found else (0, set[str]())
+                entries += more
+                led_to = [each for each in found if self._is_led_to(each[0], behind)]
+                copied, archived = self.save_states(led_to)
+                is_full = (is_full and bool(led_to)) or bool(behind)
+            before = self.result
+            self.result = Result(
+                entries=before.entries + entries,
+                copied=before.copied + copied,
+                archived=before.archived + archived,
+            )
+        self._tell_of_stuck()
+        return self.result
+
+    def _is_led_to(self, tx_id: str, behind: set[str]) -> bool:
+        """Whether SQL has all entries that its shard had when its state was read."""
+        return tx_id[1:3] not in behind and tx_id[1:3] not in self._stuck
+
+    # The journal.
+
+    def drain(self) -> tuple[int, set[str]]:
+        """The oldest entries of each shard, to SQL and to the files; shards that may have more."""
+        shards = [shard for shard in self._live.shards if shard not in self._stuck]
+        return self._drain(shards, self._settings.journal_batch_max) if shards else (0, set())
+
+    def _drain(self, shards: Sequence[str], entries_max: int) -> tuple[int, set[str]]:
+        drained = self._outgoing.read_journal(
+            entries_max=entries_max,
+            bytes_max=self._settings.archiver_bytes_max,
+            entry_bytes_max=self._settings.output_bytes_max,
+            shards=shards,
+        )
+        if not drained.count:
+            return 0, set()
+        reach("archiver.before_journal")
+        try:
+            self._journal.append(self._role, drained.changes, drained.marks)
+        except JournalRefused as error:
+            return self._drain_in_parts(sorted(drained.upto), drained.stream_entries, error)
+        if self._files:
+            self._files.append(drained.changes, self._live.server_now_ms())
+        reach("archiver.after_journal")
+        self._outgoing.drop_journal(drained)
+        return drained.count, set(drained.behind)
+
+    def _drain_in_parts(
+        self, shards: Sequence[str], stream_entries: int, error: JournalRefused
+    ) -> tuple[int, set[str]]:
+        """PostgreSQL did not take a batch: each shard alone, then fewer entries, then none.
+
+        A vector's entry of the stream is the smallest part, however many transactions it has.
+        """
+        if len(shards) > 1:
+            parts = [self._drain([shard], -(-stream_entries // len(shards))) for shard in shards]
+            return sum(entries for entries, _ in parts), set().union(*(b for _, b in parts))
+        if stream_entries > 1:
+            return self._drain(shards, stream_entries // 2)
+        self._stuck[shards[0]] = str(error)
+        return 0, set()
+
+    def _tell_of_stuck(self) -> None:
+        """An alert for each shard that is stuck, until it goes on."""
+        told = {each.subject for each in self._alerts.open_alerts(JOURNAL_STUCK)}
+        stuck = {f"shard {shard}": why for shard, why in self._stuck.items()}
+        for subject, why in stuck.items():
+            text = (
+                f"the journal of {subject} cannot be recorded, it stays in Redis and grows: {why}"
+            )
+            if subject not in told and self._alerts.raise_alert(JOURNAL_STUCK, subject, text):
+                log.error("%s", text, extra={"event": f"alert.{JOURNAL_STUCK}"})
+        for subject in told - stuck.keys():
+            self._alerts.clear_alert(JOURNAL_STUCK, subject)
+
+    # States.
+
+    def read_states(self) -> tuple[list[Found], bool]:
+        """States that are due, as they are now; whether there may be more."""
+        batch_max, bytes_max = self._settings.archiver_batch_max, self._settings.archiver_bytes_max
+        due = self._live.due("toArchiveZ", batch_max=batch_max)
+        at_a_time = max(1, bytes_max // (OUTPUTS_IN_A_STATE * self._settings.output_bytes_max))
+        found: list[Found] = []
+        chars = 0
+        for first in range(0, len(due), at_a_time):
+            part = due[first : first + at_a_time]
+            copies = self._outgoing.copies(part)
+            found += zip(part, copies, strict=True)
+            chars += sum(map(_chars, copies))
+            if chars >= bytes_max:
+                break
+        # Each shard gives only its share of a batch.
+        fullest = max(Counter(tx[1:3] for tx in due).values(), default=0)
+        is_full = fullest >= self._live.share_of(batch_max) or len(due) >= batch_max
+        return found, is_full or len(found) < len(due)
+
+    def save_states(self, found: Sequence[Found]) -> tuple[int, int]:
+        """How many SQL got, and how many of them leave."""
+        copies = [as_copy(tx, fields, deltas) for tx, (fields, deltas) in found if fields]
+        if copies:
+            reach("archiver.before_states")
+            self._states.save(self._role, copies)
+            reach("archiver.after_states")
+        # Also those that are gone from Redis: confirming takes them off the list.
+        archived = self._live.confirm_archived_many(
+            [(tx, fields.get("version", "")) for tx, (fields, _) in found]
+        )
+        return len(copies), archived
+
+
+def as_copy(tx_id: str, fields: dict[str, str], deltas: list[str]) -> Copy:
+    """What SQL keeps: the fields, and the deltas since the JSON as one more."""
+    if deltas:
+        fields["deltas"] = "\n".join(deltas)
+    return Copy(tx_id, int(fields["version"]), fields["status"], encode(fields))
+
+
+def _chars(copy: tuple[dict[str, str], list[str]]) -> int:
+    fields, deltas = copy
+    return sum(map(len, fields.values())) + sum(map(len, deltas))

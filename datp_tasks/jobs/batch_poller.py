@@ -1,0 +1,27 @@
+"""Ask ledgers what became of the batches they have.
+
+Moves:    PENDING, VALID, UNKNOWN -> what the ledger says. UNKNOWN -> DELAYED (sent again) after
+          enough questions and time, -> PARKED with an alert after enough of that.
+Knows:    what the ledger answers now; a ledger forgets, so not knowing a batch proves nothing.
+Bound:    `ledger_poll_batch_max` batches a run, grouped into few questions.
+Overlap:  harmless: batches are put off before they are asked for, and no answer goes backwards.
+Crash:    batches that were put off are due again some seconds later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from datp_tasks.runtime.container import Container
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    asked: int
+    final: int
+    rung: int
+
+
+def run_once(connections: Container) -> Result:
+    polled = connections.ledger.poll()
+    return Result(asked=polled.asked, final=polled.final, rung=polled.rung)

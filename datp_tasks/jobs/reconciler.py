@@ -1,0 +1,221 @@
+"""Find what fell between two lines: lost bells, rows that never reached Redis, and losses of Redis.
+
+Moves:    nothing -> queued for accepted rows; (any) -> final where SQL has decided and Redis does
+          not know; (lost) -> queued, sleeping or in-doubt after Redis was wiped or fell back in
+          time. Rings for what is queued.
+Knows:    how long a transaction has been waiting. A long queue looks like lost bells, so where
+          bells are still waiting in a queue only a few more are rung. A mark in each shard, which
+          SQL has too, tells that Redis has lost writes.
+Bound:    LINE_PAGES_MAX pages of the line of queued transactions, FRESH_PAGES_MAX pages of rows
+          accepted since the last run, the newest first, PAGES_MAX pages of the rows of the window
+          and one page of older ones; a page has `reconciler_batch_max` rows. Where a run ends,
+          the next one goes on, round and round. A rebuild goes on for up to `rebuild_run_s`.
+Overlap:  harmless: a second bell finds the door shut, a second create finds the transaction, a
+          second restore finds a newer version. One rebuilds at a time.
+Crash:    the next run does the rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from datp_tasks.jobs.rebuild import rebuild_after_loss
+from datp_tasks.live.types import Bell
+from datp_tasks.model.status import Status
+from datp_tasks.record.transactions import Place
+from datp_tasks.runtime.container import Container
+
+LINE_PAGES_MAX = 10
+FRESH_PAGES_MAX = 5
+PAGES_MAX = 5
+#: Bells a run for each group in whose queue messages still wait: one of those may be missing, and
+#: the oldest of the line are the most likely ones. With the default period that is ten a second.
+RING_DESPITE_BACKLOG_MAX = 20
+#: A row shows when its commit began, so one that is older may become visible later.
+FRESH_OVERLAP_S = 10.0
+#: Transactions whose data is in memory at a time: each may have `input_bytes_max`.
+PLACED_TOGETHER_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    rung: int
+    placed: int
+    #: Brought back after Redis had lost them.
+    rebuilt: int
+
+
+def run_once(connections: Container, backlog: Callable[[str], int]) -> Result:
+    rebuilt = rebuild_after_loss(connections)
+    rung = _ring_lost(connections, backlog)
+    return Result(rung=rung, placed=_place_missing(connections), rebuilt=rebuilt)
+
+
+# Lost bells.
+
+
+def _ring_lost(connections: Container, backlog: Callable[[str], int]) -> int:
+    """Only those that are rung lose their place in the line."""
+    late = _late(connections, backlog)
+    ended = _follow_sql(connections, late)
+    bells = [
+        bell
+        for bell in connections.live.ring_again_many([tx for tx in late if tx not in ended])
+        if isinstance(bell, Bell)
+    ]
+    connections.ringer.ring(bells)
+    return len(bells)
+
+
+def _late(connections: Container, backlog: Callable[[str], int]) -> list[str]:
+    """Those to ring for: the front of the line in every run, the rest of it in turn."""
+    live, settings = connections.live, connections.settings
+    share = live.share_of(settings.reconciler_batch_max)
+    choice = Choice(connections, backlog)
+    goes_on = int(_cursor(connections, "line") or share)
+    rank = 0
+    for _ in range(LINE_PAGES_MAX):
+        page, is_full = live.overdue_page(
+            "queuedZ",
+            before_ms=settings.ring_again_after_ms,
+            rank=rank,
+            rows_max=settings.reconciler_batch_max,
+        )
+        left = choice.add(page)
+        if not is_full:
+            goes_on = share
+            break
+        # Those that are rung leave their places, and the others move up.
+        goes_on += share if rank and left else 0
+        rank = rank + share if rank else goes_on
+    _go_on(connections, "line", str(goes_on))
+    return choice.chosen
+
+
+class Choice:
+    """What to ring for: all that are late, but few of a group in whose queue messages wait."""
+
+    def __init__(self, connections: Container, backlog: Callable[[str], int]) -> None:
+        self._live = connections.live
+        self._backlog = backlog
+        self._messages: dict[str, int] = {}
+        self._despite: Counter[str] = Counter()
+        self._chosen: dict[str, None] = {}
+
+    @property
+    def chosen(self) -> list[str]:
+        return list(self._chosen)
+
+    def add(self, page: Sequence[str]) -> int:
+        """How many of the page keep their place in the line."""
+        found = self._live.named_many(page, ("group",))
+        # One without a group is gone: asking for its bell takes it off the line.
+        groups = [fields.get("group", "") for fields in found]
+        chosen = [tx for tx, group in zip(page, groups, strict=True) if self._is_for(tx, group)]
+        self._chosen |= dict.fromkeys(chosen)
+        return len(page) - len(chosen)
+
+    def _is_for(self, tx_id: str, group: str) -> bool:
+        if group and group not in self._messages:
+            self._messages[group] = self._backlog(group)
+        if tx_id in self._chosen or not self._messages.get(group):
+            return True
+        self._despite[group] += 1
+        return self._despite[group] <= RING_DESPITE_BACKLOG_MAX
+
+
+def _follow_sql(connections: Container, tx_ids: Sequence[str]) -> set[str]:
+    """End in Redis what SQL has ended; its finish script never ran, or Redis lost that."""
+    if not tx_ids:
+        return set()
+    final = connections.record.finals(tx_ids)
+    connections.live.follow_sql(list(final.items()))
+    return set(final)
+
+
+# Rows that never reached Redis.
+
+
+def _place_missing(connections: Container) -> int:
+    """What was accepted is never lost, however long ago, and what is new waits for seconds."""
+    settings = connections.settings
+    now = connections.record.server_now()
+    # Its client may still be about to place a younger one; should both do it, one finds it done.
+    young = now - timedelta(milliseconds=settings.place_after_ms)
+    window = now - timedelta(seconds=settings.reconciler_window_s)
+    placed = _place_fresh(connections, window, young)
+    placed += _place_in_turn(connections, "recent", window, young, PAGES_MAX)
+    return placed + _place_in_turn(connections, "older", None, window, 1)
+
+
+def _place_fresh(connections: Container, window: datetime, young: datetime) -> int:
+    """Those accepted since the last run; where they are too many, the rest has its turn later."""
+    looked_to = _cursor(connections, "fresh")
+    since = window
+    if looked_to:
+        overlap = timedelta(seconds=FRESH_OVERLAP_S)
+        since = max(window, datetime.fromisoformat(looked_to) - overlap)
+    placed, after = 0, None
+    for _ in range(FRESH_PAGES_MAX):
+        page = connections.record.open_ids(
+            since=since,
+            until=young,
+            after=after,
+            rows_max=connections.settings.reconciler_batch_max,
+            newest_first=True,
+        )
+        placed += _place(connections, page)
+        if len(page) < connections.settings.reconciler_batch_max:
+            break
+        after = page[-1]
+    _go_on(connections, "fresh", young.isoformat())
+    return placed
+
+
+def _place_in_turn(
+    connections: Container, name: str, since: datetime | None, until: datetime, pages_max: int
+) -> int:
+    """The next pages of these rows; after the last one it begins again."""
+    created_at, _, tx_id = _cursor(connections, name).partition(" ")
+    after: Place | None = (datetime.fromisoformat(created_at), tx_id) if created_at else None
+    placed = 0
+    for _ in range(pages_max):
+        page = connections.record.open_ids(
+            since=since,
+            until=until,
+            after=after,
+            rows_max=connections.settings.reconciler_batch_max,
+        )
+        placed += _place(connections, page)
+        after = page[-1] if len(page) == connections.settings.reconciler_batch_max else None
+        if after is None:
+            break
+    _go_on(connections, name, f"{after[0].isoformat()} {after[1]}" if after else "")
+    return placed
+
+
+def _place(connections: Container, rows: Sequence[Place]) -> int:
+    ids = [tx_id for _, tx_id in rows]
+    known = connections.live.placed_many(ids)
+    missing = [tx for tx, here in zip(ids, known, strict=True) if not here]
+    placed = 0
+    for first in range(0, len(missing), PLACED_TOGETHER_MAX):
+        found = connections.record.summaries(missing[first : first + PLACED_TOGETHER_MAX])
+        queued = [each for each in found if each.status is Status.QUEUED]
+        placed += connections.restorer.rebuild(queued, {}).restored
+    return placed
+
+
+# Where the next run goes on. Should Redis lose that, it begins again.
+
+
+def _cursor(connections: Container, name: str) -> str:
+    found = connections.redis.hget(connections.live.keys.outside("reconcilerH"), name)
+    return str(found or "")
+
+
+def _go_on(connections: Container, name: str, value: str) -> None:
+    connections.redis.hset(connections.live.keys.outside("reconcilerH"), name, value)

@@ -1,0 +1,144 @@
+"""Raise alerts for what a person should look at, and clear those that have healed.
+
+Moves:    nothing; opens and closes alerts, and forgets lost nodes that were replaced.
+Knows:    what the register of nodes, the queues and `queuedZ` say now. That beat itself has
+          stopped it cannot know: the workers notice that (observe/beat_watch.py).
+Bound:    the nodes and groups there are, and LATE_MAX of the oldest queued transactions.
+Overlap:  harmless: one alert is open per kind and subject.
+Crash:    the next run finds the same and does the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from datp_tasks.errors import DatpError
+from datp_tasks.live.nodes import LOST_KEPT_MS, NodeRegister, Standing
+from datp_tasks.observe.beat_watch import BEAT_SILENT
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.runtime.container import Container
+
+log = logging.getLogger("datp.watcher")
+
+NO_WORKER, NODE_LOST, QUEUE_LONG = "group-without-worker", "node-lost", "queue-long"
+#: What this job opens and closes; and closes only.
+KINDS = (NO_WORKER, NODE_LOST, QUEUE_LONG)
+#: Subject of the alert about all queued transactions together.
+ALL_QUEUED = "queuedZ"
+LATE_MAX = 200
+#: One that waits shorter is just about to be taken.
+LATE_MS = 3_000
+
+#: Kind and subject -> what there is to say.
+Findings = dict[tuple[str, str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    raised: int
+    cleared: int
+
+
+def run_once(connections: Container, backlog: Callable[[str], int]) -> Result:
+    settings = connections.settings
+    register = NodeRegister(
+        connections.live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms
+    )
+    standing = register.look()
+    alerts = Alerts(connections.engine, connections.clock)
+    is_open = {(each.kind, each.subject) for each in alerts.open_alerts()}
+    lost, healed = _lost(connections, register, standing)
+    waiting = {group: backlog(group) for group in sorted(_groups(connections))}
+    found = lost | _without_worker(connections, standing, waiting)
+    found |= _long_queues(connections, waiting, is_open)
+    raised = cleared = 0
+    for (kind, subject), summary in (found | healed).items():
+        if (kind, subject) not in is_open and alerts.raise_alert(kind, subject, summary):
+            raised += 1
+            log.error("%s", summary, extra={"event": f"alert.{kind}", "subject": subject})
+    # Beat lives: it has brought this job here.
+    over = {(kind, subject) for kind, subject in is_open | healed.keys() if kind in KINDS}
+    over |= {key for key in is_open if key[0] == BEAT_SILENT}
+    for kind, subject in sorted(over - found.keys()):
+        if alerts.clear_alert(kind, subject):
+            cleared += 1
+            log.warning("%s: %s is over", subject, kind, extra={"event": "alert.cleared"})
+    return Result(raised=raised, cleared=cleared)
+
+
+def _groups(connections: Container) -> set[str]:
+    """Every group that may have work."""
+    settings = connections.settings
+    groups = {settings.maintenance_group, *connections.groups.current()}
+    if connections.ledger.batches.services(rows_max=1):
+        # Beat sends there in any case, but without a service nobody needs a worker.
+        groups.add(settings.ledger_group)
+    for info in connections.pipelines.list():
+        try:
+            definition = connections.catalogue.current(info.name)
+        except DatpError:
+            continue
+        groups |= {definition.group_of(index) for index in range(len(definition.steps))}
+    return groups
+
+
+def _lost(
+    connections: Container, register: NodeRegister, standing: Standing
+) -> tuple[Findings, Findings]:
+    """Nodes that fell silent: still missed, and already replaced."""
+    missed: Findings = {}
+    healed: Findings = {}
+    now_ms = connections.live.server_now_ms()
+    for group, nodes in standing.lost.items():
+        gone = {node: beat_ms for node, beat_ms in nodes.items() if now_ms - beat_ms < LOST_KEPT_MS}
+        if not gone:
+            register.forget_lost(group, nodes)
+            continue
+        since_ms = min(gone.values())
+        fresh = [
+            node for node in standing.live if node.group == group and node.joined_ms > since_ms
+        ]
+        names = ", ".join(sorted(gone)[:5])
+        more = f" and {len(gone) - 5} more" if len(gone) > 5 else ""
+        summary = (
+            f"{len(gone)} node(s) of group {group} stopped without leaving: {names}{more}. Their "
+            "transactions are taken over by others"
+        )
+        if len(fresh) >= len(gone):
+            healed[NODE_LOST, group] = summary
+            register.forget_lost(group, nodes)
+        else:
+            missed[NODE_LOST, group] = summary
+    return missed, healed
+
+
+def _without_worker(
+    connections: Container, standing: Standing, waiting: dict[str, int]
+) -> Findings:
+    live = connections.live
+    late = live.due("queuedZ", before_ms=LATE_MS, batch_max=LATE_MAX)
+    busy = {group for group, messages in waiting.items() if messages}
+    busy |= {fields["group"] for fields in live.named_many(late, ("group",)) if fields}
+    return {
+        (NO_WORKER, group): f"group {group} has work, but no live worker; "
+        f"start one with: celery -A datp_tasks worker -Q {group}"
+        for group in busy - standing.groups()
+    }
+
+
+def _long_queues(
+    connections: Container, waiting: dict[str, int], is_open: set[tuple[str, str]]
+) -> Findings:
+    """Raised above a limit, cleared below half of it, so that it does not flicker."""
+    settings = connections.settings
+    queued = connections.live.sizes()["queuedZ"]
+    sizes = {group: (size, settings.queue_bells_alert_max) for group, size in waiting.items()}
+    sizes[ALL_QUEUED] = (queued, settings.queued_alert_max)
+    found: Findings = {}
+    for subject, (size, limit) in sizes.items():
+        if size > (limit / 2 if (QUEUE_LONG, subject) in is_open else limit):
+            what = "transactions are queued" if subject == ALL_QUEUED else "messages wait in it"
+            found[QUEUE_LONG, subject] = f"queue {subject}: {size} {what}, the limit is {limit}"
+    return found

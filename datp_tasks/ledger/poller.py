@@ -1,0 +1,148 @@
+"""Asking ledgers what became of batches, and writing it down.
+
+Observations are facts whoever makes them, so no claim is needed: any process may ask, and what
+it writes only ever goes forward.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from itertools import groupby
+
+from datp_tasks.ledger.batches import BatchStore
+from datp_tasks.ledger.decide import decide
+from datp_tasks.ledger.hosts import url_mistake
+from datp_tasks.ledger.http_transport import Wire
+from datp_tasks.ledger.http_types import Answer, HttpRequest, Outcome
+from datp_tasks.ledger.kinds import KINDS
+from datp_tasks.ledger.types import Asked, Finished, Seen, Tell
+from datp_tasks.model.batch import BatchState
+from datp_tasks.settings import Settings
+
+log = logging.getLogger("datp.ledger")
+
+#: How many questions are on their way at the same time, and how long each may take.
+TOGETHER_MAX = 50
+ASK_S_MAX = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    final: list[Finished]
+    #: Services in which something can be submitted now.
+    ready: list[str]
+
+
+class Asking:
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        batches: BatchStore,
+        wire: Wire,
+        tell: Tell,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._batches = batches
+        self._wire = wire
+        self._tell = tell
+        self._clock = clock
+
+    def follow(self, asked: Sequence[Asked]) -> set[tuple[str, str]]:
+        """Ask for batches that were just accepted; the keys of those that are final now.
+
+        That a ledger does not know such a batch yet means nothing.
+        """
+        # Ends of other attempts wait meanwhile, and must be recorded before their time is over.
+        spare_s = self._settings.ledger_post_budget_s - self._settings.ledger_http_s
+        seen = self._ask(asked, within_s=min(ASK_S_MAX, spare_s / 2))
+        known = {key: each for key, each in seen.items() if each.state is not BatchState.UNKNOWN}
+        final = self._record(asked, known, source="submitter").final
+        return {(each.service_id, each.batch_id) for each in final}
+
+    def poll(self, asked: Sequence[Asked]) -> Polled:
+        """Ask for batches that are due."""
+        seen = self._ask(asked, within_s=ASK_S_MAX)
+        forgotten = [
+            each
+            for each in asked
+            if each.key in seen
+            and seen[each.key].state is BatchState.UNKNOWN
+            and each.unknown_seen + 1 >= self._settings.ledger_unknown_max
+        ]
+        for key, again in self._second_look(forgotten).items():
+            if again is None:
+                # No proof that it is not there: as if nothing had been said.
+                del seen[key]
+            else:
+                seen[key] = again
+        return self._record(asked, seen, source="poller")
+
+    def _record(
+        self, asked: Sequence[Asked], seen: dict[tuple[str, str], Seen], source: str
+    ) -> Polled:
+        moves = [
+            move
+            for each in asked
+            if each.key in seen
+            and (move := decide(each, seen[each.key], self._settings)) is not None
+        ]
+        if not moves:
+            return Polled([], [])
+        # Locks are taken in the order of ids.
+        moves.sort(key=lambda move: move.asked.key)
+        final = self._batches.record_many(moves, source)
+        self._tell(final)
+        again = {move.asked.service_id for move in moves if move.state is BatchState.DELAYED}
+        return Polled(final, sorted(again | {each.service_id for each in final}))
+
+    def _ask(self, asked: Iterable[Asked], within_s: float) -> dict[tuple[str, str], Seen]:
+        """What the ledgers say; nothing for batches of which no answer came."""
+        questions: list[tuple[HttpRequest, list[Asked]]] = []
+        by_kind = sorted(asked, key=lambda each: each.kind)
+        for kind, group in groupby(by_kind, key=lambda each: each.kind):
+            allowed = [each for each in group if self._allowed(each)]
+            questions += KINDS[kind].questions(allowed)
+        found: dict[tuple[str, str], Seen] = {}
+        answers = self._send([request for request, _ in questions], within_s)
+        for (request, part), answer in zip(questions, answers, strict=True):
+            said = KINDS[part[0].kind].statuses(answer) if isinstance(answer, Answer) else {}
+            if not said:
+                log.warning("no statuses from %s: %.200s", request.url.split("?")[0], answer)
+            found |= {each.key: said[each.batch_id] for each in part if each.batch_id in said}
+        return found
+
+    def _second_look(self, forgotten: Sequence[Asked]) -> dict[tuple[str, str], Seen | None]:
+        """Before a batch is given up as unknown: is it among what is committed? None: no answer."""
+        requests = [(each, KINDS[each.kind].proof(each)) for each in forgotten]
+        wanted = [(each, request) for each, request in requests if request is not None]
+        answers = self._send([request for _, request in wanted], ASK_S_MAX)
+        found: dict[tuple[str, str], Seen | None] = {}
+        for (each, _), answer in zip(wanted, answers, strict=True):
+            if isinstance(answer, Answer) and answer.status == 200:
+                found[each.key] = Seen(state=BatchState.COMMITTED, note="found in a block")
+            elif not isinstance(answer, Answer) or answer.status != 404:
+                found[each.key] = None
+        return found
+
+    def _allowed(self, asked: Asked) -> bool:
+        mistake = url_mistake(asked.url, self._settings.ledger_hosts)
+        if mistake:
+            log.error("%s is not asked: %s", asked.service_id, mistake)
+        return not mistake
+
+    def _send(self, requests: Sequence[HttpRequest], within_s: float) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for start in range(0, len(requests), TOGETHER_MAX):
+            give_up_s = self._clock() + min(within_s, self._settings.ledger_http_s)
+            futures: list[Future[Outcome]] = [
+                self._wire.start(request, give_up_s)
+                for request in requests[start : start + TOGETHER_MAX]
+            ]
+            outcomes += [future.result() for future in futures]
+        return outcomes

@@ -1,0 +1,114 @@
+"""Everything this room offers to a process, put together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from sqlalchemy import Engine
+
+from datp_tasks.clock import Clock
+from datp_tasks.ledger.batches import BatchStore
+from datp_tasks.ledger.claims import ClaimStore
+from datp_tasks.ledger.http_transport import Wire
+from datp_tasks.ledger.intake import Intake
+from datp_tasks.ledger.operate import Operator
+from datp_tasks.ledger.poller import Asking
+from datp_tasks.ledger.queuer import Queuer
+from datp_tasks.ledger.sql import Sql
+from datp_tasks.ledger.submitter import Submitter
+from datp_tasks.ledger.types import Ring, RingAll, Tell, Work
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.database import make_engine
+from datp_tasks.settings import Settings
+
+log = logging.getLogger("datp.ledger")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PollResult:
+    asked: int = 0
+    final: int = 0
+    rung: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """The way in, the queuer, the submitter, the poller, and what operators can do."""
+
+    settings: Settings
+    alerts: Alerts
+    batches: BatchStore
+    claims: ClaimStore
+    intake: Intake
+    operator: Operator
+    queuer: Queuer
+    submitter: Submitter
+    asking: Asking
+    wire: Wire
+    ring: RingAll
+    #: Its own: each of its statements is a transaction.
+    engine: Engine
+
+    @classmethod
+    def open(
+        cls, settings: Settings, engine: Engine, clock: Clock, *, ring: Ring, tell: Tell
+    ) -> Ledger:
+        """Nothing is connected before it is used."""
+        alone = make_engine(settings, autocommit=True)
+        sql = Sql(engine, alone, clock)
+        alerts = Alerts(engine, clock)
+        batches = BatchStore(sql, alerts, settings)
+        claims = ClaimStore(sql, settings)
+        wire = Wire(settings)
+        ring_all = partial(_ring_all, ring, settings.ledger_vector_max)
+        asking = Asking(settings=settings, batches=batches, wire=wire, tell=tell)
+        submitter = Submitter(
+            settings=settings,
+            batches=batches,
+            wire=wire,
+            asking=asking,
+            ring=ring_all,
+            tell=tell,
+        )
+        return cls(
+            settings=settings,
+            alerts=alerts,
+            batches=batches,
+            claims=claims,
+            intake=Intake(settings=settings, batches=batches, claims=claims, ring=ring_all),
+            operator=Operator(sql, alerts, tell),
+            queuer=Queuer(settings=settings, claims=claims, ring=ring_all, do=submitter.run),
+            submitter=submitter,
+            asking=asking,
+            wire=wire,
+            ring=ring_all,
+            engine=alone,
+        )
+
+    def poll(self) -> PollResult:
+        """Ask for what is due, and ring for what comes after batches that are final now."""
+        asked = self.batches.take_up(rows_max=self.settings.ledger_poll_batch_max)
+        if not asked:
+            return PollResult()
+        polled = self.asking.poll(asked)
+        works = self.claims.work_of(polled.ready) if polled.ready else []
+        self.ring(works)
+        return PollResult(asked=len(asked), final=len(polled.final), rung=len(works))
+
+    def close(self) -> None:
+        self.wire.close()
+        self.engine.dispose()
+
+
+def _ring_all(ring: Ring, vector_max: int, works: Sequence[Work]) -> list[Work]:
+    """In messages of a size one process can handle; a broker that is away breaks nothing."""
+    for start in range(0, len(works), vector_max):
+        try:
+            ring(works[start : start + vector_max])
+        except Exception as error:
+            log.warning("%d batches could not be rung for: %s", len(works) - start, error)
+            return list(works[start:])
+    return []

@@ -1,0 +1,1 @@
+"""For people: why, resolve, redo, bulk, audit."""

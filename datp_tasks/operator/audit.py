@@ -1,0 +1,116 @@
+"""Replaying and auditing: do the journals lead to what we have?
+
+Part of the client. Everything is only read, and the system may go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from datp_tasks.errors import TransactionUnknown
+from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.model.journal import Entry
+from datp_tasks.model.view import View
+from datp_tasks.operator.replay import Replay, replayed
+from datp_tasks.record.database import translate_outage
+from datp_tasks.record.journal import Journal, Row
+from datp_tasks.record.states import States
+from datp_tasks.record.types import Summary
+from datp_tasks.runtime.container import Container
+from datp_tasks.transactions.restore import view_of_copy
+
+#: How many transactions are read at a time.
+AUDIT_BATCH = 500
+
+
+class AuditMethods:
+    _connections: Container
+
+    def deltas(self, tx_id: str) -> list[Entry]:
+        """Every change of a transaction, in order; also those that SQL does not have yet."""
+        return self.replay(tx_id).entries
+
+    def replay(self, tx_id: str) -> Replay:
+        """Rebuild a transaction from its journal, and compare it with everything we have."""
+        with translate_outage():
+            found = self._connections.record.summaries([tx_id])
+            if not found:
+                raise TransactionUnknown(f"there is no transaction {tx_id!r}")
+            return self._replay_many(found)[0]
+
+    def audit(self, *, sample: int | None = None, seed: int = 0) -> Iterator[Replay]:
+        """Replay all transactions, or `sample` of them, by id; the same seed takes the same ones.
+
+        The caller counts; what has `faults` does not fit.
+        """
+        with translate_outage():
+            total = self.audit_size()
+        # The same seed gives the same sample, so that an audit can be repeated.
+        rng = random.Random(seed)
+        chosen = None if sample is None else set(rng.sample(range(total), min(sample, total)))
+        after, place = "", 0
+        while True:
+            with translate_outage():
+                page = self._connections.record.page(after, AUDIT_BATCH)
+                taken = [
+                    each
+                    for position, each in enumerate(page, start=place)
+                    if chosen is None or position in chosen
+                ]
+                replays = self._replay_many(taken) if taken else []
+            yield from replays
+            if len(page) < AUDIT_BATCH:
+                return
+            after, place = page[-1].tx_id, place + len(page)
+
+    def audit_size(self) -> int:
+        """How many transactions an audit of all would look at."""
+        return self._connections.record.count()
+
+    def _replay_many(self, summaries: Sequence[Summary]) -> list[Replay]:
+        replays = self._replay_once(summaries)
+        wrong = [each.tx_id for each in replays if each.faults]
+        if not wrong:
+            return replays
+        # One that was just moving looks right the second time, what is wrong does not.
+        again = self._replay_once(self._connections.record.summaries(wrong))
+        by_id = {each.tx_id: each for each in again}
+        return [by_id.get(each.tx_id, each) for each in replays]
+
+    def _replay_once(self, summaries: Sequence[Summary]) -> list[Replay]:
+        connections = self._connections
+        ids = [each.tx_id for each in summaries]
+        outgoing = ArchiveFeed(connections.live)
+        # In this order: the entries that led to a copy are read after the copy, and SQL has them
+        # before they leave Redis.
+        copies = States(connections.engine, connections.clock).load(ids)
+        live = dict(zip(ids, outgoing.copies(ids), strict=True))
+        waiting = outgoing.waiting_entries(ids)
+        rows: dict[str, list[Row]] = {tx: [] for tx in ids}
+        for row in Journal(connections.engine, connections.clock).rows(ids):
+            rows[row.tx_id].append(row)
+        replays = []
+        for each in summaries:
+            known: list[tuple[str, View]] = []
+            if each.tx_id in copies:
+                known.append(("its archived state", view_of_copy(copies[each.tx_id])))
+            fields, deltas = live[each.tx_id]
+            if fields:
+                known.append(("its live state", View.from_fields(fields, deltas)))
+            first = connections.restorer.first_view(each)
+            recorded, entries = rows[each.tx_id], waiting.get(each.tx_id, [])
+            if not (recorded or entries) and self._was_dropped(each):
+                replays.append(Replay(each.tx_id, [], None, dropped=True))
+            else:
+                replays.append(replayed(each, first, recorded, entries, known=known))
+        return replays
+
+    def _was_dropped(self, summary: Summary) -> bool:
+        """Whether it ended so long ago that its journal may be gone by order."""
+        days = self._connections.settings.keep_journal_days
+        if not days or summary.completed_at is None:
+            return False
+        now = self._connections.record.server_now()
+        return summary.completed_at < now - timedelta(days=days)

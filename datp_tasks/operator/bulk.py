@@ -1,0 +1,184 @@
+"""Acting on many transactions at once: choose them by what they are, then cancel, wake or retry.
+
+Part of the client, for operators. Choosing reads only; each action is one row in the audit table,
+with what was chosen and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from datp_tasks.errors import DatpError, FilterInvalid
+from datp_tasks.live.types import Bell
+from datp_tasks.model.status import FINAL, Status
+from datp_tasks.record.database import translate_outage
+from datp_tasks.record.listing import Listing, Wanted
+from datp_tasks.record.operator_actions import record_action
+from datp_tasks.record.types import Summary
+from datp_tasks.runtime.container import Container
+
+Action = Literal["cancel", "wake", "retry"]
+
+PAGE = 500
+FILTERS = ("status", "pipeline", "owner", "group", "older-than", "newer-than")
+UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Which transactions; None means any."""
+
+    status: Status | None = None
+    pipeline: str | None = None
+    owner: str | None = None
+    group: str | None = None
+    older_s: float | None = None
+    newer_s: float | None = None
+
+    @classmethod
+    def from_texts(cls, texts: Sequence[str]) -> Where:
+        """From `name=value`, as a command line has them."""
+        where = cls()
+        for text in texts:
+            name, equals, value = text.partition("=")
+            if not equals or name not in FILTERS or not value:
+                allowed = ", ".join(FILTERS)
+                raise FilterInvalid(
+                    f"a filter is name=value with a name of {allowed}; was {text!r}"
+                )
+            where = replace(where, **_parsed(name, value))
+        return where
+
+    def to_json(self) -> dict[str, Any]:
+        found = {
+            "status": self.status and str(self.status),
+            "pipeline": self.pipeline,
+            "owner": self.owner,
+            "group": self.group,
+            "olderS": self.older_s,
+            "newerS": self.newer_s,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of one transaction."""
+
+    tx_id: str
+    #: What was done, or why nothing was.
+    what: str
+    ok: bool
+
+
+class ManyMethods:
+    """Part of the client."""
+
+    _connections: Container
+
+    def choose(self, where: Where, *, rows_max: int | None = None) -> Iterator[Summary]:
+        """Transactions as of now, the newest first."""
+        with translate_outage():
+            now = self._connections.record.server_now()
+        wanted = Wanted(
+            owner=where.owner,
+            statuses=_recorded(where.status),
+            pipeline=where.pipeline,
+            since=_before(now, where.newer_s),
+            until=_before(now, where.older_s),
+            rows_max=PAGE,
+        )
+        given = 0
+        while True:
+            with translate_outage():
+                page = Listing(self._connections.engine).page(wanted)
+            for each in self._matching(page, where):
+                yield each
+                given += 1
+                if rows_max is not None and given >= rows_max:
+                    return
+            if len(page) < PAGE:
+                return
+            wanted = replace(wanted, after=(page[-1].created_at, page[-1].tx_id))
+
+    def _matching(self, page: Sequence[Summary], where: Where) -> Iterator[Summary]:
+        groups: Mapping[str, str] = {}
+        if where.group:
+            ids = [each.tx_id for each in page]
+            fields = self._connections.live.named_many(ids, ("group",))
+            groups = {tx: found.get("group", "") for tx, found in zip(ids, fields, strict=True)}
+        for each in self.overlay_many(page):  # type: ignore[attr-defined]
+            if where.status is not None and each.status is not where.status:
+                continue
+            if where.group and groups.get(each.tx_id) != where.group:
+                continue
+            yield each
+
+    def note_bulk(self, action: Action, where: Where, count: int, reason: str, actor: str) -> None:
+        """Before it is done: the audit table tells what was meant to happen."""
+        details = {"where": where.to_json(), "count": count}
+        with translate_outage():
+            record_action(
+                self._connections.engine,
+                actor=actor,
+                action=f"bulk-{action}",
+                subject="transactions",
+                reason=reason,
+                details=details,
+            )
+
+    def act(self, action: Action, tx_id: str, *, reason: str, actor: str = "local") -> Done:
+        """One action on one transaction; what is impossible is told, not raised."""
+        try:
+            return Done(tx_id, self._act(action, tx_id, reason, actor), True)
+        except DatpError as error:
+            return Done(tx_id, str(error), False)
+
+    def _act(self, action: Action, tx_id: str, reason: str, actor: str) -> str:
+        client: Any = self
+        if action == "cancel":
+            return f"cancel asked for; it is {client.cancel(tx_id, reason).status}"
+        if action == "wake":
+            return "woken" if client.wake(tx_id) else "did not sleep"
+        return self._retry(client, tx_id, reason, actor)
+
+    def _retry(self, client: Any, tx_id: str, reason: str, actor: str) -> str:
+        """Whatever makes it go on now: wake it, run its step again, or ring again."""
+        status = client.status(tx_id).status
+        if status is Status.IN_DOUBT:
+            client.resolve(tx_id, "redo", reason=reason, actor=actor)
+            return "its step is run again"
+        if status is Status.SLEEPING:
+            return "woken" if client.wake(tx_id) else "did not sleep any more"
+        bell = self._connections.live.ring_again_many([tx_id])[0]
+        self._connections.ringer.ring([bell if isinstance(bell, Bell) else None])
+        return "rung again" if isinstance(bell, Bell) else f"nothing to do; it is {status}"
+
+
+def _parsed(name: str, value: str) -> dict[str, Any]:
+    if name == "status":
+        try:
+            return {"status": Status(value)}
+        except ValueError:
+            allowed = ", ".join(sorted(Status))
+            raise FilterInvalid(f"status is one of {allowed}; was {value!r}") from None
+    if name in ("older-than", "newer-than"):
+        number, unit = value[:-1], value[-1]
+        if unit not in UNITS_S or not number.isdecimal():
+            raise FilterInvalid(f"{name} is a number and s, m, h or d, as in 15m; was {value!r}")
+        return {f"{name.partition('-')[0]}_s": float(number) * UNITS_S[unit]}
+    return {name: value}
+
+
+def _recorded(status: Status | None) -> tuple[str, ...]:
+    """What the record calls it: all that goes on is queued there, or in doubt."""
+    if status is None:
+        return ()
+    return (str(status),) if status in FINAL or status is Status.IN_DOUBT else (str(Status.QUEUED),)
+
+
+def _before(now: datetime, seconds: float | None) -> datetime | None:
+    return None if seconds is None else now - timedelta(seconds=seconds)

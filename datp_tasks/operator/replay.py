@@ -1,0 +1,98 @@
+"""Replaying journals: do they lead to what we have, and are they whole?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from datp_tasks.model.journal import (
+    BrokenJournal,
+    Entry,
+    chained_hash,
+    entries_from_text,
+    living_branch,
+)
+from datp_tasks.model.view import View
+from datp_tasks.record.journal import Row
+from datp_tasks.record.types import Summary
+
+
+@dataclass(slots=True)
+class Replay:
+    """A transaction folded from its journal, and whatever does not fit."""
+
+    tx_id: str
+    entries: list[Entry]
+    view: View | None
+    faults: list[str] = field(default_factory=list)
+    #: It ended so long ago that nobody keeps its journal.
+    dropped: bool = False
+
+
+def replayed(
+    summary: Summary,
+    first: View,
+    rows: Sequence[Row],
+    unrecorded: Sequence[Entry] = (),
+    *,
+    known: Sequence[tuple[str, View]] = (),
+) -> Replay:
+    """Fold a journal; compare with the copies that are `known` (by name) and with the summary.
+
+    `unrecorded` are entries that are still in Redis.
+    """
+    faults = chain_faults(summary.tx_id, rows)
+    entries: list[Entry] = []
+    try:
+        for row in rows:
+            entries += entries_from_text(row.entries)
+        entries += [entry for entry in unrecorded if entry not in entries]
+        view = first.fold(living_branch(entries))
+    except (BrokenJournal, ValueError, KeyError, IndexError) as error:
+        return Replay(summary.tx_id, entries, None, [*faults, f"its journal breaks off: {error}"])
+    for name, copy in known:
+        if copy.version == view.version:
+            faults += _differences(name, view, copy)
+        elif copy.version > view.version:
+            faults.append(f"{name} is newer than its journal")
+    return Replay(summary.tx_id, entries, view, faults + _against_summary(view, summary))
+
+
+def chain_faults(tx_id: str, rows: Sequence[Row]) -> list[str]:
+    """Rows that were removed, added or altered."""
+    faults: list[str] = []
+    previous = ""
+    for place, row in enumerate(rows, start=1):
+        if row.number != place:
+            faults.append(f"row {place} of its journal is missing")
+            break
+        if chained_hash(previous, tx_id, row.entries) != row.hash:
+            faults.append(f"row {place} of its journal was altered")
+        previous = row.hash
+    return faults
+
+
+def _differences(name: str, folded: View, copy: View) -> list[str]:
+    wrong = [
+        part
+        for part in ("status", "begun", "wake_ms", "wake_switch", "switches", "cancel", "progress")
+        if getattr(folded, part) != getattr(copy, part)
+    ]
+    if folded.state.to_json() != copy.state.to_json():
+        wrong.append("state")
+    return [f"its journal leads to another {part} than {name}" for part in wrong]
+
+
+def _against_summary(view: View, summary: Summary) -> list[str]:
+    if not summary.is_final:
+        return []
+    if view.status != summary.status:
+        return [f"SQL says {summary.status}, its journal says {view.status}"]
+    ending = view.state.ending
+    if ending is None or ending.status != summary.status:
+        # It was ended by somebody else than its worker, who knew of no output.
+        return []
+    if json.dumps(ending.output, sort_keys=True) != json.dumps(summary.output, sort_keys=True):
+        return ["its journal leads to another output than its summary has"]
+    return []

@@ -1,0 +1,249 @@
+"""Why a transaction stands where it stands: what it waits for, who has it, when it moves.
+
+Part of the client. It only reads, and says what to do where something can be done.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from datp_tasks.bells.broker import backlog, make_celery
+from datp_tasks.errors import TransactionUnknown
+from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.live.nodes import Node, NodeRegister
+from datp_tasks.model.status import Status
+from datp_tasks.model.stop_request import StopRequest
+from datp_tasks.model.view import View
+from datp_tasks.record.database import translate_outage
+from datp_tasks.record.groups import GroupStore
+from datp_tasks.record.types import Summary
+from datp_tasks.runtime.container import Container
+
+#: One that waits shorter is just about to be taken.
+JUST_NOW_S = 2.0
+
+
+@dataclass(slots=True)
+class Why:
+    tx_id: str
+    status: str
+    #: One word for programs: ended, no-worker, bell-lost, sleeping, switch, retry, parked, …
+    cause: str
+    #: The answer, for people.
+    answer: str
+    #: When it moves by itself, if that is known.
+    moves_at: datetime | None = None
+    #: What a person can do.
+    hints: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Everything that is needed for an answer, read once."""
+
+    summary: Summary
+    fields: Mapping[str, str]
+    view: View
+    now_ms: int
+    queued_ms: float | None
+    #: When its bell was rung last.
+    rung_ms: float | None
+    claimed_ms: float | None
+
+    @property
+    def group(self) -> str:
+        return self.fields.get("group", "")
+
+    @property
+    def step(self) -> str:
+        return f"step {self.fields.get('place', '?')} ({self.fields.get('stepType', '?')})"
+
+    def ago_s(self, moment_ms: float | None) -> float:
+        return 0.0 if moment_ms is None else max(0.0, (self.now_ms - moment_ms) / 1_000)
+
+
+class WhyMethods:
+    """Part of the client."""
+
+    _connections: Container
+
+    def why(self, tx_id: str, *, bells_in: Callable[[str], int] | None = None) -> Why:
+        """What a transaction waits for. `bells_in` tells how many messages a queue holds."""
+        connections = self._connections
+        with translate_outage():
+            found = connections.record.summaries([tx_id])
+            if not found:
+                raise TransactionUnknown(f"there is no transaction {tx_id!r}")
+            if found[0].is_final:
+                return _ended(found[0])
+            connections.restorer.restore([tx_id])
+        fields, deltas = ArchiveFeed(connections.live).copies([tx_id])[0]
+        if not fields:
+            return self._not_here(found[0])
+        keys = connections.live.keys
+        seen = Seen(
+            summary=found[0],
+            fields=fields,
+            view=View.from_fields(fields, deltas),
+            now_ms=connections.live.server_now_ms(),
+            queued_ms=connections.live.queued_since([tx_id])[0],
+            rung_ms=connections.redis.zscore(keys.of_tx(tx_id, "queuedZ"), tx_id),
+            claimed_ms=connections.redis.zscore(keys.of_tx(tx_id, "processingZ"), tx_id),
+        )
+        match fields["status"]:
+            case Status.QUEUED:
+                answer = self._queued(seen, bells_in or self._bells_in)
+            case Status.RUNNING:
+                answer = self._running(seen)
+            case Status.SLEEPING:
+                answer = self._sleeping(seen)
+            case Status.IN_DOUBT:
+                answer = _parked(seen)
+            case _:
+                answer = _ended(found[0])
+        return _with_recall_and_expiry(answer, seen)
+
+    def _bells_in(self, group: str) -> int:
+        return backlog(make_celery(self._connections.settings), group)
+
+    def _nodes(self) -> list[Node]:
+        settings = self._connections.settings
+        return NodeRegister(
+            self._connections.live,
+            stale_ms=settings.node_stale_ms,
+            grace_ms=settings.node_grace_ms,
+        ).nodes()
+
+    def _not_here(self, summary: Summary) -> Why:
+        period_s = self._connections.settings.reconciler_period_s
+        return Why(
+            summary.tx_id,
+            str(summary.status),
+            "not-in-memory",
+            "It is accepted in SQL and not in Redis: the submitter was cut off, or Redis lost it. "
+            f"The reconciler puts it there; it looks every {period_s:g} s.",
+            hints=["If this lasts, see that beat and a worker of the maintenance group run."],
+        )
+
+    def _queued(self, seen: Seen, bells_in: Callable[[str], int]) -> Why:
+        tx_id, group = seen.summary.tx_id, seen.group
+        waited_s = seen.ago_s(seen.queued_ms)
+        here = f"It waits in node group {group} for {seen.step}, since {waited_s:.0f} s"
+        nodes = [node for node in self._nodes() if node.group == group]
+        groups = self._groups().current()
+        if group in groups and groups[group].is_stopped:
+            text = f"{here}. The group is stopped (its concurrency is 0)."
+            hint = f"datp groups set {group} --concurrency 2"
+            return Why(tx_id, Status.QUEUED, "group-stopped", text, hints=[hint])
+        if not nodes:
+            text = f"{here}. No live worker serves that group."
+            hint = f"Start one: celery -A datp_tasks worker -Q {group}"
+            return Why(tx_id, Status.QUEUED, "no-worker", text, hints=[hint])
+        step_type = seen.fields.get("stepType", "")
+        if not any(step_type in node.step_types for node in nodes):
+            text = f"{here}. No worker of that group offers the step type {step_type!r}."
+            hint = "Deploy a worker that imports it (DATP_STEPS), or correct the pipeline."
+            return Why(tx_id, Status.QUEUED, "no-step-type", text, hints=[hint])
+        if "problem" in seen.fields:
+            return Why(tx_id, Status.QUEUED, "problem", f"{here}. {seen.fields['problem']}")
+        bells = bells_in(group)
+        if waited_s > JUST_NOW_S and bells == 0:
+            again_ms = self._connections.settings.ring_again_after_ms
+            text = f"{here}, and no message for it is on its way: its bell was lost."
+            moves_at = _time((seen.rung_ms or seen.now_ms) + again_ms)
+            return Why(tx_id, Status.QUEUED, "bell-lost", text, moves_at)
+        text = f"{here}, behind {bells} messages for {len(nodes)} nodes."
+        return Why(tx_id, Status.QUEUED, "in-line", text)
+
+    def _groups(self) -> GroupStore:
+        return self._connections.groups
+
+    def _running(self, seen: Seen) -> Why:
+        tx_id, node = seen.summary.tx_id, seen.fields.get("node", "")
+        ran_s = seen.ago_s(seen.claimed_ms)
+        doing = "is being rolled back" if seen.view.state.ending else "runs"
+        text = f"It {doing} on node {node} since {ran_s:.1f} s, at {seen.step}."
+        if node in self._connections.live.listed_nodes([node]):
+            beat_ms = self._connections.redis.zscore(self._connections.live.keys.nodes, node)
+            silent_s = seen.ago_s(beat_ms)
+            if silent_s * 1_000 < self._connections.settings.node_stale_ms:
+                return Why(tx_id, Status.RUNNING, "running", text)
+            text += f" That node has been silent for {silent_s:.0f} s."
+        else:
+            text += " That node is gone."
+        fence, _, limit_ms = seen.fields.get("unsafe", "").partition(":")
+        if fence == seen.fields["fence"]:
+            moves_at = _time(seen.view.version + int(limit_ms))
+            text += " The step is not safe to run again, so its time limit is waited for."
+            return Why(tx_id, Status.RUNNING, "node-dead", text, moves_at)
+        settings = self._connections.settings
+        soon_ms = settings.node_stale_ms + settings.node_grace_ms
+        text += " The reaper takes it over."
+        return Why(tx_id, Status.RUNNING, "node-dead", text, _time(seen.now_ms + soon_ms))
+
+    def _sleeping(self, seen: Seen) -> Why:
+        tx_id, view = seen.summary.tx_id, seen.view
+        moves_at = _time(view.wake_ms or 0)
+        late_s = seen.ago_s(view.wake_ms)
+        if late_s > 10:
+            text = f"It should have woken {late_s:.0f} s ago: the sleeper does not keep up."
+            hint = "See that beat and a worker of the maintenance group run."
+            return Why(tx_id, Status.SLEEPING, "wake-late", text, hints=[hint])
+        if view.wake_switch:
+            text = f"It waits at {seen.step} for switch {view.wake_switch!r} to be set."
+            hint = f"datp switch {tx_id} {view.wake_switch} <value>"
+            return Why(tx_id, Status.SLEEPING, "switch", text, moves_at, [hint])
+        if view.state.errors:
+            text = (
+                f"At {seen.step} it has failed {view.state.errors} times and is tried again"
+                f"{self._last_error(tx_id)}."
+            )
+            hint = f"datp wake {tx_id}  (try now)"
+            return Why(tx_id, Status.SLEEPING, "retry", text, moves_at, [hint])
+        text = f"It sleeps at {seen.step}, as the step asked for."
+        return Why(
+            tx_id, Status.SLEEPING, "sleeping", text, moves_at, [f"datp wake {tx_id}  (end it now)"]
+        )
+
+    def _last_error(self, tx_id: str) -> str:
+        """What the last try broke with, from the journal."""
+        for entry in reversed(self.deltas(tx_id)):  # type: ignore[attr-defined]
+            for line in reversed(entry.deltas):
+                delta = json.loads(line)
+                if delta["k"] == "error":
+                    return f"; last error: {delta['note']}"
+        return ""
+
+
+def _ended(summary: Summary) -> Why:
+    when = f" at {summary.completed_at:%Y-%m-%d %H:%M:%S %Z}" if summary.completed_at else ""
+    note = f": {summary.note}" if summary.note else ""
+    text = f"It has ended as {summary.status}{when}{note}."
+    return Why(summary.tx_id, str(summary.status), "ended", text)
+
+
+def _parked(seen: Seen) -> Why:
+    tx_id = seen.summary.tx_id
+    text = f"It is parked in doubt at {seen.step}: {seen.fields.get('problem', '')}"
+    hints = [
+        f"datp resolve {tx_id} --done --reason …   (the step took effect)",
+        f"datp resolve {tx_id} --redo --reason …   (it did not: run it)",
+        f"datp resolve {tx_id} --fail --reason …   (roll back)",
+    ]
+    return Why(tx_id, Status.IN_DOUBT, "parked", text, hints=hints)
+
+
+def _with_recall_and_expiry(why: Why, seen: Seen) -> Why:
+    if "cancel" in seen.fields and seen.view.state.ending is None:
+        recall = StopRequest.from_text(seen.fields["cancel"])
+        why.answer += f" It is to end as {recall.status} ({recall.reason}) at its next step."
+    if seen.summary.expires_at:
+        why.answer += f" It expires at {seen.summary.expires_at:%Y-%m-%d %H:%M:%S %Z}."
+    return why
+
+
+def _time(ms: float) -> datetime:
+    return datetime.fromtimestamp(ms / 1_000, UTC)

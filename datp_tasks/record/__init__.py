@@ -1,0 +1,1 @@
+"""PostgreSQL, all of it: what was accepted, what ended, what must survive."""

@@ -1,0 +1,270 @@
+"""API keys: made once, shown once, kept as a keyed hash; and the limits of their owners.
+
+A key is `datp_<id>_<secret>`. The id finds the row; the secret has 256 bits, so a quick hash is
+right, and it is keyed with the server's pepper, so that a stolen table is of no use.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+
+from datp_tasks.clock import Clock
+from datp_tasks.errors import KeyInvalid, KeyUnknown, SettingsError
+from datp_tasks.record.operator_actions import note_action
+
+KEY = re.compile(r"datp_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
+OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
+PEPPER_CHARS_MIN = 32
+NAME_CHARS_MAX = 100
+
+CREATE = """
+INSERT INTO api_key (id, owner, scope, name, secret_hash, created_at, expires_at)
+SELECT %(id)s, %(owner)s, %(scope)s, %(name)s, %(secret_hash)s, t.now,
+       t.now + make_interval(secs => %(expires_in_s)s)
+FROM (SELECT coalesce(%(now)s, now()) AS now) t
+RETURNING *
+"""
+
+FIND = """
+SELECT *, revoked_at IS NULL AND coalesce(expires_at > coalesce(%(now)s, now()), true) AS is_live
+FROM api_key WHERE id = %(id)s
+"""
+
+LIST = """
+SELECT * FROM api_key WHERE coalesce(owner = %(owner)s, true)
+ORDER BY created_at, id LIMIT %(limit)s
+"""
+
+REVOKE = """
+UPDATE api_key SET revoked_at = coalesce(%(now)s, now())
+WHERE id = %(id)s AND revoked_at IS NULL
+"""
+
+USED = """
+UPDATE api_key SET last_used_at = t.now FROM (SELECT coalesce(%(now)s, now()) AS now) t
+WHERE id = %(id)s AND coalesce(last_used_at < t.now - interval '1 minute', true)
+"""
+
+LIMITS = "SELECT * FROM owner_limit WHERE owner = %(owner)s"
+
+SET_LIMITS = """
+INSERT INTO owner_limit (owner, requests_per_s, burst_max, in_flight_max, changed_at)
+VALUES (%(owner)s, %(requests_per_s)s, %(burst_max)s, %(in_flight_max)s,
+        coalesce(%(now)s, now()))
+ON CONFLICT (owner) DO UPDATE
+SET requests_per_s = excluded.requests_per_s, burst_max = excluded.burst_max,
+    in_flight_max = excluded.in_flight_max, changed_at = excluded.changed_at
+"""
+
+# Counting stops at the limit: more than that need not be known.
+IN_FLIGHT = """
+SELECT count(*) FROM (
+    SELECT 1 FROM tx_summary WHERE owner = %(owner)s AND completed_at IS NULL LIMIT %(limit)s
+) found
+"""
+
+
+class Scope(StrEnum):
+    #: Submits, looks at and acts on transactions of its owner.
+    CLIENT = "client"
+    #: All of that for every owner, and the operator's routes.
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """A key without its secret."""
+
+    id: str
+    owner: str
+    scope: Scope
+    name: str | None
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key that was just made; its text is never seen again."""
+
+    key: ApiKey
+    text: str
+
+    def __repr__(self) -> str:
+        return f"NewKey({self.key!r})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerLimits:
+    """What an owner may do; None is what the settings say."""
+
+    requests_per_s: float | None = None
+    burst_max: int | None = None
+    in_flight_max: int | None = None
+
+
+class KeyHash:
+    """The keyed hash of keys. Without a good pepper there is none."""
+
+    def __init__(self, pepper: str) -> None:
+        if len(pepper) < PEPPER_CHARS_MIN:
+            raise SettingsError(
+                f"DATP_KEY_PEPPER must be at least {PEPPER_CHARS_MIN} characters that nobody can "
+                "guess, and the same for every process that makes or checks API keys. "
+                "`openssl rand -base64 48` makes one; `datp up` keeps its own."
+            )
+        self._pepper = pepper.encode()
+
+    def __call__(self, text: str) -> str:
+        return hmac.new(self._pepper, text.encode(), sha256).hexdigest()
+
+
+class ApiKeys:
+    def __init__(self, engine: Engine, clock: Clock, pepper: str) -> None:
+        self._engine = engine
+        self._clock = clock
+        self.hash = KeyHash(pepper)
+
+    def create(
+        self,
+        owner: str,
+        scope: Scope,
+        *,
+        actor: str,
+        name: str | None = None,
+        expires_in_s: float | None = None,
+    ) -> NewKey:
+        """Make a key. Its text is in the answer, and nowhere else."""
+        if not OWNER.fullmatch(owner):
+            raise KeyInvalid(
+                f"an owner is 1 to 64 letters, digits, '_', '.', '@' or '-', was {owner!r:.100}"
+            )
+        if name is not None and not (name.isprintable() and len(name) <= NAME_CHARS_MAX):
+            raise KeyInvalid(f"the name of a key has at most {NAME_CHARS_MAX} printable characters")
+        text = f"datp_{secrets.token_hex(8)}_{secrets.token_urlsafe(32)}"
+        values = {
+            "id": text.split("_")[1],
+            "owner": owner,
+            "scope": str(scope),
+            "name": name,
+            "secret_hash": self.hash(text),
+            "expires_in_s": expires_in_s,
+            "now": self._now(),
+        }
+        with self._engine.begin() as connection:
+            row = connection.exec_driver_sql(CREATE, values).one()
+            details = {"owner": owner, "scope": str(scope), "name": name}
+            self._audit(connection, actor, "key.create", row.id, details)
+        return NewKey(_key(row), text)
+
+    def verify(self, text: str) -> ApiKey | None:
+        """The live key with this text, or None, after the same work whatever is wrong."""
+        match = KEY.fullmatch(text)
+        wanted = match.group(1) if match else ""
+        with self._engine.connect() as connection:
+            row = connection.exec_driver_sql(FIND, {"id": wanted, "now": self._now()}).first()
+        stored = row.secret_hash if row is not None else "0" * 64
+        is_right = hmac.compare_digest(self.hash(text), stored)
+        return _key(row) if row is not None and is_right and row.is_live else None
+
+    def note_used(self, key_id: str) -> None:
+        with self._engine.begin() as connection:
+            connection.exec_driver_sql(USED, {"id": key_id, "now": self._now()})
+
+    def list(self, owner: str | None = None, *, rows_max: int = 1_000) -> list[ApiKey]:
+        """Every key, or those of an owner, oldest first; also those that are revoked."""
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(LIST, {"owner": owner, "limit": rows_max})
+            return [_key(row) for row in rows]
+
+    def revoke(self, key_id: str, *, actor: str, reason: str | None = None) -> bool:
+        """End a key; False if it was revoked before, KeyUnknown if there is none.
+
+        Processes that have just seen it may know it for `key_cache_s` more.
+        """
+        values = {"id": key_id, "now": self._now()}
+        with self._engine.begin() as connection:
+            if connection.exec_driver_sql(FIND, values).first() is None:
+                raise KeyUnknown(f"there is no API key {key_id!r:.100}")
+            is_new = connection.exec_driver_sql(REVOKE, values).rowcount > 0
+            if is_new:
+                self._audit(connection, actor, "key.revoke", key_id, None, reason)
+        return is_new
+
+    # Limits.
+
+    def limits(self, owner: str) -> OwnerLimits:
+        with self._engine.connect() as connection:
+            row = connection.exec_driver_sql(LIMITS, {"owner": owner}).first()
+        if row is None:
+            return OwnerLimits()
+        return OwnerLimits(
+            requests_per_s=row.requests_per_s,
+            burst_max=row.burst_max,
+            in_flight_max=row.in_flight_max,
+        )
+
+    def set_limits(self, owner: str, limits: OwnerLimits, *, actor: str) -> None:
+        if not OWNER.fullmatch(owner):
+            raise KeyInvalid(f"there can be no owner {owner!r:.100}")
+        values = {
+            "requests_per_s": limits.requests_per_s,
+            "burst_max": limits.burst_max,
+            "in_flight_max": limits.in_flight_max,
+        }
+        with self._engine.begin() as connection:
+            given = {"owner": owner, "now": self._now(), **values}
+            connection.exec_driver_sql(SET_LIMITS, given)
+            self._audit(connection, actor, "owner.limit", owner, values)
+
+    def in_flight(self, owner: str, *, count_max: int) -> int:
+        """How many transactions of the owner have not ended; counted up to a limit."""
+        with self._engine.connect() as connection:
+            values = {"owner": owner, "limit": count_max}
+            return int(connection.exec_driver_sql(IN_FLIGHT, values).scalar_one())
+
+    def _audit(
+        self,
+        connection: Connection,
+        actor: str,
+        action: str,
+        subject: str,
+        details: dict[str, Any] | None,
+        reason: str | None = None,
+    ) -> None:
+        note_action(
+            connection,
+            actor=actor,
+            action=action,
+            subject=subject,
+            reason=reason,
+            details=details,
+            now=self._now(),
+        )
+
+    def _now(self) -> datetime | None:
+        return self._clock.now()
+
+
+def _key(row: Any) -> ApiKey:
+    return ApiKey(
+        id=row.id,
+        owner=row.owner,
+        scope=Scope(row.scope),
+        name=row.name,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        revoked_at=row.revoked_at,
+        last_used_at=row.last_used_at,
+    )

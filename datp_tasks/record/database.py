@@ -1,0 +1,93 @@
+"""The connection to PostgreSQL, and bringing its tables up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
+
+from datp_tasks.errors import DatabaseUnavailable
+from datp_tasks.record.lent_connection import LentConnection
+from datp_tasks.settings import Settings
+
+HERE = Path(__file__).resolve().parent
+#: The wheel carries the migrations inside the package; a checkout has them at its top.
+MIGRATIONS = (HERE.parent / "_migrations", HERE.parent.parent / "migrations")
+
+#: SQLSTATEs: serialization failure, deadlock, lock not available.
+CONFLICTS = ("40001", "40P01", "55P03")
+
+
+def make_engine(settings: Settings, *, autocommit: bool = False) -> Engine:
+    """With `autocommit`, each statement is a transaction, which saves two round trips."""
+    url = make_url(settings.database_url).set(drivername="postgresql+psycopg2")
+    engine = create_engine(
+        url,
+        pool_size=settings.sql_pool_size,
+        max_overflow=settings.sql_pool_size,
+        pool_pre_ping=False,
+        pool_use_lifo=True,
+        isolation_level="AUTOCOMMIT" if autocommit else None,
+        connect_args={
+            "connect_timeout": 5,
+            "keepalives_idle": 30,
+            "application_name": "datp",
+            "connection_factory": LentConnection,
+            "options": (
+                f"-c statement_timeout={int(settings.sql_statement_timeout_s * 1000)} "
+                "-c timezone=UTC"
+            ),
+        },
+    )
+    event.listen(engine, "connect", _plain_json)
+    return engine
+
+
+def _plain_json(connection: object, _record: object) -> None:
+    """Leave JSON columns as text: money must not pass through floats on its way out."""
+    from psycopg2.extras import register_default_json, register_default_jsonb
+
+    register_default_json(connection, loads=lambda text: text)  # type: ignore[arg-type]
+    register_default_jsonb(connection, loads=lambda text: text)  # type: ignore[arg-type]
+
+
+def is_away(error: OperationalError) -> bool:
+    """The connection was lost or could not be made; what the server itself refuses has a code."""
+    return error.connection_invalidated or getattr(error.orig, "pgcode", None) is None
+
+
+def is_conflict(error: OperationalError) -> bool:
+    """Another transaction was in the way: the same statement may succeed next time."""
+    return getattr(error.orig, "pgcode", None) in CONFLICTS
+
+
+@contextmanager
+def translate_outage() -> Iterator[None]:
+    """For those who call us: DatabaseUnavailable instead of an error of the library."""
+    try:
+        yield
+    except OperationalError as error:
+        if not is_away(error):
+            raise
+        reason = str(error.orig).strip().partition("\n")[0]
+        raise DatabaseUnavailable(
+            f"PostgreSQL is away ({reason}). Ask again later; a request with an external id can "
+            "be repeated safely."
+        ) from error
+
+
+def migrate(database_url: str, revision: str = "head") -> None:
+    """Create or upgrade the tables. Two at once are harmless: a lock lets one through."""
+    from alembic import command
+    from alembic.config import Config
+
+    folder = next(path for path in MIGRATIONS if (path / "env.py").exists())
+    config = Config()
+    config.set_main_option("script_location", str(folder))
+    config.set_main_option("path_separator", "os")
+    config.attributes["database_url"] = database_url
+    command.upgrade(config, revision)

@@ -1,0 +1,249 @@
+"""The journal in SQL: every change of every transaction, in order, each row sealing those before.
+
+Rows are only ever added, by the one who has the archiver's role. Reading an entry twice from
+Redis is harmless: what is recorded already is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from datp_tasks.clock import Clock
+from datp_tasks.errors import JournalRefused
+from datp_tasks.model.journal import Entry, chained_hash, entries_from_text
+from datp_tasks.record.archiver_role import Role, guard
+from datp_tasks.record.database import is_away, is_conflict
+
+INSERT = """
+INSERT INTO tx_journal (tx_id, number, first_version, last_version, entries, hash, recorded_at)
+SELECT v.tx_id, v.number, v.first_version, v.last_version, v.entries, v.hash,
+       coalesce(%(now)s, now())
+FROM unnest(%(tx_id)s::text[], %(number)s::int[], %(first_version)s::bigint[],
+            %(last_version)s::bigint[], %(entries)s::text[], %(hash)s::text[])
+     AS v (tx_id, number, first_version, last_version, entries, hash)
+ON CONFLICT (tx_id, number) DO NOTHING
+RETURNING tx_id
+"""
+
+# One row of the index each, however long a journal is.
+HEADS = """
+SELECT v.tx_id, j.number, j.last_version, j.hash
+FROM unnest(%(tx_id)s::text[]) AS v (tx_id)
+CROSS JOIN LATERAL (
+    SELECT number, last_version, hash FROM tx_journal r
+    WHERE r.tx_id = v.tx_id ORDER BY number DESC LIMIT 1
+) j
+"""
+
+ROWS = """
+SELECT tx_id, number, first_version, last_version, entries, hash
+FROM tx_journal WHERE tx_id = ANY(%(tx_id)s) ORDER BY tx_id, number
+"""
+
+# From the row that holds the version on. The index is read backwards from the last row, so what
+# was before costs nothing.
+ROWS_SINCE = """
+SELECT j.tx_id, j.number, j.first_version, j.last_version, j.entries, j.hash
+FROM unnest(%(tx_id)s::text[], %(since)s::bigint[]) AS v (tx_id, since)
+CROSS JOIN LATERAL (
+    SELECT * FROM tx_journal r WHERE r.tx_id = v.tx_id AND r.number >= coalesce((
+        SELECT k.number FROM tx_journal k WHERE k.tx_id = v.tx_id AND k.first_version <= v.since
+        ORDER BY k.number DESC LIMIT 1), 1)
+) j
+ORDER BY j.tx_id, j.number
+"""
+
+#: How far the mark of SQL leaps ahead once Redis is found behind it.
+LEAP = 1_000_000_000
+
+# What Redis counts is always more than what SQL has, unless Redis has lost writes. Reading on, it
+# would soon be level again and nobody would know; so SQL leaps ahead, once, until all is repaired.
+MARK = """
+INSERT INTO live_mark AS m (shard, value)
+SELECT * FROM unnest(%(shard)s::text[], %(value)s::bigint[])
+ON CONFLICT (shard) DO UPDATE SET value = CASE
+    WHEN excluded.value > m.value THEN excluded.value
+    WHEN excluded.value > m.value - %(leap)s / 2 THEN m.value + %(leap)s
+    ELSE m.value END
+RETURNING shard, value
+"""
+
+LAST_RECORDED = "SELECT max(recorded_at) FROM tx_journal"
+
+SERVER = "SELECT run_id FROM live_server WHERE name = %(name)s"
+
+NOTE_SERVER = """
+INSERT INTO live_server (name, run_id) VALUES (%(name)s, %(run_id)s)
+ON CONFLICT (name) DO UPDATE SET run_id = excluded.run_id
+"""
+
+COLUMNS = ("tx_id", "number", "first_version", "last_version", "entries", "hash")
+
+#: Ended so long before the last entries were recorded, it may still have been on its way.
+MARGIN = timedelta(minutes=2)
+
+ByTransaction = Mapping[str, Sequence[Entry]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    tx_id: str
+    number: int
+    first_version: int
+    last_version: int
+    entries: str
+    hash: str
+
+    @classmethod
+    def after(cls, head: Row | None, tx_id: str, entries: Sequence[Entry]) -> Row:
+        text = "\n".join(entry.to_text() for entry in entries)
+        number, previous = (head.number + 1, head.hash) if head else (1, "")
+        versions = entries[0].version, entries[-1].version
+        return cls(tx_id, number, *versions, text, chained_hash(previous, tx_id, text))
+
+
+class Journal:
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def append(self, role: Role, changes: ByTransaction, marks: Mapping[str, int]) -> int:
+        """Record entries that were read from Redis, with the marks set there; rows written."""
+        try:
+            return self._append(role, changes, marks)
+        except DBAPIError as error:
+            if isinstance(error, OperationalError) and (is_away(error) or is_conflict(error)):
+                raise
+            raise JournalRefused(str(error.orig).strip().partition("\n")[0]) from error
+
+    def _append(self, role: Role, changes: ByTransaction, marks: Mapping[str, int]) -> int:
+        with self._engine.begin() as connection:
+            guard(connection, role)
+            # The first entry of a transaction follows version 0: most need no look at SQL.
+            going_on = [tx for tx, entries in changes.items() if entries[0].before]
+            heads = self._heads(connection, going_on)
+            rows = [
+                row for tx, entries in changes.items() for row in _next(heads.get(tx), tx, entries)
+            ]
+            written = self._insert(connection, rows)
+            refused = [row.tx_id for row in rows if row.tx_id not in written]
+            if refused:
+                # Read before, in a run that was cut off between SQL and Redis.
+                written |= self._catch_up(connection, {tx: changes[tx] for tx in refused})
+            behind = [tx for tx in going_on if _is_behind(heads.get(tx), changes[tx])]
+            if behind:
+                written |= self._catch_up(connection, {tx: changes[tx] for tx in behind})
+            _note_marks(connection, marks)
+        return len(written)
+
+    def note_loss(self, marks: Mapping[str, int]) -> dict[str, int]:
+        """Redis has these marks, which are behind; those that SQL has from now on."""
+        with self._engine.begin() as connection:
+            return _note_marks(connection, marks)
+
+    def _catch_up(self, connection: Connection, changes: ByTransaction) -> set[str]:
+        """The entries that are not recorded yet, wherever they belong."""
+        recorded: dict[str, list[Row]] = {}
+        for row in _rows(connection, list(changes)):
+            recorded.setdefault(row.tx_id, []).append(row)
+        rows = []
+        for tx, entries in changes.items():
+            known = {e for row in recorded.get(tx, ()) for e in entries_from_text(row.entries)}
+            new = [entry for entry in entries if entry not in known]
+            if new:
+                head = recorded[tx][-1] if tx in recorded else None
+                rows.append(Row.after(head, tx, new))
+        return self._insert(connection, rows)
+
+    def _insert(self, connection: Connection, rows: Sequence[Row]) -> set[str]:
+        if not rows:
+            return set()
+        values: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
+        found = connection.exec_driver_sql(INSERT, {**values, "now": self._now()})
+        return {row.tx_id for row in found}
+
+    def _heads(self, connection: Connection, tx_ids: Sequence[str]) -> dict[str, Row]:
+        if not tx_ids:
+            return {}
+        found = connection.exec_driver_sql(HEADS, {"tx_id": list(tx_ids)})
+        return {
+            row.tx_id: Row(row.tx_id, row.number, 0, row.last_version, "", row.hash)
+            for row in found
+        }
+
+    # Reading.
+
+    def rows(self, tx_ids: Sequence[str]) -> list[Row]:
+        with self._engine.connect() as connection:
+            return list(_rows(connection, tx_ids))
+
+    def last_versions(self, tx_ids: Sequence[str]) -> dict[str, int]:
+        with self._engine.connect() as connection:
+            return {tx: row.last_version for tx, row in self._heads(connection, tx_ids).items()}
+
+    def entries(self, tx_ids: Sequence[str]) -> dict[str, list[Entry]]:
+        """All entries of each transaction, in the order in which they were recorded."""
+        found: dict[str, list[Entry]] = {}
+        for row in self.rows(tx_ids):
+            found.setdefault(row.tx_id, []).extend(entries_from_text(row.entries))
+        return found
+
+    def entries_since(self, since: Mapping[str, int]) -> dict[str, list[Entry]]:
+        """Those of the row that holds this version of a transaction, and of all rows after it."""
+        values = {"tx_id": list(since), "since": list(since.values())}
+        found: dict[str, list[Entry]] = {}
+        with self._engine.connect() as connection:
+            for row in connection.exec_driver_sql(ROWS_SINCE, values):
+                found.setdefault(row.tx_id, []).extend(entries_from_text(row.entries))
+        return found
+
+    def marks(self) -> dict[str, int]:
+        with self._engine.connect() as connection:
+            found = connection.exec_driver_sql("SELECT shard, value FROM live_mark")
+            return {row.shard: row.value for row in found}
+
+    def last_recorded(self) -> datetime | None:
+        """When entries were recorded last, less a margin for what was on its way then."""
+        with self._engine.connect() as connection:
+            found: datetime | None = connection.exec_driver_sql(LAST_RECORDED).scalar()
+            return None if found is None else found - MARGIN
+
+    def seen_server(self, name: str) -> str:
+        """The process of Redis that was seen last under this name, or nothing."""
+        with self._engine.connect() as connection:
+            found = connection.exec_driver_sql(SERVER, {"name": name}).scalar()
+            return str(found or "")
+
+    def note_server(self, name: str, run_id: str) -> None:
+        with self._engine.begin() as connection:
+            connection.exec_driver_sql(NOTE_SERVER, {"name": name, "run_id": run_id})
+
+    def _now(self) -> datetime | None:
+        return self._clock.now()
+
+
+def _note_marks(connection: Connection, marks: Mapping[str, int]) -> dict[str, int]:
+    values = {"shard": list(marks), "value": list(marks.values()), "leap": LEAP}
+    return {row.shard: row.value for row in connection.exec_driver_sql(MARK, values)}
+
+
+def _rows(connection: Connection, tx_ids: Sequence[str]) -> Iterator[Row]:
+    for row in connection.exec_driver_sql(ROWS, {"tx_id": list(tx_ids)}):
+        yield Row(*row)
+
+
+def _next(head: Row | None, tx_id: str, entries: Sequence[Entry]) -> list[Row]:
+    if _is_behind(head, entries):
+        return []
+    return [Row.after(head, tx_id, entries)]
+
+
+def _is_behind(head: Row | None, entries: Sequence[Entry]) -> bool:
+    """Some were recorded before, or the clock of Redis went back: that needs a closer look."""
+    return head is not None and entries[0].version <= head.last_version

@@ -1,0 +1,141 @@
+"""The files of the journal, and what they lack while they cannot be written.
+
+SQL has every entry before the files get it. So a folder that cannot be written (a full disk, a
+mount that is gone) holds nothing up: where the files lack something is noted in SQL, an alert
+says so, and once the folder can be written again they get it from there.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import Self
+
+from sqlalchemy import Engine, Row
+
+from datp_tasks.clock import Clock
+from datp_tasks.model.journal import Entry, entries_from_text
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.journal_files import JournalFiles
+from datp_tasks.settings import Settings
+
+log = logging.getLogger("datp.archiver")
+
+#: Kind of the alert; its subject is the host and the folder.
+JOURNAL_FILES = "journal-files"
+#: Rows at a time (each has several entries, which may be large), and times a run.
+ROWS_MAX = 50
+PAGES_MAX = 40
+
+# From the oldest row on that has one of these entries: some may have been recorded before.
+NOTE = """
+INSERT INTO job_mark (name, moment, tx_id)
+SELECT %(name)s, coalesce(min(j.recorded_at), %(now)s, now()), ''
+FROM unnest(%(tx_id)s::text[], %(version)s::bigint[]) AS v (tx_id, version)
+JOIN tx_journal j ON j.tx_id = v.tx_id AND j.last_version >= v.version
+ON CONFLICT (name) DO NOTHING
+"""
+FIND = "SELECT moment, tx_id, number FROM job_mark WHERE name = %(name)s"
+ROWS = """
+SELECT recorded_at, tx_id, number, entries FROM tx_journal
+WHERE recorded_at >= %(moment)s
+  AND (recorded_at, tx_id, number) > (%(moment)s, %(tx_id)s, %(number)s)
+ORDER BY recorded_at, tx_id, number LIMIT %(limit)s
+"""
+MOVE = """
+UPDATE job_mark SET moment = %(moment)s, tx_id = %(tx_id)s, number = %(number)s
+WHERE name = %(name)s
+"""
+FORGET = "DELETE FROM job_mark WHERE name = %(name)s"
+
+
+class FilesAndGap:
+    """Used by the node that has the archiver's role: nothing is recorded meanwhile."""
+
+    def __init__(self, files: JournalFiles, engine: Engine, clock: Clock) -> None:
+        self._files = files
+        self._engine = engine
+        self._clock = clock
+        self._alerts = Alerts(engine, clock)
+        self._subject = f"{socket.gethostname()}:{files.folder}"
+        self._name = {"name": f"{JOURNAL_FILES} {self._subject}"}
+
+    @classmethod
+    def of(cls, settings: Settings, engine: Engine, clock: Clock) -> Self | None:
+        files = JournalFiles.of(settings)
+        return None if files is None else cls(files, engine, clock)
+
+    def append(self, changes: Mapping[str, Sequence[Entry]], now_ms: int) -> None:
+        """Add what SQL has just got; where that is not possible, note that it is missing."""
+        if self._gap() is not None:
+            # In order: what is missing first, and this batch is part of it.
+            self.catch_up()
+            return
+        try:
+            self._files.append(changes, now_ms)
+        except OSError as error:
+            self._note(changes, error)
+
+    def catch_up(self) -> None:
+        """Add what is missing, if something is and if it is possible by now."""
+        for _ in range(PAGES_MAX):
+            gap = self._gap()
+            if gap is None:
+                return
+            page = self._missing(gap)
+            try:
+                self._add(page)
+            except OSError as error:
+                log.debug("the files of the journal still cannot be written: %s", error)
+                return
+            self._move(page)
+
+    def _gap(self) -> Row[tuple[datetime, str, int]] | None:
+        with self._engine.connect() as connection:
+            return connection.exec_driver_sql(FIND, self._name).first()
+
+    def _missing(self, gap: Row[tuple[datetime, str, int]]) -> list[Row[tuple[object, ...]]]:
+        values = {"moment": gap.moment, "tx_id": gap.tx_id, "number": gap.number}
+        with self._engine.connect() as connection:
+            return list(connection.exec_driver_sql(ROWS, {**values, "limit": ROWS_MAX}))
+
+    def _add(self, page: Sequence[Row[tuple[object, ...]]]) -> None:
+        if not page:
+            self._files.probe()
+        for recorded_at, rows in groupby(page, key=lambda row: row.recorded_at):
+            changes: dict[str, list[Entry]] = {}
+            for row in rows:
+                changes.setdefault(row.tx_id, []).extend(entries_from_text(row.entries))
+            self._files.append(changes, round(recorded_at.timestamp() * 1_000), is_late=True)
+
+    def _move(self, page: Sequence[Row[tuple[object, ...]]]) -> None:
+        if len(page) == ROWS_MAX:
+            last = page[-1]
+            place = {"moment": last.recorded_at, "tx_id": last.tx_id, "number": last.number}
+            with self._engine.begin() as connection:
+                connection.exec_driver_sql(MOVE, {**self._name, **place})
+            return
+        with self._engine.begin() as connection:
+            connection.exec_driver_sql(FORGET, self._name)
+            self._alerts.clear_alert(JOURNAL_FILES, self._subject, connection=connection)
+        log.warning("the files of the journal in %s have everything again", self._subject)
+
+    def _note(self, changes: Mapping[str, Sequence[Entry]], error: OSError) -> None:
+        values = {
+            "tx_id": list(changes),
+            "version": [entries[0].version for entries in changes.values()],
+            "now": self._clock.now(),
+        }
+        with self._engine.begin() as connection:
+            connection.exec_driver_sql(NOTE, {**self._name, **values})
+            moment = connection.exec_driver_sql(FIND, self._name).one().moment
+            text = (
+                f"the journal cannot be written to the files in {self._subject}: {error}. They "
+                f"lack what was recorded since {moment.isoformat()}; SQL has it, and they get it "
+                "from there as soon as they can be written"
+            )
+            if self._alerts.raise_alert(JOURNAL_FILES, self._subject, text, connection=connection):
+                log.error("%s", text, extra={"event": f"alert.{JOURNAL_FILES}"})

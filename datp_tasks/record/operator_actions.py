@@ -1,0 +1,45 @@
+"""What operators did, and why. Rows are only ever added."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+
+from datp_tasks.model.notes import clean_note
+from datp_tasks.model.payload import encode
+
+ADD = """
+INSERT INTO operator_action (actor, action, subject, reason, details, created_at)
+VALUES (%(actor)s, %(action)s, %(subject)s, %(reason)s, %(details)s::json,
+        coalesce(%(now)s, now()))
+"""
+
+
+def note_action(
+    connection: Connection,
+    *,
+    actor: str,
+    action: str,
+    subject: str,
+    reason: str | None,
+    details: Mapping[str, Any] | None = None,
+    now: datetime | None = None,
+) -> None:
+    """As part of the transaction that does it; `now` is the time that a test injects."""
+    values = {
+        "actor": clean_note(actor),
+        "action": action,
+        "subject": subject,
+        "reason": None if reason is None else clean_note(reason),
+        "details": None if details is None else encode(dict(details)),
+        "now": now,
+    }
+    connection.exec_driver_sql(ADD, values)
+
+
+def record_action(engine: Engine, **what: Any) -> None:
+    with engine.begin() as connection:
+        note_action(connection, **what)

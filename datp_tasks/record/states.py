@@ -1,0 +1,100 @@
+"""Archived states: copies of live hashes, so that Redis can let them go or lose them."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, Engine
+
+from datp_tasks.clock import Clock
+from datp_tasks.record.archiver_role import Role, guard
+
+DELETE = "DELETE FROM tx_state WHERE tx_id = ANY(%(tx_id)s)"
+
+COPY = "COPY tx_state (tx_id, version, status, fields, archived_at) FROM STDIN"
+
+LOAD = "SELECT tx_id, version, fields FROM tx_state WHERE tx_id = ANY(%(tx_id)s)"
+
+STATUSES = "SELECT tx_id, status FROM tx_state WHERE tx_id = ANY(%(tx_id)s)"
+
+VERSIONS = "SELECT tx_id, version FROM tx_state WHERE tx_id = ANY(%(tx_id)s)"
+
+_MUST_NOT = re.compile("[\n\r\t]")
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A live hash as it was at one version; `fields` as JSON."""
+
+    tx_id: str
+    version: int
+    status: str
+    fields: str
+
+
+def copy_text(copies: Iterable[Copy], now: str) -> str:
+    """As COPY takes them. In JSON nothing but the backslash needs to be escaped."""
+    return "".join(
+        f"{c.tx_id}\t{c.version}\t{c.status}\t{_escaped(c.fields)}\t{now}\n" for c in copies
+    )
+
+
+def _escaped(json_text: str) -> str:
+    assert not _MUST_NOT.search(json_text), "control characters are escaped in JSON"
+    return json_text.replace("\\", "\\\\")
+
+
+def version_of(fields: Mapping[str, str] | None) -> int:
+    """Of a copy; 0 where there is none, or none that can be read."""
+    version = (fields or {}).get("version", "")
+    return int(version) if version.isdecimal() else 0
+
+
+class States:
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    def save(self, role: Role, copies: Sequence[Copy]) -> None:
+        """Keep these copies; an older version never replaces a newer one."""
+        with self._engine.begin() as connection:
+            # Whoever has the role is the only one who writes here, so what is read stays true.
+            now = guard(connection, role)
+            found = self._versions(connection, [copy.tx_id for copy in copies])
+            new = [copy for copy in copies if found.get(copy.tx_id, 0) <= copy.version]
+            replaced = [copy.tx_id for copy in new if copy.tx_id in found]
+            if replaced:
+                connection.exec_driver_sql(DELETE, {"tx_id": replaced})
+            text = copy_text(new, (self._given() or now).isoformat())
+            # The raw cursor is the only way to COPY with this driver.
+            driver = connection.connection.driver_connection
+            assert driver is not None
+            with driver.cursor() as cursor:
+                cursor.copy_expert(COPY, io.StringIO(text))
+
+    def load(self, tx_ids: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The fields of each transaction that was archived."""
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(LOAD, {"tx_id": list(tx_ids)})
+            return {row.tx_id: json.loads(row.fields) for row in rows}
+
+    def statuses(self, tx_ids: Iterable[str]) -> dict[str, str]:
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(STATUSES, {"tx_id": list(tx_ids)})
+            return {row.tx_id: row.status for row in rows}
+
+    def versions(self, tx_ids: Iterable[str]) -> dict[str, int]:
+        with self._engine.connect() as connection:
+            return self._versions(connection, tx_ids)
+
+    def _versions(self, connection: Connection, tx_ids: Iterable[str]) -> dict[str, int]:
+        rows = connection.exec_driver_sql(VERSIONS, {"tx_id": list(tx_ids)})
+        return {row.tx_id: row.version for row in rows}
+
+    def _given(self) -> datetime | None:
+        return self._clock.now()

@@ -1,0 +1,338 @@
+"""The record: accepting and ending transactions in PostgreSQL.
+
+A transaction is accepted when its row is committed, and final when one UPDATE found it not yet
+final and no newer fence in its row. That UPDATE decides every race. All methods take many rows
+and commit once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
+
+from datp_tasks.clock import Clock
+from datp_tasks.model.status import Status
+from datp_tasks.record.transactions_sql import (
+    ACCEPT,
+    COUNT,
+    EXISTING,
+    FENCE,
+    FINALS,
+    FINISH,
+    LATE,
+    LOG_PAGE,
+    MARK,
+    MARK_EXPIRING,
+    OPEN_IDS,
+    OPEN_IDS_NEWEST_FIRST,
+    REPORT_PROGRESS,
+    SUMMARIES,
+    TAKE_FENCES,
+)
+from datp_tasks.record.types import (
+    Acceptance,
+    Change,
+    Existing,
+    Final,
+    Mark,
+    Summary,
+    summary_from_row,
+)
+
+#: Transactions and the numbers of their events for which a webhook is due from now on.
+Due = Sequence[tuple[str, int]]
+#: When a transaction was accepted, and its id: where it stands among the others.
+Place = tuple[datetime, str]
+
+
+def _nobody_sends(due: Due) -> None:
+    """Whoever looks for what is overdue will find it in SQL."""
+
+
+class Record:
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self.engine = engine
+        #: Each statement is a transaction of its own, which saves two round trips.
+        self._alone = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._clock = clock
+        #: Called after a commit that made webhooks due.
+        self.tell_due: Callable[[Due], None] = _nobody_sends
+        #: Counted for the benchmark and for tests: what a transaction costs.
+        self.commits = 0
+
+    def accept_many(self, wanted: Sequence[Acceptance]) -> list[Existing | None]:
+        """Commit requests; for each None, or the transaction that has its external id."""
+        try:
+            return self._accept(wanted)
+        except OperationalError as error:
+            if not error.connection_invalidated:
+                raise
+            # The commit may have happened although its answer was lost: look before repeating.
+            found = {each.tx_id for each in self.summaries([each.tx_id for each in wanted])}
+            again = [each for each in wanted if each.tx_id not in found]
+            answers = iter(self._accept(again) if again else [])
+            return [None if each.tx_id in found else next(answers) for each in wanted]
+
+    def _accept(self, wanted: Sequence[Acceptance]) -> list[Existing | None]:
+        columns = {
+            "tx_id": [each.tx_id for each in wanted],
+            "owner": [each.owner for each in wanted],
+            "external_id": [each.external_id for each in wanted],
+            "fingerprint": [each.fingerprint for each in wanted],
+            "pipeline": [each.pipeline for each in wanted],
+            "version": [each.version for each in wanted],
+            "input": [each.input_json for each in wanted],
+            "metadata": [each.metadata_json for each in wanted],
+            "expires_at": [each.expires_at for each in wanted],
+            "webhook": [each.webhook for each in wanted],
+            "progress_reports": [each.progress_reports for each in wanted],
+            "cancel_webhook_on_poll": [each.cancel_webhook_on_poll for each in wanted],
+            "trace": [each.trace for each in wanted],
+            "now": self._now(),
+        }
+        self.commits += 1
+        with self._alone.connect() as connection:
+            rows = connection.exec_driver_sql(ACCEPT, columns)
+            accepted = {row.tx_id for row in rows}
+            refused = [each for each in wanted if each.tx_id not in accepted]
+            existing = self._existing(connection, refused) if refused else {}
+        return [
+            None if each.tx_id in accepted else existing[each.owner, each.external_id or ""]
+            for each in wanted
+        ]
+
+    def _existing(
+        self, connection: Any, refused: Sequence[Acceptance]
+    ) -> dict[tuple[str, str], Existing]:
+        rows = connection.exec_driver_sql(
+            EXISTING,
+            {
+                "owner": [each.owner for each in refused],
+                "external_id": [each.external_id for each in refused],
+            },
+        )
+        return {
+            (row.owner, row.external_id): Existing(row.tx_id, Status(row.status), row.fingerprint)
+            for row in rows
+        }
+
+    def find_existing(self, wanted: Sequence[Acceptance]) -> list[Existing | None]:
+        """For each request the transaction that has its external id, if there is one."""
+        with self._alone.connect() as connection:
+            found = self._existing(connection, [each for each in wanted if each.external_id])
+        return [found.get((each.owner, each.external_id or "")) for each in wanted]
+
+    def finish_many(self, finals: Sequence[Final]) -> set[str]:
+        """Commit final statuses; the ids that this call (or its lost first try) decided."""
+        if not finals:
+            return set()
+        try:
+            won = self._finish(finals)
+        except OperationalError as error:
+            if not error.connection_invalidated:
+                raise
+            won = self._finish(finals)
+        lost = [final for final in finals if final.tx_id not in won]
+        if lost:
+            # A row that is final under our own fence was ended by us, in a commit whose answer
+            # never came back.
+            ours = {final.tx_id: final.fence for final in lost}
+            rows = self.summaries(list(ours))
+            won |= {r.tx_id for r in rows if r.is_final and r.fence == ours[r.tx_id]}
+        return won
+
+    def _finish(self, finals: Sequence[Final]) -> set[str]:
+        columns = {
+            "tx_id": [final.tx_id for final in finals],
+            "fence": [final.fence for final in finals],
+            "status": [str(final.status) for final in finals],
+            "output": [final.output_json for final in finals],
+            "note": [final.note for final in finals],
+            "progress": [final.progress_json for final in finals],
+            "now": self._now(),
+        }
+        self.commits += 1
+        with self._alone.connect() as connection:
+            rows = connection.exec_driver_sql(FINISH, columns).all()
+        due = [(row.tx_id, row.due) for row in rows if row.due is not None]
+        if due:
+            self.tell_due(due)
+        return {row.tx_id for row in rows}
+
+    def report_progress(self, tx_id: str, fence: int, progress_json: str) -> int | None:
+        """Record a report; its number, or None if it has ended or a newer fence is known."""
+        values = {"tx_id": tx_id, "fence": fence, "progress": progress_json, "now": self._now()}
+        self.commits += 1
+        with self._alone.connect() as connection:
+            row = connection.exec_driver_sql(REPORT_PROGRESS, values).first()
+        if row is None:
+            return None
+        if row.is_due:
+            self.tell_due([(row.tx_id, row.sequence)])
+        return int(row.sequence)
+
+    def raise_fences(self, claims: Sequence[tuple[str, int]]) -> dict[str, int]:
+        """Shut out the holders of these fences; the new fence of each that is not final.
+
+        Repeating it changes nothing, and a claim that is newer than the one named is left alone,
+        as is a row that is locked: its holder may be in the middle of a transactional step.
+        """
+        columns = {"tx_id": [tx for tx, _ in claims], "fence": [fence for _, fence in claims]}
+        self.commits += 1
+        with self._alone.connect() as connection:
+            rows = connection.exec_driver_sql(FENCE, columns)
+            return {row.tx_id: row.fence for row in rows}
+
+    def take_fences(self, claims: Sequence[tuple[str, int]]) -> set[str]:
+        """Which of these claims hold; from here on SQL refuses every older one.
+
+        What is not returned is final, or a newer claim is known: its holder must change nothing.
+        Repeating it changes nothing.
+        """
+        if not claims:
+            return set()
+        columns = {"tx_id": [tx for tx, _ in claims], "fence": [fence for _, fence in claims]}
+        return _again_if_cut_off(lambda: self._take_fences(columns))
+
+    def _take_fences(self, columns: dict[str, Any]) -> set[str]:
+        self.commits += 1
+        with self._alone.connect() as connection:
+            return {row.tx_id for row in connection.exec_driver_sql(TAKE_FENCES, columns)}
+
+    def mark_expiring(self, tx_ids: Sequence[str]) -> set[str]:
+        """They expire although work had begun; those that are not final and not locked now."""
+        self.commits += 1
+        with self._alone.connect() as connection:
+            rows = connection.exec_driver_sql(
+                MARK_EXPIRING, {"tx_id": list(tx_ids), "now": self._now()}
+            )
+            return {row.tx_id for row in rows}
+
+    def note_late(self, tx_id: str) -> None:
+        """The history tells, once, that a success was refused."""
+        self.commits += 1
+        with self._alone.connect() as connection:
+            connection.exec_driver_sql(LATE, {"tx_id": tx_id, "now": self._now()})
+
+    def mark(self, tx_id: str, fence: int, status: Status, note: str) -> bool:
+        """Show a status that is not final, such as in-doubt, unless a newer fence is known."""
+        return tx_id in self.mark_many([Mark(tx_id, fence, note)], status)
+
+    def mark_many(self, marks: Sequence[Mark], status: Status) -> set[str]:
+        """The same for many; those that show it now under this fence, also if they did before."""
+        if not marks:
+            return set()
+        columns = {
+            "tx_id": [mark.tx_id for mark in marks],
+            "fence": [mark.fence for mark in marks],
+            "note": [mark.note for mark in marks],
+            "status": str(status),
+            "now": self._now(),
+        }
+        return _again_if_cut_off(lambda: self._mark(columns))
+
+    def _mark(self, columns: dict[str, Any]) -> set[str]:
+        self.commits += 1
+        with self._alone.connect() as connection:
+            return {row.tx_id for row in connection.exec_driver_sql(MARK, columns)}
+
+    def server_now(self) -> datetime:
+        """The time that decides what has expired."""
+        given = self._now()
+        if given is not None:
+            return given
+        with self._alone.connect() as connection:
+            now: datetime = connection.exec_driver_sql("SELECT now()").scalar_one()
+            return now
+
+    def summaries(self, tx_ids: Sequence[str]) -> list[Summary]:
+        where = SUMMARIES + "WHERE tx_id = ANY(%(tx_id)s)"
+        return self._select(where, {"tx_id": list(tx_ids)})
+
+    def count(self) -> int:
+        """About how many transactions there are."""
+        with self._alone.connect() as connection:
+            found = connection.exec_driver_sql(COUNT).scalar_one()
+            return int(found)
+
+    def page(self, after: str, rows_max: int) -> list[Summary]:
+        """All transactions by id, from the one after `after` on."""
+        where = SUMMARIES + "WHERE tx_id > %(after)s ORDER BY tx_id LIMIT %(limit)s"
+        return self._select(where, {"after": after, "limit": rows_max})
+
+    def log_page(self, before: int | None, rows_max: int) -> list[Change]:
+        """Rows of the log of state changes, the newest first, from the one before on."""
+        with self._alone.connect() as connection:
+            rows = connection.exec_driver_sql(LOG_PAGE, {"before": before, "limit": rows_max})
+            return [Change(row.id, row.tx_id, Status(row.status), row.created_at) for row in rows]
+
+    def finals(self, tx_ids: Sequence[str]) -> dict[str, str]:
+        """The final status of each of these that has ended."""
+        with self._alone.connect() as connection:
+            rows = connection.exec_driver_sql(FINALS, {"tx_id": list(tx_ids)})
+            return {row.tx_id: row.status for row in rows}
+
+    def by_external_id(self, owner: str, external_id: str) -> Summary | None:
+        where = SUMMARIES + "WHERE owner = %(owner)s AND external_id = %(external_id)s"
+        found = self._select(where, {"owner": owner, "external_id": external_id})
+        return found[0] if found else None
+
+    def open_ids(
+        self,
+        *,
+        since: datetime | None,
+        until: datetime,
+        after: Place | None = None,
+        rows_max: int,
+        newest_first: bool = False,
+        in_doubt: bool = False,
+    ) -> list[Place]:
+        """Transactions that go on, accepted in this time, from the one after `after` on.
+
+        Only what is needed to find them: their data may be large. What is in doubt is left out
+        unless asked for, because it must not run again by itself.
+        """
+        end: tuple[object, str] = ("infinity", "") if newest_first else ("-infinity", "")
+        created_at, tx_id = after or end
+        values = {
+            "since": since or "-infinity",
+            "until": until,
+            "after": created_at,
+            "after_id": tx_id,
+            "in_doubt": in_doubt,
+            "limit": rows_max,
+        }
+        sql = OPEN_IDS_NEWEST_FIRST if newest_first else OPEN_IDS
+        with self._alone.connect() as connection:
+            rows = connection.exec_driver_sql(sql, values)
+            return [(row.created_at, row.tx_id) for row in rows]
+
+    def _select(self, sql: str, values: dict[str, Any]) -> list[Summary]:
+        try:
+            return self._read(sql, values)
+        except OperationalError as error:
+            if not error.connection_invalidated:
+                raise
+            # A connection from before a restart of the server; the next one is new.
+            return self._read(sql, values)
+
+    def _read(self, sql: str, values: dict[str, Any]) -> list[Summary]:
+        with self._alone.connect() as connection:
+            return [summary_from_row(row) for row in connection.exec_driver_sql(sql, values)]
+
+    def _now(self) -> datetime | None:
+        return self._clock.now()
+
+
+def _again_if_cut_off(change: Callable[[], set[str]]) -> set[str]:
+    """For a change that may be made twice: its commit may have happened although no answer came."""
+    try:
+        return change()
+    except OperationalError as error:
+        if not error.connection_invalidated:
+            raise
+        return change()

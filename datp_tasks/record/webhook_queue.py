@@ -1,0 +1,214 @@
+"""Webhooks on their way: what may be sent now, by whom, and what became of it.
+
+SQL is the record and Redis the schedule. Every method takes many and commits once; none is needed
+twice, and repeating one is harmless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Engine
+
+from datp_tasks.clock import Clock
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.webhook_queue_sql import (
+    BURY,
+    CLAIM,
+    DISABLE,
+    ENABLE,
+    HOLD,
+    LOOK,
+    OVERDUE,
+    PROBE,
+    RELEASE,
+    SETTLE,
+)
+
+#: Kinds of alerts; the subject of both is a target.
+DISABLED, DEAD = "webhook-target-disabled", "webhook-dead"
+
+#: A transaction and the number of its event.
+Member = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A delivery that has not ended, as it was looked at."""
+
+    id: str
+    member: Member
+    owner: str
+    url: str
+    target: str
+    attempts: int
+    #: Seconds until it is due; 0 if it is.
+    wait_s: float
+    #: Its target has failed too often, and until when nothing is sent there.
+    is_broken: bool
+    disabled_s: float
+    #: Seconds since it was asked for.
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """One attempt that this sender, and no other, must make now."""
+
+    id: str
+    member: Member
+    owner: str
+    url: str
+    target: str
+    payload: str
+    #: Number of the attempt, and which try it is since it was last asked for.
+    attempt: int
+    try_number: int
+    #: The time, as the database has it.
+    at: datetime
+    #: Its target is disabled: this attempt finds out whether it is back.
+    is_probe: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of an attempt."""
+
+    claimed: Claimed
+    #: `delivered`, `dead`, or `pending` for one that is tried again after `wait_s`.
+    state: str
+    wait_s: float = 0.0
+    status: int | None = None
+    error: str | None = None
+    took_ms: int = 0
+    #: Whether that speaks against its target.
+    is_fault: bool = False
+
+
+class WebhookQueue:
+    def __init__(self, engine: Engine, clock: Clock, sender: str = "") -> None:
+        self._engine = engine
+        self._clock = clock
+        self._sender = sender
+        self._alerts = Alerts(engine, clock)
+
+    def look(self, ids: Sequence[str]) -> list[Waiting]:
+        """Those that have not ended, in the order in which they are due."""
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(LOOK, self._values(id=list(ids)))
+            return [
+                Waiting(
+                    id=row.id,
+                    member=(row.tx_id, row.sequence),
+                    owner=row.owner,
+                    url=row.url,
+                    target=row.target,
+                    attempts=row.attempts,
+                    wait_s=row.wait_s,
+                    is_broken=row.is_broken,
+                    disabled_s=row.disabled_s or 0.0,
+                    age_s=row.age_s,
+                )
+                for row in rows
+            ]
+
+    def claim(self, chosen: Sequence[Waiting], hold_s: float) -> list[Claimed]:
+        """Take attempts; nobody else gets one of them before `hold_s` is over."""
+        probes = {each.id for each in chosen if each.is_broken}
+        values = self._values(
+            id=[each.id for each in chosen],
+            attempts=[each.attempts for each in chosen],
+            hold_s=hold_s,
+            sender=self._sender,
+        )
+        with self._engine.begin() as connection:
+            rows = connection.exec_driver_sql(CLAIM, values)
+            return [
+                Claimed(
+                    id=row.id,
+                    member=(row.tx_id, row.sequence),
+                    owner=row.owner,
+                    url=row.url,
+                    target=row.target,
+                    payload=row.payload,
+                    attempt=row.attempts,
+                    try_number=row._mapping["try"],
+                    at=row.at,
+                    is_probe=row.id in probes,
+                )
+                for row in rows
+            ]
+
+    def settle(self, outcomes: Sequence[Outcome]) -> set[str]:
+        """Write down what became of attempts; the ids of those that were still up to them."""
+        values = self._values(
+            id=[each.claimed.id for each in outcomes],
+            attempt=[each.claimed.attempt for each in outcomes],
+            state=[each.state for each in outcomes],
+            wait_s=[each.wait_s for each in outcomes],
+            status=[each.status for each in outcomes],
+            error=[each.error for each in outcomes],
+            took_ms=[each.took_ms for each in outcomes],
+        )
+        with self._engine.begin() as connection:
+            return {row.id for row in connection.exec_driver_sql(SETTLE, values)}
+
+    def hold(self, held: Sequence[tuple[str, float]]) -> None:
+        """Put off deliveries whose target is disabled; that costs them no attempt."""
+        values = self._values(id=[id for id, _ in held], wait_s=[wait_s for _, wait_s in held])
+        with self._engine.begin() as connection:
+            connection.exec_driver_sql(HOLD, values)
+
+    def bury(self, ids: Sequence[str]) -> None:
+        """Give up deliveries whose target was disabled for too long."""
+        with self._engine.begin() as connection:
+            connection.exec_driver_sql(BURY, self._values(id=list(ids)))
+
+    def overdue(self, overdue_s: float, rows_max: int) -> list[Member]:
+        """Deliveries that nobody has taken although they are due, the oldest first."""
+        values = self._values(overdue_s=overdue_s, limit=rows_max)
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(OVERDUE, values)
+            return [(row.tx_id, row.sequence) for row in rows]
+
+    # Targets.
+
+    def disable(self, target: str, disable_s: float, reason: str) -> bool:
+        """Send nothing there for a while; True if something was, until now."""
+        values = self._values(target=target, disable_s=disable_s, reason=reason)
+        with self._engine.begin() as connection:
+            is_new = connection.exec_driver_sql(DISABLE, values).scalar_one()
+            if is_new:
+                self._alerts.raise_alert(DISABLED, target, reason, connection=connection)
+            return bool(is_new)
+
+    def probe(self, target: str, hold_s: float) -> bool:
+        """Whether this sender may try if a disabled target is back."""
+        with self._engine.begin() as connection:
+            values = self._values(target=target, hold_s=hold_s)
+            return connection.exec_driver_sql(PROBE, values).first() is not None
+
+    def enable(self, target: str) -> list[Member] | None:
+        """It is back: what waited for it is due now. None if it was not disabled."""
+        values = self._values(target=target)
+        with self._engine.begin() as connection:
+            if connection.exec_driver_sql(ENABLE, values).first() is None:
+                return None
+            self._alerts.clear_alert(DISABLED, target, connection=connection)
+            rows = connection.exec_driver_sql(RELEASE, values)
+            return [(row.tx_id, row.sequence) for row in rows]
+
+    def alarm_dead(self, target: str, reason: str) -> bool:
+        """A delivery was given up; True unless the operator knows of that target already."""
+        return self._alerts.raise_alert(DEAD, target, reason)
+
+    def _values(self, **values: Any) -> dict[str, Any]:
+        return {**values, "now": self._clock.now()}
+
+
+def webhook_id(member: Member) -> str:
+    """The `webhook-id` of a notification, the same in every attempt."""
+    return f"msg_{member[0]}_{member[1]}"

@@ -1,0 +1,276 @@
+"""Webhooks for people: deliveries and their attempts, dead letters, and the secrets that sign."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+
+from datp_tasks.clock import Clock
+from datp_tasks.errors import WebhookBusy, WebhookUnknown
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.operator_actions import note_action
+from datp_tasks.record.webhook_queue import DEAD, Member
+
+STATES = ("pending", "delivered", "dead", "cancelled")
+SECRET_PREFIX = "whsec_"
+SECRET_BYTES = 32
+
+_COLUMNS = """
+SELECT id, tx_id, sequence, kind, owner, url, state, attempts, next_at, held, created_at,
+       first_attempt_at, finished_at, last_status, last_error
+FROM webhook_delivery
+"""
+
+LIST = (
+    _COLUMNS
+    + """
+WHERE (%(state)s::text IS NULL OR state = %(state)s) AND (%(owner)s::text IS NULL
+       OR owner = %(owner)s) AND (%(tx_id)s::text IS NULL OR tx_id = %(tx_id)s)
+  AND (%(before)s::timestamptz IS NULL
+       OR (created_at, id) < (%(before)s::timestamptz, %(before_id)s))
+ORDER BY created_at DESC, id DESC LIMIT %(limit)s
+"""
+)
+
+FIND = _COLUMNS + "WHERE id = %(id)s AND (%(owner)s::text IS NULL OR owner = %(owner)s)"
+PAYLOAD = "SELECT payload FROM webhook_delivery WHERE id = %(id)s"
+
+ATTEMPTS = """
+SELECT attempt, sender, begun_at, ended_at, http_status, error, took_ms
+FROM webhook_attempt WHERE delivery_id = %(id)s ORDER BY attempt DESC LIMIT %(limit)s
+"""
+
+# Also one that was delivered: its receiver may have lost it. It keeps its id.
+REDELIVER = """
+UPDATE webhook_delivery
+SET state = 'pending', finished_at = NULL, attempts_before = attempts, held = false,
+    begun_at = coalesce(%(now)s, now()), next_at = coalesce(%(now)s, now())
+WHERE id = %(id)s AND (state <> 'pending' OR next_at > coalesce(%(now)s, now()))
+RETURNING tx_id, sequence, target
+"""
+
+REDELIVER_DEAD = """
+WITH chosen AS (
+    SELECT id FROM webhook_delivery
+    WHERE state = 'dead' AND (%(owner)s::text IS NULL OR owner = %(owner)s)
+    ORDER BY created_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+UPDATE webhook_delivery d
+SET state = 'pending', finished_at = NULL, attempts_before = attempts, held = false,
+    begun_at = coalesce(%(now)s, now()), next_at = coalesce(%(now)s, now())
+FROM chosen WHERE d.id = chosen.id
+RETURNING d.tx_id, d.sequence, d.target
+"""
+
+ACTIVE = """
+SELECT owner, secret FROM webhook_secret
+WHERE owner = ANY(%(owner)s)
+  AND (retired_at IS NULL OR retired_at > coalesce(%(now)s, now()))
+ORDER BY owner, created_at DESC, id DESC
+"""
+
+# Two who need the first one at once get the same.
+ADD_FIRST = """
+INSERT INTO webhook_secret (owner, secret, created_at)
+SELECT owner, secret, coalesce(%(now)s, now())
+FROM unnest(%(owner)s::text[], %(secret)s::text[]) AS v (owner, secret)
+ON CONFLICT (owner) WHERE retired_at IS NULL DO NOTHING
+"""
+
+RETIRE = """
+UPDATE webhook_secret
+SET retired_at = coalesce(%(now)s, now()) + make_interval(secs => %(overlap_s)s)
+WHERE owner = %(owner)s
+  AND (retired_at IS NULL
+       OR retired_at > coalesce(%(now)s, now()) + make_interval(secs => %(overlap_s)s))
+"""
+
+SECRETS = """
+SELECT secret, created_at, retired_at FROM webhook_secret
+WHERE owner = %(owner)s ORDER BY created_at DESC, id DESC LIMIT 100
+"""
+
+LAG = """
+SELECT coalesce(greatest(extract(epoch FROM coalesce(%(now)s, now()) - min(next_at)), 0), 0)
+FROM webhook_delivery WHERE state = 'pending'
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    id: str
+    tx_id: str
+    sequence: int
+    kind: str
+    owner: str
+    url: str
+    state: str
+    attempts: int
+    #: When it is due, while it is pending.
+    next_at: datetime
+    #: It waits because its target is disabled.
+    held: bool
+    created_at: datetime
+    first_attempt_at: datetime | None
+    finished_at: datetime | None
+    last_status: int | None
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    attempt: int
+    sender: str
+    begun_at: datetime
+    #: None: it is on its way, or its sender is gone.
+    ended_at: datetime | None
+    http_status: int | None
+    error: str | None
+    took_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    secret: str
+    created_at: datetime
+    #: From then on it signs nothing; None for the current one.
+    retired_at: datetime | None
+
+
+class Webhooks:
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._alerts = Alerts(engine, clock)
+
+    # Deliveries.
+
+    def lag_s(self) -> float:
+        """How long the most overdue delivery has been due; 0 if none is."""
+        with self._engine.connect() as connection:
+            return float(connection.exec_driver_sql(LAG, self._values()).scalar_one())
+
+    def deliveries(
+        self,
+        *,
+        state: str | None = None,
+        owner: str | None = None,
+        tx_id: str | None = None,
+        before: Delivery | None = None,
+        rows_max: int = 100,
+    ) -> list[Delivery]:
+        """The newest first; `before` is the last of the page before."""
+        values = self._values(state=state, owner=owner, tx_id=tx_id, limit=rows_max)
+        values |= {
+            "before": before.created_at if before else None,
+            "before_id": before.id if before else "",
+        }
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(LIST, values)
+            return [Delivery(**row._mapping) for row in rows]
+
+    def find(self, id: str, *, owner: str | None = None) -> Delivery:
+        """One delivery, or WebhookUnknown; with an owner, only if it is that owner's."""
+        with self._engine.connect() as connection:
+            row = connection.exec_driver_sql(FIND, {"id": id, "owner": owner}).first()
+        if row is None:
+            raise WebhookUnknown(f"there is no webhook delivery {id!r:.100}")
+        return Delivery(**row._mapping)
+
+    def payload(self, id: str) -> str:
+        """The body that every attempt sends."""
+        self.find(id)
+        with self._engine.connect() as connection:
+            return str(connection.exec_driver_sql(PAYLOAD, {"id": id}).scalar_one())
+
+    def attempts(self, id: str, *, rows_max: int = 100) -> list[Attempt]:
+        """The last attempts, the newest first."""
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(ATTEMPTS, {"id": id, "limit": rows_max})
+            return [Attempt(*row) for row in rows]
+
+    def redeliver(self, id: str, *, owner: str | None = None, actor: str = "") -> Member:
+        """Send it again, with the same id and body and a full number of tries.
+
+        Put what this returns on the schedule; without that it is found overdue, seconds later.
+        """
+        found = self.find(id, owner=owner)
+        with self._engine.begin() as connection:
+            row = connection.exec_driver_sql(REDELIVER, self._values(id=id)).first()
+            if row is None:
+                raise WebhookBusy(f"{id} is {found.state} and due now; it is being sent")
+            self._alerts.clear_alert(DEAD, row.target, connection=connection)
+            self._note(connection, actor, "webhook.redeliver", id)
+        return row.tx_id, row.sequence
+
+    def redeliver_dead(
+        self, *, owner: str | None = None, actor: str = "", rows_max: int = 1_000
+    ) -> list[Member]:
+        """Send dead letters again, the oldest first; those that are due now."""
+        values = self._values(owner=owner, limit=rows_max)
+        with self._engine.begin() as connection:
+            rows = connection.exec_driver_sql(REDELIVER_DEAD, values).all()
+            for target in {row.target for row in rows}:
+                self._alerts.clear_alert(DEAD, target, connection=connection)
+            if rows:
+                self._note(connection, actor, "webhook.redeliver-dead", owner or "*")
+        return [(row.tx_id, row.sequence) for row in rows]
+
+    # Secrets.
+
+    def signing_secrets(self, owners: set[str]) -> dict[str, list[str]]:
+        """What signs for each owner now, the newest first. Who has none gets one."""
+        found = self._active(owners)
+        missing = sorted(owners - found.keys())
+        if missing:
+            made = [new_secret() for _ in missing]
+            with self._engine.begin() as connection:
+                connection.exec_driver_sql(ADD_FIRST, self._values(owner=missing, secret=made))
+            found = self._active(owners)
+        return found
+
+    def rotate(self, owner: str, *, overlap_s: float, actor: str = "") -> str:
+        """A new secret; the old one signs too for `overlap_s` more, while receivers change."""
+        made = new_secret()
+        with self._engine.begin() as connection:
+            values = self._values(owner=owner, overlap_s=overlap_s)
+            connection.exec_driver_sql(RETIRE, values)
+            added = self._values(owner=[owner], secret=[made])
+            if connection.exec_driver_sql(ADD_FIRST, added).rowcount == 0:
+                raise WebhookBusy(f"the secret of {owner} is being rotated by somebody else")
+            self._note(connection, actor, "webhook.rotate-secret", owner)
+        return made
+
+    def secrets(self, owner: str) -> list[Secret]:
+        """All of an owner, the newest first, those that are retired too."""
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(SECRETS, {"owner": owner})
+            return [Secret(*row) for row in rows]
+
+    def _active(self, owners: set[str]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        with self._engine.connect() as connection:
+            for row in connection.exec_driver_sql(ACTIVE, self._values(owner=sorted(owners))):
+                found.setdefault(row.owner, []).append(row.secret)
+        return found
+
+    def _note(self, connection: Connection, actor: str, action: str, subject: str) -> None:
+        """For the audit, what an operator did; what an owner does is its own business."""
+        if actor:
+            now = self._clock.now()
+            note_action(
+                connection, actor=actor, action=action, subject=subject, reason=None, now=now
+            )
+
+    def _values(self, **values: Any) -> dict[str, Any]:
+        return {**values, "now": self._clock.now()}
+
+
+def new_secret() -> str:
+    """256 bits, spelled as Standard Webhooks spells them."""
+    return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()

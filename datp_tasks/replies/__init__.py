@@ -1,1 +1,0 @@
-"""The way out: telling a client what became of its transaction."""

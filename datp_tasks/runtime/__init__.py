@@ -1,0 +1,1 @@
+"""The only place that wires: the container and the worker process. No room imports it."""

@@ -1,0 +1,82 @@
+"""Taking back transactions in which no step is known to have begun: that needs no worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from datp_tasks.failpoints import reach
+from datp_tasks.live.store import LiveStore
+from datp_tasks.live.types import Claimed, Held
+from datp_tasks.model.state import BEGIN, State, apply, ending
+from datp_tasks.model.status import Status
+from datp_tasks.model.stop_request import StopRequest
+from datp_tasks.record.transactions import Record
+from datp_tasks.record.types import Final, Mark
+
+Seized = Sequence[tuple[Claimed, StopRequest]]
+
+LOST_PAST = (
+    "Redis has lost what it did, so it may have begun, and is not simply {status}; "
+    "a person must decide what became of its first step"
+)
+
+
+def end_unstarted(record: Record, live: LiveStore, seized: Seized, node: str) -> set[str]:
+    """Commit their ending and let Redis follow; the ids that SQL let through.
+
+    The others ended before, belong to another node by now, or are parked: of one that was queued
+    anew after a loss of Redis nothing tells that it had not begun.
+    """
+    reach("seized.before_final")
+    finals = [_final(*each) for each in seized if not _has_lost_past(each[0])]
+    won = record.finish_many(finals)
+    marks = [_mark(*each) for each in seized if _has_lost_past(each[0])]
+    marked = record.mark_many(marks, Status.IN_DOUBT)
+    reach("seized.after_final")
+    calls = []
+    for claimed, recall in seized:
+        if claimed.tx_id in won:
+            state = State.from_json(claimed.fields["state"])
+            delta = ending(recall.status, recall.reason, None)
+            apply(state, delta)
+            held = Held(claimed.tx_id, claimed.fence, (delta,))
+            calls.append(live.call_finish(held, node, recall.status, state.to_json()))
+    live.run(calls)
+    _park(live, [each for each in seized if each[0].tx_id in marked], node)
+    return won
+
+
+def _has_lost_past(claimed: Claimed) -> bool:
+    return "recreated" in claimed.fields
+
+
+def _final(claimed: Claimed, recall: StopRequest) -> Final:
+    return Final(
+        tx_id=claimed.tx_id,
+        fence=claimed.fence,
+        status=recall.status,
+        output_json=None,
+        note=recall.reason,
+        trace=claimed.fields.get("trace", ""),
+    )
+
+
+def _mark(claimed: Claimed, recall: StopRequest) -> Mark:
+    return Mark(claimed.tx_id, claimed.fence, LOST_PAST.format(status=recall.status))
+
+
+def _park(live: LiveStore, parked: Seized, node: str) -> None:
+    """As one whose worker was lost in its first step. The recall stays, for who decides."""
+    if not parked:
+        return
+    held = [Held(claimed.tx_id, claimed.fence, (BEGIN,)) for claimed, _ in parked]
+    live.run([live.call_checkpoint(each, ("begun", "1")) for each in held])
+    live.cancel_many([(claimed.tx_id, recall.to_text()) for claimed, recall in parked], node)
+    calls = []
+    for claimed, recall in parked:
+        state = State.from_json(claimed.fields["state"])
+        apply(state, BEGIN)
+        note = LOST_PAST.format(status=recall.status)
+        nothing_new = Held(claimed.tx_id, claimed.fence)
+        calls.append(live.call_park(nothing_new, node, state.to_json(), note))
+    live.run(calls)

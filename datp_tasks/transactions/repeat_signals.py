@@ -1,0 +1,43 @@
+"""Saying switches and cancels again that SQL has and Redis may have lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from datp_tasks.bells.ringer import Ringer
+from datp_tasks.live.store import LiveStore
+from datp_tasks.live.types import Bell, Claimed
+from datp_tasks.model.status import Status
+from datp_tasks.model.stop_request import StopRequest
+from datp_tasks.record.signals import CANCEL, Signal
+from datp_tasks.record.transactions import Record
+from datp_tasks.transactions.end_unstarted import end_unstarted
+
+
+def repeat_signals(
+    signals: Sequence[Signal], *, live: LiveStore, record: Record, ringer: Ringer
+) -> None:
+    """In the order given; what Redis has of them already is left alone."""
+    found = live.fields_many([each.tx_id for each in signals])
+    for signal, fields in zip(signals, found, strict=True):
+        if not fields or Status(fields["status"]).is_final:
+            continue
+        if signal.name == CANCEL:
+            bell = _cancel_again(signal, fields, live, record)
+            ringer.ring([bell])
+        elif fields.get(f"switch:{signal.name}", ":").partition(":")[2] != signal.value:
+            answer = live.set_switch(signal.tx_id, signal.name, signal.value)
+            ringer.ring([answer if isinstance(answer, Bell) else None])
+
+
+def _cancel_again(
+    signal: Signal, fields: Mapping[str, str], live: LiveStore, record: Record
+) -> Bell | None:
+    if "cancel" in fields or fields["status"] == Status.IN_DOUBT:
+        return None
+    # No node of this name beats: the reaper takes over should this process be lost in between.
+    node = f"again-{signal.tx_id}"
+    answer = live.cancel(signal.tx_id, signal.value, node)
+    if isinstance(answer, Claimed):
+        end_unstarted(record, live, [(answer, StopRequest.from_text(signal.value))], node)
+    return answer if isinstance(answer, Bell) else None

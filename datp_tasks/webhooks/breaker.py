@@ -1,0 +1,113 @@
+"""Targets that fail again and again are left alone for a while, and the operator is told.
+
+Failures in a row are counted in Redis, under a key that ends by itself after the period in which
+they count. After so many of them the target is disabled in SQL; when that time is over, one
+attempt at a time finds out whether it is back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from redis import Redis
+
+from datp_tasks.live.keys import Keys
+from datp_tasks.record.webhook_queue import DEAD, DISABLED, Member, Outcome, WebhookQueue
+from datp_tasks.settings import Settings
+
+log = logging.getLogger("datp.webhooks")
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that the operator should know."""
+
+    #: `alert.raised` or `alert.cleared`.
+    type: str
+    kind: str
+    subject: str
+    summary: str
+
+
+@dataclass(slots=True)
+class Learned:
+    notices: list[Notice]
+    #: Deliveries that waited for a target that is back: they are due now.
+    released: list[Member]
+
+
+class Breaker:
+    def __init__(self, settings: Settings, redis: Redis, keys: Keys, queue: WebhookQueue) -> None:
+        self._settings = settings
+        self._redis = redis
+        self._keys = keys
+        self._queue = queue
+
+    def learn(self, outcomes: Sequence[Outcome]) -> Learned:
+        """What these attempts say of their targets."""
+        learned = Learned([], [])
+        by_target: dict[str, list[Outcome]] = {}
+        for each in outcomes:
+            by_target.setdefault(each.claimed.target, []).append(each)
+        counts = self._count(by_target)
+        for target, group in by_target.items():
+            self._judge(target, group, counts.get(target, 0), learned)
+        return learned
+
+    def _count(self, by_target: dict[str, list[Outcome]]) -> dict[str, int]:
+        """Failures in a row of each target, these included; a success starts anew."""
+        period_ms = int(self._settings.webhook_fail_period_s * 1_000)
+        pipeline = self._redis.pipeline(transaction=False)
+        places: dict[str, int] = {}
+        for target, group in by_target.items():
+            faults = sum(each.is_fault for each in group)
+            if any(each.state == "delivered" for each in group):
+                pipeline.delete(self._key(target))
+            if faults:
+                places[target] = len(pipeline)
+                pipeline.incrby(self._key(target), faults)
+                pipeline.pexpire(self._key(target), period_ms, nx=True)
+        answers = pipeline.execute()
+        return {target: int(answers[place]) for target, place in places.items()}
+
+    def _judge(self, target: str, group: list[Outcome], count: int, learned: Learned) -> None:
+        faults = [each for each in group if each.is_fault]
+        is_probed = any(each.claimed.is_probe for each in group)
+        if is_probed and not faults:
+            self._enable(target, learned)
+        elif faults and (is_probed or count >= self._settings.webhook_fails_max):
+            self._disable(target, faults[-1], count, learned)
+        for each in faults:
+            if each.state == "dead":
+                self._bury(target, each, learned)
+
+    def _disable(self, target: str, fault: Outcome, count: int, learned: Learned) -> None:
+        disable_s = self._settings.webhook_disable_s
+        reason = f"webhooks to {target} failed {count} times in a row; the last: {fault.error}"
+        if self._queue.disable(target, disable_s, reason):
+            log.error("%s; nothing is sent there for %g s", reason, disable_s)
+            learned.notices.append(Notice("alert.raised", DISABLED, target, reason))
+        self._redis.delete(self._key(target))
+
+    def _enable(self, target: str, learned: Learned) -> None:
+        released = self._queue.enable(target)
+        if released is not None:
+            log.warning("webhooks to %s arrive again; %d waited", target, len(released))
+            learned.released += released
+            learned.notices.append(
+                Notice("alert.cleared", DISABLED, target, f"webhooks to {target} arrive again")
+            )
+
+    def _bury(self, target: str, outcome: Outcome, learned: Learned) -> None:
+        claimed = outcome.claimed
+        reason = f"{claimed.id} was given up after {claimed.try_number} tries: {outcome.error}"
+        log.error("%s", reason)
+        if self._queue.alarm_dead(target, reason):
+            learned.notices.append(Notice("alert.raised", DEAD, target, reason))
+
+    def _key(self, target: str) -> str:
+        # A URL can be long and hold anything; its hash cannot.
+        return self._keys.outside(f"webhookFail:{hashlib.sha256(target.encode()).hexdigest()[:32]}")

@@ -1,0 +1,136 @@
+"""Which attempts to make now, within what this process and each target may have under way.
+
+take (Redis, rescored) → look (SQL) → sort → claim (SQL, compare and set) → place the rest
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from datp_tasks.failpoints import reach
+from datp_tasks.live.webhook_schedule import WebhookSchedule
+from datp_tasks.record.webhook_queue import Claimed, Member, Waiting, WebhookQueue, webhook_id
+from datp_tasks.settings import Settings
+
+#: What is taken may be for targets that are busy, so more is taken than there is room for.
+TAKE_FACTOR = 4
+#: Those that wait for a target come back spread over so much more of the time.
+SPREAD = 0.2
+#: How long an attempt takes, as long as nobody has measured it.
+PACE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """What a target has under way: how many, and how long one of them takes."""
+
+    count: int = 0
+    pace_s: float = PACE_S
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    claimed: list[Claimed]
+    #: Something was due, so more of it may be.
+    is_more: bool = False
+    #: When the first of those is due that had to wait for their turn.
+    turn_s: float | None = None
+
+
+@dataclass(slots=True)
+class _Sorted:
+    chosen: list[Waiting] = field(default_factory=list)
+    #: Where each of the others goes on the schedule; None takes it off.
+    placed: list[tuple[Member, float | None]] = field(default_factory=list)
+    #: Put off in SQL, too, because their target is disabled.
+    held: list[tuple[str, float]] = field(default_factory=list)
+    buried: list[str] = field(default_factory=list)
+    #: How long those wait that have no room now.
+    turns: list[float] = field(default_factory=list)
+
+
+class Picker:
+    def __init__(
+        self,
+        settings: Settings,
+        queue: WebhookQueue,
+        schedule: WebhookSchedule,
+        rng: random.Random,
+    ) -> None:
+        self._settings = settings
+        self._queue = queue
+        self._schedule = schedule
+        self._rng = rng
+
+    def pick(self, free: int, busy: Mapping[str, Busy]) -> Picked:
+        """Attempts to make now."""
+        settings = self._settings
+        batch_max = min(settings.webhook_batch_max, TAKE_FACTOR * free)
+        taken = self._schedule.take(batch_max=batch_max, hold_s=settings.webhook_hold_s)
+        if not taken:
+            return Picked([])
+        reach("webhooks.after_take")
+        waiting = self._queue.look([webhook_id(member) for member in taken])
+        # What has ended, or never was, needs no place on the schedule.
+        known = {each.member for each in waiting}
+        found = _Sorted(placed=[(member, None) for member in taken if member not in known])
+        self._sort(waiting, free, busy, found)
+        claimed = self._queue.claim(found.chosen, settings.webhook_hold_s) if found.chosen else []
+        reach("webhooks.after_claim")
+        if found.held:
+            self._queue.hold(found.held)
+        if found.buried:
+            self._queue.bury(found.buried)
+        self._schedule.place(found.placed)
+        return Picked(claimed, is_more=True, turn_s=min(found.turns, default=None))
+
+    def repair(self) -> int:
+        """Put back what Redis does not know of: SQL has it, and nobody has taken it."""
+        settings = self._settings
+        overdue = self._queue.overdue(settings.webhook_overdue_s, settings.webhook_batch_max)
+        self._schedule.place([(member, 0.0) for member in overdue], only_new=True)
+        return len(overdue)
+
+    def _sort(
+        self, waiting: list[Waiting], free: int, busy: Mapping[str, Busy], found: _Sorted
+    ) -> None:
+        counts: dict[str, int] = {}
+        probing: set[str] = set()
+        for each in waiting:
+            if each.wait_s > 0:
+                found.placed.append((each.member, each.wait_s))
+            elif each.is_broken:
+                self._sort_broken(each, probing, found)
+            else:
+                now = busy.get(each.target, Busy())
+                count = counts[each.target] = counts.get(each.target, now.count) + 1
+                excess = count - self._settings.webhook_per_url_max
+                if excess <= 0 and len(found.chosen) < free:
+                    found.chosen.append(each)
+                else:
+                    turn_s = self._turn_s(excess, now.pace_s)
+                    found.turns.append(turn_s)
+                    found.placed.append((each.member, turn_s))
+
+    def _sort_broken(self, each: Waiting, probing: set[str], found: _Sorted) -> None:
+        """Nothing for a target that is disabled, but for one that finds out whether it is back."""
+        hold_s = self._settings.webhook_hold_s
+        if each.age_s > self._settings.webhook_give_up_s:
+            found.buried.append(each.id)
+            found.placed.append((each.member, None))
+            return
+        if each.disabled_s <= 0 and each.target not in probing:
+            probing.add(each.target)
+            if self._queue.probe(each.target, hold_s):
+                found.chosen.append(each)
+                return
+        wait_s = (each.disabled_s or hold_s) * (1 + SPREAD * self._rng.random())
+        found.held.append((each.id, wait_s))
+        found.placed.append((each.member, wait_s))
+
+    def _turn_s(self, excess: int, pace_s: float) -> float:
+        """When it may be its turn: so many are before it, and one takes about so long."""
+        rounds = max(0, excess) / self._settings.webhook_per_url_max
+        return max(self._settings.webhook_pause_busy_ms / 1_000, rounds * pace_s)

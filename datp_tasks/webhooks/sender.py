@@ -1,0 +1,287 @@
+"""Sending: an event loop in a thread of its own, so that no slow receiver holds up a worker.
+
+The loop picks what is due, makes the attempts side by side and writes down what became of those
+that are done, all that are done at once. When nothing is left it ends, and a run starts another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent import futures
+from dataclasses import dataclass
+from typing import TypeVar
+
+from datp_tasks.failpoints import reach
+from datp_tasks.record.webhook_queue import Claimed, Outcome
+from datp_tasks.settings import Settings
+from datp_tasks.webhooks.breaker import Notice
+from datp_tasks.webhooks.picker import PACE_S, Busy, Picked
+from datp_tasks.webhooks.post import Answer, NotSent, Poster
+from datp_tasks.webhooks.verdict import outcome_of
+
+log = logging.getLogger("datp.webhooks")
+
+STOP_S = 5.0
+CLOSE_S = 0.01
+#: Looking for a few free places is not worth it.
+ROOM = 0.25
+#: The newest measurement of a target weighs so much.
+PACE_WEIGHT = 0.3
+PACES_MAX = 10_000
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Sent:
+    """What one run has seen come to its end."""
+
+    attempts: int = 0
+    delivered: int = 0
+    failed: int = 0
+    dead: int = 0
+
+    def count(self, outcomes: Sequence[Outcome]) -> None:
+        self.attempts += len(outcomes)
+        self.delivered += sum(each.state == "delivered" for each in outcomes)
+        self.failed += sum(each.state == "pending" for each in outcomes)
+        self.dead += sum(each.state == "dead" for each in outcomes)
+
+
+class _Turns:
+    """Remembers that some wait for their turn, until nobody has found any for a while."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._turn_s: float | None = None
+        self._since_s = 0.0
+
+    def wait_s(self, picked: Picked) -> float | None:
+        """How long until one of them may be due; None if none is, or beat will find it."""
+        now_s = time.monotonic()
+        if picked.turn_s is not None:
+            self._turn_s, self._since_s = picked.turn_s, now_s
+        elif now_s - self._since_s > max(self._patience_s, self._turn_s or 0.0):
+            self._turn_s = None
+        return self._turn_s
+
+
+@dataclass(frozen=True, slots=True)
+class SenderPorts:
+    """What the loop needs of the world. The first two block, so they run in threads."""
+
+    #: From free places and what each target has under way to attempts.
+    pick: Callable[[int, dict[str, Busy]], Picked]
+    settle: Callable[[Sequence[Outcome]], list[Notice]]
+    #: The headers of an attempt.
+    headers: Callable[[Claimed], dict[str, str]]
+    #: Tells the operator.
+    tell: Callable[[Notice], Awaitable[None]]
+
+
+class Sender:
+    def __init__(
+        self, settings: Settings, office: SenderPorts, poster: Poster, rng: random.Random
+    ) -> None:
+        self._settings = settings
+        self._office = office
+        self._poster = poster
+        self._rng = rng
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._pump: futures.Future[Sent] | None = None
+        self._news = asyncio.Event()
+        self._closing = False
+        self._threads = futures.ThreadPoolExecutor(2, thread_name_prefix="datp-webhooks")
+        self._under_way: dict[asyncio.Task[Outcome], tuple[Claimed, float]] = {}
+        self._paces: dict[str, float] = {}
+
+    def run(self, settings: Settings) -> Sent | None:
+        """See to what is due, for `webhook_run_s`; what is under way then goes on by itself.
+
+        None if it does go on.
+        """
+        with self._lock:
+            self._settings = settings
+            if self._closing:
+                return Sent()
+            if self._pump is None or self._pump.done():
+                picked = self._office.pick(self._settings.webhook_workers, {})
+                if not picked.claimed and picked.turn_s is None:
+                    return Sent()
+                work = self._work(picked)
+                self._pump = asyncio.run_coroutine_threadsafe(work, self._started())
+            else:
+                self._started().call_soon_threadsafe(self._news.set)
+            pump = self._pump
+        futures.wait([pump], timeout=settings.webhook_run_s)
+        return pump.result() if pump.done() else None
+
+    def close(self) -> None:
+        """What is under way gets a moment to end; what does not is tried again by others."""
+        with self._lock:
+            self._closing = True
+            pump, loop, thread = self._pump, self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(self._news.set)
+            if pump is not None:
+                futures.wait([pump], timeout=STOP_S)
+            futures.wait([asyncio.run_coroutine_threadsafe(self._end(), loop)], timeout=STOP_S)
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(STOP_S)
+            loop.close()
+        self._threads.shutdown(wait=False)
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._loop.run_forever, name="datp-webhooks", daemon=True
+            )
+            self._thread.start()
+        return self._loop
+
+    # On the event loop.
+
+    async def _work(self, picked: Picked) -> Sent:
+        sent = Sent()
+        notices: set[asyncio.Future[None]] = set()
+        turns = _Turns(self._settings.webhook_sender_period_s)
+        outcomes: list[Outcome] = []
+        settling: asyncio.Task[None] | None = None
+        try:
+            while True:
+                self._start(picked.claimed)
+                await self._pause(picked, turns.wait_s(picked), settling)
+                outcomes += self._ended()
+                if settling is not None and settling.done():
+                    settling.result()
+                    settling = None
+                if outcomes and settling is None:
+                    # What ends while this is written down goes together next.
+                    settling = asyncio.ensure_future(self._settle(outcomes, sent, notices))
+                    outcomes = []
+                picked = await self._look()
+                is_waited_for = turns.wait_s(picked) is not None
+                if not (picked.is_more or self._under_way or settling or is_waited_for):
+                    break
+        except Exception:
+            # A server is away. What was claimed is due again after a while.
+            log.exception("webhooks are not sent now; the next run tries again")
+        finally:
+            # Ended by a crash or by the end of the process: nobody waits for the rest.
+            for task in (*self._under_way, *filter(None, [settling])):
+                task.cancel()
+            self._under_way.clear()
+        if notices:
+            await asyncio.wait(notices, timeout=self._settings.webhook_timeout_s)
+        return sent
+
+    async def _look(self) -> Picked:
+        workers, under_way = self._settings.webhook_workers, len(self._under_way)
+        if self._closing:
+            return Picked([])
+        if under_way and workers - under_way < workers * ROOM:
+            return Picked([], is_more=True)
+        return await self._in_thread(self._office.pick, workers - under_way, self._busy())
+
+    async def _settle(
+        self, outcomes: list[Outcome], sent: Sent, notices: set[asyncio.Future[None]]
+    ) -> None:
+        for notice in await self._in_thread(self._office.settle, outcomes):
+            notices.add(asyncio.ensure_future(self._office.tell(notice)))
+        sent.count(outcomes)
+
+    async def _end(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        self._poster.close()
+        # Container are closed by the loop itself, in one of its next rounds.
+        await asyncio.sleep(CLOSE_S)
+
+    async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, function, *arguments)
+
+    async def _pause(
+        self, picked: Picked, turn_s: float | None, settling: asyncio.Task[None] | None
+    ) -> None:
+        """Until something has ended or there is news, or for as long as the settings say."""
+        settings = self._settings
+        is_full = len(self._under_way) >= settings.webhook_workers
+        ms: float = settings.webhook_pause_idle_ms
+        if is_full:
+            ms = settings.webhook_pause_busy_ms
+        elif picked.is_more:
+            ms = settings.webhook_pause_ms
+        if turn_s is not None:
+            ms = min(ms, turn_s * 1_000)
+        news = asyncio.ensure_future(self._news.wait())
+        try:
+            await asyncio.wait(
+                [*self._under_way, *filter(None, [settling]), news],
+                timeout=ms / 1_000,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            news.cancel()
+            self._news.clear()
+
+    def _start(self, picked: Sequence[Claimed]) -> None:
+        for claimed in picked:
+            task = asyncio.ensure_future(self._attempt(claimed))
+            self._under_way[task] = (claimed, time.monotonic())
+
+    def _ended(self) -> list[Outcome]:
+        outcomes = []
+        for task in [task for task in self._under_way if task.done()]:
+            del self._under_way[task]
+            outcomes.append(task.result())
+        return outcomes
+
+    def _busy(self) -> dict[str, Busy]:
+        """One that has been under way for longer than usual shows how long it takes now."""
+        busy: dict[str, Busy] = {}
+        now_s = time.monotonic()
+        for claimed, since_s in self._under_way.values():
+            before = busy.get(claimed.target)
+            pace_s = max(
+                before.pace_s if before else 0.0,
+                self._paces.get(claimed.target, PACE_S),
+                now_s - since_s,
+            )
+            busy[claimed.target] = Busy(before.count + 1 if before else 1, pace_s)
+        return busy
+
+    async def _attempt(self, claimed: Claimed) -> Outcome:
+        began_s = time.monotonic()
+        answer: Answer | NotSent
+        try:
+            headers = self._office.headers(claimed)
+            reach("webhooks.before_post")
+            answer = await self._poster.post(claimed.url, headers, claimed.payload.encode())
+            reach("webhooks.after_post")
+        except NotSent as error:
+            answer = error
+        except Exception as error:
+            log.exception("%s could not be sent", claimed.id)
+            answer = NotSent(f"it could not be sent: {error!r:.200}")
+        took_s = time.monotonic() - began_s
+        self._measured(claimed.target, took_s)
+        took_ms = int(took_s * 1_000)
+        return outcome_of(claimed, answer, self._settings, self._rng, took_ms=took_ms)
+
+    def _measured(self, target: str, took_s: float) -> None:
+        if len(self._paces) >= PACES_MAX:
+            self._paces.clear()
+        before_s = self._paces.get(target, took_s)
+        self._paces[target] = before_s + PACE_WEIGHT * (took_s - before_s)

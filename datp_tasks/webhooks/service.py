@@ -1,0 +1,182 @@
+"""Webhooks, put together: what every process of the system holds, and what the job runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.metadata import version
+from urllib.parse import urlsplit
+
+from sqlalchemy import Engine
+
+from datp_tasks.clock import Clock
+from datp_tasks.failpoints import reach
+from datp_tasks.live.store import LiveStore
+from datp_tasks.live.webhook_schedule import WebhookSchedule
+from datp_tasks.model.payload import encode
+from datp_tasks.record.webhook_queue import Claimed, Member, Outcome, WebhookQueue
+from datp_tasks.record.webhooks import Webhooks
+from datp_tasks.settings import Settings
+from datp_tasks.webhooks.breaker import Breaker, Notice
+from datp_tasks.webhooks.picker import Busy, Picked, Picker
+from datp_tasks.webhooks.post import NotSent, Open, Poster
+from datp_tasks.webhooks.resolver import Resolve, SystemResolver
+from datp_tasks.webhooks.sender import Sender, SenderPorts, Sent
+from datp_tasks.webhooks.signing import signed_headers
+
+log = logging.getLogger("datp.webhooks")
+
+#: Whose secret signs what the operator is told.
+OPERATOR = "operator"
+#: A message to the senders that was lost does not keep others from being sent for longer.
+RUNG_MS = 1_000
+
+
+class WebhookService:
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        live: LiveStore,
+        clock: Clock,
+        *,
+        ring: Callable[[], None],
+        resolve: Resolve | None = None,
+        open_connection: Open | None = None,
+    ) -> None:
+        self._settings = settings
+        self._live = live
+        self._ring = ring
+        name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+        queue = WebhookQueue(engine, clock, name)
+        rng = random.Random()
+        #: For people: deliveries, dead letters, secrets.
+        self.store = Webhooks(engine, clock)
+        self.schedule = WebhookSchedule(live, clock)
+        self._queue = queue
+        self._picker = Picker(settings, queue, self.schedule, rng)
+        self._breaker = Breaker(settings, live.redis, live.keys, queue)
+        self._names = SystemResolver(settings.webhook_workers)
+        resolve = resolve or self._names
+        self._alert_poster = Poster(
+            _trusting(settings), resolve, open_connection, keeps_connections=False
+        )
+        office = SenderPorts(self._pick, self._settle, self._headers, self._tell_operator)
+        poster = Poster(settings, resolve, open_connection)
+        self._sender = Sender(settings, office, poster, rng)
+        self._secrets: dict[str, list[str]] = {}
+
+    # For those who make events.
+
+    def tell_due(self, due: Sequence[Member]) -> None:
+        """SQL has these from now on. What fails here is only late: it is found overdue."""
+        reach("webhooks.before_place")
+        try:
+            self.schedule.place([(member, 0.0) for member in due])
+            # One message is enough until somebody looks.
+            if self._live.redis.set(self._rung, "1", nx=True, px=RUNG_MS):
+                self._ring()
+        except Exception as error:
+            log.warning("%d webhooks are sent a little later: %s", len(due), error)
+
+    def redeliver(self, id: str, *, owner: str | None = None, actor: str = "") -> None:
+        """Send one again, with its id and its body."""
+        self.tell_due([self.store.redeliver(id, owner=owner, actor=actor)])
+
+    def redeliver_dead(self, *, owner: str | None = None, actor: str = "") -> int:
+        """Send dead letters again, as many as fit into a batch; how many."""
+        members = self.store.redeliver_dead(owner=owner, actor=actor)
+        self.tell_due(members)
+        return len(members)
+
+    # For those who send.
+
+    def repair(self) -> int:
+        """Look in SQL for what Redis does not know."""
+        return self._picker.repair()
+
+    def run(self, settings: Settings) -> Sent | None:
+        """Send what is due; None if that goes on in the background.
+
+        The settings may say other pauses and numbers than those that the desk was made with.
+        """
+        self._live.redis.delete(self._rung)
+        return self._sender.run(settings)
+
+    def close(self) -> None:
+        self._sender.close()
+        self._names.close()
+
+    def _pick(self, free: int, busy: dict[str, Busy]) -> Picked:
+        picked = self._picker.pick(free, busy)
+        if picked.claimed:
+            owners = {each.owner for each in picked.claimed}
+            self._secrets |= self.store.signing_secrets(owners)
+        return picked
+
+    def _settle(self, outcomes: Sequence[Outcome]) -> list[Notice]:
+        reach("webhooks.before_settle")
+        settled = self._queue.settle(outcomes)
+        reach("webhooks.after_settle")
+        self.schedule.place(
+            [
+                (each.claimed.member, each.wait_s if each.state == "pending" else None)
+                for each in outcomes
+                if each.claimed.id in settled
+            ]
+        )
+        learned = self._breaker.learn(outcomes)
+        if learned.released:
+            self.schedule.place([(member, 0.0) for member in learned.released])
+        return learned.notices
+
+    def _headers(self, claimed: Claimed) -> dict[str, str]:
+        body = claimed.payload.encode()
+        timestamp_s = int(claimed.at.timestamp())
+        keys = self._secrets[claimed.owner]
+        return _common_headers() | signed_headers(claimed.id, timestamp_s, body, keys)
+
+    async def _tell_operator(self, notice: Notice) -> None:
+        """The alert table has it in any case; this is a courtesy, tried once."""
+        url = self._settings.alert_webhook_url
+        if not url:
+            return
+        about = {"kind": notice.kind, "subject": notice.subject, "summary": notice.summary}
+        body = encode({"type": notice.type, "data": about}).encode()
+        now_s = self._live.server_now_ms() // 1_000
+        keys = self.store.signing_secrets({OPERATOR})[OPERATOR]
+        headers = signed_headers(f"alert_{secrets.token_hex(16)}", now_s, body, keys)
+        try:
+            answer = await self._alert_poster.post(url, _common_headers() | headers, body)
+        except NotSent as error:
+            log.error("the operator could not be told of %s: %s", notice.subject, error)
+        else:
+            if not 200 <= answer.status < 300:
+                log.error("the operator's webhook answered %d", answer.status)
+
+    @property
+    def _rung(self) -> str:
+        return self._live.keys.outside("webhooksRung")
+
+
+def _common_headers() -> dict[str, str]:
+    return {"content-type": "application/json", "user-agent": _user_agent()}
+
+
+@cache
+def _user_agent() -> str:
+    return f"datp-tasks/{version('datp-tasks')}"
+
+
+def _trusting(settings: Settings) -> Settings:
+    """The operator's own URL may lead anywhere, but for cloud metadata."""
+    host = urlsplit(settings.alert_webhook_url).hostname
+    if not host:
+        return settings
+    return replace(settings, webhook_private_hosts=(*settings.webhook_private_hosts, host))
