@@ -169,7 +169,7 @@ class Committer:
         def answered(reply: Reply) -> None:
             if reply[0] != "OK":
                 return self._lost(run, reply)
-            self._cache.put(run.tx_id, reply[2], run.fence, run.state)
+            self._cache.put(run.tx_id, (reply[2], run.fence), run.state, state_json)
             bell = Bell(run.tx_id, reply[1], to.group, to.step_type, to.place, to.priority, alone)
             if known or to.group != run.group:
                 plan.bells.append(bell)
@@ -187,7 +187,7 @@ class Committer:
         def answered(reply: Reply) -> None:
             match reply[0]:
                 case "OK":
-                    self._cache.put(run.tx_id, reply[2], run.fence, run.state)
+                    self._cache.put(run.tx_id, (reply[2], run.fence), run.state, state_json)
                 case "AWAKE":
                     run.refresh(flat_to_dict(reply[1]))
                     run.pending = list(held.deltas)

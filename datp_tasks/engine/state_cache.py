@@ -4,34 +4,57 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from datp_tasks.model.state import State
+
+#: Characters of JSON that the states of a process may have together. As Python objects they take
+#: several times as much memory, and a worker has a cache for each of its processes.
+CHARS_MAX = 16_000_000
+
+
+class _Entry(NamedTuple):
+    #: "<version>/<fence>": after a loss of Redis versions are counted anew, so both are needed.
+    name: str
+    state: State
+    chars: int
 
 
 class StateCache:
     """A bounded LRU keyed by transaction; an entry is good for one writing of the JSON only."""
 
-    def __init__(self, entries_max: int) -> None:
+    def __init__(self, entries_max: int, chars_max: int = CHARS_MAX) -> None:
         self._entries_max = entries_max
-        self._entries: OrderedDict[str, tuple[str, State]] = OrderedDict()
+        self._chars_max = chars_max
+        self._chars = 0
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
 
-    def put(self, tx_id: str, version: int, fence: int, state: State) -> None:
-        """The fence belongs to the name: after a loss of Redis, versions are counted anew."""
-        self._entries[tx_id] = (f"{version}/{fence}", state)
-        self._entries.move_to_end(tx_id)
-        while len(self._entries) > self._entries_max:
-            self._entries.popitem(last=False)
+    def put(self, tx_id: str, name: tuple[int, int], state: State, state_json: str) -> None:
+        """Keep a state under the version and fence that its JSON was written with."""
+        self.take(tx_id)
+        if len(state_json) > self._chars_max:
+            # It would only drive out all others.
+            return
+        version, fence = name
+        self._entries[tx_id] = _Entry(f"{version}/{fence}", state, len(state_json))
+        self._chars += len(state_json)
+        while len(self._entries) > self._entries_max or self._chars > self._chars_max:
+            _, oldest = self._entries.popitem(last=False)
+            self._chars -= oldest.chars
 
     def names(self, tx_ids: Iterable[str]) -> dict[str, str]:
         """What is held of each transaction, as the claim script compares it."""
         if not self._entries:
             return {}
-        return {tx: self._entries[tx][0] for tx in tx_ids if tx in self._entries}
+        return {tx: self._entries[tx].name for tx in tx_ids if tx in self._entries}
 
     def take(self, tx_id: str) -> State | None:
         """Hand the state out; it will be changed, so it is not kept."""
         entry = self._entries.pop(tx_id, None)
-        return entry[1] if entry else None
+        if entry is None:
+            return None
+        self._chars -= entry.chars
+        return entry.state
 
     def __len__(self) -> int:
         return len(self._entries)

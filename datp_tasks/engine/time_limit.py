@@ -29,7 +29,7 @@ class TimeLimit:
         self._deadline_s = _NEVER
         #: When the alarm comes, by the monotonic clock.
         self._alarm_s = _NEVER
-        self._timer: threading.Timer | None = None
+        self._injection: _Injection | None = None
 
     def __call__(self, seconds: float) -> TimeLimit:
         self._seconds = seconds
@@ -37,9 +37,7 @@ class TimeLimit:
 
     def __enter__(self) -> None:
         if threading.current_thread() is not threading.main_thread():
-            self._timer = threading.Timer(self._seconds, _inject, [threading.get_ident()])
-            self._timer.daemon = True
-            self._timer.start()
+            self._injection = _Injection(self._seconds)
             return
         deadline_s = time.monotonic() + self._seconds
         if deadline_s < self._alarm_s:
@@ -55,9 +53,9 @@ class TimeLimit:
         traceback: TracebackType | None,
     ) -> None:
         self._deadline_s = _NEVER
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._injection is not None:
+            self._injection.end()
+            self._injection = None
 
     def disarm(self) -> None:
         """No block follows for now: take the alarm back."""
@@ -77,7 +75,29 @@ class TimeLimit:
             signal.setitimer(signal.ITIMER_REAL, left_s)
 
 
-def _inject(thread_id: int) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread_id), ctypes.py_object(StepTimeout)
-    )
+class _Injection:
+    """Raises StepTimeout in the thread that makes it, unless that thread ends it in time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._thread_id = ctypes.c_ulong(threading.get_ident())
+        self._lock = threading.Lock()
+        self._is_over = self._is_raised = False
+        self._timer = threading.Timer(seconds, self._raise)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def end(self) -> None:
+        """From now on nothing is raised, also not what was set and not yet delivered."""
+        with self._lock:
+            self._is_over = True
+            if self._is_raised:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(self._thread_id, None)
+        self._timer.cancel()
+
+    def _raise(self) -> None:
+        with self._lock:
+            if not self._is_over:
+                self._is_raised = True
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    self._thread_id, ctypes.py_object(StepTimeout)
+                )
