@@ -70,7 +70,7 @@ POINTS = (
     "webhooks.after_settle",
 )
 
-#: Such as `script:claim:before` or `commit:record.finish:after`.
+#: Such as `script:claim:before` or `commit:transactions.finish:after`.
 BOUNDARY = re.compile(r"(script|commit|publish|effect|undo|probe):[^:=,]+:(before|after)")
 #: Hears of every point for which nothing else is armed.
 _EVERY = "*"

@@ -4,7 +4,7 @@ While they are installed, each of them is a failpoint before and one after it, w
 the code itself. Names:
 
     script:claim                    a round trip of scripts (several kinds are joined by +)
-    commit:record.finish            a commit, by the module and function that made it
+    commit:transactions.finish            a commit, by the module and function that made it
     publish:bank/reserve            a bell for a step type; publish:ledger for submit messages
     effect:bank/reserve             a call of a step; also undo:… and probe:…
 

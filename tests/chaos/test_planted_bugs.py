@@ -81,7 +81,7 @@ def archive_without_version(monkeypatch: pytest.MonkeyPatch) -> None:
 #: The bug, where the sweep finds it, and what it says.
 BUGS: list[tuple[Plant, str, str]] = [
     (without_fence_in_the_final, "hop.before_final#1=overtaken", "was given out"),
-    (bell_before_commit, "commit:record.accept:before#1=crash", "was never accepted"),
+    (bell_before_commit, "commit:transactions.accept:before#1=crash", "was never accepted"),
     (archive_without_version, "archiver.after_states#1=pause", "the archive has it as sleeping"),
     (without_reconciler, "submit.after_accept#1=crash", "is queued"),
     (without_reconciler, "publish:chaos/kyc:before#1=exception", "is queued"),

@@ -23,10 +23,12 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(7_200 if ALL else 240)
 
 #: One at each kind of boundary: a script, the outside, a commit, a message.
 KILLED = (
-    "script:claim:after",
+    # A claim goes with the answer to the doorbell that the message came from.
+    "script:answer+claim:after",
+    "script:ring:after",
     "effect:chaos/send:after",
     "commit:effects.open:after",
-    "commit:record.finish:after",
+    "commit:transactions.finish:after",
 )
 STOPPED = ("effect:chaos/send:before", "hop.before_final", "script:finish:before")
 

@@ -17,7 +17,7 @@ from tests.chaos.transfer_world import World
 
 ALL = bool(os.environ.get("DATP_SWEEP_ALL"))
 TIMES: Times = "all" if ALL else "last"
-HARMFUL = ("hop.", "commit:record.", "undo:", "script:finish")
+HARMFUL = ("hop.", "commit:transactions.", "undo:", "script:finish")
 
 
 def is_harmful(point: str) -> bool:

@@ -127,8 +127,8 @@ def test_every_boundary_of_a_run_is_passed_before_and_after(hello: Kit) -> None:
     assert before == after
     assert all(failpoints.BOUNDARY.fullmatch(point) for point in seen)
     expected = {
-        *("commit:record.accept", "script:create", "publish:util/fixed-reply", "script:claim"),
-        *("effect:util/fixed-reply", "commit:record.finish", "script:finish"),
+        *("commit:transactions.accept", "script:create", "publish:util/fixed-reply", "script:claim"),
+        *("effect:util/fixed-reply", "commit:transactions.finish", "script:finish"),
     }
     assert expected <= set(before)
 

@@ -92,7 +92,9 @@ def test_what_waited_behind_a_stuck_probe_and_had_happened_is_not_run_again(kit:
     finally:
         asked.end()
     assert asked.hop.statuses(txs) == [Status.SUCCESS] * 3
-    assert asked.probed == ["stuck", "behind", "last"]
+    assert asked.probed[0] == "stuck"
+    # What goes on elsewhere is rung shard by shard, in any order.
+    assert sorted(asked.probed[1:]) == ["behind", "last"]
     assert asked.ran == []
 
 
@@ -106,7 +108,9 @@ def test_what_waited_behind_a_stuck_probe_and_had_not_happened_runs_once(kit: Ki
     finally:
         asked.end()
     assert asked.hop.statuses(txs) == [Status.SUCCESS] * 3
-    assert asked.probed == ["stuck", "behind", "last"]
+    assert asked.probed[0] == "stuck"
+    # What goes on elsewhere is rung shard by shard, in any order.
+    assert sorted(asked.probed[1:]) == ["behind", "last"]
     assert asked.ran == ["behind", "last", "stuck"]
 
 
