@@ -17,10 +17,10 @@ from datp_tasks.engine.outcomes import (
     Broken,
     Doubt,
     Ended,
-    Lost,
     NotStarted,
     Outcome,
     Output,
+    Refused,
     Unanswered,
 )
 from datp_tasks.engine.registry import Registry, StepFunction, StepType
@@ -224,7 +224,7 @@ class StepCaller:
         if run.action.kind == "run" and isinstance(error, Fail | Abort):
             return self.ended(error)
         if isinstance(error, StaleFence):
-            return Lost()
+            return Refused()
         if isinstance(error, NotJson):
             note = f"the step must return a JSON object, None, Sleep or Call: {error}"
             return Broken(clean_note(note))

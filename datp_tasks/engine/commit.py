@@ -282,8 +282,13 @@ class Committer:
         """Back into the queue. An ending is in the state, so only its commit is tried again."""
         calls = []
         for run in runs:
-            close(run)
             here = Position(run.group, run.fields.get("stepType", ""), "")
+            if run.action.kind != "end":
+                here = run.action.position()
+                step_type = self._registry.find(run.action.step_type)
+                if step_type is None or not step_type.must_find_out:
+                    # Of the others, what an earlier try did must be found out first.
+                    close(run)
             json = run.state_json()
             calls.append(self._live.call_hand_over(run.take_pending(), self._node, json, here))
         self._live.run(calls)
@@ -295,7 +300,8 @@ class Committer:
         found = {each.tx_id: each for each in self._record.summaries([run.tx_id for run in lost])}
         final = {tx_id: each for tx_id, each in found.items() if each.is_final}
         log.warning("SQL refused %d transactions, %d had ended", len(lost), len(final))
-        late = [run for run in lost if self._late.is_late(run, found[run.tx_id])]
+        known = [run for run in lost if run.tx_id in found]
+        late = [run for run in known if self._late.is_late(run, found[run.tx_id])]
         turned = self._record.mark_expiring([run.tx_id for run in late]) if late else set()
         for run in late:
             self._late.tell(run, found[run.tx_id])

@@ -148,11 +148,15 @@ class Decider:
                 run.crashed = False
                 return Park(note)
             case Unavailable():
-                run.crashed = False
-                close(run)
+                if self._type(run).transactional and run.state.open:
+                    # A commit may have been made whose answer was lost: the next claim must find
+                    # out, before a cancel or an expiry turns the transaction around.
+                    run.crashed = True
+                else:
+                    run.crashed = False
+                    close(run)
                 return Rest(UNAVAILABLE_S)
             case RunAlone():
-                run.crashed = False
                 close(run)
                 return Next(alone=True)
         return None

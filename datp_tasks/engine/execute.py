@@ -25,6 +25,7 @@ from datp_tasks.engine.run import Run
 from datp_tasks.engine.sql_steps import SqlSteps
 from datp_tasks.engine.vector_steps import VectorSteps
 from datp_tasks.failpoints import reach
+from datp_tasks.live.scripts import Call as ScriptCall
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.state import BEGIN
 from datp_tasks.record.database import is_away
@@ -156,30 +157,37 @@ class Executor:
         Those that may run now, and those that have an outcome without having run.
         """
         closed = [run for run in runs if not run.state.open]
-        if not closed:
+        # After a probe said that nothing had happened, the step is open and SQL knows of it.
+        unmarked = []
+        if runs and self.caller.is_unsafe(runs[0]):
+            unmarked = [run for run in runs if run.state.open and not run.mid_way]
+        marked = closed + unmarked
+        if not marked:
             return runs, []
-        calls = []
-        for run in closed:
-            run.change(BEGIN)
-            fields: tuple[str, ...] = ("begun", "1")
-            if self.caller.is_unsafe(run):
-                # The reaper waits for that long before it finds out what became of the step.
-                limit_ms = int(self.caller.timeout_s(run) * 1_000)
-                fields += ("unsafe", f"{run.fence}:{limit_ms}")
-                run.mid_way = True
-            calls.append(self._live.call_checkpoint(run.take_pending(), fields))
-        replies = self._live.run(calls)
+        replies = self._live.run([self._mark(run) for run in marked])
         reach("hop.after_begin")
-        for run, reply in zip(closed, replies, strict=True):
+        for run, reply in zip(marked, replies, strict=True):
             if reply[0] != "OK":
                 run.outcome = Lost()
         unsafe = [run for run in closed if run.mid_way and run.outcome is None]
         if unsafe:
             self._begin_in_sql(unsafe)
-        settled = [run for run in closed if run.outcome is not None or run.crashed]
+        settled = [run for run in marked if run.outcome is not None or run.crashed]
         if not settled:
             return runs, []
         return [run for run in runs if run not in settled], settled
+
+    def _mark(self, run: Run) -> ScriptCall:
+        fields: tuple[str, ...] = ()
+        if not run.state.open:
+            run.change(BEGIN)
+            fields = ("begun", "1")
+        if self.caller.is_unsafe(run):
+            # The reaper waits for that long before it finds out what became of the step.
+            limit_ms = int(self.caller.timeout_s(run) * 1_000)
+            fields += ("unsafe", f"{run.fence}:{limit_ms}")
+            run.mid_way = True
+        return self._live.call_checkpoint(run.take_pending(), fields)
 
     def _begin_in_sql(self, runs: list[Run]) -> None:
         """Redis can lose its last writes, and a step that is not safe must not run twice."""

@@ -71,4 +71,4 @@ class Guard:
             except RedisError as error:
                 log.warning("the guard does not reach Redis: %s", error)
             except Exception:
-                log.exception("the guard could not help; the reaper will")
+                log.exception("the guard could not help; it looks again")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy.exc import OperationalError
 
@@ -24,7 +24,7 @@ from datp_tasks.engine.outcomes import Lost, Refused, Unavailable
 from datp_tasks.engine.registry import Registry, StepType
 from datp_tasks.engine.round import Round, Stuck
 from datp_tasks.engine.run import Run
-from datp_tasks.engine.state_cache import StateCache
+from datp_tasks.engine.state_cache import Kept, StateCache
 from datp_tasks.errors import DatpError
 from datp_tasks.failpoints import reach
 from datp_tasks.live.doorbells import Doorbells
@@ -140,24 +140,37 @@ class Hop:
         """Claim these in the round trip of the orders; and the replies to those."""
         begin = "" if step_type.is_unsafe else _OPENS
         name = step_type.name
-        held = self._cache.names(tx_id for tx_id, _ in pairs)
-        calls = [
-            self._live.call_claim(
-                tx, sequence, self._node, step_type=name, begin=begin, held=held.get(tx, "")
-            )
-            for tx, sequence in pairs
-        ]
+        kept = self._cache.take(tx_id for tx_id, _ in pairs)
+        calls = []
+        for tx, sequence in pairs:
+            held = kept[tx].name if tx in kept else ""
+            order = {"step_type": name, "begin": begin, "held": held}
+            calls.append(self._live.call_claim(tx, sequence, self._node, **order))
         replies = self._live.run([*orders, *calls])
         runs = []
         for (tx, _), reply in zip(pairs, replies[len(orders) :], strict=True):
             answer = claimed(tx, reply)
             if isinstance(answer, Claimed):
-                cached = self._cache.take(answer.tx_id) if answer.tx_id in held else None
-                # The JSON is only sent when what is held here is not what is stored there.
-                runs.append(Run.from_claim(answer, None if answer.fields["state"] else cached))
+                runs += self._read(answer, kept)
             else:
                 _log_refused(answer)
         return runs, replies[: len(orders)]
+
+    def _read(self, claimed: Claimed, kept: Mapping[str, Kept]) -> list[Run]:
+        """The transaction as it is now; nothing of one that this release cannot read.
+
+        That one stays claimed and not in hand: the guard frees it, perhaps for a newer worker.
+        """
+        tx_id = claimed.tx_id
+        # The JSON is only sent when what is held here is not what is stored there.
+        state = None if claimed.fields["state"] else kept[tx_id].state
+        try:
+            return [Run.from_claim(claimed, state)]
+        except (ValueError, KeyError, TypeError) as error:
+            problem = f"the worker that claimed it cannot read its state: {error!r:.200}"
+            about = {"event": "tx.blocked", "tx": tx_id, "fence": claimed.fence}
+            log.exception("%s: %s", tx_id, problem, extra=about)
+            return []
 
     def _admit(self, runs: list[Run]) -> Moves:
         """What claimed transactions do first: most of them execute their step."""
@@ -245,7 +258,12 @@ class Hop:
             close(run)
             moves.append((run, NEXT))
         done = [run for run in stuck.done if not isinstance(run.outcome, Lost)]
-        self._committer.commit(moves + self._decide(done), may_go_on=False)
+        try:
+            self._committer.commit(moves + self._decide(done), may_go_on=False)
+        except Exception:
+            # They are in no hand any more: the guard frees them at its next looks.
+            self.in_hand -= {run.tx_id for run in (*stuck.waiting, *stuck.done)}
+            raise
 
 
 def _log_refused(refused: NotClaimed) -> None:

@@ -56,6 +56,11 @@ class StepType:
         """A crash in the middle of it leaves a doubt, so it is not simply run again."""
         return self.on_crash != "rerun" and not self.transactional
 
+    @property
+    def must_find_out(self) -> bool:
+        """An earlier try may have had an effect that decides how the transaction turns around."""
+        return self.transactional or self.is_unsafe
+
     @overload
     def rollback(self, function: Function, /) -> Function: ...
     @overload

@@ -15,7 +15,7 @@ from itertools import takewhile
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from datp_tasks.engine.calls import StepCaller
-from datp_tasks.engine.outcomes import Broken, Lost, Outcome, Output, Unavailable
+from datp_tasks.engine.outcomes import Broken, Outcome, Output, Refused, Unavailable
 from datp_tasks.engine.round import Round
 from datp_tasks.engine.run import Run
 from datp_tasks.errors import StepTimeout
@@ -113,7 +113,7 @@ class SqlSteps:
                 break
             run.held_reports = []
             if run.tx_id not in effects.held:
-                run.outcome = Lost()
+                run.outcome = Refused()
             elif run.tx_id in effects.recorded:
                 run.outcome = Output(effects.recorded[run.tx_id])
             else:
@@ -184,7 +184,7 @@ class SqlSteps:
         run.held_reports = []
         with self._effects.open(wanted, idle_s=idle_s, lock_ms=0) as effects:
             if run.tx_id not in effects.held:
-                return Lost()
+                return Refused()
             if run.tx_id in effects.recorded:
                 return Output(effects.recorded[run.tx_id])
             # Waiting for the row, and tries before this one, are not the step's own time.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from datp_tasks.model.state import State
 CHARS_MAX = 16_000_000
 
 
-class _Entry(NamedTuple):
+class Kept(NamedTuple):
     #: "<version>/<fence>": after a loss of Redis versions are counted anew, so both are needed.
     name: str
     state: State
@@ -27,34 +28,35 @@ class StateCache:
         self._entries_max = entries_max
         self._chars_max = chars_max
         self._chars = 0
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._entries: OrderedDict[str, Kept] = OrderedDict()
+        #: The guard hands transactions over, too, from a thread of its own.
+        self._lock = threading.Lock()
 
     def put(self, tx_id: str, name: tuple[int, int], state: State, state_json: str) -> None:
         """Keep a state under the version and fence that its JSON was written with."""
-        self.take(tx_id)
-        if len(state_json) > self._chars_max:
-            # It would only drive out all others.
-            return
         version, fence = name
-        self._entries[tx_id] = _Entry(f"{version}/{fence}", state, len(state_json))
-        self._chars += len(state_json)
-        while len(self._entries) > self._entries_max or self._chars > self._chars_max:
-            _, oldest = self._entries.popitem(last=False)
-            self._chars -= oldest.chars
+        with self._lock:
+            if tx_id in self._entries:
+                self._pop(tx_id)
+            if len(state_json) > self._chars_max:
+                # It would only drive out all others.
+                return
+            self._entries[tx_id] = Kept(f"{version}/{fence}", state, len(state_json))
+            self._chars += len(state_json)
+            while len(self._entries) > self._entries_max or self._chars > self._chars_max:
+                self._pop(next(iter(self._entries)))
 
-    def names(self, tx_ids: Iterable[str]) -> dict[str, str]:
-        """What is held of each transaction, as the claim script compares it."""
+    def take(self, tx_ids: Iterable[str]) -> dict[str, Kept]:
+        """Hand states out; they will be changed, so they are not kept."""
         if not self._entries:
             return {}
-        return {tx: self._entries[tx].name for tx in tx_ids if tx in self._entries}
+        with self._lock:
+            return {tx: self._pop(tx) for tx in tx_ids if tx in self._entries}
 
-    def take(self, tx_id: str) -> State | None:
-        """Hand the state out; it will be changed, so it is not kept."""
-        entry = self._entries.pop(tx_id, None)
-        if entry is None:
-            return None
-        self._chars -= entry.chars
-        return entry.state
+    def _pop(self, tx_id: str) -> Kept:
+        kept = self._entries.pop(tx_id)
+        self._chars -= kept.chars
+        return kept
 
     def __len__(self) -> int:
         return len(self._entries)

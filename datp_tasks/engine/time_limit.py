@@ -39,12 +39,12 @@ class TimeLimit:
         if threading.current_thread() is not threading.main_thread():
             self._injection = _Injection(self._seconds)
             return
-        deadline_s = time.monotonic() + self._seconds
+        # Known before the alarm is set, which may come at once.
+        self._deadline_s = deadline_s = time.monotonic() + self._seconds
         if deadline_s < self._alarm_s:
             signal.signal(signal.SIGALRM, self._ring)
             self._alarm_s = deadline_s
             signal.setitimer(signal.ITIMER_REAL, self._seconds)
-        self._deadline_s = deadline_s
 
     def __exit__(
         self,

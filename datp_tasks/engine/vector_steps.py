@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import frexp
 
 from sqlalchemy.exc import DBAPIError
 
@@ -28,9 +29,9 @@ from datp_tasks.engine.event_loop import EventLoop
 from datp_tasks.engine.outcomes import (
     Broken,
     Ended,
-    Lost,
     Outcome,
     Output,
+    Refused,
     RunAlone,
     Unanswered,
     Unavailable,
@@ -87,6 +88,15 @@ class _Call:
         return self.step_type.transactional and self.purpose != "probe"
 
     @property
+    def is_made_once(self) -> bool:
+        """Whether a call that broke counts as a try of each item, instead of being made again.
+
+        What is not safe to run again may have happened outside for some of them.
+        """
+        is_unsafe = self.purpose == "run" and self.step_type.is_unsafe and not self.is_sql
+        return is_unsafe or len(self.runs) == 1
+
+    @property
     def function(self) -> StepFunction | None:
         match self.purpose:
             case "run":
@@ -108,7 +118,7 @@ class VectorSteps:
 
     def run(self, round: Round, *, probes: bool = False) -> None:
         """Run, undo or probe all that wait, of one step type and for one purpose."""
-        parts = [waiting] if (waiting := round.waiting()) else []
+        parts = self._by_time_limit(round.waiting())
         while parts:
             limit_s = min(map(self._caller.timeout_s, parts[-1]))
             part = round.start(parts.pop(), limit_s)
@@ -123,6 +133,17 @@ class VectorSteps:
             round.undone()
             parts += reversed(again)
 
+    def _by_time_limit(self, runs: Sequence[Run]) -> Parts:
+        """Together only those that have about as much time; those with the least come last.
+
+        One that expires soon must not cut the time of the others short.
+        """
+        parts: dict[int, list[Run]] = {}
+        for run in runs:
+            _, doublings = frexp(self._caller.timeout_s(run))
+            parts.setdefault(doublings, []).append(run)
+        return [part for _, part in sorted(parts.items(), reverse=True)]
+
     def _called(self, call: _Call, round: Round) -> Parts:
         """Give each its outcome, but those that must be called again."""
         if call.purpose == "probe" and must_be_reviewed(call.step_type):
@@ -133,10 +154,19 @@ class VectorSteps:
             for run in call.runs:
                 run.outcome = self._caller.raised(run, StepTypeHasNoRollback(call.step_type.name))
             return []
+        again = self._called_until_sure(call, round)
+        if again is None:
+            # The effects are committed, whatever comes of this.
+            for run in call.runs:
+                self._caller.report_held(run)
+        return again or []
+
+    def _called_until_sure(self, call: _Call, round: Round) -> Parts | None:
+        """None if it went well."""
         for _ in range(TRIES):
             try:
                 self._tried(call, round)
-                return []
+                return None
             except DBAPIError as error:
                 if not (call.is_sql and is_passing(error)):
                     return self._broken(call, error)
@@ -162,8 +192,6 @@ class VectorSteps:
                 effects.record(outputs)
                 # Without an output nothing would tell the next try of an effect: so there is none.
                 effects.is_to_commit = bool(outputs)
-        for run in call.runs:
-            self._caller.report_held(run)
 
     def _outcomes(
         self, call: _Call, runs: list[Run], round: Round, effects: Effects | None = None
@@ -254,9 +282,8 @@ class VectorSteps:
         return []
 
     def _timed_out(self, call: _Call) -> Parts:
-        if len(call.runs) == 1:
-            self._break(call, call.runs[0], StepTimeout())
-            return []
+        if call.is_made_once:
+            return self._break_all(call, call.runs, StepTimeout())
         _forget(call.runs)
         log.error(
             "%s did not return for %d items within %g s; each runs alone from here",
@@ -270,8 +297,8 @@ class VectorSteps:
         return []
 
     def _incomplete(self, call: _Call, error: Incomplete) -> Parts:
-        if len(call.runs) == 1:
-            return self._broken(call, error)
+        if call.is_made_once:
+            return self._break_all(call, error.runs, error)
         silent = set(error.runs)
         others = [run for run in call.runs if run not in silent]
         log.warning(
@@ -290,9 +317,8 @@ class VectorSteps:
         return [others, error.runs] if call.is_sql else [error.runs]
 
     def _broken(self, call: _Call, error: Exception) -> Parts:
-        if len(call.runs) == 1:
-            self._break(call, call.runs[0], error)
-            return []
+        if call.is_made_once:
+            return self._break_all(call, call.runs, error)
         _forget(call.runs)
         log.warning(
             "%s broke for %d items and runs again in halves: %s",
@@ -302,6 +328,11 @@ class VectorSteps:
             extra=call.runs[0].about("step.broken"),
         )
         return _halves(call.runs)
+
+    def _break_all(self, call: _Call, runs: list[Run], error: Exception) -> Parts:
+        for run in runs:
+            self._break(call, run, error)
+        return []
 
     def _break(self, call: _Call, run: Run, error: Exception) -> None:
         """The outcome of one that broke alone."""
@@ -323,7 +354,7 @@ def _fresh(runs: Sequence[Run], effects: Effects) -> list[Run]:
     for run in runs:
         run.held_reports = []
         if run.tx_id not in effects.held:
-            run.outcome = Lost()
+            run.outcome = Refused()
         elif run.tx_id in effects.recorded:
             run.outcome = Output(effects.recorded[run.tx_id])
         else:

@@ -149,25 +149,24 @@ def test_the_oldest_entry_leaves_first() -> None:
     for number in (1, 2, 3):
         cache.put(f"tx{number}", (number, 7), state(number), "{}")
     assert len(cache) == 2
-    assert cache.names(["tx1", "tx2", "tx3"]) == {"tx2": "2/7", "tx3": "3/7"}
+    kept = cache.take(["tx1", "tx2", "tx3"])
+    assert {tx: each.name for tx, each in kept.items()} == {"tx2": "2/7", "tx3": "3/7"}
 
 
 def test_an_entry_is_handed_out_once() -> None:
     cache = StateCache(2)
     cache.put("tx", (1, 7), state(1), "{}")
-    assert cache.take("tx") == state(1)
-    assert cache.take("tx") is None
-    assert cache.names(["tx"]) == {}
+    assert cache.take(["tx"])["tx"].state == state(1)
+    assert cache.take(["tx"]) == {}
 
 
 def test_the_cache_is_bounded_by_the_size_of_its_states_too() -> None:
     cache = StateCache(100, chars_max=10)
     for number in range(3):
         cache.put(f"tx{number}", (1, 7), state(number), "x" * 4)
-    assert list(cache.names(["tx0", "tx1", "tx2"])) == ["tx1", "tx2"]
     cache.put("large", (1, 7), state(9), "x" * 11)
     assert len(cache) == 2
     for _ in range(5):
         # Writing one again does not count it twice.
         cache.put("tx", (1, 7), state(1), "x" * 6)
-    assert list(cache.names(["tx1", "tx2", "tx"])) == ["tx2", "tx"]
+    assert list(cache.take(["tx0", "tx1", "tx2", "tx"])) == ["tx2", "tx"]
