@@ -13,7 +13,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("script_calls", "script_sending", "claim", "cancel", "script_hop", "script_maintenance")
+PARTS = (
+    "script_calls",
+    "script_sending",
+    "claim",
+    "cancel",
+    "checkpoint",
+    "hand_over",
+    "park",
+    "take_over",
+)
 
 
 @pytest.mark.timeout(180)

@@ -1,4 +1,4 @@
-"""restore.lua and resolve.lua: back from SQL, and out of doubt."""
+"""restore.lua: back from SQL."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from datp_tasks.live.types import Bell, Claimed, Held, Refused, Restored
-from datp_tasks.model.state import CLOSE, CRASH, State, delta_json
+from datp_tasks.live.types import Bell, Claimed, Refused, Restored
+from datp_tasks.model.state import CRASH, State, delta_json
 from tests.support.live_states import (
     HERE,
     NODE,
     OTHER_NODE,
     STATE_JSON,
     STEP,
-    THERE,
     Stage,
-    held,
 )
 
 LONG_MS = 10**9
+
 #: As a worker writes it.
 WRITTEN = State.from_json(STATE_JSON).to_json()
 
@@ -49,7 +48,14 @@ def restore(stage: Stage, order: Restored) -> Bell | Refused:
     return stage.live.restore_many([order])[0]
 
 
-# Those that left.
+def lost(stage: Stage, claim: Claimed) -> Restored:
+    """Redis has none of it; SQL knows it from the journal."""
+    view = stage.folded(claim.tx_id)
+    view.status = "queued"
+    order = stage.as_sql_has_it(claim.tx_id, view)
+    stage.clock.advance(seconds=1)
+    lines = delta_json(CRASH)
+    return replace(order, fence=stage.now_ms, rebuilt=True, lines=lines, status="queued")
 
 
 def test_one_that_sleeps_comes_back_for_a_while_as_it_was(stage: Stage) -> None:
@@ -136,19 +142,6 @@ def test_versions_are_compared_as_numbers(stage: Stage) -> None:
         )
 
 
-# Those that were lost.
-
-
-def lost(stage: Stage, claim: Claimed) -> Restored:
-    """Redis has none of it; SQL knows it from the journal."""
-    view = stage.folded(claim.tx_id)
-    view.status = "queued"
-    order = stage.as_sql_has_it(claim.tx_id, view)
-    stage.clock.advance(seconds=1)
-    lines = delta_json(CRASH)
-    return replace(order, fence=stage.now_ms, rebuilt=True, lines=lines, status="queued")
-
-
 def test_one_that_was_lost_while_it_ran_is_queued_again_as_a_change_of_its_own(
     stage: Stage,
 ) -> None:
@@ -228,59 +221,6 @@ def test_many_come_back_in_one_round_trip(stage: Stage) -> None:
     answers = stage.live.restore_many(orders)
     assert stage.live.round_trips == before + 1
     assert [isinstance(answer, Bell) for answer in answers] == [False, *[True] * 4]
-
-
-# Out of doubt.
-
-
-def test_one_in_doubt_is_queued_with_what_was_decided(stage: Stage) -> None:
-    claim = stage.parked()
-    tx_id, version = claim.tx_id, int(stage.version(claim.tx_id))
-    order = Held(tx_id, claim.fence + 5, (CLOSE,))
-    stage.clock.advance(seconds=1)
-    bell = stage.live.resolve(order, version, '{"decided":1}', THERE)
-    assert bell == Bell(tx_id, 2, "payments", "t/pay", "p/1", "out")
-    fields = stage.fields(tx_id)
-    assert (fields["status"], fields["state"]) == ("queued", '{"decided":1}')
-    assert fields["version"] == fields["jsonVersion"] == str(stage.now_ms)
-    assert fields["fence"] == str(claim.fence + 5)
-    assert "problem" not in fields
-    assert stage.score(tx_id, "exceptionZ") is stage.score(tx_id, "toArchiveZ") is None
-    assert stage.score(tx_id, "queuedZ") == stage.now_ms
-    entry = stage.entries(tx_id)[-1]
-    assert (entry.kind, entry.before, entry.lines) == ("queue", version, delta_json(CLOSE))
-
-
-def test_without_a_place_it_goes_on_where_it_stood(stage: Stage) -> None:
-    claim = stage.parked()
-    version = int(stage.version(claim.tx_id))
-    bell = stage.live.resolve(Held(claim.tx_id, claim.fence), version, STATE_JSON, None)
-    assert bell == Bell(claim.tx_id, 2, "master", STEP, "p/0", "in")
-
-
-def test_two_decisions_about_one_doubt_give_one(stage: Stage) -> None:
-    claim = stage.parked()
-    version = int(stage.version(claim.tx_id))
-    stage.live.resolve(held(claim), version, STATE_JSON, HERE)
-    with stage.nothing_changes():
-        answer = stage.live.resolve(held(claim), version, "{}", HERE)
-    assert answer == Refused(claim.tx_id, "NOT_PARKED", "queued")
-
-
-def test_a_decision_on_what_was_there_before_is_refused(stage: Stage) -> None:
-    claim = stage.parked()
-    version = int(stage.version(claim.tx_id))
-    stage.live.set_switch(claim.tx_id, "kyc", "1")
-    with stage.nothing_changes():
-        answer = stage.live.resolve(held(claim), version, "{}", HERE)
-    assert answer == Refused(claim.tx_id, "CHANGED", stage.version(claim.tx_id))
-
-
-def test_one_that_is_not_here_cannot_be_decided_about(stage: Stage) -> None:
-    tx_id = stage.new().tx_id
-    with stage.nothing_changes():
-        answer = stage.live.resolve(Held(tx_id, 1), 1, "{}", HERE)
-    assert answer == Refused(tx_id, "NOT_PARKED", "UNKNOWN")
 
 
 def test_an_end_in_sql_takes_a_sleeper_that_has_left_off_the_list(stage: Stage) -> None:
