@@ -1,7 +1,7 @@
 """Loading and calling the Lua scripts.
 
 Each file in `lua/` starts with a header that says what the script does, which keys and arguments
-it takes and what it may answer; `tests/unit/test_script_headers.py` holds bodies to their headers.
+it takes and what it may answer; `tests/tidy/test_script_headers.py` holds bodies to their headers.
 A script answers with a word and details; the store turns words into results.
 
 A script whose header has the sections EACH_KEYS and EACH_ARGV moves a vector of transactions of

@@ -22,8 +22,9 @@ from datp_tasks import Pipeline
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.record.api_keys import ApiKeys, Scope
-from tests.acceptance.conftest import NewHouse
-from tests.acceptance.house import ROOT, House, log_of, wait_until
+from tests.support.eventually import eventually
+from tests.support.house import ROOT, House, log_of
+from tests.support.house_fixtures import NewHouse
 
 pytestmark = pytest.mark.acceptance
 
@@ -53,7 +54,7 @@ class Served:
         process.start()
         self.house.processes.append(process)
         url = f"http://127.0.0.1:{port}"
-        wait_until(lambda: self._lives(process, url), within_s=60, what="the start of the API")
+        eventually(lambda: self._lives(process, url), within_s=60, what="the start of the API")
         return process, url
 
     def _lives(self, process: ManagedProcess, url: str) -> bool:
@@ -66,7 +67,7 @@ class Served:
     def wait_for_polls(self, url: str, count: int) -> None:
         """Until so many long polls wait in this process."""
         with httpx.Client(base_url=url, timeout=10) as client:
-            wait_until(
+            eventually(
                 lambda: client.get("/readyz").json()["longPolls"] >= count, what="long polls"
             )
 
@@ -151,7 +152,7 @@ def test_a_crowd_of_long_polls_is_answered_within_a_second_of_the_end(
         made = client.post("/v1/transactions/bulk", json={"transactions": items}).json()
     tx_ids = [each["txId"] for each in made["results"]]
     live = served.house.connections.live
-    wait_until(lambda: live.sizes()["sleepingZ"] >= CROWD, what="sleep")
+    eventually(lambda: live.sizes()["sleepingZ"] >= CROWD, what="sleep")
     answered_s: dict[str, float] = {}
 
     async def wait_for_all() -> None:
@@ -233,7 +234,7 @@ def test_a_polite_end_answers_everybody_who_waits(served: Served) -> None:
     answers = asyncio.run(wait_while_it_ends())
     assert Counter(each.status_code for each in answers) == {200: 20}
     assert {each.json()["status"] for each in answers} == {"sleeping"}
-    wait_until(lambda: not process.is_running(), what="the end")
+    eventually(lambda: not process.is_running(), what="the end")
     assert time.monotonic() - began_s < 10
     assert "Traceback" not in log_of(process)
 

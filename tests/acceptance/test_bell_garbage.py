@@ -11,8 +11,9 @@ import pytest
 from datp_tasks import Pipeline
 from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.model.status import Status
-from tests.acceptance.conftest import NewHouse
-from tests.acceptance.house import STEPS, House, log_of, wait_until
+from tests.support.eventually import eventually
+from tests.support.house import STEPS, House, log_of
+from tests.support.house_fixtures import NewHouse
 
 pytestmark = pytest.mark.acceptance
 
@@ -72,7 +73,7 @@ def runs_of(house: House, tx_id: str) -> int:
 def test_doubled_late_and_forged_bells_change_nothing(listener: Listener) -> None:
     house = listener.house
     sleeper = house.submit("waits")
-    wait_until(lambda: house.client.status(sleeper).status is Status.SLEEPING)
+    eventually(lambda: house.client.status(sleeper).status is Status.SLEEPING)
     ended = house.run("plain").tx_id
     before = {tx_id: house.fields(tx_id) for tx_id in (sleeper, ended)}
 
@@ -115,7 +116,7 @@ def test_a_late_bell_does_not_start_what_has_been_queued_anew(house: House) -> N
     )
     house.wait_ready(house.worker())
     tx_id = house.submit("waits")
-    wait_until(lambda: house.client.status(tx_id).status is Status.SLEEPING)
+    eventually(lambda: house.client.status(tx_id).status is Status.SLEEPING)
     assert house.silent.set_switch(tx_id, "go", True)
     queued = house.fields(tx_id)
     assert (queued["status"], queued["sequence"]) == ("queued", "2")
@@ -206,7 +207,7 @@ def test_garbage_neither_kills_the_worker_nor_loses_anything(listener: Listener)
     listener.message(b"[[], {}, {}]", task="datp.step.nope")
     listener.message(b"garbage", task="datp.step.nope")
     listener.bell((waiting[0], 1), step="nope")
-    wait_until(
+    eventually(
         lambda: (
             house.all_final(waiting[:1])  # The reconciler may have been quicker.
             or "nope" in (house.client.status(waiting[0]).note or "")
@@ -235,7 +236,7 @@ def test_a_step_that_no_worker_has_waits_for_one_that_has_it(listener: Listener)
         assert all(each.status in (Status.QUEUED, Status.RUNNING) for each in found), found
         return [each.note or "" for each in found]
 
-    wait_until(lambda: all("extra/exotic" in each for each in notes()), what="the notes")
+    eventually(lambda: all("extra/exotic" in each for each in notes()), what="the notes")
     # It is rung again and again meanwhile, and refused as often.
     house.wait_ready(house.worker(steps=f"{STEPS},{EXTRA_STEPS}"))
     for tx_id in (first, later):

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from datp_tasks import Pipeline
-from tests.acceptance.house import House
+from tests.support.house import House
 
 pytestmark = pytest.mark.acceptance
 

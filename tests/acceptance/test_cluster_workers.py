@@ -12,8 +12,8 @@ from datp_tasks.live.invariants import check_all
 from datp_tasks.local.redis_cluster import RedisCluster
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.model.status import Status
-from tests.acceptance.conftest import NewHouse
-from tests.acceptance.house import wait_until
+from tests.support.eventually import eventually
+from tests.support.house_fixtures import NewHouse
 
 pytestmark = pytest.mark.acceptance
 
@@ -57,5 +57,5 @@ def test_workers_run_wake_and_take_over_what_lies_on_three_masters(
     assert summary.output is not None
     assert summary.output["attempt"] == 2
     live = house.connections.live
-    wait_until(lambda: not live.sizes()["processingZ"], what="rest")
+    eventually(lambda: not live.sizes()["processingZ"], what="rest")
     assert check_all(live) == []

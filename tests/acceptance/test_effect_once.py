@@ -9,7 +9,8 @@ import pytest
 
 from datp_tasks import Pipeline
 from datp_tasks.model.status import Status
-from tests.acceptance.house import House, process_state, wait_until
+from tests.support.eventually import eventually
+from tests.support.house import House, process_state
 
 pytestmark = pytest.mark.acceptance
 
@@ -55,10 +56,10 @@ def test_killed_before_in_and_after_its_commit_it_pays_once(house: House) -> Non
     tx_ids = {group: house.submit(group, {"slow": group == "within"}) for group in groups}
     pids = {tx_id: int(house.wait_for_note_about("pay", tx_id)["pid"]) for tx_id in tx_ids.values()}
 
-    wait_until(lambda: house.sql(IN_COMMIT), what="the slow commit")
+    eventually(lambda: house.sql(IN_COMMIT), what="the slow commit")
     os.kill(pids[tx_ids["within"]], signal.SIGKILL)
     for pid in pids.values():
-        wait_until(lambda pid=pid: process_state(pid) in ("", "Z"))  # type: ignore[misc]
+        eventually(lambda pid=pid: process_state(pid) in ("", "Z"))  # type: ignore[misc]
     for worker in doomed.values():
         worker.kill()
     paid = {row.tx_id for row in house.sql("SELECT tx_id FROM payment")}
@@ -78,7 +79,7 @@ def test_a_connection_that_is_lost_in_its_commit_is_asked_again(house: House) ->
     house.use(paying("master"))
     house.wait_ready(house.worker())
     tx_id = house.submit("master", {"slow": True})
-    wait_until(lambda: house.sql(IN_COMMIT), what="the slow commit")
+    eventually(lambda: house.sql(IN_COMMIT), what="the slow commit")
     house.sql("SELECT pg_terminate_backend(:pid)", pid=house.sql(IN_COMMIT)[0].pid)
     assert_paid_once(house, tx_id)
     # Its COMMIT was rolled back, so the same process ran it once more, without counting a try.

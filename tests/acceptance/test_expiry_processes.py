@@ -9,8 +9,9 @@ import pytest
 
 from datp_tasks import Pipeline
 from datp_tasks.model.status import Status
-from tests.acceptance.conftest import NewHouse
-from tests.acceptance.house import House, process_state, wait_until
+from tests.support.eventually import eventually
+from tests.support.house import House, process_state
+from tests.support.house_fixtures import NewHouse
 
 pytestmark = pytest.mark.acceptance
 
@@ -67,7 +68,7 @@ def test_one_whose_worker_is_paused_expires_and_the_worker_is_refused(pair: Hous
     pid = int(pair.wait_for_note_about("hold", tx_id)["pid"])
     os.kill(pid, signal.SIGSTOP)
     try:
-        wait_until(lambda: process_state(pid) == "T")
+        eventually(lambda: process_state(pid) == "T")
         assert pair.client.wait(tx_id, timeout_s=40).status is Status.EXPIRED
     finally:
         os.kill(pid, signal.SIGCONT)

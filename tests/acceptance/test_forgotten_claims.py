@@ -12,8 +12,9 @@ from datp_tasks import Pipeline
 from datp_tasks.live.types import Claimed
 from datp_tasks.model.state import BEGIN, delta_json
 from datp_tasks.model.status import Status
-from tests.acceptance.conftest import NewHouse
-from tests.acceptance.house import House, wait_until
+from tests.support.eventually import eventually
+from tests.support.house import House
+from tests.support.house_fixtures import NewHouse
 
 pytestmark = pytest.mark.acceptance
 
@@ -37,7 +38,7 @@ def staffed(new_house: NewHouse) -> House:
 def claim_for_the_worker(house: House, tx_id: str, step_type: str, begin: str) -> None:
     """What is in Redis when the worker's hand-over, which it was told of, is lost again."""
     live = house.connections.live
-    wait_until(lambda: house.redis.zcard(live.keys.nodes), what="the node")
+    eventually(lambda: house.redis.zcard(live.keys.nodes), what="the node")
     node = str(house.redis.zrange(live.keys.nodes, 0, -1)[0])
     claimed = live.claim_many([(tx_id, 1)], node, step_type=step_type, begin=begin)[0]
     assert isinstance(claimed, Claimed)

@@ -11,8 +11,9 @@ import pytest
 from datp_tasks import Pipeline
 from datp_tasks.model.status import Status
 from datp_tasks.record.types import Summary
-from tests.acceptance.conftest import NewHouse
-from tests.acceptance.house import House, wait_until
+from tests.support.eventually import eventually
+from tests.support.house import House
+from tests.support.house_fixtures import NewHouse
 
 pytestmark = pytest.mark.acceptance
 
@@ -77,7 +78,7 @@ def aftermath(new_house: NewHouse) -> Aftermath:
     house.wait_for_note_about("hold", plain, number=2)
     seconds = time.monotonic() - killed_s
     made = Aftermath(house, plain, asked, vector, seconds)
-    wait_until(lambda: all(has_come_to_rest(made.status(tx)) for tx in all_of(made)))
+    eventually(lambda: all(has_come_to_rest(made.status(tx)) for tx in all_of(made)))
     return made
 
 

@@ -9,7 +9,8 @@ import pytest
 from datp_tasks import Pipeline
 from datp_tasks.local.files import text_since
 from datp_tasks.model.status import Status
-from tests.acceptance.house import House, log_of, wait_until
+from tests.support.eventually import eventually
+from tests.support.house import House, log_of
 
 pytestmark = pytest.mark.acceptance
 
@@ -24,7 +25,7 @@ def test_three_beats_are_as_good_as_one(house: House) -> None:
     beats = [house.beat(name=f"beat{number}") for number in range(BEATS)]
     house.wait_ready(worker)
     for beat in beats:
-        wait_until(lambda beat=beat: "Sending due task" in text_since(beat.log_path), what="beat")  # type: ignore[misc]
+        eventually(lambda beat=beat: "Sending due task" in text_since(beat.log_path), what="beat")  # type: ignore[misc]
     tx_ids = [house.submit("nap") for _ in range(20)]
     for tx_id in tx_ids:
         assert house.client.wait(tx_id, timeout_s=20).status is Status.SUCCESS
@@ -32,6 +33,6 @@ def test_three_beats_are_as_good_as_one(house: House) -> None:
     assert sorted(each["tx"] for each in house.notes("mark")) == sorted(tx_ids)
     assert {house.fields(tx_id)["sequence"] for tx_id in tx_ids} == {"2"}
     # And with three times the messages, jobs do not run three times as often.
-    wait_until(lambda: len(RUN.findall(log_of(worker))) >= 12, what="messages of all beats")
+    eventually(lambda: len(RUN.findall(log_of(worker))) >= 12, what="messages of all beats")
     answers = RUN.findall(log_of(worker))
     assert answers.count("None") >= len(answers) / 4

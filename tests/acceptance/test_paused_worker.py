@@ -17,8 +17,9 @@ import pytest
 from datp_tasks import Pipeline
 from datp_tasks.model.status import Status
 from datp_tasks.record.types import Summary
-from tests.acceptance.conftest import NewHouse
-from tests.acceptance.house import House, log_of, process_state, wait_until
+from tests.support.eventually import eventually
+from tests.support.house import House, log_of, process_state
+from tests.support.house_fixtures import NewHouse
 
 pytestmark = pytest.mark.acceptance
 
@@ -46,7 +47,7 @@ def paused(pid: int) -> Iterator[None]:
     """The process stands still inside the block."""
     os.kill(pid, signal.SIGSTOP)
     try:
-        wait_until(lambda: process_state(pid) == "T")
+        eventually(lambda: process_state(pid) == "T")
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -77,7 +78,7 @@ def take_over_while_paused(house: House, pipeline: str) -> tuple[str, str]:
 
 def wait_for_log(house: House, words: str) -> None:
     logs = [process.log_path for process in house.processes]
-    wait_until(lambda: any(words in path.read_text() for path in logs), what=f"{words!r} in a log")
+    eventually(lambda: any(words in path.read_text() for path in logs), what=f"{words!r} in a log")
 
 
 def wait_until_free(house: House, pid: int) -> None:
@@ -88,10 +89,10 @@ def wait_until_free(house: House, pid: int) -> None:
 
     def runs_others() -> bool:
         tx_ids = [house.submit("last-step") for _ in range(4)]
-        wait_until(lambda: house.all_final(tx_ids))
+        eventually(lambda: house.all_final(tx_ids))
         return pid in {each["pid"] for each in house.notes("held") if each["tx"] in tx_ids}
 
-    wait_until(lambda: process_state(pid) in ("", "Z") or runs_others(), what="a new hop")
+    eventually(lambda: process_state(pid) in ("", "Z") or runs_others(), what="a new hop")
 
 
 def assert_unchanged(house: House, ended: Summary) -> None:
@@ -172,13 +173,13 @@ def test_sql_refuses_an_effect_that_begins_too_late(house: House) -> None:
     house.open_gate("none")
     tx_id = house.submit("late", {"gates": ["none", "late"], "fails_at": 2})
     pid = int(house.wait_for_note_about("mark", tx_id)["pid"])
-    wait_until(lambda: process_state(pid) == "T", what="the stop before the payment")
+    eventually(lambda: process_state(pid) == "T", what="the stop before the payment")
     house.wait_ready(house.worker())
     house.wait_for_note_about("pay", tx_id)
     os.kill(pid, signal.SIGCONT)
     # Only when its hop is over, one way or the other, may the other one go on.
     done = re.compile(r"Task datp\.step\.acc/mark\[.* (succeeded|raised)")
-    wait_until(lambda: done.search(log_of(first)), what="the end of its hop")
+    eventually(lambda: done.search(log_of(first)), what="the end of its hop")
     house.open_gate("late")
     ended = house.client.wait(tx_id, timeout_s=10)
     assert ended.status is Status.FAILED
@@ -194,10 +195,10 @@ def test_one_that_stopped_right_before_the_final_commit_is_refused(house: House)
     house.wait_ready(first)
     tx_id = house.submit("last-step")
     pid = int(house.wait_for_note_about("held", tx_id)["pid"])
-    wait_until(lambda: process_state(pid) == "T", what="the stop before the commit")
+    eventually(lambda: process_state(pid) == "T", what="the stop before the commit")
     assert house.finals_logged(tx_id) == []
     house.wait_ready(house.worker())
     ended = house.client.wait(tx_id, timeout_s=20)
     os.kill(pid, signal.SIGCONT)
-    wait_until(lambda: "SQL refused" in log_of(first), what="the refusal")
+    eventually(lambda: "SQL refused" in log_of(first), what="the refusal")
     assert_ended_by_second_try(house, ended, pid)

@@ -9,8 +9,8 @@ import pytest
 from datp_tasks import Pipeline
 from datp_tasks.bells.broker import backlog
 from datp_tasks.model.status import Status
-from tests.acceptance.conftest import NewHouse
-from tests.acceptance.house import wait_until
+from tests.support.eventually import eventually
+from tests.support.house_fixtures import NewHouse
 
 URL = os.environ.get("DATP_TEST_RABBITMQ_URL", "")
 
@@ -29,7 +29,7 @@ def test_a_worker_takes_bells_from_rabbitmq_the_urgent_ones_first(new_house: New
     waiting = [house.submit_silently("rabbit") for _ in range(3)]
     for tx_id, priority in zip(waiting, ("in", "out", "admin"), strict=True):
         house.send("acc/mark", [(tx_id, 1)], group=group, priority=priority)
-    wait_until(lambda: backlog(house.celery, group) == 3, what="bells in the queue")
+    eventually(lambda: backlog(house.celery, group) == 3, what="bells in the queue")
     worker = house.worker(group)
     house.beat()
     house.wait_ready(worker)

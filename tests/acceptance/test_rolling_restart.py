@@ -17,8 +17,9 @@ from datp_tasks import Pipeline
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.record.api_keys import ApiKeys, Scope
-from tests.acceptance.conftest import NewHouse
-from tests.acceptance.house import ROOT, House, log_of, wait_until
+from tests.support.eventually import eventually
+from tests.support.house import ROOT, House, log_of
+from tests.support.house_fixtures import NewHouse
 
 #: Unaided: below the 40 s after which compose kills a worker that was told to end.
 GRACE_S = 30.0
@@ -59,7 +60,7 @@ class Load:
     def goes_on(self) -> None:
         """Until some more have come through."""
         seen = len(self.took_s)
-        wait_until(lambda: len(self.took_s) >= seen + 2 * CLIENTS, within_s=30, what="load")
+        eventually(lambda: len(self.took_s) >= seen + 2 * CLIENTS, within_s=30, what="load")
 
     def _client(self) -> None:
         headers = {"Authorization": f"Bearer {self.key}"}
@@ -105,7 +106,7 @@ def start_api(house: House) -> tuple[ManagedProcess, str]:
         except httpx.TransportError:
             return False
 
-    wait_until(is_ready, within_s=40, what="the start of the API")
+    eventually(is_ready, within_s=40, what="the start of the API")
     return process, url
 
 
@@ -113,7 +114,7 @@ def end(process: ManagedProcess) -> None:
     """Warm: what it has begun, it finishes, and then it ends by itself."""
     process.send_signal(signal.SIGTERM)
     began_s = time.monotonic()
-    wait_until(
+    eventually(
         lambda: not process.is_running(), within_s=GRACE_S, what=f"the end of {process.name}"
     )
     log.info("%s ended after %.1f s", process.name, time.monotonic() - began_s)

@@ -24,8 +24,9 @@ from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.local.server import EmbeddedServer
 from datp_tasks.model.status import FINAL, Status
 from datp_tasks.record.database import migrate
-from tests.acceptance.conftest import prepare_payments
-from tests.acceptance.house import House, wait_until
+from tests.support.eventually import eventually
+from tests.support.house import House
+from tests.support.house_fixtures import prepare_payments
 
 pytestmark = pytest.mark.acceptance
 
@@ -79,7 +80,7 @@ class Site:
                     process.restart()
             return condition()
 
-        wait_until(supervised, within_s=within_s, what=what)
+        eventually(supervised, within_s=within_s, what=what)
 
     def count(self) -> tuple[int, int]:
         """How many transactions are open, and how many have ended."""
@@ -179,4 +180,4 @@ def test_crashes_and_a_wiped_redis_under_load_lose_nothing_and_double_nothing(
     # Nothing is left behind anywhere.
     empty = ("queuedZ", "processingZ", "sleepingZ", "exceptionZ")
     sizes = site.house.connections.live.sizes
-    wait_until(lambda: not any(sizes()[name] for name in empty), what="empty lists")
+    eventually(lambda: not any(sizes()[name] for name in empty), what="empty lists")

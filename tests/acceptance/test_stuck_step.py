@@ -8,7 +8,8 @@ import pytest
 
 from datp_tasks import Pipeline
 from datp_tasks.model.status import Status
-from tests.acceptance.house import House, log_of, process_state, wait_until
+from tests.support.eventually import eventually
+from tests.support.house import House, log_of, process_state
 
 pytestmark = pytest.mark.acceptance
 
@@ -27,7 +28,7 @@ def test_the_neighbours_of_a_stuck_step_finish_elsewhere_each_once(house: House)
     stuck = tx_ids[STUCK]
     stuck_pid = house.wait_for_note_about("hold", stuck)["pid"]
     others = [tx_id for tx_id in tx_ids if tx_id != stuck]
-    wait_until(lambda: house.all_final(others), within_s=10, what="the end of the neighbours")
+    eventually(lambda: house.all_final(others), within_s=10, what="the end of the neighbours")
     assert house.client.status(stuck).status is Status.RUNNING
     assert not house.notes_about("held", stuck)
     for topic in ("held", "mark"):
@@ -58,7 +59,7 @@ def test_a_step_that_no_alarm_reaches_has_its_process_killed(house: House) -> No
     assert (ended.status, ended.output) == (Status.SUCCESS, {"attempt": 2})
     assert time.monotonic() - started_s < 15
     assert process_state(pid) in ("", "Z")
-    wait_until(lambda: house.client.status(always).status is Status.IN_DOUBT)
+    eventually(lambda: house.client.status(always).status is Status.IN_DOUBT)
     assert "lost its worker 2 times" in (house.client.status(always).note or "")
     assert len(house.notes_about("deaf", always)) == 2
     # The worker itself goes on with new children.
@@ -81,7 +82,7 @@ def test_a_process_whose_hop_broke_is_not_killed_for_it_later(house: House) -> N
     house.wait_ready(worker)
     pid = house.notes_about("mark", house.run("fine").tx_id)[0]["pid"]
     house.submit("breaks")
-    wait_until(lambda: "FailpointError" in log_of(worker), what="the broken hop")
+    eventually(lambda: "FailpointError" in log_of(worker), what="the broken hop")
     ends_at_s = time.monotonic() + 2
     while time.monotonic() < ends_at_s:
         assert house.notes_about("mark", house.run("fine").tx_id)[0]["pid"] == pid

@@ -17,7 +17,8 @@ from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell, Claimed, Held, NewTransaction
 from datp_tasks.model.plan import Position
 from datp_tasks.model.status import Status
-from tests.acceptance.house import House, wait_until
+from tests.support.eventually import eventually
+from tests.support.house import House
 
 pytestmark = pytest.mark.acceptance
 
@@ -118,7 +119,7 @@ def test_no_wake_up_is_lost_on_the_way_through_workers(waiting_house: House) -> 
             tx_id = waiting_house.submit("waits")
             threading.Event().wait(number % 40 / 2_000)
         if number % 8 == 1:
-            wait_until(lambda: client.status(tx_id).status is Status.SLEEPING)
+            eventually(lambda: client.status(tx_id).status is Status.SLEEPING)
         client.set_switch(tx_id, "go", True)
         if number % 8 == 0:
             waiting_house.send("util/wait", [(tx_id, 1)], group="master", priority="in")

@@ -14,7 +14,7 @@ from datp_tasks.clock import ServerClock
 from datp_tasks.model.status import FINAL, Status
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Final
-from tests.acceptance.house import House
+from tests.support.house import House
 
 pytestmark = pytest.mark.acceptance
 

@@ -16,7 +16,8 @@ import pytest
 from datp_tasks import Pipeline
 from datp_tasks.bells.broker import backlog
 from datp_tasks.model.status import Status
-from tests.acceptance.house import House, log_of, process_state, wait_until
+from tests.support.eventually import eventually
+from tests.support.house import House, log_of, process_state
 
 pytestmark = pytest.mark.acceptance
 
@@ -56,20 +57,20 @@ class Ending:
         house.wait_ready(self.worker)
         self.child = house.notes_about("mark", house.run("plain").tx_id)[0]["pid"]
         # Late acks: the parent has read the result, so it knows that the pool process is free.
-        wait_until(lambda: house.redis.hlen("unacked") == 0, what="the ack")
+        eventually(lambda: house.redis.hlen("unacked") == 0, what="the ack")
         os.kill(self.child, signal.SIGSTOP)
-        wait_until(lambda: process_state(self.child) == "T")
+        eventually(lambda: process_state(self.child) == "T")
         self.tx_id = house.submit("plain")
-        wait_until(lambda: unread_bytes(self.child) > HEADER_BYTES, what="the bell in the pipe")
+        eventually(lambda: unread_bytes(self.child) > HEADER_BYTES, what="the bell in the pipe")
         bell_bytes = unread_bytes(self.child)
         self.worker.send_signal(signal.SIGTERM)
         # The last word to a pool process is written after all that is given up was given up.
-        wait_until(lambda: unread_bytes(self.child) > bell_bytes, what="the end of the consumer")
+        eventually(lambda: unread_bytes(self.child) > bell_bytes, what="the end of the consumer")
 
     def ends_soon_after(self, number: signal.Signals) -> None:
         os.kill(self.child, number)
         began_s = time.monotonic()
-        wait_until(lambda: not self.worker.is_running(), within_s=60, what="the end of the worker")
+        eventually(lambda: not self.worker.is_running(), within_s=60, what="the end of the worker")
         took_s = time.monotonic() - began_s
         assert self.worker.exit_code == 0, log_of(self.worker)[-2_000:]
         assert took_s < SOON_S, f"{took_s:.1f} s"

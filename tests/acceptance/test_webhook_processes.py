@@ -9,9 +9,10 @@ import pytest
 from standardwebhooks import Webhook
 
 from datp_tasks import Pipeline
-from tests.acceptance.conftest import NewHouse
-from tests.acceptance.house import House, wait_until
-from tests.webhooks.receiver import Receiver, hangs, receiving
+from tests.support.eventually import eventually
+from tests.support.house import House
+from tests.support.house_fixtures import NewHouse
+from tests.support.receiver import Receiver, hangs, receiving
 
 pytestmark = pytest.mark.acceptance
 
@@ -53,7 +54,7 @@ def test_progress_and_the_end_are_told_at_once_and_signed(
         # The first one warms up the worker.
         receiver.got.clear()
         tx_id = office.submit("report", webhook=receiver.url(), progress_reports=True)
-        wait_until(lambda: len(receiver.got) >= 2, what="both webhooks")
+        eventually(lambda: len(receiver.got) >= 2, what="both webhooks")
     told = {got.data["sequence"]: got for got in receiver.got}
     assert sorted(told) == [1, 2]
     assert (told[1].data["progress"], told[2].data["status"]) == ({"stage": "half"}, "success")
@@ -69,7 +70,7 @@ def test_progress_and_the_end_are_told_at_once_and_signed(
 
 def test_one_that_expires_in_a_queue_is_told(office: House, receiver: Receiver) -> None:
     office.submit("nobody", webhook=receiver.url(), expires_in_s=1)
-    wait_until(lambda: len(receiver.got) == 1, what="the webhook")
+    eventually(lambda: len(receiver.got) == 1, what="the webhook")
     assert receiver.got[0].data["status"] == "expired"
 
 
@@ -78,14 +79,14 @@ def test_a_worker_that_is_killed_in_the_middle_of_an_attempt_loses_nothing(
 ) -> None:
     receiver.plan("/hang", hangs)
     office.submit("mark", webhook=receiver.url("/hang"))
-    wait_until(lambda: len(receiver.got) == 1, what="the first attempt")
+    eventually(lambda: len(receiver.got) == 1, what="the first attempt")
     worker = office.processes[0]
     worker.kill()
     second = office.worker(name="second")
     office.wait_ready(second)
-    wait_until(lambda: len(receiver.got) == 2, what="another attempt")
+    eventually(lambda: len(receiver.got) == 2, what="another attempt")
     assert len({(got.id, got.body) for got in receiver.got}) == 1
     store = office.connections.webhooks.store
-    wait_until(lambda: store.find(receiver.got[0].id).state == "delivered", what="the end")
+    eventually(lambda: store.find(receiver.got[0].id).state == "delivered", what="the end")
     last, first = store.attempts(receiver.got[0].id)
     assert (last.http_status, first.ended_at) == (200, None)

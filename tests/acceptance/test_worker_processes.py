@@ -11,8 +11,9 @@ import pytest
 from datp_tasks import Pipeline, failpoints
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.model.status import Status
-from tests.acceptance.conftest import NewHouse
-from tests.acceptance.house import House, wait_until
+from tests.support.eventually import eventually
+from tests.support.house import House
+from tests.support.house_fixtures import NewHouse
 
 pytestmark = pytest.mark.acceptance
 
@@ -78,7 +79,7 @@ def test_beat_wakes_a_sleeper(system: System) -> None:
     house = system.house
     house.use(Pipeline("nap").step("util/delay", params={"seconds": 1}))
     tx_id = house.submit("nap")
-    wait_until(lambda: house.client.status(tx_id).status is Status.SLEEPING)
+    eventually(lambda: house.client.status(tx_id).status is Status.SLEEPING)
     summary = house.client.wait(tx_id, timeout_s=10)
     assert summary.status is Status.SUCCESS
     assert summary.completed_at is not None
@@ -111,7 +112,7 @@ def test_flower_lists_the_workers_and_their_queues(system: System) -> None:
         }
 
     expected = {"w0": {"master"}, "w1": {"kyc"}, "w2": {"north", "south"}}
-    wait_until(lambda: queues() == expected, what="the list of workers")
+    eventually(lambda: queues() == expected, what="the list of workers")
 
 
 def test_a_new_version_is_picked_up_while_a_sleeper_keeps_its_own(system: System) -> None:
@@ -133,10 +134,10 @@ def test_a_new_version_is_picked_up_while_a_sleeper_keeps_its_own(system: System
     house.use(*version("old"))
     assert words() == ["old", "old"]
     sleeper = house.submit("outer")
-    wait_until(lambda: house.client.status(sleeper).status is Status.SLEEPING)
+    eventually(lambda: house.client.status(sleeper).status is Status.SLEEPING)
     house.use(*version("new"))
     changed_s = time.monotonic()
-    wait_until(lambda: words() == ["new", "new"], within_s=10, what="the new version")
+    eventually(lambda: words() == ["new", "new"], within_s=10, what="the new version")
     assert time.monotonic() - changed_s < 2 * house.settings.pipeline_reload_s + 3
     house.client.set_switch(sleeper, "go", True)
     # What it calls is chosen when it calls; its own steps are those it began with.

@@ -12,7 +12,7 @@ from datp_tasks import Pipeline, Sleep
 from datp_tasks.record.api_keys import Scope
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
-from tests.api.api_house import PEPPER, ApiHouse, api_house
+from tests.support.api_house import PEPPER, ApiHouse, api_house
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from datp_tasks.clock import VirtualClock
 from datp_tasks.errors import KeyInvalid, KeyUnknown, SettingsError
 from datp_tasks.record.api_keys import ApiKeys, KeyHash, OwnerLimits, Scope
 from datp_tasks.testing import Kit
-from tests.api.api_house import PEPPER, ApiHouse, api_house
-from tests.engine.eventually import eventually
+from tests.support.api_house import PEPPER, ApiHouse, api_house
+from tests.support.eventually import eventually
 
 TX = "t07-0197d3a1c5b27b1f8e0c2d4f6a8b9c0d"
 

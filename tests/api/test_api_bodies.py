@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.api_house import ApiHouse
+from tests.support.api_house import ApiHouse
 
 SETTINGS = {"body_read_s": 0.5, "input_bytes_max": 20_000, "bulk_bytes_max": 200_000}
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 
-from tests.api.api_house import ApiHouse
-from tests.engine.eventually import eventually
+from tests.support.api_house import ApiHouse
+from tests.support.eventually import eventually
 
 SETTINGS = {"compat_owner": "acme", "compat_long_poll_s": 0.5}
 

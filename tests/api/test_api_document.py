@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from datp_tasks.record.api_keys import Scope
-from tests.api.api_house import ApiHouse
+from tests.support.api_house import ApiHouse
 
 SETTINGS = {"owner_requests_per_s": 100_000.0, "owner_burst_max": 100_000, "long_poll_s_max": 0.0}
 

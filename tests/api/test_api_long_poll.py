@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from datp_tasks.testing import Kit
-from tests.api.api_house import ApiHouse, api_house
 from tests.api.test_api_transactions import submitted
-from tests.engine.eventually import eventually
+from tests.support.api_house import ApiHouse, api_house
+from tests.support.eventually import eventually
 
 SETTINGS = {"long_poll_tick_s": 0.3, "long_poll_waiters_max": 400}
 

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from datp_tasks.testing import Kit
-from tests.api.api_house import ApiHouse
+from tests.support.api_house import ApiHouse
 
 DASHBOARD = Path(__file__).resolve().parents[2] / "docs" / "grafana-dashboard.json"
 

@@ -12,10 +12,10 @@ from sqlalchemy import text
 from datp_tasks import Pipeline
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
-from tests.api.api_house import ApiHouse
 from tests.api.test_api_transactions import shown, submitted
-from tests.engine.eventually import eventually
-from tests.ledger.ledger_world import payload_of
+from tests.support.api_house import ApiHouse
+from tests.support.eventually import eventually
+from tests.support.ledger_world import payload_of
 
 
 def ok(answer: httpx.Response) -> Any:

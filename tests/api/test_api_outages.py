@@ -16,9 +16,9 @@ from datp_tasks.client import client as client_module
 from datp_tasks.client.requests import Request, prepare
 from datp_tasks.errors import DatabaseUnavailable
 from datp_tasks.testing import Kit
-from tests.api.api_house import ApiHouse, api_house
 from tests.api.test_api_transactions import submitted
-from tests.engine.eventually import eventually
+from tests.support.api_house import ApiHouse, api_house
+from tests.support.eventually import eventually
 
 SETTINGS = {"redis_timeout_s": 1.0, "key_cache_s": 60.0, "submit_batch_max": 2}
 WANTED = {"pipeline": "echo", "data": {}, "externalId": "once"}

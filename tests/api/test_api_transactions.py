@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.api.api_house import ApiHouse
-from tests.engine.eventually import eventually
+from tests.support.api_house import ApiHouse
+from tests.support.eventually import eventually
 
 
 def submitted(client: httpx.Client, pipeline: str = "echo", **fields: Any) -> str:

@@ -16,9 +16,10 @@ from datp_tasks.record.types import Summary
 from datp_tasks.testing.at_rest import live_violations, transaction_violations
 from datp_tasks.testing.bank import Bank
 from datp_tasks.testing.fault_orders import give_order
-from tests.acceptance.house import House, process_state, wait_until
 from tests.chaos.transfer_steps import BANK_URL, pipelines
 from tests.chaos.transfer_world import World
+from tests.support.eventually import eventually
+from tests.support.house import House, process_state
 
 STEPS = ("tests.chaos.transfer_steps", "datp_tasks.testing.fault_orders")
 #: Everything much quicker than in production, so that a takeover takes a second.
@@ -76,7 +77,7 @@ class ProcessSweep:
             self.missed.append(point)
         elif action == "stop":
             pid = int(_text_of(told))
-            wait_until(lambda: process_state(pid) == "T", what="the stop")
+            eventually(lambda: process_state(pid) == "T", what="the stop")
             self._others_go_on(tx_id)
             os.kill(pid, signal.SIGCONT)
         summary = self.house.client.wait(tx_id, timeout_s=END_WITHIN_S)
@@ -99,7 +100,7 @@ class ProcessSweep:
         settings = self.house.settings
         ends_s = (settings.node_stale_ms + settings.node_grace_ms) / 1_000 + 2
         try:
-            wait_until(lambda: self.house.all_final([tx_id]), within_s=ends_s)
+            eventually(lambda: self.house.all_final([tx_id]), within_s=ends_s)
         except AssertionError:
             return
 
@@ -115,7 +116,7 @@ class ProcessSweep:
             return not found
 
         try:
-            wait_until(clean, within_s=15)
+            eventually(clean, within_s=15)
         except AssertionError:
             return found
         return []
@@ -133,7 +134,7 @@ def _steps(fails: bool) -> dict[str, Any]:
 
 def _text_of(path: Path) -> str:
     """What a process has told; it may be in the middle of writing."""
-    wait_until(lambda: path.read_text(), within_s=5)
+    eventually(lambda: path.read_text(), within_s=5)
     return path.read_text()
 
 

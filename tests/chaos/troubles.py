@@ -15,7 +15,8 @@ from redis import Redis
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.local.redis_server import RedisServer
-from tests.acceptance.house import House, wait_until
+from tests.support.eventually import eventually
+from tests.support.house import House
 
 KINDS = (
     "kill a worker",
@@ -135,7 +136,7 @@ class Troublemaker:
         pid = self._postgres.pid
         assert pid is not None
         os.kill(pid, signal.SIGQUIT)
-        wait_until(lambda: not self._postgres.is_running(), what="the immediate stop")
+        eventually(lambda: not self._postgres.is_running(), what="the immediate stop")
         self._start_later(self._postgres, round_.down_s)
 
     def _stop_for_a_while(self, round_: Round) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,9 +21,22 @@ from datp_tasks.local.redis_cluster import RedisCluster
 from datp_tasks.model.status import Status
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
-from tests.archive.archive_world import HOUR_S, World
+from datp_tasks.testing.servers import Servers
+from tests.support.archive_world import HOUR_S, World
 
 MANY = 32
+
+
+@pytest.fixture
+def datp_servers(datp_servers: Servers, three_masters: RedisCluster) -> Servers:
+    """The kit of these tests keeps its state on the cluster."""
+    return replace(datp_servers, redis_url=three_masters.url, redis_cluster=True)
+
+
+@pytest.fixture
+def world(sound: World) -> World:
+    """With an audit of every transaction at the end."""
+    return sound
 
 
 def masters_of(live: LiveStore, tx_ids: list[str]) -> Counter[str]:

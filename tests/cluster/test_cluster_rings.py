@@ -13,12 +13,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("calls", "sending", "claim", "cancel", "hop", "maintenance")
+PARTS = (
+    "script_calls",
+    "script_sending",
+    "claim",
+    "cancel",
+    "checkpoint",
+    "hand_over",
+    "park",
+    "take_over",
+)
 
 
 @pytest.mark.timeout(180)
 def test_a_telling_part_of_the_scripts_ring_is_green_on_three_masters() -> None:
-    files = [f"tests/scripts/test_script_{part}.py" for part in PARTS]
+    files = [f"tests/live/test_{part}.py" for part in PARTS]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
         cwd=ROOT,

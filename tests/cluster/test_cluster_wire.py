@@ -20,8 +20,8 @@ from datp_tasks.local.redis_cluster import ClusterMember, RedisCluster
 from datp_tasks.runtime.container import make_redis
 from datp_tasks.settings import Settings
 from datp_tasks.testing.servers import Servers
-from tests.engine.eventually import eventually
-from tests.scripts.live_states import NODE, STEP, Stage
+from tests.support.eventually import eventually
+from tests.support.live_states import NODE, STEP, Stage
 
 SHARDS = [f"{number:02d}" for number in range(16)]
 

@@ -38,14 +38,14 @@ ELSEWHERE: dict[tuple[str, str], str] = {
         "tests/acceptance/test_api_processes.py::test_the_examples_of_the_page_work"
     ),
     ("docs/operations.md", "export DATP_REDIS_CLUSTER=on"): (
-        "tests/operate/test_operations_doc.py::test_the_settings_of_a_cluster_are_accepted"
+        "tests/docs/test_operations_doc.py::test_the_settings_of_a_cluster_are_accepted"
     ),
     ("docs/operations.md", "pg_dump --dbname"): (
-        "tests/operate/test_backup.py"
+        "tests/transactions/test_backup.py"
         "::test_a_restored_database_and_an_empty_redis_go_on_by_themselves"
     ),
     ("docs/mutants.md", "[[mutant]]"): (
-        "tests/unit/test_mutants.py::test_the_example_of_the_page_is_on_the_list"
+        "tests/mutants/test_mutants.py::test_the_example_of_the_page_is_on_the_list"
     ),
 }
 #: Blocks that no test can run, and why.

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from datp_tasks import Pipeline, StepContext, failpoints
 from datp_tasks.engine.sql_steps import SqlSteps
 from datp_tasks.testing import Kit
-from tests.engine.books import Books
+from tests.support.books import Books
 
 Data = dict[str, Any]
 #: What a step does beside writing its line.

@@ -18,8 +18,8 @@ from datp_tasks import Pipeline
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
-from tests.engine.eventually import eventually
 from tests.engine.guarded import GuardedHop
+from tests.support.eventually import eventually
 
 Data = dict[str, Any]
 

@@ -13,7 +13,7 @@ from datp_tasks.failpoints import POINTS, SimulatedCrash
 from datp_tasks.model.status import Status
 from datp_tasks.record.types import Summary
 from datp_tasks.testing import Kit
-from tests.engine.books import Books
+from tests.support.books import Books
 
 Data = dict[str, Any]
 
@@ -21,7 +21,7 @@ Data = dict[str, Any]
 ON_THE_WAY = [
     point
     for point in POINTS
-    # The transfer never leaves Redis and is never in doubt; tests/archive crashes there.
+    # The transfer never leaves Redis and is never in doubt; tests/transactions crashes there.
     if point.startswith(("submit.", "hop.", "effect.", "sleeper."))
     and point not in ("sleeper.after_resurrect", "hop.after_park_mark")
 ]

@@ -14,9 +14,9 @@ from datp_tasks.model.status import Status
 from datp_tasks.record.types import Final
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
-from tests.engine.books import Books
-from tests.engine.eventually import eventually
 from tests.engine.guarded import GuardedHop
+from tests.support.books import Books
+from tests.support.eventually import eventually
 
 Data = dict[str, Any]
 

@@ -19,7 +19,7 @@ from datp_tasks.model.journal import Entry
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
-from tests.engine.eventually import eventually
+from tests.support.eventually import eventually
 
 Data = dict[str, Any]
 

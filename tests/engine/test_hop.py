@@ -12,8 +12,8 @@ from datp_tasks import Abort, Call, Fail, Pipeline, Sleep
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
-from tests.engine.eventually import eventually
 from tests.engine.guarded import GuardedHop
+from tests.support.eventually import eventually
 
 Data = dict[str, Any]
 Pairs = list[tuple[str, int]]

@@ -13,7 +13,7 @@ from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
-from tests.engine.eventually import eventually
+from tests.support.eventually import eventually
 
 Data = dict[str, Any]
 

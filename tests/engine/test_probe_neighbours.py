@@ -17,8 +17,8 @@ from datp_tasks import Done, NotDone, Pipeline
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
-from tests.engine.eventually import eventually
 from tests.engine.guarded import GuardedHop, Pairs
+from tests.support.eventually import eventually
 
 Data = dict[str, Any]
 

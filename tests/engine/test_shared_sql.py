@@ -14,8 +14,6 @@ from datp_tasks.model.status import Status
 from datp_tasks.record.effects import Effects
 from datp_tasks.testing import Kit, boundaries
 from datp_tasks.testing.servers import Servers
-from tests.engine.books import Books
-from tests.engine.eventually import eventually
 from tests.engine.guarded import GuardedHop
 from tests.engine.shared_pay import (
     ODD,
@@ -28,6 +26,8 @@ from tests.engine.shared_pay import (
     raise_serialization_failure,
     share_max,
 )
+from tests.support.books import Books
+from tests.support.eventually import eventually
 
 
 def test_a_vector_of_transactional_steps_is_one_commit(datp: Kit, books: Books) -> None:

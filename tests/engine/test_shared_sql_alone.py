@@ -14,8 +14,6 @@ from datp_tasks.errors import StepError
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
-from tests.engine.books import Books, reports
-from tests.engine.locks import LOCK, Deadlock, held_lock
 from tests.engine.shared_pay import (
     ODD,
     SIZE,
@@ -26,6 +24,8 @@ from tests.engine.shared_pay import (
     numbers,
     raise_serialization_failure,
 )
+from tests.support.books import Books, reports
+from tests.support.locks import LOCK, Deadlock, held_lock
 
 
 def assert_all_alone_and_once(kit: Kit, books: Books, pay: Pay, *left_out: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from datp_tasks import Fail, Pipeline
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
-from tests.engine.books import Books
+from tests.support.books import Books
 
 Data = dict[str, Any]
 #: Long enough to be sure that it was interrupted.

@@ -11,7 +11,7 @@ from datp_tasks import Abort, Call, Fail, Pipeline, Sleep
 from datp_tasks.errors import StepError
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
-from tests.engine.books import Books
+from tests.support.books import Books
 
 Data = dict[str, Any]
 

@@ -9,7 +9,7 @@ import pytest
 from datp_tasks import Fail, Pipeline, failpoints
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
-from tests.archive.archive_world import World
+from tests.support.archive_world import World
 
 Data = dict[str, Any]
 

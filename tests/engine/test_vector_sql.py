@@ -16,8 +16,8 @@ from datp_tasks.model.status import Status
 from datp_tasks.record import effects as effects_module
 from datp_tasks.record.effects import EffectStore, Wanted
 from datp_tasks.testing import Kit, boundaries
-from tests.engine.books import Books, reports
-from tests.engine.locks import LOCK, Deadlock, held_lock
+from tests.support.books import Books, reports
+from tests.support.locks import LOCK, Deadlock, held_lock
 
 Data = dict[str, Any]
 Calls = list[list[int]]

@@ -30,8 +30,9 @@ from datp_tasks.local.ports import pick_free_port
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.model.batch import BatchState
-from tests.acceptance.house import ROOT, House, wait_until
-from tests.ledger.ledger_world import payload_of
+from tests.support.eventually import eventually
+from tests.support.house import ROOT, House
+from tests.support.ledger_world import payload_of
 
 #: Everything some fifteen times quicker than in production, so that a minute holds many takeovers.
 QUICK: dict[str, Any] = {
@@ -101,7 +102,7 @@ class Chaos:
 
     def begin(self) -> None:
         self.sim.start()
-        wait_until(self._sim_answers, what="the stand-in")
+        eventually(self._sim_answers, what="the stand-in")
         # Whether a scabbard twin is refused or simply executed again.
         second_run = self.rng.choice(["invalid", "committed"])
         self.http.post("/sim/options", json={**SIM, "second_run": second_run})

@@ -10,7 +10,7 @@ import pytest
 
 from datp_tasks import failpoints
 from datp_tasks.testing.servers import Servers
-from tests.ledger.ledger_world import World
+from tests.support.ledger_world import World
 
 NewWorld = Callable[..., World]
 

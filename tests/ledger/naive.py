@@ -16,7 +16,7 @@ import httpx
 from datp_tasks.ledger.kinds import KINDS
 from datp_tasks.ledger.types import Asked, Begun
 from datp_tasks.model.batch import BatchState
-from tests.ledger.ledger_world import SERVICE, World, payload_of
+from tests.support.ledger_world import SERVICE, World, payload_of
 
 TABLES = """
 DROP TABLE IF EXISTS naive_batch; DROP TABLE IF EXISTS naive_claim;

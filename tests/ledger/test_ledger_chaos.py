@@ -17,8 +17,9 @@ import pytest
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.record.database import migrate
-from tests.acceptance.house import House, wait_until
 from tests.ledger.chaos import QUICK, Chaos, problems
+from tests.support.eventually import eventually
+from tests.support.house import House
 
 TROUBLE_S = float(os.environ.get("DATP_CHAOS_S", "40"))
 SEED = int(os.environ.get("DATP_CHAOS_SEED", random.randrange(1_000_000)))
@@ -57,7 +58,7 @@ def test_every_batch_is_executed_once_and_in_order_whatever_happens(chaos: Chaos
         chaos.stop.set()
         load.join(60)
     told = f"seed {chaos.report.seed}: {dict(chaos.report.done)}"
-    wait_until(chaos.is_quiet, within_s=QUIET_WITHIN_S, what=f"the end of all batches, {told}")
+    eventually(chaos.is_quiet, within_s=QUIET_WITHIN_S, what=f"the end of all batches, {told}")
     assert problems(chaos) == [], told
     assert_it_was_chaos(chaos)
 

@@ -22,9 +22,9 @@ from datp_tasks.ledger.sql import Sql
 from datp_tasks.ledger.ticker import Ticker
 from datp_tasks.ledger.types import NewBatch, Work
 from datp_tasks.model.batch import BatchState
-from tests.engine.eventually import eventually
 from tests.ledger.conftest import NewWorld
-from tests.ledger.ledger_world import SERVICE, Instance, World
+from tests.support.eventually import eventually
+from tests.support.ledger_world import SERVICE, Instance, World
 
 
 def add_services(world: World, count: int, *, waiting: bool = False) -> None:

@@ -17,8 +17,8 @@ from datp_tasks.cli import ledger as cli
 from datp_tasks.errors import BatchBusy, BatchInvalid, BatchUnknown, LedgerError, ServiceInvalid
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.local.processes import ManagedProcess
-from tests.engine.eventually import eventually
-from tests.ledger.ledger_world import SERVICE, World
+from tests.support.eventually import eventually
+from tests.support.ledger_world import SERVICE, World
 
 Run = Callable[..., str]
 

@@ -23,7 +23,7 @@ from datp_tasks.local.ports import pick_free_port
 from datp_tasks.model.batch import BatchState
 from datp_tasks.settings import Settings
 from tests.ledger.conftest import NewWorld
-from tests.ledger.ledger_world import SERVICE, World
+from tests.support.ledger_world import SERVICE, World
 
 A, B = derived_id("a"), derived_id("b")
 BYTES_A = unsigned_batch_list(A, b"{}")

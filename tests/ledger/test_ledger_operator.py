@@ -13,7 +13,7 @@ from datp_tasks.ledger.sim.faults import Fault
 from datp_tasks.ledger.types import Move
 from datp_tasks.model.batch import BatchState
 from tests.ledger.conftest import NewWorld
-from tests.ledger.ledger_world import SERVICE, Instance, World
+from tests.support.ledger_world import SERVICE, Instance, World
 
 WHO: dict[str, Any] = {"actor": "ann", "reason": "because"}
 

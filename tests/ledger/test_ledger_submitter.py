@@ -14,9 +14,9 @@ from datp_tasks.ledger.sim.faults import ANSWERS, Fault
 from datp_tasks.ledger.types import Work
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.model.batch import BatchState, Verdict
-from tests.engine.eventually import eventually
 from tests.ledger.conftest import NewWorld
-from tests.ledger.ledger_world import SERVICE, Instance, World
+from tests.support.eventually import eventually
+from tests.support.ledger_world import SERVICE, Instance, World
 
 DELAYED, UNKNOWN, REFUSED = BatchState.DELAYED, BatchState.UNKNOWN, BatchState.REFUSED
 #: What an attempt that meets a fault makes of its batch.

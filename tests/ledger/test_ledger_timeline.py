@@ -17,8 +17,8 @@ from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.ledger.sim.faults import Fault
 from datp_tasks.model.batch import BatchState, Verdict
 from tests.ledger.conftest import NewWorld
-from tests.ledger.ledger_world import SERVICE, Instance, World
 from tests.ledger.naive import Crash, NaiveInstance, NaiveWorld, settle
+from tests.support.ledger_world import SERVICE, Instance, World
 
 #: Longer than a lease and everything that is counted from it.
 LONG_S = 40.0

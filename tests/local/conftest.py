@@ -6,8 +6,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +16,6 @@ from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
 
 ROOM_BYTES = 1_000_000_000
-
-WaitUntil = Callable[[Callable[[], object]], None]
 
 
 def new_open_dir(parent: Path | None = None) -> Path:
@@ -34,20 +30,6 @@ def memory_if_there_is_room() -> Path | None:
     if memory.is_dir() and shutil.disk_usage(memory).free > ROOM_BYTES:
         return memory
     return None
-
-
-@pytest.fixture
-def wait_until() -> WaitUntil:
-    """Poll until a condition holds; fail after 15 s."""
-
-    def wait(condition: Callable[[], object]) -> None:
-        ends_at_s = time.monotonic() + 15
-        pause = threading.Event()
-        while not condition():
-            assert time.monotonic() < ends_at_s, "did not happen within 15 s"
-            pause.wait(0.02)
-
-    return wait
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.processes import WORKER_STOP_PLAN, ManagedProcess, StopStep
+from tests.support.eventually import eventually
 
-WaitUntil = Callable[[Callable[[], object]], None]
 IsGone = Callable[[int], bool]
 
 # A shell that starts two children, writes down their ids, and waits.
@@ -46,12 +46,10 @@ def shell(script: str, place: Path, *plan: StopStep) -> ManagedProcess:
     )
 
 
-def test_stop_leaves_nothing_of_the_group(
-    tmp_path: Path, wait_until: WaitUntil, process_is_gone: IsGone
-) -> None:
+def test_stop_leaves_nothing_of_the_group(tmp_path: Path, process_is_gone: IsGone) -> None:
     process = shell(WITH_CHILDREN, tmp_path)
     process.start()
-    wait_until((tmp_path / "ready").exists)
+    eventually((tmp_path / "ready").exists)
     leader = process.pid
     assert leader is not None
     children = [int((tmp_path / name).read_text()) for name in ("first", "second")]
@@ -59,33 +57,33 @@ def test_stop_leaves_nothing_of_the_group(
 
     process.stop()
     assert process.pid is None and process.exit_code == -signal.SIGTERM
-    wait_until(lambda: all(process_is_gone(pid) for pid in children))
+    eventually(lambda: all(process_is_gone(pid) for pid in children))
 
 
 def test_a_crash_of_the_leader_takes_its_group_along(
-    tmp_path: Path, wait_until: WaitUntil, process_is_gone: IsGone
+    tmp_path: Path, process_is_gone: IsGone
 ) -> None:
     process = shell(WITH_CHILDREN, tmp_path)
     process.start()
-    wait_until((tmp_path / "ready").exists)
+    eventually((tmp_path / "ready").exists)
     child = int((tmp_path / "first").read_text())
     process.send_signal(signal.SIGKILL)
-    wait_until(lambda: not process.is_running())
-    wait_until(lambda: process_is_gone(child))
+    eventually(lambda: not process.is_running())
+    eventually(lambda: process_is_gone(child))
 
 
-def test_signals_become_more_insistent(tmp_path: Path, wait_until: WaitUntil) -> None:
+def test_signals_become_more_insistent(tmp_path: Path) -> None:
     process = shell(STUBBORN, tmp_path, StopStep(signal.SIGTERM, 0.1), StopStep(signal.SIGQUIT, 5))
     process.start()
-    wait_until((tmp_path / "ready").exists)
+    eventually((tmp_path / "ready").exists)
     process.stop()
     assert process.exit_code == -signal.SIGQUIT
 
 
-def test_one_that_does_not_end_is_reported(tmp_path: Path, wait_until: WaitUntil) -> None:
+def test_one_that_does_not_end_is_reported(tmp_path: Path) -> None:
     process = shell(STUBBORN, tmp_path, StopStep(signal.SIGTERM, 0.1))
     process.start()
-    wait_until((tmp_path / "ready").exists)
+    eventually((tmp_path / "ready").exists)
     with pytest.raises(LocalStackError, match="does not end"):
         process.stop()
     process.kill()
@@ -113,15 +111,13 @@ def test_a_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells children of a dead parent")
-def test_a_killed_parent_leaves_no_orphan(
-    tmp_path: Path, wait_until: WaitUntil, process_is_gone: IsGone
-) -> None:
+def test_a_killed_parent_leaves_no_orphan(tmp_path: Path, process_is_gone: IsGone) -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)])
     try:
-        wait_until((tmp_path / "pid").exists)
+        eventually((tmp_path / "pid").exists)
         pid = int((tmp_path / "pid").read_text())
         assert not process_is_gone(pid)
     finally:
         parent.kill()
         parent.wait()
-    wait_until(lambda: process_is_gone(pid))
+    eventually(lambda: process_is_gone(pid))

@@ -15,8 +15,8 @@ import redis
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.interruptions import Interruptions
 from datp_tasks.local.stack import Stack, read_run_file
+from tests.support.eventually import eventually
 
-WaitUntil = Callable[[Callable[[], object]], None]
 IsGone = Callable[[int], bool]
 
 # A real Celery application with one task, which takes a second.
@@ -83,9 +83,9 @@ def python_path(directory: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([str(directory), *([before] if before else [])])}
 
 
-def up(place: Path, wait_until: WaitUntil) -> subprocess.Popen[bytes]:
+def up(place: Path) -> subprocess.Popen[bytes]:
     process = subprocess.Popen([sys.executable, "-c", UP, str(place)])
-    wait_until(lambda: (place / "up").exists() or process.poll() is not None)
+    eventually(lambda: (place / "up").exists() or process.poll() is not None)
     assert process.poll() is None
     return process
 
@@ -105,7 +105,6 @@ def test_workers_are_supervised_and_finish_their_task_before_the_end(
     place: Path,
     open_dir: Path,
     said: list[str],
-    wait_until: WaitUntil,
     process_is_gone: IsGone,
 ) -> None:
     urls = stack.start_servers()
@@ -121,7 +120,7 @@ def test_workers_are_supervised_and_finish_their_task_before_the_end(
         info = read_run_file(place)
         return info is not None and info.pids["worker bank"] != first.pids["worker bank"]
 
-    wait_until(bank_is_back)
+    eventually(bank_is_back)
     assert "worker bank exited (by SIGKILL), starting again in 0.5 s" in said
 
     subprocess.run(
@@ -129,7 +128,7 @@ def test_workers_are_supervised_and_finish_their_task_before_the_end(
         env={**os.environ, **urls.as_environment(), **python_path(open_dir)},
         check=True,
     )
-    wait_until((open_dir / "begun").exists)
+    eventually((open_dir / "begun").exists)
     last = read_run_file(place)
     assert last is not None
     stack.stop()
@@ -166,10 +165,8 @@ def test_given_servers_are_used(tmp_path: Path) -> None:
             stack.start_workers(["../other"])
 
 
-def test_ctrl_c_stops_everything_and_the_data_stays(
-    place: Path, wait_until: WaitUntil, process_is_gone: IsGone
-) -> None:
-    process = up(place, wait_until)
+def test_ctrl_c_stops_everything_and_the_data_stays(place: Path, process_is_gone: IsGone) -> None:
+    process = up(place)
     info = read_run_file(place)
     assert info is not None and info.pid == process.pid
     set_and_get(info.redis_url, "kept", "7")
@@ -212,9 +209,9 @@ def test_signals_are_noted_and_only_ctrl_c_again_forces() -> None:
 
 
 def test_a_killed_stack_leaves_no_orphans_and_its_data(
-    place: Path, wait_until: WaitUntil, process_is_gone: IsGone
+    place: Path, process_is_gone: IsGone
 ) -> None:
-    process = up(place, wait_until)
+    process = up(place)
     info = read_run_file(place)
     assert info is not None
     set_and_get(info.redis_url, "kept", "7")
@@ -223,7 +220,7 @@ def test_a_killed_stack_leaves_no_orphans_and_its_data(
     assert json.loads((place / "run.json").read_text())["pid"] == process.pid
     assert read_run_file(place) is None
     if sys.platform == "linux":
-        wait_until(lambda: all(process_is_gone(pid) for pid in info.pids.values()))
+        eventually(lambda: all(process_is_gone(pid) for pid in info.pids.values()))
         assert "database system is shut down" in (place / "logs" / "postgres.log").read_text()
 
     with Stack(place, durable=False) as again:

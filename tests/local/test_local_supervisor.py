@@ -9,8 +9,7 @@ import pytest
 from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.local.supervisor import LONGEST_DELAY_S, STEADY_AFTER_S, Supervisor
-
-WaitUntil = Callable[[Callable[[], object]], None]
+from tests.support.eventually import eventually
 
 # Notes its name in a file shared by all when asked to stop.
 ORDERLY = 'trap "echo {name} >> {place}/stopped; exit 0" TERM; : > {place}/{name}; {idle}'
@@ -56,13 +55,13 @@ def supervisor(clock: Clock, said: list[str]) -> Iterator[Supervisor]:
 
 
 def test_a_dying_child_is_started_again_ever_more_slowly(
-    supervisor: Supervisor, clock: Clock, said: list[str], tmp_path: Path, wait_until: WaitUntil
+    supervisor: Supervisor, clock: Clock, said: list[str], tmp_path: Path
 ) -> None:
     child = process("worker master", f"echo run >> {tmp_path}/runs; exit 1", tmp_path)
     supervisor.start([child])
     delays_s = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, LONGEST_DELAY_S, LONGEST_DELAY_S]
     for count, delay_s in enumerate(delays_s, start=1):
-        wait_until(lambda: not child.is_running())
+        eventually(lambda: not child.is_running())
         supervisor.check()
         assert said[-1] == (f"worker master exited (code 1), starting again in {delay_s:.1f} s")
         clock.advance(delay_s - 0.01)
@@ -74,14 +73,14 @@ def test_a_dying_child_is_started_again_ever_more_slowly(
 
 
 def test_the_delay_starts_anew_after_a_steady_time(
-    supervisor: Supervisor, clock: Clock, said: list[str], tmp_path: Path, wait_until: WaitUntil
+    supervisor: Supervisor, clock: Clock, said: list[str], tmp_path: Path
 ) -> None:
     child = process("beat", IDLE, tmp_path)
     supervisor.start([child])
     for uptime_s, delay_s in ((1, 0.5), (1, 1.0), (STEADY_AFTER_S, 0.5)):
         clock.advance(uptime_s)
         child.send_signal(signal.SIGKILL)
-        wait_until(lambda: not child.is_running())
+        eventually(lambda: not child.is_running())
         supervisor.check()
         assert said[-1] == f"beat exited (by SIGKILL), starting again in {delay_s:.1f} s"
         clock.advance(delay_s)
@@ -92,14 +91,14 @@ def test_the_delay_starts_anew_after_a_steady_time(
 
 
 def test_one_that_cannot_be_started_again_is_tried_later(
-    supervisor: Supervisor, clock: Clock, said: list[str], tmp_path: Path, wait_until: WaitUntil
+    supervisor: Supervisor, clock: Clock, said: list[str], tmp_path: Path
 ) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\nexit 3\n")
     program.chmod(0o700)
     child = ManagedProcess("tool", [str(program)], log_path=tmp_path / "log")
     supervisor.start([child])
-    wait_until(lambda: not child.is_running())
+    eventually(lambda: not child.is_running())
     program.rename(tmp_path / "moved")
     supervisor.check()
     clock.advance(0.5)
@@ -108,23 +107,21 @@ def test_one_that_cannot_be_started_again_is_tried_later(
     assert said[1].startswith("tool cannot be started") and said[1].endswith("in 1.0 s")
 
 
-def test_stages_stop_in_reverse_order(
-    supervisor: Supervisor, tmp_path: Path, wait_until: WaitUntil
-) -> None:
+def test_stages_stop_in_reverse_order(supervisor: Supervisor, tmp_path: Path) -> None:
     children = {name: orderly(name, tmp_path) for name in ("server", "first", "second")}
     supervisor.start([children["server"]])
     supervisor.start([children["first"], children["second"]])
-    wait_until(lambda: all((tmp_path / name).exists() for name in children))
+    eventually(lambda: all((tmp_path / name).exists() for name in children))
     supervisor.stop()
     stopped = (tmp_path / "stopped").read_text().split()
     assert set(stopped) == set(children) and stopped[-1] == "server"
     assert not supervisor.children
 
 
-def test_force_does_not_wait(supervisor: Supervisor, tmp_path: Path, wait_until: WaitUntil) -> None:
+def test_force_does_not_wait(supervisor: Supervisor, tmp_path: Path) -> None:
     stubborn = process("stubborn", f"trap : TERM; : > {tmp_path}/ready; {IDLE}", tmp_path)
     supervisor.start([stubborn])
-    wait_until((tmp_path / "ready").exists)
+    eventually((tmp_path / "ready").exists)
     supervisor.stop(forced=lambda: True)
     assert stubborn.exit_code == -signal.SIGKILL
 
@@ -134,7 +131,6 @@ def test_a_server_is_supervised_like_a_process(
     clock: Clock,
     said: list[str],
     new_redis: Callable[[], RedisServer],
-    wait_until: WaitUntil,
 ) -> None:
     server = new_redis()
     supervisor.start([server])

@@ -10,7 +10,7 @@ import pytest
 from datp_tasks.live.invariants import check_all
 from datp_tasks.live.types import Bell, Claimed
 from datp_tasks.testing.servers import Servers
-from tests.scripts.live_states import NODE, OPENS, STEP, Stage
+from tests.support.live_states import NODE, OPENS, STEP, Stage
 
 
 @pytest.fixture

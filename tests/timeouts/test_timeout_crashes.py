@@ -10,7 +10,7 @@ from datp_tasks import Pipeline, Sleep, failpoints
 from datp_tasks.failpoints import POINTS, SimulatedCrash
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
-from tests.engine.books import Books
+from tests.support.books import Books
 from tests.timeouts.history import PREPARED, RESERVED, history, watched
 
 Data = dict[str, Any]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from datp_tasks.testing.servers import Servers
+from tests.support.receiver import Receiver, receiving
 from tests.upgrade.upgraded import Upgraded, administer, own_database
-from tests.webhooks.receiver import Receiver, receiving
 
 
 @pytest.fixture

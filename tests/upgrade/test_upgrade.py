@@ -16,8 +16,8 @@ from datp_tasks.model.payload import Json
 from datp_tasks.operator.resolve import Decision
 from datp_tasks.record.database import migrate
 from datp_tasks.testing.at_rest import live_violations, transaction_violations
+from tests.support.receiver import Receiver
 from tests.upgrade.upgraded import ABOUT, Upgraded, differences
-from tests.webhooks.receiver import Receiver
 
 ONE, TWO = ["book 1"], ["book 1", "book 2"]
 UNDONE = ["book 1", "book 2", "unbook 2", "unbook 1"]

@@ -11,7 +11,7 @@ import pytest
 from datp_tasks import Pipeline
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
-from tests.webhooks.receiver import Receiver, receiving
+from tests.support.receiver import Receiver, receiving
 
 NewKit = Callable[..., Kit]
 

@@ -7,8 +7,8 @@ import pytest
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.webhook_queue import DEAD, DISABLED
 from datp_tasks.testing import Kit
+from tests.support.receiver import Receiver, answers, receiving
 from tests.webhooks.conftest import NewKit
-from tests.webhooks.receiver import Receiver, answers, receiving
 
 
 def alerts(kit: Kit, kind: str) -> list[str]:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from datp_tasks.cli import webhooks as webhooks_cli
 from datp_tasks.errors import WebhookUnknown
 from datp_tasks.testing import Kit
-from tests.webhooks.receiver import Receiver, answers
+from tests.support.receiver import Receiver, answers
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import pytest
 from datp_tasks import failpoints
 from datp_tasks.failpoints import POINTS, SimulatedCrash
 from datp_tasks.testing import Kit
-from tests.webhooks.receiver import Receiver, answers
+from tests.support.receiver import Receiver, answers
 
 WEBHOOK_POINTS = [point for point in POINTS if point.startswith("webhooks.")]
 EVENTS = 4

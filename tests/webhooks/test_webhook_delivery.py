@@ -16,9 +16,8 @@ from datp_tasks.record.events import Events
 from datp_tasks.record.webhooks import Delivery
 from datp_tasks.runtime.container import Container
 from datp_tasks.testing import Kit
-from tests.engine.eventually import eventually
-from tests.webhooks.conftest import NewKit
-from tests.webhooks.receiver import (
+from tests.support.eventually import eventually
+from tests.support.receiver import (
     Behaviour,
     Receiver,
     answers,
@@ -30,6 +29,7 @@ from tests.webhooks.receiver import (
     receiving,
     resets,
 )
+from tests.webhooks.conftest import NewKit
 
 
 def run_job(kit: Kit) -> Result:

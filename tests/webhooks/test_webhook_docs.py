@@ -15,7 +15,7 @@ import pytest
 
 from datp_tasks.settings import Settings, variable
 from datp_tasks.testing import Kit
-from tests.webhooks.receiver import Got, Receiver
+from tests.support.receiver import Got, Receiver
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "webhooks.md"
 

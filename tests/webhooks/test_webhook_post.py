@@ -12,7 +12,7 @@ import pytest
 from datp_tasks.settings import Settings
 from datp_tasks.webhooks import post as post_module
 from datp_tasks.webhooks.post import Answer, NotSent, Poster
-from tests.webhooks.receiver import Receiver, answers, drips, floods, hangs
+from tests.support.receiver import Receiver, answers, drips, floods, hangs
 
 SETTINGS = Settings(webhook_timeout_s=0.4, webhook_connect_s=0.3)
 TRUSTING = Settings(

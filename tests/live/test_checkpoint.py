@@ -1,0 +1,50 @@
+"""checkpoint.lua: what a worker writes between two steps."""
+
+from __future__ import annotations
+
+from datp_tasks.live.types import Held
+from datp_tasks.model.journal import Entry
+from datp_tasks.model.state import done
+from tests.support.live_states import NODE, OPENS, OTHER_NODE, Stage
+
+
+def test_a_checkpoint_appends_its_deltas_under_one_new_version(stage: Stage) -> None:
+    claim = stage.claimed()
+    deltas = (done({"n": 1}, undoable=True), done({"n": 9007199254740993}, undoable=False))
+    call = stage.live.call_checkpoint(Held(claim.tx_id, claim.fence, deltas), ("place", "p/2"))
+    version = stage.now_ms + 1
+    assert stage.live.run([call]) == [["OK", str(version), "", "0"]]
+    lines = '{"k":"done","out":{"n":1},"undo":1}\n{"k":"done","out":{"n":9007199254740993}}'
+    assert stage.deltas(claim.tx_id) == [OPENS, lines]
+    fields = stage.fields(claim.tx_id)
+    assert fields["place"] == "p/2"
+    assert (fields["version"], fields["jsonVersion"]) == (str(version), "0")
+    entry = Entry(version, version - 1, claim.fence, "step", lines)
+    assert stage.entries(claim.tx_id)[1:] == [entry]
+    assert stage.score(claim.tx_id, "toArchiveZ") is None
+
+
+def test_a_checkpoint_without_deltas_is_a_version_too_and_adds_no_delta(stage: Stage) -> None:
+    claim = stage.claimed()
+    before = stage.fields(claim.tx_id)
+    call = stage.live.call_checkpoint(Held(claim.tx_id, claim.fence))
+    version = stage.now_ms + 1
+    assert stage.live.run([call]) == [["OK", str(version), "", "0"]]
+    assert stage.fields(claim.tx_id) == before | {"version": str(version)}
+    assert stage.deltas(claim.tx_id) == [OPENS]
+    assert stage.entries(claim.tx_id)[1:] == [Entry(version, version - 1, claim.fence, "step", "")]
+
+
+def test_a_checkpoint_tells_about_a_cancel_and_about_switches(stage: Stage) -> None:
+    claim = stage.claimed()
+    stage.live.set_switch(claim.tx_id, "kyc", "true")
+    stage.live.set_switch(claim.tx_id, "limit", "7")
+    stage.live.cancel(claim.tx_id, "enough", OTHER_NODE)
+    assert stage.checkpoint(claim)[2:] == ["enough", "2"]
+
+
+def test_a_checkpoint_leaves_the_transaction_with_its_node(stage: Stage) -> None:
+    claim = stage.claimed()
+    stage.checkpoint(claim)
+    assert stage.status(claim.tx_id) == "running"
+    assert stage.live.running_on(NODE) == [claim.tx_id]

@@ -1,0 +1,69 @@
+"""create.lua: an accepted transaction enters the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from datp_tasks.live.types import Bell, Claimed
+from tests.support.live_states import STATE_JSON, STEP, Stage
+
+
+def test_a_new_transaction_is_queued_and_its_bell_says_where(stage: Stage) -> None:
+    new = stage.new()
+    assert stage.live.create_many([new]) == [Bell(new.tx_id, 1, "master", STEP, "p/0", "in")]
+    assert stage.fields(new.tx_id) == {
+        "status": "queued",
+        "owner": "alice",
+        "pipeline": "p",
+        "group": "master",
+        "stepType": STEP,
+        "place": "p/0",
+        "priority": "in",
+        "fence": "0",
+        "sequence": "1",
+        "version": "0",
+        "jsonVersion": "0",
+        "state": STATE_JSON,
+        "metadata": '{"n":9007199254740993}',
+    }
+    assert stage.score(new.tx_id, "queuedZ") == stage.now_ms
+
+
+def test_a_second_create_changes_nothing(stage: Stage) -> None:
+    new = stage.new(external_id="e-1")
+    stage.live.create_many([new])
+    stage.clock.advance(seconds=1)
+    with stage.nothing_changes():
+        assert stage.live.create_many([replace(new, state_json="{}")]) == [None]
+
+
+@pytest.mark.parametrize(
+    "reach",
+    [Stage.claimed, Stage.sleeping, Stage.parked, Stage.finished, Stage.archived],
+    ids=lambda reach: reach.__name__,
+)
+def test_one_that_has_moved_on_is_not_created_again(
+    stage: Stage, reach: Callable[[Stage], Claimed]
+) -> None:
+    claim = reach(stage)
+    with stage.nothing_changes():
+        assert stage.live.create_many([replace(stage.new(), tx_id=claim.tx_id)]) == [None]
+
+
+def test_many_are_created_in_one_round_trip(stage: Stage) -> None:
+    stage.queued()
+    before = stage.live.round_trips
+    bells = stage.live.create_many([stage.new(shard=f"{shard:02d}") for shard in range(16)])
+    assert all(bells)
+    assert stage.live.round_trips == before + 1
+    assert stage.live.sizes()["queuedZ"] == 17
+
+
+def test_an_external_id_is_a_field_and_reserves_no_key_of_its_own(stage: Stage) -> None:
+    """Whether it is used already is what the unique index in SQL decides."""
+    bell = stage.queued(external_id="order 17:b")
+    assert stage.fields(bell.tx_id)["externalId"] == "order 17:b"
+    assert not [key for key in stage.picture() if "externalId" in key]
