@@ -14,10 +14,11 @@ from benchmarks import seed_timeouts
 from benchmarks.stack import Stack
 from benchmarks.timeout_tables import Loader, create_seed_tables, server_now
 from benchmarks.transfers import Variant, changes
-from datp_tasks.jobs import timeout_handler
+from datp_tasks.jobs.timeout_handler import Result
 from datp_tasks.live.types import NewTransaction
 from datp_tasks.record.database import migrate
 from datp_tasks.record.timeouts import Timeouts
+from datp_tasks.runtime import jobs
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 
@@ -114,9 +115,7 @@ class Contest:
         """Ticks with nothing new and nothing due. One after another, as in life: the seed's
         reads so much that the next of ours would find nothing in memory."""
         return Times(
-            ours=[
-                ms(lambda: timeout_handler.run_once(self._connections)) for _ in range(IDLE_TICKS)
-            ],
+            ours=[ms(self._run) for _ in range(IDLE_TICKS)],
             seed=[ms(lambda: seed_timeouts.run_once(self._seed)) for _ in range(SEED_IDLE_TICKS)],
         )
 
@@ -143,8 +142,12 @@ class Contest:
                 sql.exec_driver_sql(statement, {"ids": ids})
         self._connections.live.create_many([_new(tx_id) for tx_id in ids])
 
+    def _run(self) -> Result:
+        result: Result = jobs.run("timeout_handler", self._connections, lambda group: 0)
+        return result
+
     def _expire(self) -> None:
-        ended = timeout_handler.run_once(self._connections).expired
+        ended = self._run().expired
         if ended != self._sizes.due:
             raise AssertionError(f"{ended} of {self._sizes.due} expired")
 

@@ -17,7 +17,9 @@ from datp_tasks.bells.broker import TASK_PREFIX, make_celery
 from datp_tasks.engine.registry import discover
 from datp_tasks.errors import DatpError
 from datp_tasks.observe import logs
-from datp_tasks.runtime.worker_process import WorkerProcess, register
+from datp_tasks.runtime.main_process import MainProcess, WorkerInfo
+from datp_tasks.runtime.tasks import register
+from datp_tasks.runtime.worker_process import WorkerProcess
 from datp_tasks.settings import Settings
 
 #: How long a process that ends may take to close its connections.
@@ -27,7 +29,9 @@ log = logging.getLogger("datp.app")
 
 settings = Settings.from_env()
 app = make_celery(settings)
-process = WorkerProcess(app, settings)
+info = WorkerInfo()
+main_process = MainProcess(app, settings, info)
+process = WorkerProcess(app, settings, info=info)
 register(app, process)
 
 
@@ -53,18 +57,19 @@ def _write_logs(logger: logging.Logger | None = None, **_: Any) -> None:
 
 @signals.celeryd_after_setup.connect(weak=False)  # type: ignore[untyped-decorator]
 def _set_up(sender: str = "", **_: Any) -> None:
-    process.set_up(sender)
+    main_process.set_up(sender)
 
 
 @signals.worker_process_init.connect(weak=False)  # type: ignore[untyped-decorator]
 def _forked(**_: Any) -> None:
+    main_process.forget()
     process.forget()
     process.join()
 
 
 @signals.worker_ready.connect(weak=False)  # type: ignore[untyped-decorator]
 def _ready(sender: Any = None, **_: Any) -> None:
-    process.steer(sender)
+    main_process.steer(sender)
     # A solo worker runs its tasks right here; in other pools the main process is no node.
     if getattr(sender, "pool", None).__class__.__module__.endswith(".solo"):
         process.join()
@@ -77,13 +82,13 @@ def _offer_control(**_: Any) -> None:
 
     @control_command(name="datp_groups")  # type: ignore[untyped-decorator]
     def look_at_groups(state: Any, **_: Any) -> dict[str, str]:
-        process.look_at_groups()
+        main_process.look_at_groups()
         return {"ok": "the node groups are looked at"}
 
 
 @signals.worker_shutting_down.connect(weak=False)  # type: ignore[untyped-decorator]
 def _shutting_down(**_: Any) -> None:
-    process.stop_steering()
+    main_process.stop_steering()
 
 
 @signals.worker_process_shutdown.connect(weak=False)  # type: ignore[untyped-decorator]

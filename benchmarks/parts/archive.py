@@ -17,11 +17,11 @@ from benchmarks.bench import Bench
 from benchmarks.report import BAR_CHARS, Figures, Report, Step
 from benchmarks.stack import Stack
 from benchmarks.travellers import BATCH, Traveller, Travellers
-from datp_tasks.jobs import reconciler
 from datp_tasks.jobs.archiver import Archiver, as_copy
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.record.archiver_role import Role
 from datp_tasks.record.states import COPY, States, copy_text
+from datp_tasks.runtime import jobs
 
 RATIO_BAR, REBUILD_BAR_S, MEMORY_BAR_MB = 0.5, 60.0, 100.0
 ROUNDS = 5
@@ -140,7 +140,9 @@ def _copy_raw(stack: Stack, texts: Sequence[str]) -> None:
 
 def _whole_run(travellers: Travellers) -> float:
     """States a second, with the journal of all that happened before them."""
-    archiver = Archiver(travellers.connections)
+    connections = travellers.connections
+    tables = jobs.archiver_tables(connections, connections.settings)
+    archiver = Archiver(connections.live, tables, jobs.archiver_limits(connections.settings))
     if not archiver.take_role():
         raise AssertionError("another archiver has the role")
     began_s = time.perf_counter()
@@ -171,7 +173,7 @@ def _rebuild(travellers: Travellers, count: int) -> float:
     connections = travellers.connections
     travellers.wipe()
     began_s = time.perf_counter()
-    result = reconciler.run_once(connections, lambda group: 1)
+    result = jobs.run("reconciler", connections, lambda group: 1)
     took_s = time.perf_counter() - began_s
     if result.rebuilt != count:
         raise AssertionError(f"{result.rebuilt} of {count} came back")

@@ -29,7 +29,6 @@ from datp_tasks.api import (
 from datp_tasks.api.services import Services
 from datp_tasks.api.waiting import ClientGone
 from datp_tasks.record.api_keys import KeyHash
-from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 
 ROUTERS = (
@@ -49,19 +48,13 @@ SUBMIT = "/v1/transactions"
 HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
 
-def from_environment() -> FastAPI:
-    """For uvicorn, which makes one per process."""
-    settings = Settings.from_env()
-    return create_app(lambda: Container.open(settings), settings)
-
-
-def create_app(connect: Callable[[], Container], settings: Settings) -> FastAPI:
-    # Better now than with the first request.
+def create_app(open_services: Callable[[], Services], settings: Settings) -> FastAPI:
+    # Fail at start-up if the pepper is invalid.
     KeyHash(settings.key_pepper)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        services = Services.open(connect())
+        services = open_services()
         app.state.services = services
         services.waiters.start()
         _before_the_end(services.waiters.answer_all)

@@ -122,7 +122,7 @@ async def status_by_external_id(
 
     def find() -> Summary | None:
         with translate_outage():
-            return services.connections.record.by_external_id(caller.owner, external_id)
+            return services.record.by_external_id(caller.owner, external_id)
 
     found = await services.threads.run(find)
     if found is None:

@@ -41,12 +41,12 @@ async def readyz(request: Request) -> Response:
 def look_at_servers(services: Services) -> tuple[bool, bool]:
     sql = redis = True
     try:
-        with services.connections.engine.connect() as connection:
+        with services.record.engine.connect() as connection:
             connection.exec_driver_sql("SELECT 1")
     except SQLAlchemyError:
         sql = False
     try:
-        services.connections.redis.ping()
+        services.live.redis.ping()
     except RedisError:
         redis = False
     return sql, redis

@@ -20,7 +20,6 @@ from datp_tasks.model.view import View
 from datp_tasks.operator.resolve import Decision
 from datp_tasks.record.api_keys import Scope
 from datp_tasks.record.database import translate_outage
-from datp_tasks.record.states import States
 from datp_tasks.transactions.restore import view_of_copy
 
 routes = router("/v1", "operator", scope=Scope.OPERATOR)
@@ -116,12 +115,11 @@ async def _decide(
 
 
 def _state(services: Services, tx_id: str) -> dict[str, Any]:
-    connections = services.connections
-    fields, changes = ArchiveFeed(connections.live).copies([tx_id])[0]
+    fields, changes = ArchiveFeed(services.live).copies([tx_id])[0]
     if fields:
         return {"txId": tx_id, "source": "live", **_view_json(fields, changes)}
     with translate_outage():
-        archived = States(connections.engine, connections.clock).load([tx_id])
+        archived = services.states.load([tx_id])
     if tx_id not in archived:
         raise not_found("state of this transaction yet")
     copy = archived[tx_id]

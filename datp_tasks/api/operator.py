@@ -17,8 +17,6 @@ from datp_tasks.bells.broker import backlog, make_celery
 from datp_tasks.errors import PipelineUnknown
 from datp_tasks.live.nodes import live_nodes
 from datp_tasks.pipelines.records import PipelineInfo, VersionInfo
-from datp_tasks.pipelines.store import PipelineStore
-from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import Scope
 from datp_tasks.record.database import translate_outage
 
@@ -31,7 +29,7 @@ Name = Annotated[str, Path(max_length=200)]
 async def pipelines(request: Request) -> Response:
     """Every pipeline, by name."""
     services = services_of(request)
-    found = await services.threads.run(services.connections.pipelines.list)
+    found = await services.threads.run(services.pipelines.list)
     return json_response({"pipelines": [_pipeline_json(each) for each in found]})
 
 
@@ -46,7 +44,7 @@ async def pipeline(request: Request, name: Name) -> Response:
 async def use(request: Request, name: Name, version: Name) -> Response:
     """New transactions get this version from now on."""
     services = services_of(request)
-    store = _store_for(request, services)
+    store = services.pipelines_as(caller_of(request).actor)
 
     def put() -> VersionInfo:
         with translate_outage():
@@ -62,7 +60,7 @@ async def use(request: Request, name: Name, version: Name) -> Response:
 async def disable(request: Request, name: Name) -> Response:
     """Take no new transactions; those on their way go on."""
     services = services_of(request)
-    store = _store_for(request, services)
+    store = services.pipelines_as(caller_of(request).actor)
 
     def put() -> None:
         with translate_outage():
@@ -79,8 +77,8 @@ async def disable(request: Request, name: Name) -> Response:
 async def nodes(request: Request) -> Response:
     """Workers that live: where they run, what they offer, how busy they are."""
     services = services_of(request)
-    connections = services.connections
-    found = await services.threads.run(live_nodes, connections.redis, connections.live.keys)
+    live = services.live
+    found = await services.threads.run(live_nodes, live.redis, live.keys)
     listed = [{"group": each.group, "name": each.name, **each.record} for each in found]
     return json_response({"nodes": listed})
 
@@ -96,29 +94,16 @@ async def queues(request: Request) -> Response:
 async def alerts(request: Request) -> Response:
     """What a person should look at, oldest first."""
     services = services_of(request)
-    store = Alerts(services.connections.engine, services.connections.clock)
 
     def read() -> list[dict[str, Any]]:
         with translate_outage():
-            return [alert_json(each) for each in store.open_alerts()]
+            return [alert_json(each) for each in services.alerts.open_alerts()]
 
     return json_response({"alerts": await services.threads.run(read)})
 
 
-def _store_for(request: Request, services: Services) -> PipelineStore:
-    """Writes down who did it."""
-    connections = services.connections
-    return PipelineStore(
-        connections.engine,
-        connections.redis,
-        connections.live.keys,
-        steps_max=services.settings.pipeline_steps_max,
-        actor=caller_of(request).actor,
-    )
-
-
 def _pipeline(services: Services, name: str) -> dict[str, Any]:
-    store = services.connections.pipelines
+    store = services.pipelines
     with translate_outage():
         try:
             shown = store.show(name)
@@ -133,15 +118,15 @@ def _pipeline(services: Services, name: str) -> dict[str, Any]:
 
 
 def _queues(services: Services) -> dict[str, Any]:
-    connections = services.connections
-    groups = {node.group for node in live_nodes(connections.redis, connections.live.keys)}
+    live = services.live
+    groups = {node.group for node in live_nodes(live.redis, live.keys)}
     groups |= {services.settings.maintenance_group, services.settings.ledger_group}
     celery = make_celery(services.settings)
     try:
         bells = {group: backlog(celery, group) for group in sorted(groups)}
     finally:
         celery.close()
-    return {"transactions": connections.live.sizes(), "bells": bells}
+    return {"transactions": live.sizes(), "bells": bells}
 
 
 def _pipeline_json(info: PipelineInfo) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def page_of(services: Services, caller: Caller, wanted: Filter) -> tuple[list[Su
 
 def _by_external_id(services: Services, owner: str, wanted: Filter) -> list[Summary]:
     with translate_outage():
-        found = services.connections.record.by_external_id(owner, wanted.external_id or "")
+        found = services.record.by_external_id(owner, wanted.external_id or "")
     shown = services.client.overlay_many([found] if found else [])
     return [
         each

@@ -14,9 +14,8 @@ from prometheus_client.registry import Collector
 from datp_tasks.api.models import Object
 from datp_tasks.api.routing import json_response, router
 from datp_tasks.api.services import Services, services_of
-from datp_tasks.live.metrics import RESOLUTIONS, Metrics, Slot, summed
+from datp_tasks.live.metrics import RESOLUTIONS, Slot, summed
 from datp_tasks.observe.prometheus import families
-from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import Scope
 from datp_tasks.record.database import translate_outage
 
@@ -46,11 +45,8 @@ async def series(
 
 
 def _series(services: Services, resolution: str, by: list[str]) -> dict[str, Any]:
-    live = services.connections.live
     chosen = RESOLUTIONS[resolution]
-    slots = Metrics(services.connections.redis, live.keys).series(
-        chosen, live.server_now_ms() // 1_000
-    )
+    slots = services.metrics.series(chosen, services.live.server_now_ms() // 1_000)
     return {
         "resolution": resolution,
         "slotSeconds": chosen.slot_s,
@@ -72,11 +68,9 @@ class _Scraped(Collector):
         self._services = services
 
     def collect(self) -> Iterator[Metric]:
-        connections = self._services.connections
         with translate_outage():
-            alerts = Alerts(connections.engine, connections.clock).open_alerts()
-        metrics = Metrics(connections.redis, connections.live.keys)
-        yield from families(metrics, alerts)
+            alerts = self._services.alerts.open_alerts()
+        yield from families(self._services.metrics, alerts)
         yield from self._services.meter.registry.collect()
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uvicorn
 
-APP = "datp_tasks.api.app:from_environment"
+#: Each process of uvicorn makes its own: the wiring is named, and not imported.
+APP = "datp_tasks.runtime.api:from_environment"
 #: Longer than most proxies keep theirs, so that they end it, not we.
 KEEP_ALIVE_S = 75
 GRACE_S = 20

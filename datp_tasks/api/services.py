@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fastapi import Request
-from sqlalchemy.exc import DBAPIError, OperationalError
 
+from datp_tasks.api.accepting import Accepted
 from datp_tasks.api.access import Caller, Gate
 from datp_tasks.api.batcher import Batcher
 from datp_tasks.api.limits import Limits
@@ -18,30 +18,35 @@ from datp_tasks.api.threads import Threads
 from datp_tasks.api.waiting import Waiters
 from datp_tasks.client.client import Client
 from datp_tasks.client.requests import Request as Wanted
-from datp_tasks.client.requests import Submitted
-from datp_tasks.live.notifications import Notifications
-from datp_tasks.live.rates import Rates
+from datp_tasks.live.metrics import Metrics
+from datp_tasks.live.store import LiveStore
+from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.events import Events
 from datp_tasks.record.listing import Listing
+from datp_tasks.record.states import States
+from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Summary
-from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
+from datp_tasks.webhooks.service import WebhookService
 
 log = logging.getLogger("datp.api")
-
-#: A second lane for accepts would only make the batches smaller.
-ACCEPT_LANES = 1
-LOOK_LANES = 2
-
-Accepted = Submitted | Exception
 
 
 @dataclass(frozen=True, kw_only=True)
 class Services:
     settings: Settings
-    connections: Container
     client: Client
+    live: LiveStore
+    record: Record
+    states: States
+    alerts: Alerts
+    metrics: Metrics
+    pipelines: PipelineStore
+    #: The same, in the name of an actor: it writes down who did it.
+    pipelines_as: Callable[[str], PipelineStore]
+    webhooks: WebhookService
     keys: ApiKeys
     threads: Threads
     gate: Gate
@@ -53,38 +58,6 @@ class Services:
     listing: Listing
     events: Events
     meter: Meter
-
-    @classmethod
-    def open(cls, connections: Container) -> Services:
-        """Within the event loop; nothing is connected yet."""
-        settings = connections.settings
-        threads = Threads(settings.api_threads_max)
-        client = Client(connections)
-        keys = ApiKeys(connections.engine, connections.clock, settings.key_pepper)
-        rates = Rates(connections.redis, connections.live.keys, connections.clock)
-        listing = Listing(connections.engine)
-        events = Events(connections.engine, connections.clock)
-        notifications = Notifications(connections.redis, connections.live.keys.notify)
-        waiters = Waiters(notifications, listing.sequences, settings, threads)
-        queues = {"batch_max": settings.submit_batch_max, "waiting_max": settings.accept_queue_max}
-        return cls(
-            settings=settings,
-            connections=connections,
-            client=client,
-            keys=keys,
-            threads=threads,
-            gate=Gate(keys, settings, threads),
-            limits=Limits(keys, rates, settings, threads),
-            accepts=Batcher(
-                lambda wanted: accept(client, wanted), threads, lanes=ACCEPT_LANES, **queues
-            ),
-            looks=Batcher(client.status_many, threads, lanes=LOOK_LANES, **queues),
-            seen=Batcher(lambda shown: mark_seen(events, shown), threads, **queues),
-            waiters=waiters,
-            listing=listing,
-            events=events,
-            meter=Meter(lambda: len(waiters)),
-        )
 
     async def close(self) -> None:
         await self.waiters.close()
@@ -114,34 +87,6 @@ def services_of(request: Request) -> Services:
 def caller_of(request: Request) -> Caller:
     found: Caller = request.state.caller
     return found
-
-
-def accept_bulk(client: Client, wanted: Sequence[Wanted], *, batch_max: int) -> Sequence[Accepted]:
-    """As many as somebody likes. What is committed stays so if the database goes away half-way:
-    those that are not say so themselves."""
-    answers: list[Accepted] = []
-    for start in range(0, len(wanted), batch_max):
-        batch = wanted[start : start + batch_max]
-        try:
-            answers += accept(client, batch)
-        except Exception as error:
-            if start == 0:
-                raise
-            answers += [error] * len(batch)
-    return answers
-
-
-def accept(client: Client, wanted: Sequence[Wanted]) -> Sequence[Accepted]:
-    """Commit one batch; if the database cannot take one of them, the others do not suffer."""
-    try:
-        return client.submit_many(wanted)
-    except DBAPIError as error:
-        if isinstance(error, OperationalError):
-            raise
-        if len(wanted) == 1:
-            return [error]
-    # The statement failed as a whole, so nothing of it was stored.
-    return [accept(client, [each])[0] for each in wanted]
 
 
 def mark_seen(events: Events, shown: Sequence[Summary]) -> Sequence[None]:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from starlette.background import BackgroundTask
 
 from datp_tasks.api import models
+from datp_tasks.api.accepting import Accepted, accept_bulk
 from datp_tasks.api.pages import Filter, page_of
 from datp_tasks.api.problems import invalid, mistakes_of, problem_of
 from datp_tasks.api.routing import (
@@ -20,7 +21,7 @@ from datp_tasks.api.routing import (
     strict_request,
 )
 from datp_tasks.api.serializers import summary_json, time_text
-from datp_tasks.api.services import Accepted, Services, accept_bulk, caller_of, services_of
+from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.client.requests import Submitted
 from datp_tasks.record.operator_actions import record_action
 from datp_tasks.record.types import Summary
@@ -197,7 +198,7 @@ async def _may_act(
     if summary.owner != caller.owner:
         await services.threads.run(
             record_action,
-            services.connections.engine,
+            services.record.engine,
             actor=caller.actor,
             action=f"transaction.{action}",
             subject=tx_id,

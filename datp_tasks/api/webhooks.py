@@ -34,7 +34,7 @@ async def find(
 
     def read() -> list[Delivery]:
         with translate_outage():
-            return services.connections.webhooks.store.deliveries(
+            return services.webhooks.store.deliveries(
                 state=state, owner=owner, tx_id=tx_id, rows_max=limit
             )
 
@@ -59,7 +59,7 @@ async def redeliver(request: Request, id: Id) -> Response:
         with translate_outage():
             # What an owner does with its own is its own business, not the audit's.
             actor = caller.actor if owner is None else ""
-            services.connections.webhooks.redeliver(id, owner=owner, actor=actor)
+            services.webhooks.redeliver(id, owner=owner, actor=actor)
         return _show(services, id, owner)
 
     return json_response(await services.threads.run(send))
@@ -72,7 +72,7 @@ def _owner(request: Request) -> str | None:
 
 
 def _show(services: Services, id: str, owner: str | None) -> dict[str, Any]:
-    store = services.connections.webhooks.store
+    store = services.webhooks.store
     with translate_outage():
         delivery = store.find(id, owner=owner)
         attempts = store.attempts(id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import dataclass
 
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer
@@ -14,7 +15,7 @@ from datp_tasks.engine.context import SwitchValue
 from datp_tasks.engine.decide import Decider, Pipelines
 from datp_tasks.engine.execute import Executor
 from datp_tasks.engine.hop import Hop
-from datp_tasks.engine.hop_observer import HopObserver, HopSpans
+from datp_tasks.engine.hop_observer import HopObserver
 from datp_tasks.engine.late_success import LateDesk
 from datp_tasks.engine.registry import Registry
 from datp_tasks.engine.reporter import Reporter
@@ -28,8 +29,6 @@ from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Refused
 from datp_tasks.model.payload import checked
 from datp_tasks.model.switch import switch_json
-from datp_tasks.observe.task_events import TaskEvents
-from datp_tasks.observe.tracing import Tracing
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.step_starts import BegunSteps
@@ -37,45 +36,64 @@ from datp_tasks.record.transactions import Record
 from datp_tasks.settings import Settings
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """Where the engine reads and writes."""
+
+    live: LiveStore
+    record: Record
+    pipelines: Pipelines
+    clock: Clock
+    #: None: steps of this worker cannot submit batches.
+    ledger: Ledger | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bells:
+    ringer: Ringer
+    costs: CostBook
+
+
+@dataclass(frozen=True, slots=True)
+class ThisNode:
+    """Who this worker is, and the groups whose steps it goes on with by itself."""
+
+    name: str
+    groups: frozenset[str] = frozenset()
+
+
 class Worker:
     def __init__(
         self,
-        *,
         settings: Settings,
-        clock: Clock,
-        live: LiveStore,
-        record: Record,
-        ringer: Ringer,
-        costs: CostBook,
-        pipelines: Pipelines,
         registry: Registry,
-        node: str,
-        groups: frozenset[str] = frozenset(),
-        ledger: Ledger | None = None,
-        rng: random.Random | None = None,
-        events: TaskEvents | None = None,
-        tracing: Tracing | None = None,
+        this: ThisNode,
+        *,
+        stores: Stores,
+        bells: Bells,
+        observer: HopObserver,
     ) -> None:
-        self.node = node
-        spans = HopSpans(tracing, node) if tracing else None
-        self.observer = HopObserver(registry, events, spans)
-        services = Services(live, settings, ledger, Reporter(live, record))
-        caller = StepCaller(settings, registry, services, self.observer)
-        begun = BegunSteps(record.engine, clock)
-        self._executor = Executor(settings, live, begun, EffectStore(record.engine, clock), caller)
-        decider = Decider(settings, pipelines, registry, rng or random.Random())
+        self.node = node = this.name
+        self.observer = observer
+        live, record, pipelines = stores.live, stores.record, stores.pipelines
+        services = Services(live, settings, stores.ledger, Reporter(live, record))
+        caller = StepCaller(settings, registry, services, observer)
+        begun = BegunSteps(record.engine, stores.clock)
+        effects = EffectStore(record.engine, stores.clock)
+        self._executor = Executor(settings, live, begun, effects, caller)
+        decider = Decider(settings, pipelines, registry, random.Random())
         cache = StateCache(settings.state_cache_entries_max)
         committer = Committer(
             live=live,
             record=record,
-            ringer=ringer,
+            ringer=bells.ringer,
             pipelines=pipelines,
             registry=registry,
             decider=decider,
             cache=cache,
             node=node,
-            groups=groups,
-            late=LateDesk(record, Alerts(record.engine, clock), pipelines, caller),
+            groups=this.groups,
+            late=LateDesk(record, Alerts(record.engine, stores.clock), pipelines, caller),
         )
         self.hop = Hop(
             live=live,
@@ -85,10 +103,10 @@ class Worker:
             executor=self._executor,
             decider=decider,
             committer=committer,
-            costs=costs,
+            costs=bells.costs,
             cache=cache,
-            observer=self.observer,
-            ringer=ringer,
+            observer=observer,
+            ringer=bells.ringer,
             doorbells=Doorbells(live),
             node=node,
         )

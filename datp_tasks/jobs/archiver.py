@@ -25,13 +25,13 @@ from dataclasses import dataclass
 from datp_tasks.errors import JournalRefused, RoleLost
 from datp_tasks.failpoints import reach
 from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.live.store import LiveStore
 from datp_tasks.model.payload import encode
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.archiver_role import Role
 from datp_tasks.record.journal import Journal
 from datp_tasks.record.journal_gap import FilesAndGap
 from datp_tasks.record.states import Copy, States
-from datp_tasks.runtime.container import Container
 
 log = logging.getLogger("datp.archiver")
 
@@ -53,8 +53,32 @@ class Result:
     archived: int
 
 
-def run_once(connections: Container) -> Result:
-    archiver = Archiver(connections)
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Where the archiver writes: tables of SQL, and files if there is a folder for them."""
+
+    journal: Journal
+    states: States
+    alerts: Alerts
+    files: FilesAndGap | None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    #: How long a run may take, how long the role is held, and how long a successor waits.
+    run_s: float
+    role_s: float
+    grace_s: float
+    #: At a time: states, entries of the journal, and bytes of either.
+    states_max: int
+    entries_max: int
+    bytes_max: int
+    #: The largest output of a step.
+    output_bytes_max: int
+
+
+def run_once(live: LiveStore, tables: Tables, *, limits: Limits) -> Result:
+    archiver = Archiver(live, tables, limits)
     if not archiver.take_role():
         return Result(entries=0, copied=0, archived=0)
     try:
@@ -69,14 +93,14 @@ def run_once(connections: Container) -> Result:
 class Archiver:
     """One run. It asks for the role under a name of its own."""
 
-    def __init__(self, connections: Container) -> None:
-        self._live = connections.live
-        self._settings = connections.settings
-        self._outgoing = ArchiveFeed(connections.live)
-        self._journal = Journal(connections.engine, connections.clock)
-        self._states = States(connections.engine, connections.clock)
-        self._alerts = Alerts(connections.engine, connections.clock)
-        self._files = FilesAndGap.of(connections.settings, connections.engine, connections.clock)
+    def __init__(self, live: LiveStore, tables: Tables, limits: Limits) -> None:
+        self._live = live
+        self._limits = limits
+        self._outgoing = ArchiveFeed(live)
+        self._journal = tables.journal
+        self._states = tables.states
+        self._alerts = tables.alerts
+        self._files = tables.files
         self._role = Role(f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}", 0)
         #: Shards that cannot go on in this run, and why.
         self._stuck: dict[str, str] = {}
@@ -85,8 +109,8 @@ class Archiver:
     def take_role(self) -> bool:
         fence = self._outgoing.take_role(
             self._role.node,
-            role_ms=int(self._settings.archiver_role_s * 1_000),
-            grace_ms=int(self._settings.archiver_grace_s * 1_000),
+            role_ms=int(self._limits.role_s * 1_000),
+            grace_ms=int(self._limits.grace_s * 1_000),
         )
         if fence is None:
             return False
@@ -99,7 +123,7 @@ class Archiver:
 
     def work(self) -> Result:
         """As long as there is something to do, for a while."""
-        until_s = time.monotonic() + self._settings.archiver_run_s
+        until_s = time.monotonic() + self._limits.run_s
         if self._files:
             self._files.catch_up()
         is_full = True
@@ -135,13 +159,13 @@ class Archiver:
     def drain(self) -> tuple[int, set[str]]:
         """The oldest entries of each shard, to SQL and to the files; shards that may have more."""
         shards = [shard for shard in self._live.shards if shard not in self._stuck]
-        return self._drain(shards, self._settings.journal_batch_max) if shards else (0, set())
+        return self._drain(shards, self._limits.entries_max) if shards else (0, set())
 
     def _drain(self, shards: Sequence[str], entries_max: int) -> tuple[int, set[str]]:
         drained = self._outgoing.read_journal(
             entries_max=entries_max,
-            bytes_max=self._settings.archiver_bytes_max,
-            entry_bytes_max=self._settings.output_bytes_max,
+            bytes_max=self._limits.bytes_max,
+            entry_bytes_max=self._limits.output_bytes_max,
             shards=shards,
         )
         if not drained.count:
@@ -189,9 +213,9 @@ class Archiver:
 
     def read_states(self) -> tuple[list[Found], bool]:
         """States that are due, as they are now; whether there may be more."""
-        batch_max, bytes_max = self._settings.archiver_batch_max, self._settings.archiver_bytes_max
+        batch_max, bytes_max = self._limits.states_max, self._limits.bytes_max
         due = self._live.due("toArchiveZ", batch_max=batch_max)
-        at_a_time = max(1, bytes_max // (OUTPUTS_IN_A_STATE * self._settings.output_bytes_max))
+        at_a_time = max(1, bytes_max // (OUTPUTS_IN_A_STATE * self._limits.output_bytes_max))
         found: list[Found] = []
         chars = 0
         for first in range(0, len(due), at_a_time):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from datp_tasks.runtime.container import Container
+from datp_tasks.ledger.service import Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,6 @@ class Result:
     rung: int
 
 
-def run_once(connections: Container) -> Result:
-    polled = connections.ledger.poll()
+def run_once(ledger: Ledger) -> Result:
+    polled = ledger.poll()
     return Result(asked=polled.asked, final=polled.final, rung=polled.rung)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from datp_tasks.runtime.container import Container
+from datp_tasks.ledger.queuer import Queuer
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,6 @@ class Result:
     rung: int
 
 
-def run_once(connections: Container) -> Result:
-    tick = connections.ledger.queuer.tick()
+def run_once(queuer: Queuer) -> Result:
+    tick = queuer.tick()
     return Result(late=tick.late, claimed=tick.claimed, released=tick.released, rung=tick.rung)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from datp_tasks.runtime.container import Container
+from datp_tasks.record.groups import GroupStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,5 +19,5 @@ class Result:
     refreshed: int
 
 
-def run_once(connections: Container) -> Result:
-    return Result(refreshed=len(connections.groups.refresh()))
+def run_once(groups: GroupStore) -> Result:
+    return Result(refreshed=len(groups.refresh()))

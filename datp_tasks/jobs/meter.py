@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.metrics import Metrics, take_counts
 from datp_tasks.live.nodes import NodeRegister
+from datp_tasks.live.store import LiveStore
 from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.record.webhooks import Webhooks
-from datp_tasks.runtime.container import Container
 
 #: The line is in the order of the last bells; the one that waits longest is near its front.
 FIRST_IN_LINE = 100
@@ -29,42 +29,58 @@ class Result:
     counted: int
 
 
-def run_once(connections: Container, backlog: Callable[[str], int]) -> Result:
-    live = connections.live
-    metrics = Metrics(connections.redis, live.keys)
+def run_once(
+    live: LiveStore,
+    register: NodeRegister,
+    timeouts: Timeouts,
+    webhooks: Webhooks,
+    backlog: Callable[[str], int],
+    *,
+    maintenance_group: str,
+) -> Result:
+    metrics = Metrics(live.redis, live.keys)
     counts = take_counts(live)
     now_ms = live.server_now_ms()
-    metrics.add(counts, _gauges(connections, backlog, now_ms), now_ms // 1_000)
+    gauges = {
+        **_sizes_and_lags(live, now_ms),
+        "lag|timeouts": timeouts.peek().lag_s,
+        "lag|webhooks": webhooks.lag_s(),
+        **_groups(register, backlog, maintenance_group),
+    }
+    metrics.add(counts, gauges, now_ms // 1_000)
     return Result(counted=sum(counts.values()))
 
 
-def _gauges(connections: Container, backlog: Callable[[str], int], now_ms: int) -> dict[str, float]:
-    live, settings = connections.live, connections.settings
+def _sizes_and_lags(live: LiveStore, now_ms: int) -> dict[str, float]:
     found: dict[str, float] = {f"list|{name}": size for name, size in live.sizes().items()}
     found["journal"] = ArchiveFeed(live).journal_length()
-    found["lag|wake"] = _lag_s(connections, "sleepingZ", now_ms)
-    found["lag|archive"] = _lag_s(connections, "toArchiveZ", now_ms)
-    found["lag|queue"] = _queue_lag_s(connections, now_ms)
-    found["lag|timeouts"] = Timeouts(connections.engine, connections.clock).peek().lag_s
-    found["lag|webhooks"] = Webhooks(connections.engine, connections.clock).lag_s()
-    register = NodeRegister(live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms)
+    found["lag|wake"] = _lag_s(live, "sleepingZ", now_ms)
+    found["lag|archive"] = _lag_s(live, "toArchiveZ", now_ms)
+    found["lag|queue"] = _queue_lag_s(live, now_ms)
+    return found
+
+
+def _groups(
+    register: NodeRegister, backlog: Callable[[str], int], maintenance_group: str
+) -> dict[str, float]:
+    """The messages that wait for each group, and its nodes."""
     standing = register.look()
-    groups = standing.groups() | {settings.maintenance_group}
-    for group in sorted(groups):
+    found: dict[str, float] = {}
+    for group in sorted(standing.groups() | {maintenance_group}):
         found[f"queue|{group}"] = backlog(group)
         found[f"nodes|{group}"] = sum(node.group == group for node in standing.live)
     return found
 
 
-def _lag_s(connections: Container, list_name: str, now_ms: int) -> float:
+def _lag_s(live: LiveStore, list_name: str, now_ms: int) -> float:
     """How long the most overdue of a list has been due; 0 if none is."""
-    oldest = connections.live.listed(list_name, rows_max=1)
+    oldest = live.listed(list_name, rows_max=1)
     return max(0.0, (now_ms - oldest[0][1]) / 1_000) if oldest else 0.0
 
 
-def _queue_lag_s(connections: Container, now_ms: int) -> float:
+def _queue_lag_s(live: LiveStore, now_ms: int) -> float:
     """How long the first in the line have waited, also if they were rung again in vain."""
-    first = connections.live.listed("queuedZ", rows_max=FIRST_IN_LINE)
-    since = connections.live.queued_since([tx for tx, _ in first])
+    first = live.listed("queuedZ", rows_max=FIRST_IN_LINE)
+    since = live.queued_since([tx for tx, _ in first])
     waited_ms = [now_ms - queued_ms for queued_ms in since if queued_ms is not None]
     return max(0.0, *waited_ms) / 1_000 if waited_ms else 0.0

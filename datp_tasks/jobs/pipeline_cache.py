@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from datp_tasks.runtime.container import Container
+from datp_tasks.pipelines.store import PipelineStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,5 +19,5 @@ class Result:
     refreshed: int
 
 
-def run_once(connections: Container) -> Result:
-    return Result(refreshed=connections.pipelines.refresh_all())
+def run_once(pipelines: PipelineStore) -> Result:
+    return Result(refreshed=pipelines.refresh_all())

@@ -22,11 +22,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from datp_tasks.jobs.rebuild import rebuild_after_loss
+from datp_tasks.bells.ringer import Ringer
+from datp_tasks.jobs.rebuild import Rebuild, Tables
+from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell
 from datp_tasks.model.status import Status
-from datp_tasks.record.transactions import Place
-from datp_tasks.runtime.container import Container
+from datp_tasks.record.transactions import Place, Record
+from datp_tasks.transactions.restore import Restorer
 
 LINE_PAGES_MAX = 10
 FRESH_PAGES_MAX = 5
@@ -48,58 +50,105 @@ class Result:
     rebuilt: int
 
 
-def run_once(connections: Container, backlog: Callable[[str], int]) -> Result:
-    rebuilt = rebuild_after_loss(connections)
-    rung = _ring_lost(connections, backlog)
-    return Result(rung=rung, placed=_place_missing(connections), rebuilt=rebuilt)
+@dataclass(frozen=True, slots=True)
+class Limits:
+    #: Rows of a page.
+    batch_max: int
+    rebuild_run_s: float
+    #: What has been queued for so long is rung for again.
+    ring_again_after_ms: int
+    #: A row that Redis does not have is placed after so long, by its client or by this job.
+    place_after_ms: int
+    #: Rows accepted within so long are looked at more often than older ones.
+    window_s: float
 
 
-# Lost bells.
+def run_once(
+    live: LiveStore,
+    tables: Tables,
+    restorer: Restorer,
+    ringer: Ringer,
+    backlog: Callable[[str], int],
+    *,
+    limits: Limits,
+) -> Result:
+    rebuild = Rebuild(
+        live, tables, restorer, run_s=limits.rebuild_run_s, batch_max=limits.batch_max
+    )
+    lost_bells = LostBells(live, tables.record, ringer, backlog, limits)
+    missing_rows = MissingRows(live, tables.record, restorer, limits)
+    # First what Redis has lost: it is queued anew, and need not be looked for below.
+    rebuilt = rebuild.run()
+    return Result(rung=lost_bells.ring(), placed=missing_rows.place(), rebuilt=rebuilt)
 
 
-def _ring_lost(connections: Container, backlog: Callable[[str], int]) -> int:
-    """Only those that are rung lose their place in the line."""
-    late = _late(connections, backlog)
-    ended = _follow_sql(connections, late)
-    bells = [
-        bell
-        for bell in connections.live.ring_again_many([tx for tx in late if tx not in ended])
-        if isinstance(bell, Bell)
-    ]
-    connections.ringer.ring(bells)
-    return len(bells)
+class LostBells:
+    """What is queued, and whose bell no worker has answered."""
 
+    def __init__(
+        self,
+        live: LiveStore,
+        record: Record,
+        ringer: Ringer,
+        backlog: Callable[[str], int],
+        limits: Limits,
+    ) -> None:
+        self._live = live
+        self._record = record
+        self._ringer = ringer
+        self._backlog = backlog
+        self._limits = limits
+        self._cursors = Cursors(live)
 
-def _late(connections: Container, backlog: Callable[[str], int]) -> list[str]:
-    """Those to ring for: the front of the line in every run, the rest of it in turn."""
-    live, settings = connections.live, connections.settings
-    share = live.share_of(settings.reconciler_batch_max)
-    choice = Choice(connections, backlog)
-    goes_on = int(_cursor(connections, "line") or share)
-    rank = 0
-    for _ in range(LINE_PAGES_MAX):
-        page, is_full = live.overdue_page(
-            "queuedZ",
-            before_ms=settings.ring_again_after_ms,
-            rank=rank,
-            rows_max=settings.reconciler_batch_max,
-        )
-        left = choice.add(page)
-        if not is_full:
-            goes_on = share
-            break
-        # Those that are rung leave their places, and the others move up.
-        goes_on += share if rank and left else 0
-        rank = rank + share if rank else goes_on
-    _go_on(connections, "line", str(goes_on))
-    return choice.chosen
+    def ring(self) -> int:
+        """Only those that are rung lose their place in the line."""
+        late = self._late()
+        ended = self._follow_sql(late)
+        bells = [
+            bell
+            for bell in self._live.ring_again_many([tx for tx in late if tx not in ended])
+            if isinstance(bell, Bell)
+        ]
+        self._ringer.ring(bells)
+        return len(bells)
+
+    def _late(self) -> list[str]:
+        """Those to ring for: the front of the line in every run, the rest of it in turn."""
+        share = self._live.share_of(self._limits.batch_max)
+        choice = Choice(self._live, self._backlog)
+        goes_on = int(self._cursors.get("line") or share)
+        rank = 0
+        for _ in range(LINE_PAGES_MAX):
+            page, is_full = self._live.overdue_page(
+                "queuedZ",
+                before_ms=self._limits.ring_again_after_ms,
+                rank=rank,
+                rows_max=self._limits.batch_max,
+            )
+            left = choice.add(page)
+            if not is_full:
+                goes_on = share
+                break
+            # Those that are rung leave their places, and the others move up.
+            goes_on += share if rank and left else 0
+            rank = rank + share if rank else goes_on
+        self._cursors.set("line", str(goes_on))
+        return choice.chosen
+
+    def _follow_sql(self, tx_ids: Sequence[str]) -> set[str]:
+        """End in Redis what SQL has ended; its finish script never ran, or Redis lost that."""
+        if not tx_ids:
+            return set()
+        final = self._record.finals(tx_ids)
+        self._live.follow_sql(list(final.items()))
+        return set(final)
 
 
 class Choice:
     """What to ring for: all that are late, but few of a group in whose queue messages wait."""
 
-    def __init__(self, connections: Container, backlog: Callable[[str], int]) -> None:
-        self._live = connections.live
+    def __init__(self, live: LiveStore, backlog: Callable[[str], int]) -> None:
+        self._live = live
         self._backlog = backlog
         self._messages: dict[str, int] = {}
         self._despite: Counter[str] = Counter()
@@ -127,95 +176,88 @@ class Choice:
         return self._despite[group] <= RING_DESPITE_BACKLOG_MAX
 
 
-def _follow_sql(connections: Container, tx_ids: Sequence[str]) -> set[str]:
-    """End in Redis what SQL has ended; its finish script never ran, or Redis lost that."""
-    if not tx_ids:
-        return set()
-    final = connections.record.finals(tx_ids)
-    connections.live.follow_sql(list(final.items()))
-    return set(final)
+class MissingRows:
+    """Accepted rows that never reached Redis."""
+
+    def __init__(self, live: LiveStore, record: Record, restorer: Restorer, limits: Limits) -> None:
+        self._live = live
+        self._record = record
+        self._restorer = restorer
+        self._limits = limits
+        self._cursors = Cursors(live)
+
+    def place(self) -> int:
+        """What was accepted is never lost, however long ago, and what is new waits for seconds."""
+        now = self._record.server_now()
+        # Its client may still be about to place a younger one; should both, one finds it done.
+        young = now - timedelta(milliseconds=self._limits.place_after_ms)
+        window = now - timedelta(seconds=self._limits.window_s)
+        placed = self._place_fresh(window, young)
+        placed += self._place_in_turn("recent", window, young, PAGES_MAX)
+        return placed + self._place_in_turn("older", None, window, 1)
+
+    def _place_fresh(self, window: datetime, young: datetime) -> int:
+        """Those accepted since the last run; what is too much for a run has its turn later."""
+        looked_to = self._cursors.get("fresh")
+        since = window
+        if looked_to:
+            overlap = timedelta(seconds=FRESH_OVERLAP_S)
+            since = max(window, datetime.fromisoformat(looked_to) - overlap)
+        placed, after = 0, None
+        for _ in range(FRESH_PAGES_MAX):
+            page = self._record.open_ids(
+                since=since,
+                until=young,
+                after=after,
+                rows_max=self._limits.batch_max,
+                newest_first=True,
+            )
+            placed += self._place(page)
+            if len(page) < self._limits.batch_max:
+                break
+            after = page[-1]
+        self._cursors.set("fresh", young.isoformat())
+        return placed
+
+    def _place_in_turn(
+        self, name: str, since: datetime | None, until: datetime, pages_max: int
+    ) -> int:
+        """The next pages of these rows; after the last one it begins again."""
+        created_at, _, tx_id = self._cursors.get(name).partition(" ")
+        after: Place | None = (datetime.fromisoformat(created_at), tx_id) if created_at else None
+        placed = 0
+        for _ in range(pages_max):
+            page = self._record.open_ids(
+                since=since, until=until, after=after, rows_max=self._limits.batch_max
+            )
+            placed += self._place(page)
+            after = page[-1] if len(page) == self._limits.batch_max else None
+            if after is None:
+                break
+        self._cursors.set(name, f"{after[0].isoformat()} {after[1]}" if after else "")
+        return placed
+
+    def _place(self, rows: Sequence[Place]) -> int:
+        ids = [tx_id for _, tx_id in rows]
+        known = self._live.placed_many(ids)
+        missing = [tx for tx, here in zip(ids, known, strict=True) if not here]
+        placed = 0
+        for first in range(0, len(missing), PLACED_TOGETHER_MAX):
+            found = self._record.summaries(missing[first : first + PLACED_TOGETHER_MAX])
+            queued = [each for each in found if each.status is Status.QUEUED]
+            placed += self._restorer.rebuild(queued, {}).restored
+        return placed
 
 
-# Rows that never reached Redis.
+class Cursors:
+    """Where the next run goes on. Should Redis lose that, it begins again."""
 
+    def __init__(self, live: LiveStore) -> None:
+        self._redis = live.redis
+        self._key = live.keys.outside("reconcilerH")
 
-def _place_missing(connections: Container) -> int:
-    """What was accepted is never lost, however long ago, and what is new waits for seconds."""
-    settings = connections.settings
-    now = connections.record.server_now()
-    # Its client may still be about to place a younger one; should both do it, one finds it done.
-    young = now - timedelta(milliseconds=settings.place_after_ms)
-    window = now - timedelta(seconds=settings.reconciler_window_s)
-    placed = _place_fresh(connections, window, young)
-    placed += _place_in_turn(connections, "recent", window, young, PAGES_MAX)
-    return placed + _place_in_turn(connections, "older", None, window, 1)
+    def get(self, name: str) -> str:
+        return str(self._redis.hget(self._key, name) or "")
 
-
-def _place_fresh(connections: Container, window: datetime, young: datetime) -> int:
-    """Those accepted since the last run; where they are too many, the rest has its turn later."""
-    looked_to = _cursor(connections, "fresh")
-    since = window
-    if looked_to:
-        overlap = timedelta(seconds=FRESH_OVERLAP_S)
-        since = max(window, datetime.fromisoformat(looked_to) - overlap)
-    placed, after = 0, None
-    for _ in range(FRESH_PAGES_MAX):
-        page = connections.record.open_ids(
-            since=since,
-            until=young,
-            after=after,
-            rows_max=connections.settings.reconciler_batch_max,
-            newest_first=True,
-        )
-        placed += _place(connections, page)
-        if len(page) < connections.settings.reconciler_batch_max:
-            break
-        after = page[-1]
-    _go_on(connections, "fresh", young.isoformat())
-    return placed
-
-
-def _place_in_turn(
-    connections: Container, name: str, since: datetime | None, until: datetime, pages_max: int
-) -> int:
-    """The next pages of these rows; after the last one it begins again."""
-    created_at, _, tx_id = _cursor(connections, name).partition(" ")
-    after: Place | None = (datetime.fromisoformat(created_at), tx_id) if created_at else None
-    placed = 0
-    for _ in range(pages_max):
-        page = connections.record.open_ids(
-            since=since,
-            until=until,
-            after=after,
-            rows_max=connections.settings.reconciler_batch_max,
-        )
-        placed += _place(connections, page)
-        after = page[-1] if len(page) == connections.settings.reconciler_batch_max else None
-        if after is None:
-            break
-    _go_on(connections, name, f"{after[0].isoformat()} {after[1]}" if after else "")
-    return placed
-
-
-def _place(connections: Container, rows: Sequence[Place]) -> int:
-    ids = [tx_id for _, tx_id in rows]
-    known = connections.live.placed_many(ids)
-    missing = [tx for tx, here in zip(ids, known, strict=True) if not here]
-    placed = 0
-    for first in range(0, len(missing), PLACED_TOGETHER_MAX):
-        found = connections.record.summaries(missing[first : first + PLACED_TOGETHER_MAX])
-        queued = [each for each in found if each.status is Status.QUEUED]
-        placed += connections.restorer.rebuild(queued, {}).restored
-    return placed
-
-
-# Where the next run goes on. Should Redis lose that, it begins again.
-
-
-def _cursor(connections: Container, name: str) -> str:
-    found = connections.redis.hget(connections.live.keys.outside("reconcilerH"), name)
-    return str(found or "")
-
-
-def _go_on(connections: Container, name: str, value: str) -> None:
-    connections.redis.hset(connections.live.keys.outside("reconcilerH"), name, value)
+    def set(self, name: str, value: str) -> None:
+        self._redis.hset(self._key, name, value)

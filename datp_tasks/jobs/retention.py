@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from time import monotonic
 
+from datp_tasks.live.store import LiveStore
 from datp_tasks.record.retention import (
     BATCHES,
     BEGINNING,
@@ -28,7 +29,7 @@ from datp_tasks.record.retention import (
     Kind,
     Retention,
 )
-from datp_tasks.runtime.container import Container
+from datp_tasks.record.signals import Signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +49,28 @@ class Result:
     signals: int = 0
 
 
-def run_once(connections: Container) -> Result:
-    until_s = monotonic() + connections.settings.retention_run_s
+@dataclass(frozen=True, slots=True)
+class Limits:
+    run_s: float
+    batch_max: int
+    #: How long each kind is kept after its transaction has ended; 0 keeps it for ever.
+    states_days: int
+    journal_days: int
+    state_changes_days: int
+    effects_days: int
+    events_days: int
+    webhooks_days: int
+    batches_days: int
+    summaries_days: int
+
+
+def run_once(live: LiveStore, retention: Retention, signals: Signals, *, limits: Limits) -> Result:
+    until_s = monotonic() + limits.run_s
     dropped: Counter[str] = Counter()
-    waiting = _kinds(connections)
+    waiting = _kinds(retention, limits)
+    if limits.summaries_days:
+        waiting["summaries"] = _summaries(live, retention, limits)
+    waiting["signals"] = _signals(signals, limits.batch_max)
     while waiting and monotonic() < until_s:
         for name, batches in list(waiting.items()):
             number = next(batches, None)
@@ -62,28 +81,22 @@ def run_once(connections: Container) -> Result:
     return Result(**dropped)
 
 
-def _kinds(connections: Container) -> dict[str, Iterator[int]]:
+def _kinds(retention: Retention, limits: Limits) -> dict[str, Iterator[int]]:
     """What is to be dropped, as batches: each tells how many rows it deleted."""
-    settings = connections.settings
-    retention = Retention(connections.engine, connections.clock)
     periods_days = (
-        (STATES, settings.keep_states_days),
-        (JOURNALS, settings.keep_journal_days),
-        (STATE_CHANGES, settings.keep_state_changes_days),
-        (EFFECTS, settings.keep_effects_days),
-        (EVENTS, settings.keep_events_days),
-        (WEBHOOKS, settings.keep_webhooks_days),
-        (BATCHES, settings.keep_batches_days),
+        (STATES, limits.states_days),
+        (JOURNALS, limits.journal_days),
+        (STATE_CHANGES, limits.state_changes_days),
+        (EFFECTS, limits.effects_days),
+        (EVENTS, limits.events_days),
+        (WEBHOOKS, limits.webhooks_days),
+        (BATCHES, limits.batches_days),
     )
-    found = {
-        kind.name: _batches(retention, kind, days, settings.retention_batch_max)
+    return {
+        kind.name: _batches(retention, kind, days, limits.batch_max)
         for kind, days in periods_days
         if days
     }
-    if settings.keep_summaries_days:
-        found["summaries"] = _summaries(connections, retention)
-    found["signals"] = _signals(connections)
-    return found
 
 
 def _batches(retention: Retention, kind: Kind, days: int, batch_max: int) -> Iterator[int]:
@@ -94,23 +107,21 @@ def _batches(retention: Retention, kind: Kind, days: int, batch_max: int) -> Ite
         yield batch.dropped
 
 
-def _summaries(connections: Container, retention: Retention) -> Iterator[int]:
-    settings = connections.settings
-    days, batch_max = settings.keep_summaries_days, settings.retention_batch_max
+def _summaries(live: LiveStore, retention: Retention, limits: Limits) -> Iterator[int]:
+    days, batch_max = limits.summaries_days, limits.batch_max
     after, looked = BEGINNING, batch_max
     while looked == batch_max:
         ended = retention.ended(days=days, batch_max=batch_max, after=after)
         looked = len(ended)
         after = ended[-1] if ended else after
         ids = [tx_id for _, tx_id in ended]
-        here = connections.live.exist_many(ids)
+        here = live.exist_many(ids)
         left = [tx for tx, is_here in zip(ids, here, strict=True) if not is_here]
         yield retention.drop_summaries(left, days=days) if left else 0
 
 
-def _signals(connections: Container) -> Iterator[int]:
-    batch_max = connections.settings.retention_batch_max
+def _signals(signals: Signals, batch_max: int) -> Iterator[int]:
     dropped = batch_max
     while dropped == batch_max:
-        dropped = connections.restorer.signals.forget_ended(rows_max=batch_max)
+        dropped = signals.forget_ended(rows_max=batch_max)
         yield dropped

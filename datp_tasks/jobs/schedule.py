@@ -26,8 +26,6 @@ JOBS = {
 }
 #: These run where batches are submitted: each process there is an instance that claims services.
 LEDGER_JOBS = {"claim_queuer", "batch_poller"}
-#: These also ask how many messages wait in a queue.
-COUNTING_JOBS = {"reconciler", "watcher", "meter"}
 #: Job -> role of the node groups that do it. Beat's message goes to the same queue as ever; a
 #: worker there that lacks the role passes it on to a group that has it. Where no group was given
 #: the role, and for all other jobs, whoever takes the message does the job.

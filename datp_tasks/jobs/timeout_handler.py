@@ -19,16 +19,20 @@ import os
 import secrets
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from datp_tasks.bells.ringer import Ringer
 from datp_tasks.failpoints import reach
+from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell, Claimed, Refused
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.timeouts import BEHIND, Due, Timeouts
-from datp_tasks.runtime.container import Container
+from datp_tasks.record.transactions import Record
 from datp_tasks.transactions.end_unstarted import end_unstarted
+from datp_tasks.transactions.restore import Restorer
+from datp_tasks.transactions.take_over import TakeOver
 
 log = logging.getLogger("datp.timeouts")
 
@@ -47,44 +51,77 @@ class Result:
     taken: int
 
 
-def run_once(connections: Container) -> Result:
-    settings = connections.settings
-    timeouts = Timeouts(connections.engine, connections.clock)
-    handler = Handler(connections, timeouts)
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What the handler keeps in SQL beside the record."""
+
+    timeouts: Timeouts
+    alerts: Alerts
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    #: At a time: rows of the log, and due ones.
+    window_max: int
+    batch_max: int
+    #: When another run takes a due one again, and when one is looked at again that is not ready.
+    retry_s: float
+    look_again_s: float
+    #: A worker that was asked and has not moved for so long loses its claim.
+    patience_s: float
+    lag_alert_s: float
+
+
+def run_once(
+    live: LiveStore,
+    record: Record,
+    tables: Tables,
+    restorer: Restorer,
+    ringer: Ringer,
+    *,
+    limits: Limits,
+) -> Result:
+    timeouts = tables.timeouts
+    handler = Handler(live, record, timeouts, restorer, ringer, limits)
     read = 0
     peek = timeouts.peek()
     for _ in range(ROUNDS_MAX):
         if not (peek.is_new or peek.is_due):
             break
         window, due = timeouts.run_pass(
-            rows_max=settings.timeout_window_max,
-            batch_max=settings.timeout_batch_max,
-            again_s=settings.timeout_retry_s,
+            rows_max=limits.window_max,
+            batch_max=limits.batch_max,
+            again_s=limits.retry_s,
         )
         reach("timeouts.after_pass")
         read += window.rows
         handler.expire(due)
         peek = timeouts.peek()
     handler.leave()
-    _watch_lag(connections, peek.lag_s, peek.is_alarmed)
+    if (peek.lag_s > limits.lag_alert_s) != peek.is_alarmed:
+        _tell_of_lag(tables.alerts, peek.lag_s, is_over=peek.is_alarmed)
     return Result(read=read, expired=handler.expired, asked=handler.asked, taken=handler.taken)
 
 
 class Handler:
     """One run. It is a node of its own, so that the reaper notices should it die half-way."""
 
-    def __init__(self, connections: Container, timeouts: Timeouts) -> None:
-        self._settings = connections.settings
-        self._live = connections.live
-        self._record = connections.record
-        self._resurrector = connections.restorer
-        self._ringer = connections.ringer
+    def __init__(
+        self,
+        live: LiveStore,
+        record: Record,
+        timeouts: Timeouts,
+        restorer: Restorer,
+        ringer: Ringer,
+        limits: Limits,
+    ) -> None:
+        self._live = live
+        self._record = record
         self._timeouts = timeouts
-        # A step that rolls something back may take its time.
-        self._patience_s = max(
-            connections.settings.timeout_takeover_s,
-            connections.settings.step_timeout_s + connections.settings.step_kill_grace_s,
-        )
+        self._restorer = restorer
+        self._ringer = ringer
+        self._limits = limits
+        self._take_over = TakeOver(live, record, ringer)
         self._node = f"timeouts-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._joined = False
         self.expired = 0
@@ -113,7 +150,7 @@ class Handler:
         away = _refused(answers, "UNKNOWN")
         if not away:
             return answers
-        self._resurrector.restore(sorted(away))
+        self._restorer.restore(sorted(away))
         again = [each for each in texts if each[0] in away]
         known = [each for each in answers if each.tx_id not in away]
         return [*known, *self._live.cancel_many(again, self._node, only_seize=True)]
@@ -162,22 +199,14 @@ class Handler:
             seen = f"{fields['fence']}:{fields['version']}"
             if due.asked is None:
                 first.append((due.tx_id, seen))
-            elif seen == due.asked and (due.asked_ago_s or 0) >= self._patience_s:
+            elif seen == due.asked and (due.asked_ago_s or 0) >= self._limits.patience_s:
                 stuck.setdefault(fields["node"], []).append((due.tx_id, int(fields["fence"])))
         if first:
             self._timeouts.note_asked(first)
         for node, claims in stuck.items():
-            self._take_over(node, claims)
-
-    def _take_over(self, node: str, claims: list[tuple[str, int]]) -> None:
-        """As from a node that is gone: SQL and Redis refuse its worker from now on."""
-        raised = self._record.raise_fences(claims)
-        reach("timeouts.after_fence")
-        taken = [(tx_id, fence, raised[tx_id]) for tx_id, fence in claims if tx_id in raised]
-        bells = self._live.take_over_many(taken, node)
-        self._ringer.ring([replace(bell, alone=True) for bell in bells if isinstance(bell, Bell)])
-        self.taken += len(taken)
-        log.warning("node %s does not stop %d transactions that expired", node, len(taken))
+            taken = self._take_over.from_worker(node, claims)
+            self.taken += taken
+            log.warning("node %s does not stop %d transactions that expired", node, taken)
 
     def _follow_sql(self, tx_ids: Sequence[str]) -> None:
         """What SQL has ended is forgotten here and ends in Redis. The rest is looked at again."""
@@ -190,7 +219,7 @@ class Handler:
         # Its row is locked by a step, or Redis does not have it yet.
         self._timeouts.look_again(
             [tx_id for tx_id in tx_ids if tx_id not in ended],
-            self._settings.timeout_handler_period_s,
+            self._limits.look_again_s,
         )
 
 
@@ -202,17 +231,13 @@ def _refused(answers: Answers, *words: str) -> set[str]:
     return {each.tx_id for each in answers if isinstance(each, Refused) and each.word in words}
 
 
-def _watch_lag(connections: Container, lag_s: float, is_alarmed: bool) -> None:
-    is_behind = lag_s > connections.settings.timeout_lag_alert_s
-    if is_behind == is_alarmed:
-        return
-    alerts = Alerts(connections.engine, connections.clock)
-    if is_behind:
+def _tell_of_lag(alerts: Alerts, lag_s: float, *, is_over: bool) -> None:
+    if is_over:
+        alerts.clear_alert(BEHIND, "tx_state_change")
+    else:
         alerts.raise_alert(
             BEHIND,
             "tx_state_change",
             f"the timeout handler is {lag_s:.0f} s behind: a writer that does not commit holds it "
             "up, or it cannot keep pace",
         )
-    else:
-        alerts.clear_alert(BEHIND, "tx_state_change")

@@ -15,10 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from datp_tasks.errors import DatpError
+from datp_tasks.ledger.batches import BatchStore
 from datp_tasks.live.nodes import LOST_KEPT_MS, NodeRegister, Standing
+from datp_tasks.live.store import LiveStore
 from datp_tasks.observe.beat_watch import BEAT_SILENT
+from datp_tasks.pipelines.catalogue import Catalogue
+from datp_tasks.pipelines.store import PipelineStore
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.runtime.container import Container
+from datp_tasks.record.groups import GroupStore
 
 log = logging.getLogger("datp.watcher")
 
@@ -41,18 +45,30 @@ class Result:
     cleared: int
 
 
-def run_once(connections: Container, backlog: Callable[[str], int]) -> Result:
-    settings = connections.settings
-    register = NodeRegister(
-        connections.live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms
-    )
+@dataclass(frozen=True, slots=True)
+class Limits:
+    #: Above so many an alert says so: messages in the queue of a group, and queued transactions.
+    bells_max: int
+    queued_max: int
+
+
+def run_once(
+    live: LiveStore,
+    register: NodeRegister,
+    groups: WorkGroups,
+    alerts: Alerts,
+    backlog: Callable[[str], int],
+    *,
+    limits: Limits,
+) -> Result:
     standing = register.look()
-    alerts = Alerts(connections.engine, connections.clock)
     is_open = {(each.kind, each.subject) for each in alerts.open_alerts()}
-    lost, healed = _lost(connections, register, standing)
-    waiting = {group: backlog(group) for group in sorted(_groups(connections))}
-    found = lost | _without_worker(connections, standing, waiting)
-    found |= _long_queues(connections, waiting, is_open)
+    lost, healed = _lost(register, standing, live.server_now_ms())
+    waiting = {group: backlog(group) for group in sorted(groups.names())}
+    found = lost | _without_worker(live, standing, waiting)
+    sizes = {group: (size, limits.bells_max) for group, size in waiting.items()}
+    sizes[ALL_QUEUED] = (live.sizes()["queuedZ"], limits.queued_max)
+    found |= _long_queues(sizes, is_open)
     raised = cleared = 0
     for (kind, subject), summary in (found | healed).items():
         if (kind, subject) not in is_open and alerts.raise_alert(kind, subject, summary):
@@ -68,29 +84,44 @@ def run_once(connections: Container, backlog: Callable[[str], int]) -> Result:
     return Result(raised=raised, cleared=cleared)
 
 
-def _groups(connections: Container) -> set[str]:
+class WorkGroups:
     """Every group that may have work."""
-    settings = connections.settings
-    groups = {settings.maintenance_group, *connections.groups.current()}
-    if connections.ledger.batches.services(rows_max=1):
-        # Beat sends there in any case, but without a service nobody needs a worker.
-        groups.add(settings.ledger_group)
-    for info in connections.pipelines.list():
-        try:
-            definition = connections.catalogue.current(info.name)
-        except DatpError:
-            continue
-        groups |= {definition.group_of(index) for index in range(len(definition.steps))}
-    return groups
+
+    def __init__(
+        self,
+        groups: GroupStore,
+        pipelines: PipelineStore,
+        catalogue: Catalogue,
+        batches: BatchStore,
+        *,
+        maintenance_group: str,
+        ledger_group: str,
+    ) -> None:
+        self._groups = groups
+        self._pipelines = pipelines
+        self._catalogue = catalogue
+        self._batches = batches
+        self._maintenance_group = maintenance_group
+        self._ledger_group = ledger_group
+
+    def names(self) -> set[str]:
+        found = {self._maintenance_group, *self._groups.current()}
+        if self._batches.services(rows_max=1):
+            # Beat sends there in any case, but without a service no worker is needed.
+            found.add(self._ledger_group)
+        for info in self._pipelines.list():
+            try:
+                definition = self._catalogue.current(info.name)
+            except DatpError:
+                continue
+            found |= {definition.group_of(index) for index in range(len(definition.steps))}
+        return found
 
 
-def _lost(
-    connections: Container, register: NodeRegister, standing: Standing
-) -> tuple[Findings, Findings]:
+def _lost(register: NodeRegister, standing: Standing, now_ms: int) -> tuple[Findings, Findings]:
     """Nodes that fell silent: still missed, and already replaced."""
     missed: Findings = {}
     healed: Findings = {}
-    now_ms = connections.live.server_now_ms()
     for group, nodes in standing.lost.items():
         gone = {node: beat_ms for node, beat_ms in nodes.items() if now_ms - beat_ms < LOST_KEPT_MS}
         if not gone:
@@ -114,10 +145,7 @@ def _lost(
     return missed, healed
 
 
-def _without_worker(
-    connections: Container, standing: Standing, waiting: dict[str, int]
-) -> Findings:
-    live = connections.live
+def _without_worker(live: LiveStore, standing: Standing, waiting: dict[str, int]) -> Findings:
     late = live.due("queuedZ", before_ms=LATE_MS, batch_max=LATE_MAX)
     busy = {group for group, messages in waiting.items() if messages}
     busy |= {fields["group"] for fields in live.named_many(late, ("group",)) if fields}
@@ -128,14 +156,8 @@ def _without_worker(
     }
 
 
-def _long_queues(
-    connections: Container, waiting: dict[str, int], is_open: set[tuple[str, str]]
-) -> Findings:
+def _long_queues(sizes: dict[str, tuple[int, int]], is_open: set[tuple[str, str]]) -> Findings:
     """Raised above a limit, cleared below half of it, so that it does not flicker."""
-    settings = connections.settings
-    queued = connections.live.sizes()["queuedZ"]
-    sizes = {group: (size, settings.queue_bells_alert_max) for group, size in waiting.items()}
-    sizes[ALL_QUEUED] = (queued, settings.queued_alert_max)
     found: Findings = {}
     for subject, (size, limit) in sizes.items():
         if size > (limit / 2 if (QUEUE_LONG, subject) in is_open else limit):

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from datp_tasks.runtime.container import Container
+from datp_tasks.webhooks.sender import Pace
+from datp_tasks.webhooks.service import WebhookService
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +29,13 @@ class Result:
     dead: int
 
 
-def run_once(connections: Container) -> Result:
-    return send(connections, found=connections.webhooks.repair())
+def run_once(webhooks: WebhookService, *, pace: Pace) -> Result:
+    return send(webhooks, pace=pace, found=webhooks.repair())
 
 
-def send(connections: Container, *, found: int = 0) -> Result:
+def send(webhooks: WebhookService, *, pace: Pace, found: int = 0) -> Result:
     """Only what Redis knows to be due; also called when something has just become so."""
-    sent = connections.webhooks.run(connections.settings)
+    sent = webhooks.run(pace)
     if sent is None:
         return Result(found=found, delivered=0, failed=0, dead=0)
     return Result(found=found, delivered=sent.delivered, failed=sent.failed, dead=sent.dead)

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 from datp_tasks.clock import wall_ns
 from datp_tasks.errors import TracingMissing
 from datp_tasks.model.status import Status
-from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Final
 from datp_tasks.settings import Settings
 
@@ -141,6 +140,12 @@ class Tracing:
             self.mark_failed(span, note or str(status))
         span.end()
 
+    def ended_many(self, finals: Sequence[Final], won: set[str]) -> None:
+        """An observer of the record: the spans of the transactions that a commit has ended."""
+        for final in finals:
+            if final.trace and final.tx_id in won:
+                self.ended(final.trace, final.tx_id, final.status, final.note)
+
     def _context(self, trace_id: int, span_id: int) -> Any:
         """The context of a span that is known by its ids; empty for a trace of its own."""
         from opentelemetry.context import Context
@@ -202,18 +207,3 @@ class FixedIds:
 
     def is_trace_id_random(self) -> bool:
         return bool(self._generator.is_trace_id_random())
-
-
-class TracedRecord(Record):
-    """The record, for a process that traces: every end goes through here."""
-
-    def __init__(self, engine: Any, clock: Any, tracing: Tracing) -> None:
-        super().__init__(engine, clock)
-        self._tracing = tracing
-
-    def finish_many(self, finals: Sequence[Final]) -> set[str]:
-        won = super().finish_many(finals)
-        for final in finals:
-            if final.trace and final.tx_id in won:
-                self._tracing.ended(final.trace, final.tx_id, final.status, final.note)
-        return won

@@ -50,17 +50,26 @@ Place = tuple[datetime, str]
 
 
 def _nobody_sends(due: Due) -> None:
-    """Whoever looks for what is overdue will find it in SQL."""
+    """The webhook sender finds in SQL what is overdue."""
 
 
 class Record:
-    def __init__(self, engine: Engine, clock: Clock) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        *,
+        tell_due: Callable[[Due], None] = _nobody_sends,
+        on_final: Callable[[Sequence[Final], set[str]], None] | None = None,
+    ) -> None:
         self.engine = engine
         #: Each statement is a transaction of its own, which saves two round trips.
         self._alone = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._clock = clock
         #: Called after a commit that made webhooks due.
-        self.tell_due: Callable[[Due], None] = _nobody_sends
+        self._tell_due = tell_due
+        #: Called after a commit of final statuses, with those that it decided.
+        self._on_final = on_final
         #: Counted for the benchmark and for tests: what a transaction costs.
         self.commits = 0
 
@@ -143,6 +152,8 @@ class Record:
             ours = {final.tx_id: final.fence for final in lost}
             rows = self.summaries(list(ours))
             won |= {r.tx_id for r in rows if r.is_final and r.fence == ours[r.tx_id]}
+        if self._on_final is not None:
+            self._on_final(finals, won)
         return won
 
     def _finish(self, finals: Sequence[Final]) -> set[str]:
@@ -160,7 +171,7 @@ class Record:
             rows = connection.exec_driver_sql(FINISH, columns).all()
         due = [(row.tx_id, row.due) for row in rows if row.due is not None]
         if due:
-            self.tell_due(due)
+            self._tell_due(due)
         return {row.tx_id for row in rows}
 
     def report_progress(self, tx_id: str, fence: int, progress_json: str) -> int | None:
@@ -172,7 +183,7 @@ class Record:
         if row is None:
             return None
         if row.is_due:
-            self.tell_due([(row.tx_id, row.sequence)])
+            self._tell_due([(row.tx_id, row.sequence)])
         return int(row.sequence)
 
     def raise_fences(self, claims: Sequence[tuple[str, int]]) -> dict[str, int]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from celery import Celery
 from redis import Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 from redis.retry import Retry
 from sqlalchemy import Engine
-from sqlalchemy.exc import OperationalError
 
 from datp_tasks.bells.broker import CelerySend, make_celery
 from datp_tasks.bells.costs import CostBook
@@ -22,25 +18,23 @@ from datp_tasks.bells.ringer import Ringer, Send
 from datp_tasks.clock import Clock, ServerClock
 from datp_tasks.ledger.bell import CeleryRing
 from datp_tasks.ledger.service import Ledger
-from datp_tasks.ledger.types import Finished, Ring
+from datp_tasks.ledger.types import Ring
 from datp_tasks.live.cluster import Cluster
 from datp_tasks.live.cluster_redis import ClusterRedis
 from datp_tasks.live.doorbells import Doorbells
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Bell
-from datp_tasks.model.switch import switch_json
-from datp_tasks.observe.tracing import TracedRecord, Tracing, make_tracing
+from datp_tasks.observe.tracing import Tracing, make_tracing
 from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.pipelines.store import PipelineStore
 from datp_tasks.record.database import make_engine
 from datp_tasks.record.groups import GroupStore
 from datp_tasks.record.transactions import Record
 from datp_tasks.settings import Settings
+from datp_tasks.transactions.batch_waiters import BatchWaiters
 from datp_tasks.transactions.restore import Restorer
+from datp_tasks.transactions.take_over import TakeOver
 from datp_tasks.webhooks.bell import CeleryRing as WebhookRing
 from datp_tasks.webhooks.service import WebhookService
-
-log = logging.getLogger("datp.ledger")
 
 
 def make_redis(settings: Settings) -> Redis:
@@ -73,6 +67,7 @@ class Container:
     catalogue: Catalogue
     ledger: Ledger
     restorer: Restorer
+    take_over: TakeOver
     groups: GroupStore
     webhooks: WebhookService
     #: None: nothing is traced.
@@ -96,14 +91,11 @@ class Container:
         redis = make_redis(settings)
         engine = make_engine(settings)
         live = LiveStore(redis, settings, clock)
-        costs = CostBook(
-            redis, live.keys.outside("stepCostH"), live.keys.outside("stepTimesH"), settings
-        )
+        costs = _cost_book(live, settings)
         pipelines = PipelineStore(engine, redis, live.keys)
         doorbells = Doorbells(live) if send is None else None
         ringer = Ringer(send or CelerySend(celery), costs, doorbells)
         tracing = tracing or make_tracing(settings)
-        record = TracedRecord(engine, clock, tracing) if tracing else Record(engine, clock)
         webhooks = WebhookService(
             settings,
             engine,
@@ -111,7 +103,8 @@ class Container:
             clock,
             ring=ring_webhooks or WebhookRing(celery, settings.maintenance_group),
         )
-        record.tell_due = webhooks.tell_due
+        on_final = tracing.ended_many if tracing else None
+        record = Record(engine, clock, tell_due=webhooks.tell_due, on_final=on_final)
         catalogue = Catalogue(redis, pipelines, settings.pipeline_reload_s)
         restorer = Restorer(
             settings=settings,
@@ -134,12 +127,13 @@ class Container:
             pipelines=pipelines,
             catalogue=catalogue,
             restorer=restorer,
+            take_over=TakeOver(live, record, ringer),
             ledger=Ledger.open(
                 settings,
                 engine,
                 clock,
                 ring=ring_ledger or CeleryRing(celery, settings.ledger_group),
-                tell=partial(_wake_waiting, live, ringer, restorer),
+                tell=BatchWaiters(live, ringer, restorer).wake,
             ),
             groups=GroupStore(engine, redis, live.keys, clock),
             webhooks=webhooks,
@@ -154,18 +148,6 @@ class Container:
         self.engine.dispose()
 
 
-def _wake_waiting(
-    live: LiveStore, ringer: Ringer, restorer: Restorer, final: Sequence[Finished]
-) -> None:
-    """Set the switches of transactions that wait for batches. One that is missed wakes by time."""
-    for batch in final:
-        if batch.tx_id and batch.switch:
-            try:
-                value = switch_json(batch.switch, str(batch.state))
-                restorer.restore([batch.tx_id])
-                answer = live.set_switch(batch.tx_id, batch.switch, value)
-            except (RedisError, OperationalError) as error:
-                about = {"event": "tx.waits", "tx": batch.tx_id, "fence": None}
-                log.warning("%s is not told of its batch: %s", batch.tx_id, error, extra=about)
-            else:
-                ringer.ring([answer if isinstance(answer, Bell) else None])
+def _cost_book(live: LiveStore, settings: Settings) -> CostBook:
+    keys = live.keys
+    return CostBook(live.redis, keys.outside("stepCostH"), keys.outside("stepTimesH"), settings)

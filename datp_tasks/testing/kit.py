@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,12 +13,15 @@ from datp_tasks.client.client import Client
 from datp_tasks.clock import VirtualClock
 from datp_tasks.engine.registry import Registry, StepType, discover, param_mistakes, registry
 from datp_tasks.errors import PipelineInvalid
-from datp_tasks.jobs.schedule import COUNTING_JOBS, JOBS
+from datp_tasks.jobs.schedule import JOBS
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.status import Status
 from datp_tasks.record.types import Summary
+from datp_tasks.runtime import jobs
 from datp_tasks.runtime.container import Container
-from datp_tasks.runtime.worker_process import WorkerProcess, register
+from datp_tasks.runtime.jobs import Backlog
+from datp_tasks.runtime.tasks import register
+from datp_tasks.runtime.worker_process import WorkerProcess
 from datp_tasks.settings import Settings
 from datp_tasks.testing.eager import EagerRing, EagerSend
 from datp_tasks.testing.servers import Servers
@@ -33,6 +35,10 @@ OF_A_KIT: dict[str, Any] = {
     "webhook_private_hosts": ("127.0.0.1",),
     "webhook_run_s": 60,
 }
+
+
+def _no_message_waits(group: str) -> int:
+    return 0
 
 
 class Kit:
@@ -59,13 +65,17 @@ class Kit:
         self.process = WorkerProcess(
             celery,
             self.settings,
-            clock=self.clock,
-            send=self.send,
+            connect=lambda: Container.open(
+                self.settings,
+                clock=self.clock,
+                celery=celery,
+                send=self.send,
+                ring_ledger=self.ring_ledger,
+                # They are sent when the job runs, not by themselves.
+                ring_webhooks=lambda: None,
+            ),
             steps=self.steps,
             watch=False,
-            ring_ledger=self.ring_ledger,
-            # They are sent when the job runs, not by themselves.
-            ring_webhooks=lambda: None,
         )
         self.send.process = self.process
         register(celery, self.process, self.steps)
@@ -74,7 +84,7 @@ class Kit:
 
     @property
     def connections(self) -> Container:
-        return self.process.connections
+        return self.process.container
 
     def close(self) -> None:
         failpoints.disarm_all()
@@ -180,12 +190,9 @@ class Kit:
         for job in self.jobs:
             self.run_job(job)
 
-    def run_job(self, name: str) -> Any:
-        """One run of a maintenance job."""
-        job = importlib.import_module(f"datp_tasks.jobs.{name}")
-        if name in COUNTING_JOBS:
-            return job.run_once(self.connections, lambda group: 0)
-        return job.run_once(self.connections)
+    def run_job(self, name: str, *, backlog: Backlog = _no_message_waits) -> Any:
+        """One run of a job; `backlog` says how many messages wait for a node group."""
+        return jobs.run(name, self.connections, backlog)
 
     # Trouble.
 

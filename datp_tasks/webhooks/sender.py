@@ -84,11 +84,33 @@ class SenderPorts:
     tell: Callable[[Notice], Awaitable[None]]
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much is sent at a time, and how long the pauses are; a node group may say its own."""
+
+    workers: int
+    run_s: float
+    pause_ms: int
+    pause_busy_ms: int
+    pause_idle_ms: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> Pace:
+        return cls(
+            workers=settings.webhook_workers,
+            run_s=settings.webhook_run_s,
+            pause_ms=settings.webhook_pause_ms,
+            pause_busy_ms=settings.webhook_pause_busy_ms,
+            pause_idle_ms=settings.webhook_pause_idle_ms,
+        )
+
+
 class Sender:
     def __init__(
         self, settings: Settings, office: SenderPorts, poster: Poster, rng: random.Random
     ) -> None:
         self._settings = settings
+        self._pace = Pace.of(settings)
         self._office = office
         self._poster = poster
         self._rng = rng
@@ -102,17 +124,17 @@ class Sender:
         self._under_way: dict[asyncio.Task[Outcome], tuple[Claimed, float]] = {}
         self._paces: dict[str, float] = {}
 
-    def run(self, settings: Settings) -> Sent | None:
-        """See to what is due, for `webhook_run_s`; what is under way then goes on by itself.
+    def run(self, pace: Pace) -> Sent | None:
+        """See to what is due, for `pace.run_s`; what is under way then goes on by itself.
 
         None if it does go on.
         """
         with self._lock:
-            self._settings = settings
+            self._pace = pace
             if self._closing:
                 return Sent()
             if self._pump is None or self._pump.done():
-                picked = self._office.pick(self._settings.webhook_workers, {})
+                picked = self._office.pick(pace.workers, {})
                 if not picked.claimed and picked.turn_s is None:
                     return Sent()
                 work = self._work(picked)
@@ -120,7 +142,7 @@ class Sender:
             else:
                 self._started().call_soon_threadsafe(self._news.set)
             pump = self._pump
-        futures.wait([pump], timeout=settings.webhook_run_s)
+        futures.wait([pump], timeout=pace.run_s)
         return pump.result() if pump.done() else None
 
     def close(self) -> None:
@@ -185,7 +207,7 @@ class Sender:
         return sent
 
     async def _look(self) -> Picked:
-        workers, under_way = self._settings.webhook_workers, len(self._under_way)
+        workers, under_way = self._pace.workers, len(self._under_way)
         if self._closing:
             return Picked([])
         if under_way and workers - under_way < workers * ROOM:
@@ -205,7 +227,7 @@ class Sender:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         self._poster.close()
-        # Container are closed by the loop itself, in one of its next rounds.
+        # Connections are closed by the loop itself, in one of its next rounds.
         await asyncio.sleep(CLOSE_S)
 
     async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
@@ -215,14 +237,14 @@ class Sender:
     async def _pause(
         self, picked: Picked, turn_s: float | None, settling: asyncio.Task[None] | None
     ) -> None:
-        """Until something has ended or there is news, or for as long as the settings say."""
-        settings = self._settings
-        is_full = len(self._under_way) >= settings.webhook_workers
-        ms: float = settings.webhook_pause_idle_ms
+        """Until something has ended or there is news, or for as long as the pace says."""
+        pace = self._pace
+        is_full = len(self._under_way) >= pace.workers
+        ms: float = pace.pause_idle_ms
         if is_full:
-            ms = settings.webhook_pause_busy_ms
+            ms = pace.pause_busy_ms
         elif picked.is_more:
-            ms = settings.webhook_pause_ms
+            ms = pace.pause_ms
         if turn_s is not None:
             ms = min(ms, turn_s * 1_000)
         news = asyncio.ensure_future(self._news.wait())

@@ -27,7 +27,7 @@ from datp_tasks.webhooks.breaker import Breaker, Notice
 from datp_tasks.webhooks.picker import Busy, Picked, Picker
 from datp_tasks.webhooks.post import NotSent, Open, Poster
 from datp_tasks.webhooks.resolver import Resolve, SystemResolver
-from datp_tasks.webhooks.sender import Sender, SenderPorts, Sent
+from datp_tasks.webhooks.sender import Pace, Sender, SenderPorts, Sent
 from datp_tasks.webhooks.signing import signed_headers
 
 log = logging.getLogger("datp.webhooks")
@@ -101,13 +101,10 @@ class WebhookService:
         """Look in SQL for what Redis does not know."""
         return self._picker.repair()
 
-    def run(self, settings: Settings) -> Sent | None:
-        """Send what is due; None if that goes on in the background.
-
-        The settings may say other pauses and numbers than those that the desk was made with.
-        """
+    def run(self, pace: Pace) -> Sent | None:
+        """Send what is due; None if that goes on in the background."""
         self._live.redis.delete(self._rung)
-        return self._sender.run(settings)
+        return self._sender.run(pace)
 
     def close(self) -> None:
         self._sender.close()

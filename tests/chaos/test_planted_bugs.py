@@ -63,7 +63,7 @@ def bell_before_commit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def without_reconciler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks for bells that were lost."""
-    monkeypatch.setattr(reconciler, "run_once", lambda *_: None)
+    monkeypatch.setattr(reconciler, "run_once", lambda *_, **__: None)
 
 
 def archive_without_version(monkeypatch: pytest.MonkeyPatch) -> None:

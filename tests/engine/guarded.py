@@ -12,7 +12,6 @@ from functools import partial
 from datp_tasks.bells.broker import TASK_PREFIX
 from datp_tasks.engine.guard import Guard
 from datp_tasks.engine.orphaned_claims import OrphanedClaims
-from datp_tasks.jobs import reaper
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 
@@ -73,7 +72,7 @@ class GuardedHop:
             self.kills += 1
             process.heartbeat.retire(worker.node)
 
-        free = partial(reaper.take, self.kit.connections, worker.node)
+        free = partial(self.kit.connections.take_over.from_node, worker.node)
         orphans = OrphanedClaims(self.kit.connections.live, worker.hop, worker.node, free)
         self.guard = Guard(self.kit.settings, worker.hop, orphans, kill=kill)
         self._has_guard.set()

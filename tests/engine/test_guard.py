@@ -13,7 +13,6 @@ from datp_tasks import Pipeline
 from datp_tasks.engine.guard import Guard
 from datp_tasks.engine.orphaned_claims import OrphanedClaims
 from datp_tasks.errors import StepTimeout
-from datp_tasks.jobs import reaper
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.status import Status
@@ -66,7 +65,7 @@ class Stuck:
 
     def _hop(self, pairs: list[tuple[str, int]]) -> None:
         worker = self.kit.process.worker
-        free = partial(reaper.take, self.kit.connections, worker.node)
+        free = partial(self.kit.connections.take_over.from_node, worker.node)
         orphans = OrphanedClaims(self.kit.connections.live, worker.hop, worker.node, free)
         self.guard = Guard(
             self.kit.settings, worker.hop, orphans, kill=lambda: self.kills.append(1)

@@ -8,6 +8,7 @@ import pytest
 
 from datp_tasks import Pipeline, Sleep
 from datp_tasks.failpoints import SimulatedCrash
+from datp_tasks.jobs.reconciler import RING_DESPITE_BACKLOG_MAX
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -85,18 +86,14 @@ def test_a_bell_that_is_lost_every_time_is_rung_every_time(datp: Kit) -> None:
 
 def test_bells_in_a_long_queue_are_not_taken_for_lost(datp: Kit) -> None:
     """A queue that is worked off slowly must not grow by a bell for every bell that waits."""
-    from datp_tasks.jobs import reconciler
-
     declare(datp)
     datp.lose_bells()
     for _ in range(60):
         datp.submit("p", {})
     datp.clock.advance(seconds=60)
-    assert reconciler.run_once(datp.connections, lambda group: 60).rung == (
-        reconciler.RING_DESPITE_BACKLOG_MAX
-    )
+    assert datp.run_job("reconciler", backlog=lambda group: 60).rung == (RING_DESPITE_BACKLOG_MAX)
     datp.clock.advance(seconds=60)
-    assert reconciler.run_once(datp.connections, lambda group: 0).rung == 60
+    assert datp.run_job("reconciler", backlog=lambda group: 0).rung == 60
 
 
 def test_an_accepted_row_that_never_reached_redis_is_placed(datp: Kit) -> None:

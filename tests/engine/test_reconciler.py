@@ -12,7 +12,6 @@ from sqlalchemy import event
 
 from datp_tasks import Pipeline, Sleep
 from datp_tasks.failpoints import SimulatedCrash
-from datp_tasks.jobs import reconciler
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -162,7 +161,7 @@ def test_what_is_not_rung_keeps_its_place_in_the_line(datp: Kit) -> None:
     before = datp.connections.live.server_now_ms()
     datp.clock.advance(seconds=60)
     datp.lose_bells()
-    rung = reconciler.run_once(datp.connections, lambda group: 80).rung
+    rung = datp.run_job("reconciler", backlog=lambda group: 80).rung
     now = datp.connections.live.server_now_ms()
     assert 0 < rung < 80
     assert scores(datp) == {before: 80 - rung, now: rung}
@@ -176,7 +175,7 @@ def test_a_lost_bell_of_an_idle_group_does_not_wait_for_the_backlog_of_another(k
     kit.send.rung.clear()
     kit.lose_bells()
     for _ in range(10):
-        reconciler.run_once(kit.connections, lambda group: 1_000 if group == "master" else 0)
+        kit.run_job("reconciler", backlog=lambda group: 1_000 if group == "master" else 0)
     assert (lost, 1) in [pair for _, pairs in kit.send.rung for pair in pairs]
 
 
@@ -187,7 +186,7 @@ def test_each_busy_group_gets_some_bells(kit: Kit) -> None:
     kit.send.rung.clear()
     kit.lose_bells()
     for _ in range(5):
-        reconciler.run_once(kit.connections, lambda group: 1_000)
+        kit.run_job("reconciler", backlog=lambda group: 1_000)
     rung = [tx for _, pairs in kit.send.rung for tx, _ in pairs]
     assert len(rung) == len(set(rung)), "none is rung twice before its time"
     groups = [each["group"] for each in kit.connections.live.fields_many(rung)]

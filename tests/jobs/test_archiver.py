@@ -13,10 +13,10 @@ from sqlalchemy.exc import OperationalError
 
 from datp_tasks import Pipeline, failpoints
 from datp_tasks.failpoints import SimulatedCrash
-from datp_tasks.jobs import archiver
 from datp_tasks.jobs.archiver import Result
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.model.view import View
+from datp_tasks.runtime import jobs
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.support.archive_world import HOUR_S, Data, World
@@ -91,7 +91,7 @@ def test_a_step_that_asks_for_it_and_the_end_of_a_child_leave_a_copy_and_remove_
     @datp.step("t/look")
     def look(ctx: object, data: Data) -> None:
         seen.append(world.due())
-        archiver.run_once(datp.connections)
+        datp.run_job("archiver")
 
     datp.use(
         Pipeline("marked").step("t/book", checkpoint=True).step("t/look").step("t/rest").build(),
@@ -231,7 +231,7 @@ def test_a_database_that_is_down_costs_nothing_but_delay(
     connections = world.without(database_url=down.render_as_string(hide_password=False))
     for _ in range(3):
         with pytest.raises(OperationalError):
-            archiver.run_once(connections)
+            jobs.run("archiver", connections, lambda group: 0)
         assert world.backlog() == waiting
         assert world.due() == {asleep, ended}
         assert world.ttl_s(asleep) is None

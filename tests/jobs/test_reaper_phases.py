@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from datp_tasks.jobs.reaper import Result, take
+from datp_tasks.jobs.reaper import Result
 from datp_tasks.model.status import Status
 from datp_tasks.record.types import Final
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
+from datp_tasks.transactions.take_over import Taken
 from tests.support.archive_world import World
 
 #: What t/pay and t/ask say.
@@ -100,11 +101,11 @@ def test_one_that_kills_its_worker_again_and_again_is_parked(datp_servers: Serve
 def test_what_a_live_node_runs_is_not_taken_for_that_of_a_dead_one(datp: Kit, world: World) -> None:
     """A list of a dead node can name what another node has claimed since."""
     tx_id = world.queued("quick")
-    seen: list[tuple[tuple[int, int], bool]] = []
+    seen: list[tuple[Taken, bool]] = []
 
     def reap() -> None:
         before = (world.fields(tx_id), fence_in_sql())
-        answer = take(datp.connections, "a-dead-node", [tx_id])
+        answer = datp.connections.take_over.from_node("a-dead-node", [tx_id])
         seen.append((answer, (world.fields(tx_id), fence_in_sql()) == before))
 
     def fence_in_sql() -> int:
@@ -112,7 +113,7 @@ def test_what_a_live_node_runs_is_not_taken_for_that_of_a_dead_one(datp: Kit, wo
 
     world.at("hop.after_step", reap)
     world.run_one_hop()
-    assert seen == [((0, 0), True)]
+    assert seen == [(Taken(queued=0, ended=0), True)]
     assert datp.status(tx_id).status is Status.SUCCESS
     assert world.times("book", tx_id) == 1
 

@@ -42,7 +42,8 @@ def alerts_of(kit: Kit) -> set[tuple[str, str]]:
 
 def look(kit: Kit, *, after_s: float = 5.0, **waiting: int) -> watcher.Result:
     kit.clock.advance(seconds=after_s)
-    return watcher.run_once(kit.connections, lambda group: waiting.get(group, 0))
+    result: watcher.Result = kit.run_job("watcher", backlog=lambda group: waiting.get(group, 0))
+    return result
 
 
 def test_a_quiet_system_raises_nothing(kit: Kit, register: NodeRegister) -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from datp_tasks.cli import groups as groups_cli
 from datp_tasks.cli import nodes as nodes_cli
 from datp_tasks.errors import GroupInvalid
-from datp_tasks.jobs import schedule
+from datp_tasks.jobs import archiver, schedule
 from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.local.ports import HOST, pick_free_port
 from datp_tasks.record.groups import LIMITS, GroupBook, GroupStore, NodeGroup
@@ -109,7 +109,7 @@ def passed(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         sent.append((name.removeprefix(schedule.TASK_PREFIX), queue))
 
     monkeypatch.setattr(datp.celery, "send_task", send_task)
-    monkeypatch.setattr(datp.process, "_served", frozenset({"master"}))
+    monkeypatch.setattr(datp.process.info, "served", frozenset({"master"}))
     return sent
 
 
@@ -117,7 +117,7 @@ def test_without_a_role_given_to_anybody_whoever_gets_a_job_does_it(
     datp: Kit, passed: list[tuple[str, str]]
 ) -> None:
     for job in ("archiver", "sleeper", "reaper", "watcher"):
-        assert datp.process.run_job(job) is not None
+        assert datp.process.jobs.run(job) is not None
     assert passed == []
 
 
@@ -125,12 +125,12 @@ def test_a_job_goes_to_the_group_that_has_its_role(
     datp: Kit, groups: GroupStore, passed: list[tuple[str, str]]
 ) -> None:
     groups.set("night", {"archiveBatchSize": 7, "wakeupBatchSize": 0}, actor="ann")
-    assert datp.process.run_job("archiver") is None
-    assert datp.process.run_job("sleeper") is not None
-    assert datp.process.run_job("reaper") is not None
+    assert datp.process.jobs.run("archiver") is None
+    assert datp.process.jobs.run("sleeper") is not None
+    assert datp.process.jobs.run("reaper") is not None
     assert passed == [("archiver", "night")]
     # Passed on twice it would never be done.
-    assert datp.process.run_job("archiver", passed_on=True) is not None
+    assert datp.process.jobs.run("archiver", passed_on=True) is not None
     assert passed == [("archiver", "night")]
 
 
@@ -138,7 +138,7 @@ def test_a_stopped_group_has_no_role(
     datp: Kit, groups: GroupStore, passed: list[tuple[str, str]]
 ) -> None:
     groups.set("night", {"archiveBatchSize": 7, "concurrency": 0}, actor="ann")
-    assert datp.process.run_job("archiver") is not None
+    assert datp.process.jobs.run("archiver") is not None
     assert passed == []
 
 
@@ -147,13 +147,13 @@ def test_the_batch_of_the_group_is_that_of_the_job(
 ) -> None:
     seen: list[int] = []
 
-    def run_once(connections: Any) -> int:
-        seen.append(connections.settings.archiver_batch_max)
+    def run_once(*_: Any, limits: archiver.Limits) -> int:
+        seen.append(limits.states_max)
         return 1
 
-    monkeypatch.setattr("datp_tasks.jobs.archiver.run_once", run_once)
+    monkeypatch.setattr(archiver, "run_once", run_once)
     groups.set("master", {"archiveBatchSize": 7}, actor="ann")
-    assert datp.process.run_job("archiver") == 1
+    assert datp.process.jobs.run("archiver") == 1
     assert (seen, passed) == ([7], [])
     assert datp.settings.archiver_batch_max != 7
 

@@ -16,6 +16,7 @@ import uvicorn
 from datp_tasks.api.app import create_app
 from datp_tasks.api.services import Services
 from datp_tasks.record.api_keys import ApiKeys, Scope
+from datp_tasks.runtime.api import open_services
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 from datp_tasks.testing import Kit
@@ -85,7 +86,7 @@ def api_house(kit: Kit, settings: Settings | None = None) -> Iterator[ApiHouse]:
     def connect() -> Container:
         return Container.open(settings, clock=kit.clock, send=send)
 
-    app = create_app(connect, settings)
+    app = create_app(lambda: open_services(connect()), settings)
     config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
     listening = free_socket()

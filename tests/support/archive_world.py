@@ -18,6 +18,7 @@ from datp_tasks.live.types import Bell
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.status import Status
 from datp_tasks.record.journal import Journal, Row
+from datp_tasks.runtime import jobs
 from datp_tasks.runtime.container import Container
 from datp_tasks.testing import Kit
 
@@ -229,9 +230,11 @@ class World:
         return summary.status
 
     def archiver(self) -> Archiver:
-        return Archiver(self.kit.connections)
+        tables = jobs.archiver_tables(self.kit.connections, self.kit.settings)
+        limits = jobs.archiver_limits(self.kit.settings)
+        return Archiver(self.kit.connections.live, tables, limits)
 
     def without(self, **addresses: Any) -> Container:
-        """Container of a process that cannot reach one of the servers."""
+        """The container of a process that cannot reach one of the servers."""
         settings = replace(self.kit.settings, **addresses)
         return Container.open(settings, clock=self.kit.clock, send=self.kit.send)

@@ -13,6 +13,7 @@ import pytest
 import datp_tasks
 from datp_tasks.failpoints import POINTS
 from datp_tasks.jobs import schedule
+from datp_tasks.runtime import jobs
 from datp_tasks.settings import Settings
 
 PACKAGE = Path(datp_tasks.__file__).parent
@@ -20,6 +21,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 SOURCES = [*MODULES, *sorted(PACKAGE.rglob("*.lua"))]
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
+PARAMETERS_MAX = 6
 #: Beside the jobs in `jobs/`.
 NOT_JOBS = {"__init__", "schedule", "rebuild"}
 
@@ -55,6 +57,21 @@ def tree(path: Path) -> ast.Module:
 @cache
 def calls(path: Path) -> list[ast.Call]:
     return [node for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+
+
+def imported(path: Path) -> set[str]:
+    """Modules, also where only a name of a package is imported."""
+    return {
+        name
+        for node in ast.walk(tree(path))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
 
 
 each_job = pytest.mark.parametrize(
@@ -142,30 +159,55 @@ def test_a_job_is_scheduled_and_has_the_shape_of_a_job(path: Path) -> None:
     for part in ("Moves", "Knows", "Bound", "Overlap", "Crash"):
         assert re.search(rf"^{part}: {{1,6}}\S", docstring, re.MULTILINE), part
     functions = {node.name: node for node in module.body if isinstance(node, ast.FunctionDef)}
-    assert "run_once" in functions
-    first = functions["run_once"].args.args[0]
-    assert first.arg == "connections"
     assert "Result" in {node.name for node in module.body if isinstance(node, ast.ClassDef)}
+    answer = functions["run_once"].returns
+    assert isinstance(answer, ast.Name)
+    assert answer.id == "Result"
+
+
+@each_job
+def test_a_job_gets_what_it_needs_and_never_everything(path: Path) -> None:
+    """No module of it knows the place that wires, and `run_once` names each thing it uses."""
+    assert not {name for name in imported(path) if name.startswith("datp_tasks.runtime")}
+    run_once = next(
+        node
+        for node in tree(path).body
+        if isinstance(node, ast.FunctionDef) and node.name == "run_once"
+    )
+    given = run_once.args
+    assert given.vararg is given.kwarg is None
+    needs = [*given.posonlyargs, *given.args]
+    assert needs
+    assert len(needs) + len(given.kwonlyargs) <= PARAMETERS_MAX
+    annotations = {ast.unparse(each.annotation) for each in needs if each.annotation}
+    # Settings are everything too: limits come one by one, or as the job's own `Limits`.
+    assert not annotations & {"Container", "Settings", "Any", "object"}
+    assert "Settings" not in {ast.unparse(each.annotation or each) for each in given.kwonlyargs}
+
+
+def test_classes_of_the_runtime_and_the_jobs_are_made_of_few_things() -> None:
+    many = [
+        f"{shown(path, init)} {made.name}"
+        for path in [*(PACKAGE / "runtime").glob("*.py"), *(PACKAGE / "jobs").glob("*.py")]
+        for made in ast.walk(tree(path))
+        if isinstance(made, ast.ClassDef)
+        for init in made.body
+        if isinstance(init, ast.FunctionDef) and init.name == "__init__"
+        # Not counting `self`.
+        if len(init.args.args) + len(init.args.kwonlyargs) - 1 > PARAMETERS_MAX
+    ]
+    assert many == []
 
 
 @each_job
 def test_a_job_has_no_celery_no_sql_and_no_script_of_its_own(path: Path) -> None:
-    imported = {
-        name.split(".")[0]
-        for node in ast.walk(tree(path))
-        for name in (
-            [alias.name for alias in node.names]
-            if isinstance(node, ast.Import)
-            else [node.module or ""]
-            if isinstance(node, ast.ImportFrom)
-            else []
-        )
-    }
-    assert not imported & {"celery", "kombu", "sqlalchemy", "psycopg2"}
+    packages = {name.split(".")[0] for name in imported(path)}
+    assert not packages & {"celery", "kombu", "sqlalchemy", "psycopg2"}
 
 
 def test_every_scheduled_job_has_its_module_and_its_period() -> None:
     settings = Settings()
+    assert jobs.JOBS.keys() == schedule.JOBS.keys()
     for job in schedule.JOBS:
         assert (PACKAGE / "jobs" / f"{job}.py").exists()
         assert schedule.period_s(settings, job) > 0

@@ -10,11 +10,12 @@ import pytest
 from sqlalchemy import event
 
 from datp_tasks.jobs import rebuild
-from datp_tasks.jobs.rebuild import REDIS_LOSS, rebuild_after_loss
+from datp_tasks.jobs.rebuild import REDIS_LOSS, Rebuild
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.invariants import check_all
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.journal import Journal
+from datp_tasks.runtime.jobs import rebuild_tables
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.support.archive_world import World
@@ -52,6 +53,17 @@ def archives_between_reads(datp: Kit, sound: World) -> Iterator[World]:
     assert number > 1
 
 
+def rebuild_once(kit: Kit) -> int:
+    """The first part of the reconciler alone."""
+    return Rebuild(
+        kit.connections.live,
+        rebuild_tables(kit.connections),
+        kit.connections.restorer,
+        run_s=kit.settings.rebuild_run_s,
+        batch_max=kit.settings.reconciler_batch_max,
+    ).run()
+
+
 def losses(world: World) -> list[Any]:
     return world.sql("SELECT * FROM alert WHERE kind = :kind", kind=REDIS_LOSS)
 
@@ -79,7 +91,7 @@ def half_repaired(
     world.wipe()
     with monkeypatch.context() as patch:
         patch.setattr(rebuild, "monotonic", iter([0.0, 1.0, 2.0, 9e9]).__next__)
-        assert rebuild_after_loss(kit.connections) == 6
+        assert rebuild_once(kit) == 6
     assert kit.client.doctor().lost_shards
     yield world, tx_ids
     assert [tx for tx in tx_ids if world.status(tx) != "sleeping"] == []
@@ -95,7 +107,7 @@ def test_a_repair_goes_on_where_the_run_before_ended(
 ) -> None:
     world, tx_ids = half_repaired
     with statements(world) as asked:
-        assert rebuild_after_loss(world.kit.connections) == len(tx_ids) - 6
+        assert rebuild_once(world.kit) == len(tx_ids) - 6
     # Pages of three: the rest, and one that shows that there is no more.
     assert sum("BETWEEN" in each for each in asked) == 5
 
@@ -113,7 +125,7 @@ def test_a_loss_that_comes_while_another_is_repaired_is_repaired_from_the_beginn
     assert kept
     world.wipe()
     redis.set(cursor, kept)
-    assert rebuild_after_loss(world.kit.connections) == len(tx_ids)
+    assert rebuild_once(world.kit) == len(tx_ids)
 
 
 def test_a_restart_of_redis_while_a_loss_is_repaired_begins_it_again(
@@ -126,7 +138,7 @@ def test_a_restart_of_redis_while_a_loss_is_repaired_begins_it_again(
     world.kit.connections.redis.zrem(keys.of_tx(tx_ids[0], "sleepingZ"), tx_ids[0])
     run_id = ArchiveFeed.run_id
     monkeypatch.setattr(ArchiveFeed, "run_id", lambda self: f"another {run_id(self)}")
-    assert rebuild_after_loss(world.kit.connections) == len(tx_ids) - 5
+    assert rebuild_once(world.kit) == len(tx_ids) - 5
 
 
 @contextmanager

@@ -10,10 +10,10 @@ import pytest
 from standardwebhooks import Webhook
 
 from datp_tasks.errors import WebhookBusy, WebhookUnknown
-from datp_tasks.jobs import webhook_sender
 from datp_tasks.jobs.webhook_sender import Result
 from datp_tasks.record.events import Events
 from datp_tasks.record.webhooks import Delivery
+from datp_tasks.runtime import jobs
 from datp_tasks.runtime.container import Container
 from datp_tasks.testing import Kit
 from tests.support.eventually import eventually
@@ -281,7 +281,7 @@ def test_two_senders_at_once_send_each_attempt_once(new_kit: NewKit, receiver: R
         try:
             barrier.wait()
             for _ in range(100):
-                webhook_sender.run_once(who)
+                jobs.run("webhook_sender", who, lambda group: 0)
                 kit.clock.advance(seconds=1)
                 if len(receiver.got) >= 60:
                     break

@@ -1,0 +1,227 @@
+"""Each job by its name, given what it needs of the container, and its limits from the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from datp_tasks.jobs import (
+    archiver,
+    batch_poller,
+    claim_queuer,
+    group_cache,
+    meter,
+    pipeline_cache,
+    reaper,
+    rebuild,
+    reconciler,
+    retention,
+    sleeper,
+    timeout_handler,
+    watcher,
+    webhook_sender,
+)
+from datp_tasks.live.nodes import NodeRegister
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.journal import Journal
+from datp_tasks.record.journal_gap import FilesAndGap
+from datp_tasks.record.retention import Retention
+from datp_tasks.record.states import States
+from datp_tasks.record.timeouts import Timeouts
+from datp_tasks.runtime.container import Container
+from datp_tasks.settings import Settings
+from datp_tasks.webhooks.sender import Pace
+
+#: How many messages wait in the queue of a node group.
+Backlog = Callable[[str], int]
+#: The settings are those of the process, with what the node group says in their place.
+Job = Callable[[Container, Settings, Backlog], Any]
+
+
+def run(name: str, container: Container, backlog: Backlog, settings: Settings | None = None) -> Any:
+    """One run of a job, as the settings say; what it did."""
+    return JOBS[name](container, settings or container.settings, backlog)
+
+
+def send_webhooks(container: Container, settings: Settings) -> webhook_sender.Result:
+    """The webhook sender without its look into SQL, for what has just become due."""
+    return webhook_sender.send(container.webhooks, pace=Pace.of(settings))
+
+
+# What several need.
+
+
+def alerts_of(container: Container) -> Alerts:
+    return Alerts(container.engine, container.clock)
+
+
+def node_register(container: Container, settings: Settings) -> NodeRegister:
+    return NodeRegister(
+        container.live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms
+    )
+
+
+# One by one.
+
+
+def archiver_tables(container: Container, settings: Settings) -> archiver.Tables:
+    engine, clock = container.engine, container.clock
+    return archiver.Tables(
+        journal=Journal(engine, clock),
+        states=States(engine, clock),
+        alerts=alerts_of(container),
+        files=FilesAndGap.of(settings, engine, clock),
+    )
+
+
+def archiver_limits(settings: Settings) -> archiver.Limits:
+    return archiver.Limits(
+        run_s=settings.archiver_run_s,
+        role_s=settings.archiver_role_s,
+        grace_s=settings.archiver_grace_s,
+        states_max=settings.archiver_batch_max,
+        entries_max=settings.journal_batch_max,
+        bytes_max=settings.archiver_bytes_max,
+        output_bytes_max=settings.output_bytes_max,
+    )
+
+
+def _archiver(container: Container, settings: Settings, _: Backlog) -> archiver.Result:
+    tables, limits = archiver_tables(container, settings), archiver_limits(settings)
+    return archiver.run_once(container.live, tables, limits=limits)
+
+
+def _meter(container: Container, settings: Settings, backlog: Backlog) -> meter.Result:
+    return meter.run_once(
+        container.live,
+        node_register(container, settings),
+        Timeouts(container.engine, container.clock),
+        container.webhooks.store,
+        backlog,
+        maintenance_group=settings.maintenance_group,
+    )
+
+
+def _reaper(container: Container, settings: Settings, _: Backlog) -> reaper.Result:
+    limits = reaper.Limits(
+        batch_max=settings.reaper_batch_max,
+        unlisted_after_ms=settings.node_stale_ms + settings.node_grace_ms,
+    )
+    return reaper.run_once(container.live, container.take_over, limits=limits)
+
+
+def rebuild_tables(container: Container) -> rebuild.Tables:
+    journal = Journal(container.engine, container.clock)
+    return rebuild.Tables(container.record, journal, alerts_of(container))
+
+
+def _reconciler(container: Container, settings: Settings, backlog: Backlog) -> reconciler.Result:
+    limits = reconciler.Limits(
+        batch_max=settings.reconciler_batch_max,
+        rebuild_run_s=settings.rebuild_run_s,
+        ring_again_after_ms=settings.ring_again_after_ms,
+        place_after_ms=settings.place_after_ms,
+        window_s=settings.reconciler_window_s,
+    )
+    return reconciler.run_once(
+        container.live,
+        rebuild_tables(container),
+        container.restorer,
+        container.ringer,
+        backlog,
+        limits=limits,
+    )
+
+
+def _retention(container: Container, settings: Settings, _: Backlog) -> retention.Result:
+    limits = retention.Limits(
+        run_s=settings.retention_run_s,
+        batch_max=settings.retention_batch_max,
+        states_days=settings.keep_states_days,
+        journal_days=settings.keep_journal_days,
+        state_changes_days=settings.keep_state_changes_days,
+        effects_days=settings.keep_effects_days,
+        events_days=settings.keep_events_days,
+        webhooks_days=settings.keep_webhooks_days,
+        batches_days=settings.keep_batches_days,
+        summaries_days=settings.keep_summaries_days,
+    )
+    tables = Retention(container.engine, container.clock)
+    return retention.run_once(container.live, tables, container.restorer.signals, limits=limits)
+
+
+def _sleeper(container: Container, settings: Settings, _: Backlog) -> sleeper.Result:
+    return sleeper.run_once(
+        container.live,
+        container.record,
+        container.restorer,
+        container.ringer,
+        batch_max=settings.sleeper_batch_max,
+    )
+
+
+def _timeout_handler(
+    container: Container, settings: Settings, _: Backlog
+) -> timeout_handler.Result:
+    limits = timeout_handler.Limits(
+        window_max=settings.timeout_window_max,
+        batch_max=settings.timeout_batch_max,
+        retry_s=settings.timeout_retry_s,
+        look_again_s=settings.timeout_handler_period_s,
+        # A step that rolls something back may take its time.
+        patience_s=max(
+            settings.timeout_takeover_s, settings.step_timeout_s + settings.step_kill_grace_s
+        ),
+        lag_alert_s=settings.timeout_lag_alert_s,
+    )
+    timeouts = Timeouts(container.engine, container.clock)
+    return timeout_handler.run_once(
+        container.live,
+        container.record,
+        timeout_handler.Tables(timeouts, alerts_of(container)),
+        container.restorer,
+        container.ringer,
+        limits=limits,
+    )
+
+
+def _watcher(container: Container, settings: Settings, backlog: Backlog) -> watcher.Result:
+    groups = watcher.WorkGroups(
+        container.groups,
+        container.pipelines,
+        container.catalogue,
+        container.ledger.batches,
+        maintenance_group=settings.maintenance_group,
+        ledger_group=settings.ledger_group,
+    )
+    limits = watcher.Limits(
+        bells_max=settings.queue_bells_alert_max, queued_max=settings.queued_alert_max
+    )
+    return watcher.run_once(
+        container.live,
+        node_register(container, settings),
+        groups,
+        alerts_of(container),
+        backlog,
+        limits=limits,
+    )
+
+
+#: What `jobs/schedule.py` schedules, and nothing else.
+JOBS: dict[str, Job] = {
+    "archiver": _archiver,
+    "batch_poller": lambda container, *_: batch_poller.run_once(container.ledger),
+    "claim_queuer": lambda container, *_: claim_queuer.run_once(container.ledger.queuer),
+    "group_cache": lambda container, *_: group_cache.run_once(container.groups),
+    "meter": _meter,
+    "pipeline_cache": lambda container, *_: pipeline_cache.run_once(container.pipelines),
+    "reaper": _reaper,
+    "reconciler": _reconciler,
+    "retention": _retention,
+    "sleeper": _sleeper,
+    "timeout_handler": _timeout_handler,
+    "watcher": _watcher,
+    "webhook_sender": lambda container, settings, _: webhook_sender.run_once(
+        container.webhooks, pace=Pace.of(settings)
+    ),
+}
