@@ -21,10 +21,12 @@ from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.client.requests import Submitted
 from datp_tasks.live.notifications import Notifications
 from datp_tasks.live.rates import Rates
+from datp_tasks.operator.operator import Operator
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.events import Events
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.types import Summary
+from datp_tasks.runtime.clients import make_client, make_operator
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 
@@ -42,6 +44,7 @@ class Services:
     settings: Settings
     connections: Container
     client: Client
+    operator: Operator
     keys: ApiKeys
     threads: Threads
     gate: Gate
@@ -59,7 +62,7 @@ class Services:
         """Within the event loop; nothing is connected yet."""
         settings = connections.settings
         threads = Threads(settings.api_threads_max)
-        client = Client(connections)
+        client = make_client(connections)
         keys = ApiKeys(connections.engine, connections.clock, settings.key_pepper)
         rates = Rates(connections.redis, connections.live.keys, connections.clock)
         listing = Listing(connections.engine)
@@ -71,6 +74,7 @@ class Services:
             settings=settings,
             connections=connections,
             client=client,
+            operator=make_operator(connections),
             keys=keys,
             threads=threads,
             gate=Gate(keys, settings, threads),

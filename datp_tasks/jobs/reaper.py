@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from datp_tasks.failpoints import reach
 from datp_tasks.live.types import Bell
 from datp_tasks.runtime.container import Container
+from datp_tasks.transactions.follow_record import follow_summaries
 
 log = logging.getLogger("datp.reaper")
 
@@ -106,13 +107,12 @@ def _follow_sql(
     """What is final in SQL ends in Redis too; what is not this node's is not looked at again."""
     live = connections.live
     summaries = connections.record.summaries(tx_ids) if tx_ids else []
-    final = [summary for summary in summaries if summary.is_final]
-    live.follow_sql([(each.tx_id, each.status) for each in final])
+    still_open = follow_summaries(live, summaries)
     # Its row is locked by its worker or another reaper: one of the next runs gets it.
     locked = {
         each.tx_id
-        for each in summaries
-        if each.tx_id in fences and not each.is_final and each.fence <= fences[each.tx_id] + 1
+        for each in still_open
+        if each.tx_id in fences and each.fence <= fences[each.tx_id] + 1
     }
     live.drop_running(node, [tx for tx in tx_ids if tx not in locked])
-    return len(final)
+    return len(summaries) - len(still_open)

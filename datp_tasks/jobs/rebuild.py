@@ -21,6 +21,7 @@ from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.journal import Journal
 from datp_tasks.record.transactions import Place
 from datp_tasks.runtime.container import Container
+from datp_tasks.transactions.follow_record import follow_record
 
 log = logging.getLogger("datp.reconciler")
 
@@ -192,8 +193,7 @@ def _restore_older(ids: Sequence[str], connections: Container) -> int:
 def _end_final(connections: Container, lost: Mapping[str, int]) -> None:
     """What Redis thinks is under way and SQL has ended, ends."""
     for members in _members(connections, lost):
-        final = connections.record.finals(members)
-        connections.live.follow_sql(list(final.items()))
+        follow_record(connections.record, connections.live, members)
 
 
 def _restore_ended(connections: Container, journal: Journal, shards: Collection[str]) -> int:

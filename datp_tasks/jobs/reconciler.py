@@ -27,6 +27,7 @@ from datp_tasks.live.types import Bell
 from datp_tasks.model.status import Status
 from datp_tasks.record.transactions import Place
 from datp_tasks.runtime.container import Container
+from datp_tasks.transactions.follow_record import follow_record
 
 LINE_PAGES_MAX = 10
 FRESH_PAGES_MAX = 5
@@ -60,7 +61,8 @@ def run_once(connections: Container, backlog: Callable[[str], int]) -> Result:
 def _ring_lost(connections: Container, backlog: Callable[[str], int]) -> int:
     """Only those that are rung lose their place in the line."""
     late = _late(connections, backlog)
-    ended = _follow_sql(connections, late)
+    # Its finish script never ran, or Redis lost that.
+    ended = follow_record(connections.record, connections.live, late)
     bells = [
         bell
         for bell in connections.live.ring_again_many([tx for tx in late if tx not in ended])
@@ -125,15 +127,6 @@ class Choice:
             return True
         self._despite[group] += 1
         return self._despite[group] <= RING_DESPITE_BACKLOG_MAX
-
-
-def _follow_sql(connections: Container, tx_ids: Sequence[str]) -> set[str]:
-    """End in Redis what SQL has ended; its finish script never ran, or Redis lost that."""
-    if not tx_ids:
-        return set()
-    final = connections.record.finals(tx_ids)
-    connections.live.follow_sql(list(final.items()))
-    return set(final)
 
 
 # Rows that never reached Redis.

@@ -9,12 +9,14 @@ Crash:    after the script and before the bell, the reconciler rings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from datp_tasks.failpoints import reach
-from datp_tasks.live.types import Bell, Refused
+from datp_tasks.live.types import Bell
 from datp_tasks.runtime.container import Container
+from datp_tasks.transactions.follow_record import follow_summaries
+from datp_tasks.transactions.locate import ask_many, is_missing
 
 ROUNDS_MAX = 10
 
@@ -31,13 +33,12 @@ def run_once(connections: Container) -> Result:
     woken = resurrected = 0
     for _ in range(ROUNDS_MAX):
         due = live.due("sleepingZ", batch_max=batch_max)
-        answers = live.wake_many(due, only_due=True)
-        away = _unknown(answers)
-        if away:
-            back = _wake_archived(connections, away)
-            resurrected += len(back)
-            answers = [*answers, *back]
-        bells = [answer for answer in answers if isinstance(answer, Bell)]
+        asked = ask_many(connections.restorer, due, partial(live.wake_many, only_due=True))
+        lost = [each.tx_id for each in asked.answers if is_missing(each)]
+        if lost:
+            _follow_sql_or_park(connections, lost)
+        bells = [answer for answer in asked.answers if isinstance(answer, Bell)]
+        resurrected += sum(bell.tx_id in asked.missed for bell in bells)
         reach("sleeper.before_ring")
         connections.ringer.ring(bells)
         woken += len(bells)
@@ -47,29 +48,7 @@ def run_once(connections: Container) -> Result:
     return Result(woken=woken, resurrected=resurrected)
 
 
-def _unknown(answers: Sequence[Bell | Refused]) -> list[str]:
-    return [
-        answer.tx_id
-        for answer in answers
-        if isinstance(answer, Refused) and answer.word == "UNKNOWN"
-    ]
-
-
-def _wake_archived(connections: Container, tx_ids: list[str]) -> list[Bell]:
-    live = connections.live
-    connections.restorer.restore(tx_ids)
-    reach("sleeper.after_resurrect")
-    answers = live.wake_many(tx_ids, only_due=True)
-    lost = _unknown(answers)
-    if lost:
-        _follow_sql_or_park(connections, lost)
-    return [answer for answer in answers if isinstance(answer, Bell)]
-
-
 def _follow_sql_or_park(connections: Container, tx_ids: list[str]) -> None:
     """Redis says that they sleep, and SQL does not have them asleep."""
-    summaries = connections.record.summaries(tx_ids)
-    final = [each for each in summaries if each.is_final]
-    connections.live.follow_sql([(each.tx_id, each.status) for each in final])
-    still_open = [each for each in summaries if not each.is_final]
+    still_open = follow_summaries(connections.live, connections.record.summaries(tx_ids))
     connections.restorer.rebuild(still_open, {}, has_begun=True)

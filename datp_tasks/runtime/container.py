@@ -27,7 +27,7 @@ from datp_tasks.live.cluster import Cluster
 from datp_tasks.live.cluster_redis import ClusterRedis
 from datp_tasks.live.doorbells import Doorbells
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Bell
+from datp_tasks.live.types import Bell, Refused
 from datp_tasks.model.switch import switch_json
 from datp_tasks.observe.tracing import TracedRecord, Tracing, make_tracing
 from datp_tasks.pipelines.catalogue import Catalogue
@@ -36,6 +36,7 @@ from datp_tasks.record.database import make_engine
 from datp_tasks.record.groups import GroupStore
 from datp_tasks.record.transactions import Record
 from datp_tasks.settings import Settings
+from datp_tasks.transactions.locate import ask_many
 from datp_tasks.transactions.restore import Restorer
 from datp_tasks.webhooks.bell import CeleryRing as WebhookRing
 from datp_tasks.webhooks.service import WebhookService
@@ -162,10 +163,16 @@ def _wake_waiting(
         if batch.tx_id and batch.switch:
             try:
                 value = switch_json(batch.switch, str(batch.state))
-                restorer.restore([batch.tx_id])
-                answer = live.set_switch(batch.tx_id, batch.switch, value)
+                set_switch = partial(_set_switch, live, batch.switch, value)
+                answer = ask_many(restorer, [batch.tx_id], set_switch).answers[0]
             except (RedisError, OperationalError) as error:
                 about = {"event": "tx.waits", "tx": batch.tx_id, "fence": None}
                 log.warning("%s is not told of its batch: %s", batch.tx_id, error, extra=about)
             else:
                 ringer.ring([answer if isinstance(answer, Bell) else None])
+
+
+def _set_switch(
+    live: LiveStore, name: str, value_json: str, tx_ids: Sequence[str]
+) -> list[Bell | Refused]:
+    return [live.set_switch(tx_id, name, value_json) for tx_id in tx_ids]

@@ -28,7 +28,7 @@ Where = Callable[[str], bool]
 #: Scripts that a transfer needs when people, other nodes or outages come into it. A script that
 #: is neither here nor on the way of a transfer is one that nobody has thought of.
 OTHER_SCRIPTS = {
-    *("cancel", "drop_running", "note_problem", "park", "resolve", "restore", "ring_again"),
+    *("drop_running", "note_problem", "park", "resolve", "restore", "ring_again", "stop"),
     *("place_webhook", "set_switch", "take_counts", "take_tokens", "take_webhooks"),
 }
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ("calls", "sending", "claim", "cancel", "hop", "maintenance")
+PARTS = ("calls", "sending", "claim", "stop", "hop", "maintenance")
 
 
 @pytest.mark.timeout(180)

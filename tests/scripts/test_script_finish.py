@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from datp_tasks.live.types import Bell, Claimed, Refused
+from datp_tasks.model.stop_request import StopRequest
 from tests.scripts.live_states import HERE, NODE, OTHER_NODE, STATE_JSON, Stage, held
 
 
@@ -15,7 +16,7 @@ from tests.scripts.live_states import HERE, NODE, OTHER_NODE, STATE_JSON, Stage,
 )
 def test_a_running_transaction_ends_as_sql_decided(stage: Stage, status: str) -> None:
     claim = stage.claimed()
-    stage.live.cancel(claim.tx_id, "too late", OTHER_NODE)
+    stage.live.stop(claim.tx_id, StopRequest.cancel("too late"), OTHER_NODE)
     assert stage.finish(claim, status, json='{"end":1}') == ["OK", str(stage.now_ms + 2)]
     fields = stage.fields(claim.tx_id)
     assert (fields["status"], fields["state"]) == (status, '{"end":1}')
@@ -169,7 +170,7 @@ def test_one_that_is_about_to_leave_stays_once_it_changes(stage: Stage, change: 
     elif change == "wake":
         stage.live.wake_many([tx_id], only_due=False)
     elif change == "cancel":
-        stage.live.cancel(tx_id, "enough", NODE)
+        stage.live.stop(tx_id, StopRequest.cancel("enough"), NODE)
     else:
         stage.live.follow_sql([(tx_id, "expired")])
     assert stage.redis.pttl(key) == -1
@@ -178,7 +179,7 @@ def test_one_that_is_about_to_leave_stays_once_it_changes(stage: Stage, change: 
 def test_one_that_never_began_is_seized_out_of_its_way_out(stage: Stage) -> None:
     claim = stage.sleeping(stage.claimed(begin=""), sleep_ms=10**9)
     stage.live.confirm_archived_many([(claim.tx_id, stage.version(claim.tx_id))])
-    assert isinstance(stage.live.cancel(claim.tx_id, "enough", NODE), Claimed)
+    assert isinstance(stage.live.stop(claim.tx_id, StopRequest.cancel("enough"), NODE), Claimed)
     assert stage.redis.pttl(stage.live.keys.state(claim.tx_id)) == -1
 
 
