@@ -6,9 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 
 from benchmarks.stack import PROCESSES, Stack
-from datp_tasks import Client, Pipeline, Request, Settings
+from datp_tasks import Pipeline, Request, Settings
 from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.runtime.clients import make_client
 from datp_tasks.runtime.container import Container
 
 STEPS = {"three": 3, "ten": 10}
@@ -39,7 +40,7 @@ class System:
         self._processes = processes
         self.environment = {**stack.environment, "DATP_STEPS": steps, **(env or {})}
         self.connections = Container.open(Settings.from_env(self.environment))
-        self.client = Client(self.connections)
+        self.client = make_client(self.connections)
         self.workers: list[ManagedProcess] = []
         #: How often `wait_for_all` has asked Redis: not a cost of the engine.
         self.polls = 0

@@ -11,10 +11,11 @@ import httpx
 from sqlalchemy import text
 
 from benchmarks.stack import Stack
-from datp_tasks import Client, Settings
+from datp_tasks import Settings
 from datp_tasks.ledger.batch_list import derived_id, unsigned_batch_list
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.local.processes import ManagedProcess
+from datp_tasks.runtime.clients import make_client
 from datp_tasks.runtime.container import Container
 
 POLL_S = 0.02
@@ -35,7 +36,7 @@ class LedgerStand:
             **{f"DATP_{name.upper()}": str(value) for name, value in settings.items()},
         }
         self.connections = Container.open(Settings.from_env(self._env))
-        self.client = Client(self.connections)
+        self.client = make_client(self.connections)
         self._processes: list[ManagedProcess] = []
         self._count = 0
         program = "from datp_tasks.cli import main; main()"

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 
 from benchmarks.stack import Stack
-from datp_tasks import Client, Pipeline, Request, Settings
+from datp_tasks import Pipeline, Request, Settings
 from datp_tasks.local.processes import ManagedProcess
+from datp_tasks.runtime.clients import make_client
 from datp_tasks.runtime.container import Container
 
 GROUP = "resume"
@@ -31,7 +32,7 @@ class ResumeStand:
         }
         self._connections = Container.open(Settings.from_env(self._env))
         self._live = self._connections.live
-        self.client = Client(self._connections)
+        self.client = make_client(self._connections)
         pipeline = Pipeline(PIPELINE, group=GROUP)
         for _ in range(STEPS):
             pipeline.step("bench/slow")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from datp_tasks.engine.batch import Batch as Batch
     from datp_tasks.engine.batch import Item as Item
     from datp_tasks.engine.context import StepContext as StepContext
+    from datp_tasks.operator.operator import Operator as Operator
     from datp_tasks.settings import Settings as Settings
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Fail",
     "Item",
     "NotDone",
+    "Operator",
     "Pipeline",
     "Request",
     "Settings",
@@ -39,6 +41,7 @@ _LATER = {
     "Batch": "datp_tasks.engine.batch",
     "Item": "datp_tasks.engine.batch",
     "Client": "datp_tasks.client.client",
+    "Operator": "datp_tasks.operator.operator",
     "Request": "datp_tasks.client.requests",
     "Settings": "datp_tasks.settings",
     "StepContext": "datp_tasks.engine.context",

@@ -22,9 +22,9 @@ from benchmarks.bench import Bench
 from benchmarks.http_load import load
 from benchmarks.report import Figures
 from datp_tasks import Pipeline, Settings
-from datp_tasks.client.client import Client
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.record.api_keys import ApiKeys, Scope
+from datp_tasks.runtime.clients import make_client
 from datp_tasks.runtime.container import Container
 
 PEPPER = "a pepper for benchmarks, long enough"
@@ -107,7 +107,7 @@ def _long_polls(bench: Bench, api: Side, crowd: int) -> list[float]:
     """All wait; then all end, a few milliseconds apart. How late each answer is, after its end."""
     settings = _settings(bench)
     connections = Container.open(settings)
-    with Client(connections) as client:
+    with make_client(connections) as client:
         _forget_accepted(connections)
         applied = connections.pipelines.apply(
             Pipeline("held").step("util/wait", params={"switch": "go"}).build()

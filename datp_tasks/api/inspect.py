@@ -53,7 +53,7 @@ async def deltas(request: Request, tx_id: TxId) -> Response:
     """Every recorded change, in order, and whatever does not fit together."""
     services = services_of(request)
     await services.look(caller_of(request), tx_id)
-    replay = await services.threads.run(services.client.replay, tx_id)
+    replay = await services.threads.run(services.operator.replay, tx_id)
     listed = [
         {
             "version": each.version,
@@ -84,7 +84,7 @@ async def retry(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
 async def in_doubt(request: Request) -> Response:
     """What waits for a decision, longest first."""
     services = services_of(request)
-    found = await services.threads.run(services.client.in_doubt)
+    found = await services.threads.run(services.operator.in_doubt)
     listed = [
         {
             "txId": each.tx_id,
@@ -104,7 +104,7 @@ async def _decide(
     services, caller = services_of(request), caller_of(request)
     await services.look(caller, tx_id)
     await services.threads.run(
-        services.client.resolve,
+        services.operator.resolve,
         tx_id,
         decision,
         reason=reason,

@@ -20,6 +20,7 @@ from datp_tasks.client.client import Client
 from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.live.metrics import Metrics
 from datp_tasks.live.store import LiveStore
+from datp_tasks.operator.operator import Operator
 from datp_tasks.pipelines.store import PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
@@ -38,6 +39,7 @@ log = logging.getLogger("datp.api")
 class Services:
     settings: Settings
     client: Client
+    operator: Operator
     live: LiveStore
     record: Record
     states: States

@@ -15,7 +15,9 @@ from datp_tasks.client.client import Client
 from datp_tasks.live.keys import Keys
 from datp_tasks.local.files import read_text
 from datp_tasks.local.stack import DEFAULT_DIRECTORY, PEPPER_FILE, read_run_file
+from datp_tasks.operator.operator import Operator
 from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.runtime.clients import make_client, make_operator
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 
@@ -36,7 +38,11 @@ class Context:
 
     @cached_property
     def client(self) -> Client:
-        return Client(self.connections)
+        return make_client(self.connections)
+
+    @cached_property
+    def operator(self) -> Operator:
+        return make_operator(self.connections)
 
     @property
     def pipelines(self) -> PipelineStore:

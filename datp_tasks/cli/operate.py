@@ -12,7 +12,7 @@ from rich.table import Table
 
 from datp_tasks.cli.context import connect
 from datp_tasks.cli.tables import COLOURS, as_mapping, print_json
-from datp_tasks.operator.bulk import Action, Done, Where
+from datp_tasks.operator.bulk import Action, ActionResult, Where
 from datp_tasks.operator.why import Why
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.operator_actions import note_action
@@ -47,7 +47,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def why(tx_id: TxId, as_json: AsJson = False) -> None:
     """Tell what a transaction waits for, who has it and when it moves."""
-    found = connect().client.why(tx_id)
+    found = connect().operator.why(tx_id)
     console = Console()
     if as_json:
         print_json(console, _why_json(found))
@@ -73,8 +73,8 @@ def _why_json(found: Why) -> dict[str, Any]:
 
 def list_transactions(where: Filters = None, limit: Limit = 50, as_json: AsJson = False) -> None:
     """List transactions, the newest first."""
-    client = connect().client
-    found = list(client.choose(Where.from_texts(where or []), rows_max=limit))
+    operator = connect().operator
+    found = list(operator.choose(Where.from_texts(where or []), rows_max=limit))
     console = Console()
     if as_json:
         print_json(console, [as_mapping(each) for each in found])
@@ -156,7 +156,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be
 
 def retry(tx_id: TxId, reason: Reason = "retried by hand", as_json: AsJson = False) -> None:
     """Make a transaction go on now: wake it, run its step again if in doubt, or ring again."""
-    done = connect().client.act("retry", tx_id, reason=reason, actor=getpass.getuser())
+    done = connect().operator.act("retry", tx_id, reason=reason, actor=getpass.getuser())
     if as_json:
         print_json(Console(), _done_json(done))
     else:
@@ -201,7 +201,7 @@ def bulk_retry(
     _act("retry", where, limit, reason, dry_run=dry_run, as_json=as_json)
 
 
-def _done_json(done: Done) -> dict[str, Any]:
+def _done_json(done: ActionResult) -> dict[str, Any]:
     return {"txId": done.tx_id, "what": done.what, "ok": done.ok}
 
 
@@ -216,9 +216,9 @@ def _act(
 ) -> None:
     if not texts:
         raise typer.BadParameter("name at least one filter: all transactions are never meant")
-    client = connect().client
+    operator = connect().operator
     where = Where.from_texts(texts)
-    chosen = [each for each in client.choose(where, rows_max=limit) if not each.is_final]
+    chosen = [each for each in operator.choose(where, rows_max=limit) if not each.is_final]
     console = Console()
     if dry_run:
         if as_json:
@@ -228,9 +228,9 @@ def _act(
         return None
     actor = getpass.getuser()
     kind = cast(Action, action)
-    client.note_bulk(kind, where, len(chosen), reason, actor)
+    operator.note_bulk(kind, where, len(chosen), reason, actor)
     results = [
-        client.act(kind, each.tx_id, reason=reason, actor=actor)
+        operator.act(kind, each.tx_id, reason=reason, actor=actor)
         for each in track(chosen, description=action, console=console, disable=as_json)
     ]
     failed = [done for done in results if not done.ok]

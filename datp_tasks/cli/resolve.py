@@ -20,8 +20,9 @@ from datp_tasks.cli.tables import COLOURS, as_mapping, print_json
 from datp_tasks.errors import DecisionInvalid
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.payload import NotJson, parse
+from datp_tasks.operator.doctor import Diagnosis
 from datp_tasks.operator.replay import Replay
-from datp_tasks.operator.resolve import Decision, Diagnosis
+from datp_tasks.operator.resolve import Decision
 
 #: Exit code of `doctor` and `audit` when something is wrong.
 SOMETHING_WRONG = 5
@@ -44,7 +45,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def doctor(as_json: AsJson = False) -> None:
     """Show what is in flight and in doubt, and check all. Exit code 5: something is wrong."""
-    found = connect().client.doctor()
+    found = connect().operator.doctor()
     console = Console()
     if as_json:
         print_json(console, _diagnosis(found))
@@ -159,15 +160,15 @@ def resolve(
 ) -> None:
     """Decide what became of the step of a transaction that is in doubt; it goes on from there."""
     decision = _decision(done=done, redo=redo, fail=fail)
-    client = connect().client
-    client.resolve(
+    context = connect()
+    context.operator.resolve(
         tx_id,
         decision,
         reason=reason,
         output=None if output is None else _parsed(output),
         actor=f"cli:{getpass.getuser()}",
     )
-    summary = client.status(tx_id)
+    summary = context.client.status(tx_id)
     if as_json:
         print_json(Console(), as_mapping(summary))
     else:
@@ -194,7 +195,7 @@ def _parsed(text: str) -> Any:
 
 def replay(tx_id: TxId, as_json: AsJson = False) -> None:
     """Rebuild a transaction from its journal. Exit code 5: it does not lead to what we have."""
-    found = connect().client.replay(tx_id)
+    found = connect().operator.replay(tx_id)
     console = Console()
     if as_json:
         print_json(console, _replay(found))
@@ -263,8 +264,8 @@ def audit(
     """Replay many transactions and report what does not fit. Exit code 5: there is something."""
     if everything and sample is not None:
         raise typer.BadParameter("give --all or --sample, not both")
-    client = connect().client
-    total = client.audit_size()
+    operator = connect().operator
+    total = operator.audit_size()
     size = None if everything else min(sample or 1_000, total)
     console = Console()
     wrong, looked_at, dropped = [], 0, 0
@@ -272,7 +273,7 @@ def audit(
     shown = console.is_terminal and not as_json
     with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
         task = progress.add_task("audit", total=total if size is None else size)
-        for found in client.audit(sample=size, seed=seed):
+        for found in operator.audit(sample=size, seed=seed):
             looked_at += 1
             dropped += found.dropped
             if found.faults:

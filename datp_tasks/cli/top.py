@@ -18,7 +18,7 @@ from datp_tasks.cli.tables import print_json
 from datp_tasks.live.metrics import RESOLUTIONS, Metrics, Slot, summed
 from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.model.status import FINAL
-from datp_tasks.operator.resolve import InFlight
+from datp_tasks.operator.doctor import InFlight
 from datp_tasks.record.alerts import Alerts
 
 BARS = " ▁▂▃▄▅▆▇█"
@@ -94,7 +94,7 @@ def look(context: Context) -> View:
             for what in ("queued", "started", "ended")
         },
         ended=[_count(slot, "ended") / RESOLUTIONS["fine"].slot_s for slot in full[-PLOT_SLOTS:]],
-        longest=context.client.in_flight(rows_max=LONGEST),
+        longest=context.operator.in_flight(rows_max=LONGEST),
         alerts=[f"{each.kind}: {each.summary}" for each in alerts],
         now_ms=now_ms,
     )

@@ -1,76 +1,53 @@
-"""The Python client: submit transactions, look at them, act on them.
+"""The Python client: submit transactions, look at them, send them signals.
 
 It needs Redis, PostgreSQL and the broker, but no worker, so a web process can hold one. Threads
-may share a client.
+may share a client. What people decide about transactions is in `datp_tasks.operator`.
 """
 
 from __future__ import annotations
 
-import logging
-import os
-import secrets
-import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import cache
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from redis.exceptions import RedisError
-
-from datp_tasks.client.batches import BatchMethods
-from datp_tasks.client.expiry import Now
-from datp_tasks.client.reads import LookMethods
-from datp_tasks.client.requests import Prepared, Request, Submitted, prepare
-from datp_tasks.errors import (
-    DatpError,
-    ExternalIdConflict,
-    PipelineError,
-    RequestError,
-    SwitchInvalid,
-    TransactionError,
-    TransactionFinal,
-    TransactionUnknown,
-)
-from datp_tasks.failpoints import reach
-from datp_tasks.live.keys import shard_of_tx
-from datp_tasks.live.notifications import Notifications
-from datp_tasks.live.types import Bell, Claimed, Refused
-from datp_tasks.model.notes import clean_note
-from datp_tasks.model.status import Status
-from datp_tasks.model.stop_request import StopRequest
-from datp_tasks.model.switch import switch_json
-from datp_tasks.operator.bulk import ManyMethods
-from datp_tasks.operator.resolve import DeskMethods
-from datp_tasks.operator.why import WhyMethods
-from datp_tasks.record.database import translate_outage
-from datp_tasks.record.signals import CANCEL, Signal
-from datp_tasks.record.types import Existing, Summary
-from datp_tasks.runtime.container import Container
+from datp_tasks.client.batches import LedgerBatches
+from datp_tasks.client.reads import Reader
+from datp_tasks.client.requests import Request, Submitted
+from datp_tasks.client.submit import RequestAcceptor
+from datp_tasks.errors import DatpError, LedgerError, PipelineError, RequestError
+from datp_tasks.ledger.types import Attempt, Batch, Service, Sighting, Stored
+from datp_tasks.model.batch import BatchState
+from datp_tasks.record.types import Summary
 from datp_tasks.settings import Settings
-from datp_tasks.transactions.end_unstarted import end_unstarted
-
-log = logging.getLogger("datp.client")
-
-T = TypeVar("T")
+from datp_tasks.transactions.send_signals import SignalSender
 
 
-class Client(LookMethods, BatchMethods, DeskMethods, WhyMethods, ManyMethods):
+class Client:
     """One connection to the whole system, for any number of threads."""
 
-    def __init__(self, connections: Container) -> None:
-        self._connections = connections
-        self._settings = connections.settings
-        self._live = connections.live
-        self._record = connections.record
-        self._notifications = Notifications(connections.redis, self._live.keys.notify)
-        self._node = f"client-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+    def __init__(
+        self,
+        *,
+        acceptor: RequestAcceptor,
+        reader: Reader,
+        signals: SignalSender,
+        batches: LedgerBatches,
+        close: Callable[[], None],
+    ) -> None:
+        self._acceptor = acceptor
+        self._reader = reader
+        self._signals = signals
+        self._batches = batches
+        self._close = close
 
     @classmethod
-    def from_settings(cls, settings: Settings | None = None) -> Self:
+    def from_settings(cls, settings: Settings | None = None) -> Client:
         """A client of the servers that the settings (or the environment) name."""
-        return cls(Container.open(settings or Settings.from_env()))
+        # The one place where a room knows the wiring: a user opens a client by its own name.
+        from datp_tasks.runtime.clients import open_client
+
+        return open_client(settings)
 
     def __enter__(self) -> Self:
         return self
@@ -84,8 +61,8 @@ class Client(LookMethods, BatchMethods, DeskMethods, WhyMethods, ManyMethods):
         self.close()
 
     def close(self) -> None:
-        self._notifications.close()
-        self._connections.close()
+        self._reader.close()
+        self._close()
 
     # Submitting.
 
@@ -134,83 +111,42 @@ class Client(LookMethods, BatchMethods, DeskMethods, WhyMethods, ManyMethods):
 
         Answers come in the order of the requests. Thousands per call are fine.
         """
-        answers: list[Submitted | RequestError | PipelineError] = []
-        for start in range(0, len(requests), self._settings.submit_batch_max):
-            answers += self._submit_batch(requests[start : start + self._settings.submit_batch_max])
-        return answers
+        return self._acceptor.submit_many(requests)
 
-    def _submit_batch(
-        self, requests: Sequence[Request]
-    ) -> list[Submitted | RequestError | PipelineError]:
-        with translate_outage():
-            now = cache(self._record.server_now)
-            prepared = self._unless_overdue([self._prepare(each, now) for each in requests])
-            good = [each for each in prepared if isinstance(each, Prepared)]
-            reach("submit.before_accept")
-            existing = self._record.accept_many([each.acceptance for each in good]) if good else []
-        reach("submit.after_accept")
-        self._place([each for each, before in zip(good, existing, strict=True) if before is None])
-        found = iter(zip(good, existing, strict=True))
-        return [_answer(*next(found)) if isinstance(each, Prepared) else each for each in prepared]
+    # Looking.
 
-    def _prepare(self, request: Request, now: Now) -> Prepared | RequestError | PipelineError:
-        try:
-            definition = self._connections.catalogue.current(request.pipeline)
-            prepared = prepare(request, definition, self._settings, now)
-            tracing = self._connections.tracing
-            return prepared.traced(tracing.accepted()) if tracing else prepared
-        except (RequestError, PipelineError) as error:
-            return error
+    def status(self, tx_id: str) -> Summary:
+        """The transaction as its client sees it, as of now."""
+        return self._reader.status(tx_id)
 
-    def _unless_overdue(
-        self, prepared: Sequence[Prepared | RequestError | PipelineError]
-    ) -> list[Prepared | Submitted | RequestError | PipelineError]:
-        """An expiry in the past is refused, unless the request was accepted when it was not."""
-        late = [each for each in prepared if isinstance(each, Prepared) and each.overdue]
-        if not late:
-            return list(prepared)
-        found = iter(self._record.find_existing([each.acceptance for each in late]))
-        answers: list[Prepared | Submitted | RequestError | PipelineError] = []
-        for each in prepared:
-            if isinstance(each, Prepared) and each.overdue:
-                before = next(found)
-                answers.append(_answer(each, before) if before else each.overdue)
-            else:
-                answers.append(each)
-        return answers
+    def status_many(self, tx_ids: Sequence[str]) -> list[Summary | None]:
+        """The same for many, in two round trips; None for one that is unknown."""
+        return self._reader.status_many(tx_ids)
 
-    def _place(self, accepted: Sequence[Prepared]) -> None:
-        """Into Redis and to a worker. What fails here is only late: SQL has it."""
-        try:
-            bells = self._live.create_many([each.new for each in accepted])
-        except RedisError as error:
-            log.warning("%d accepted transactions wait for Redis: %s", len(accepted), error)
-            return
-        reach("submit.after_create")
-        self._connections.ringer.ring(bells)
+    def overlay_many(self, summaries: Sequence[Summary]) -> list[Summary]:
+        """Rows of the record that were read before, as of now."""
+        return self._reader.overlay_many(summaries)
 
-    # Acting.
+    def find(self, owner: str, external_id: str) -> Summary:
+        """The transaction that an owner submitted under this external id."""
+        return self._reader.find(owner, external_id)
+
+    def wait(self, tx_id: str, timeout_s: float = 60.0) -> Summary:
+        """Wait until the transaction has ended, or raise WaitTimeout; it goes on regardless.
+
+        An outage of PostgreSQL in the meantime is waited for like everything else.
+        """
+        return self._reader.wait(tx_id, timeout_s)
+
+    # Signals.
 
     def set_switch(self, tx_id: str, name: str, value: bool | int | float | str | None) -> bool:
         """Set a switch; True if that woke the transaction. None removes the switch."""
-        signal = Signal(self._known(tx_id), name, switch_json(name, value))
-        with self._kept_unless_refused(signal):
-            answer = self._said(
-                tx_id, lambda: self._live.set_switch(tx_id, name, signal.value), signal
-            )
-            if isinstance(answer, Refused) and answer.word == "TOO_MANY":
-                limit = self._settings.switches_per_transaction_max
-                raise SwitchInvalid(f"{tx_id} has {limit} switches already; no more are allowed")
-            return self._woken(answer, "SET", "NO_CHANGE")
+        return self._signals.set_switch(tx_id, name, value)
 
     def wake(self, tx_id: str) -> bool:
         """End a sleep early; False if it does not sleep."""
-        self._known(tx_id)
-        answer = self._said(tx_id, lambda: self._live.wake_many([tx_id], only_due=False)[0])
-        is_woken = self._woken(answer, "NOT_SLEEPING")
-        if isinstance(answer, Refused) and Status(answer.found).is_final:
-            raise TransactionFinal(f"{tx_id} has ended: {answer.found}")
-        return is_woken
+        return self._signals.wake(tx_id)
 
     def cancel(self, tx_id: str, reason: str = "cancelled by its owner") -> Summary:
         """Take a transaction back: at once if nothing has begun, else after its current step.
@@ -218,87 +154,66 @@ class Client(LookMethods, BatchMethods, DeskMethods, WhyMethods, ManyMethods):
         Steps that were done are rolled back. The answer shows the status right now; `wait`
         tells how it ended, which may be success if the cancel came too late.
         """
-        self._known(tx_id)
-        recall = StopRequest(Status.CANCELLED, clean_note(reason) or "cancelled")
-        signal = Signal(tx_id, CANCEL, recall.to_text())
-        with self._kept_unless_refused(signal):
-            # Known as a node, so that the reaper notices should this process die half-way.
-            self._live.beat(self._node)
-            answer = self._said(
-                tx_id, lambda: self._live.cancel(tx_id, signal.value, self._node), signal
-            )
-            if isinstance(answer, Claimed):
-                reach("cancel.after_seize")
-                with translate_outage():
-                    end_unstarted(self._record, self._live, [(answer, recall)], self._node)
-            else:
-                self._woken(answer, "ASKED")
+        self._signals.cancel(tx_id, reason)
         return self.status(tx_id)
 
-    @contextmanager
-    def _kept_unless_refused(self, signal: Signal) -> Iterator[None]:
-        """SQL first: from here on it is said again, should Redis lose it."""
-        signals = self._connections.restorer.signals
-        with translate_outage():
-            before = signals.add(signal)
-        reach("signal.after_sql")
-        try:
-            yield
-        except (TransactionError, SwitchInvalid):
-            with translate_outage():
-                signals.withdraw(signal, before)
-            raise
+    # Batches for outside ledgers.
 
-    def _said(self, tx_id: str, say: Callable[[], T], signal: Signal | None = None) -> T:
-        """The answer; of one that is not in Redis, once it is there."""
-        answer = say()
-        if not _is_away(answer):
-            return answer
-        with translate_outage():
-            bells = self._connections.restorer.place(tx_id, signal)
-        answer = say()
-        # Rung only now: no worker may be quicker than what is said.
-        if not isinstance(answer, Claimed):
-            self._connections.ringer.ring(bells)
+    def add_service(self, service_id: str, *, kind: str, url: str) -> Service:
+        """Make a line of batches to a ledger, or give it another address.
+
+        Its batches reach the ledger one at a time, in the order in which they were submitted.
+        """
+        return self._batches.add_service(service_id, kind=kind, url=url)
+
+    def submit_batch(
+        self, service_id: str, payload: bytes, *, batch_id: str | None = None, owner: str = "local"
+    ) -> Stored:
+        """Hand in a batch. When this returns it is committed and will not be lost.
+
+        The same bytes again give the first answer again; other bytes under the same id raise
+        BatchConflict. What is wrong with a batch is raised as ServiceUnknown or BatchInvalid.
+        """
+        answer = self.submit_batches([(service_id, payload, batch_id)], owner=owner)[0]
+        if isinstance(answer, LedgerError):
+            raise answer
         return answer
 
-    def _woken(self, answer: Bell | Refused, *fine: str) -> bool:
-        """Whether a bell must be rung, and was; False for answers that are fine without one."""
-        if isinstance(answer, Bell):
-            self._connections.ringer.ring([answer])
-            return True
-        self._raise_if_impossible(answer, *fine)
-        return False
+    def submit_batches(
+        self, wanted: Sequence[tuple[str, bytes, str | None]], *, owner: str = "local"
+    ) -> list[Stored | LedgerError]:
+        """Hand in many at once, as (service, payload, batch id or None), in this order.
 
-    def _known(self, tx_id: str) -> str:
-        if not shard_of_tx(tx_id):
-            raise TransactionUnknown(f"there is no transaction {tx_id!r}")
-        return tx_id
+        One that is not acceptable does not hold up the others.
+        """
+        return self._batches.submit_many(wanted, owner=owner)
 
-    def _raise_if_impossible(self, refused: Refused, *fine: str) -> None:
-        tx_id = refused.tx_id
-        if refused.word in fine:
-            return
-        if refused.word == "PARKED":
-            raise TransactionError(f"{tx_id} is in doubt; that must be resolved first")
-        if refused.word == "FINAL":
-            raise TransactionFinal(f"{tx_id} has ended: {refused.found}")
-        summary = self._summary(tx_id)
-        if summary.is_final:
-            raise TransactionFinal(f"{tx_id} has ended: {summary.status}")
-        raise TransactionError(f"{tx_id} is on its way into memory; try again in a few seconds")
+    def batch(self, service_id: str, batch_id: str, *, owner: str | None = None) -> Batch:
+        """A batch as of now, or BatchUnknown; with an owner, only one of theirs."""
+        return self._batches.find(service_id, batch_id, owner=owner)
 
+    def batches(
+        self,
+        *,
+        service_id: str | None = None,
+        state: BatchState | None = None,
+        owner: str | None = None,
+        with_final: bool = False,
+        rows_max: int = 100,
+    ) -> list[Batch]:
+        """Batches that are not final, or all, by service and in order."""
+        return self._batches.list_batches(
+            service_id=service_id,
+            state=state,
+            owner=owner,
+            with_final=with_final,
+            rows_max=rows_max,
+        )
 
-def _answer(prepared: Prepared, existing: Existing | None) -> Submitted | RequestError:
-    if existing is None:
-        return Submitted(prepared.acceptance.tx_id, Status.QUEUED)
-    if existing.fingerprint == prepared.acceptance.fingerprint:
-        return Submitted(existing.tx_id, existing.status, duplicate=True)
-    return ExternalIdConflict(
-        f"external id {prepared.acceptance.external_id!r} was already used for another request, "
-        f"transaction {existing.tx_id}"
-    )
+    def batch_history(self, service_id: str, batch_id: str) -> tuple[list[Attempt], list[Sighting]]:
+        """Every submission of a batch, and every state in which it was seen."""
+        return self._batches.history(service_id, batch_id)
 
-
-def _is_away(answer: object) -> bool:
-    return isinstance(answer, Refused) and answer.word == "UNKNOWN"
+    def wait_batch(self, service_id: str, batch_id: str, timeout_s: float = 60.0) -> Batch:
+        """Wait until a batch is final, or raise WaitTimeout; it goes on regardless."""
+        return self._batches.wait(service_id, batch_id, timeout_s)

@@ -11,7 +11,6 @@ from typing import Any
 
 import uuid_utils
 
-from datp_tasks.client.expiry import ExpiryPast, Now, checked_expiry, moment_of
 from datp_tasks.errors import ExternalIdInvalid, InputInvalid, PipelineNotStartable, RequestError
 from datp_tasks.live.keys import shard_of_external_id
 from datp_tasks.live.types import NewTransaction
@@ -21,6 +20,7 @@ from datp_tasks.model.state import first_state_json
 from datp_tasks.model.status import Status
 from datp_tasks.record.types import Acceptance
 from datp_tasks.settings import Settings
+from datp_tasks.timeouts.expiry import ExpiryPast, Now, checked_expiry, moment_of
 from datp_tasks.webhooks.addresses import check_url
 
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")

@@ -22,6 +22,7 @@ from datp_tasks.live.store import LiveStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.journal import Journal
 from datp_tasks.record.transactions import Place, Record
+from datp_tasks.transactions.follow_record import follow_record
 from datp_tasks.transactions.restore import Restorer
 
 log = logging.getLogger("datp.reconciler")
@@ -166,8 +167,7 @@ class Rebuild:
     def _end_final(self, lost: Collection[str]) -> None:
         """What Redis thinks is under way and SQL has ended, ends."""
         for members in self._members(lost):
-            final = self._record.finals(members)
-            self._live.follow_sql(list(final.items()))
+            follow_record(self._record, self._live, members)
 
     def _restore_ended(self, shards: Collection[str]) -> int:
         """What ended since the journal was read last: its last entries were lost with Redis."""

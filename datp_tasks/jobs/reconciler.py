@@ -28,6 +28,7 @@ from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell
 from datp_tasks.model.status import Status
 from datp_tasks.record.transactions import Place, Record
+from datp_tasks.transactions.follow_record import follow_record
 from datp_tasks.transactions.restore import Restorer
 
 LINE_PAGES_MAX = 10
@@ -103,7 +104,8 @@ class LostBells:
     def ring(self) -> int:
         """Only those that are rung lose their place in the line."""
         late = self._late()
-        ended = self._follow_sql(late)
+        # Its finish script never ran, or Redis lost that.
+        ended = follow_record(self._record, self._live, late)
         bells = [
             bell
             for bell in self._live.ring_again_many([tx for tx in late if tx not in ended])
@@ -134,14 +136,6 @@ class LostBells:
             rank = rank + share if rank else goes_on
         self._cursors.set("line", str(goes_on))
         return choice.chosen
-
-    def _follow_sql(self, tx_ids: Sequence[str]) -> set[str]:
-        """End in Redis what SQL has ended; its finish script never ran, or Redis lost that."""
-        if not tx_ids:
-            return set()
-        final = self._record.finals(tx_ids)
-        self._live.follow_sql(list(final.items()))
-        return set(final)
 
 
 class Choice:

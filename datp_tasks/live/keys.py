@@ -74,12 +74,15 @@ Fields of stateH:
 | switchSeq   | number of switch settings so far                                            |
 | switchCount | number of different switches                                                |
 | switch:<n>  | "<switchSeq when set>:<JSON value>"                                         |
-| cancel      | "<status>:<reason>", once it was cancelled or has expired: it turns around  |
+| cancel      | "<status>:<reason>" of a stop request (1), be it a cancel or an expiry      |
 | expiresAt   | when it must be over (ms)                                                   |
 | progress    | last progress report, JSON                                                  |
 | problem     | why it is not moving, for people                                            |
 | trace       | ids of its span and when it began, if it is traced (observe/tracing.py)     |
 | externalId, metadata, created | as the client gave them                                   |
+
+(1) Not called `stop`: workers of the version before, which run on during a rolling upgrade, look
+for a request to stop in the field `cancel`. The same holds for the entries of the journal.
 """
 
 from __future__ import annotations

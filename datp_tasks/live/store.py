@@ -26,6 +26,7 @@ from datp_tasks.live.types import (
 )
 from datp_tasks.model.plan import Position
 from datp_tasks.model.state import CRASH, delta_json
+from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.settings import Settings
 
 #: Frames kept for reuse: some for each shard, script and node. Only tests, whose time moves, need
@@ -212,24 +213,24 @@ class LiveStore(Reading):
         word, found = self.run([call(script("set_switch"), self._wake_keys(tx_id), order)])[0]
         return _bell_or_refused(tx_id, word, found, "WOKEN")
 
-    def cancel(self, tx_id: str, reason: str, node: str) -> Claimed | Bell | Refused:
+    def stop(self, tx_id: str, request: StopRequest, node: str) -> Claimed | Bell | Refused:
         """Claimed: nothing had begun and the caller must finish it now."""
-        return self.cancel_many([(tx_id, reason)], node)[0]
+        return self.stop_many([(tx_id, request)], node)[0]
 
-    def cancel_many(
-        self, wanted: Sequence[tuple[str, str]], node: str, *, only_seize: bool = False
+    def stop_many(
+        self, wanted: Sequence[tuple[str, StopRequest]], node: str, *, only_seize: bool = False
     ) -> list[Claimed | Bell | Refused]:
-        """For ids and reasons; `only_seize` changes nothing where work has begun."""
+        """`only_seize` changes nothing where work has begun."""
         calls: list[Call] = []
-        for tx_id, reason in wanted:
+        for tx_id, request in wanted:
             keys = (
                 self.keys.state(tx_id),
                 *self._queues(tx_id, node),
                 *(self.keys.of_tx(tx_id, "sleepingZ"), self.keys.of_tx(tx_id, "toArchiveZ")),
                 self._journal(tx_id),
             )
-            order = (self._now(), tx_id, reason, node, int(only_seize))
-            calls.append(call(script("cancel"), keys, order))
+            order = (self._now(), tx_id, request.to_text(), node, int(only_seize))
+            calls.append(call(script("stop"), keys, order))
         answers: list[Claimed | Bell | Refused] = []
         for (tx_id, _), reply in zip(wanted, self.run(calls), strict=True):
             if reply[0] == "SEIZED":

@@ -1,32 +1,49 @@
 """Replaying and auditing: do the journals lead to what we have?
 
-Part of the client. Everything is only read, and the system may go on meanwhile.
+Everything is only read, and the system may go on meanwhile.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 
 from datp_tasks.errors import TransactionUnknown
 from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.live.store import LiveStore
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.view import View
 from datp_tasks.operator.replay import Replay, replayed
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.journal import Journal, Row
 from datp_tasks.record.states import States
+from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Summary
-from datp_tasks.runtime.container import Container
 from datp_tasks.transactions.restore import view_of_copy
 
 #: How many transactions are read at a time.
 AUDIT_BATCH = 500
 
 
-class AuditMethods:
-    _connections: Container
+class Auditor:
+    def __init__(
+        self,
+        *,
+        record: Record,
+        live: LiveStore,
+        states: States,
+        journal: Journal,
+        first_view: Callable[[Summary], View],
+        keep_journal_days: int,
+    ) -> None:
+        self._record = record
+        self._live = live
+        self._states = states
+        self._journal = journal
+        #: A transaction as it was when it was accepted.
+        self._first_view = first_view
+        self._keep_journal_days = keep_journal_days
 
     def deltas(self, tx_id: str) -> list[Entry]:
         """Every change of a transaction, in order; also those that SQL does not have yet."""
@@ -35,7 +52,7 @@ class AuditMethods:
     def replay(self, tx_id: str) -> Replay:
         """Rebuild a transaction from its journal, and compare it with everything we have."""
         with translate_outage():
-            found = self._connections.record.summaries([tx_id])
+            found = self._record.summaries([tx_id])
             if not found:
                 raise TransactionUnknown(f"there is no transaction {tx_id!r}")
             return self._replay_many(found)[0]
@@ -53,7 +70,7 @@ class AuditMethods:
         after, place = "", 0
         while True:
             with translate_outage():
-                page = self._connections.record.page(after, AUDIT_BATCH)
+                page = self._record.page(after, AUDIT_BATCH)
                 taken = [
                     each
                     for position, each in enumerate(page, start=place)
@@ -67,7 +84,7 @@ class AuditMethods:
 
     def audit_size(self) -> int:
         """How many transactions an audit of all would look at."""
-        return self._connections.record.count()
+        return self._record.count()
 
     def _replay_many(self, summaries: Sequence[Summary]) -> list[Replay]:
         replays = self._replay_once(summaries)
@@ -75,21 +92,20 @@ class AuditMethods:
         if not wrong:
             return replays
         # One that was just moving looks right the second time, what is wrong does not.
-        again = self._replay_once(self._connections.record.summaries(wrong))
+        again = self._replay_once(self._record.summaries(wrong))
         by_id = {each.tx_id: each for each in again}
         return [by_id.get(each.tx_id, each) for each in replays]
 
     def _replay_once(self, summaries: Sequence[Summary]) -> list[Replay]:
-        connections = self._connections
         ids = [each.tx_id for each in summaries]
-        outgoing = ArchiveFeed(connections.live)
+        outgoing = ArchiveFeed(self._live)
         # In this order: the entries that led to a copy are read after the copy, and SQL has them
         # before they leave Redis.
-        copies = States(connections.engine, connections.clock).load(ids)
+        copies = self._states.load(ids)
         live = dict(zip(ids, outgoing.copies(ids), strict=True))
         waiting = outgoing.waiting_entries(ids)
         rows: dict[str, list[Row]] = {tx: [] for tx in ids}
-        for row in Journal(connections.engine, connections.clock).rows(ids):
+        for row in self._journal.rows(ids):
             rows[row.tx_id].append(row)
         replays = []
         for each in summaries:
@@ -99,7 +115,7 @@ class AuditMethods:
             fields, deltas = live[each.tx_id]
             if fields:
                 known.append(("its live state", View.from_fields(fields, deltas)))
-            first = connections.restorer.first_view(each)
+            first = self._first_view(each)
             recorded, entries = rows[each.tx_id], waiting.get(each.tx_id, [])
             if not (recorded or entries) and self._was_dropped(each):
                 replays.append(Replay(each.tx_id, [], None, dropped=True))
@@ -109,8 +125,8 @@ class AuditMethods:
 
     def _was_dropped(self, summary: Summary) -> bool:
         """Whether it ended so long ago that its journal may be gone by order."""
-        days = self._connections.settings.keep_journal_days
+        days = self._keep_journal_days
         if not days or summary.completed_at is None:
             return False
-        now = self._connections.record.server_now()
+        now = self._record.server_now()
         return summary.completed_at < now - timedelta(days=days)

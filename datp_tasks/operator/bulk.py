@@ -1,6 +1,6 @@
 """Acting on many transactions at once: choose them by what they are, then cancel, wake or retry.
 
-Part of the client, for operators. Choosing reads only; each action is one row in the audit table,
+Choosing reads only; each action is one row in the audit table,
 with what was chosen and why.
 """
 
@@ -11,14 +11,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from sqlalchemy import Engine
+
+from datp_tasks.bells.ringer import Ringer
 from datp_tasks.errors import DatpError, FilterInvalid
+from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell
 from datp_tasks.model.status import FINAL, Status
+from datp_tasks.operator.resolve import Resolver
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.listing import Listing, Wanted
 from datp_tasks.record.operator_actions import record_action
+from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Summary
-from datp_tasks.runtime.container import Container
+from datp_tasks.transactions.locate import Locator
+from datp_tasks.transactions.send_signals import SignalSender
 
 Action = Literal["cancel", "wake", "retry"]
 
@@ -65,7 +72,7 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class ActionResult:
     """What became of one transaction."""
 
     tx_id: str
@@ -74,15 +81,20 @@ class Done:
     ok: bool
 
 
-class ManyMethods:
-    """Part of the client."""
-
-    _connections: Container
+@dataclass(frozen=True, kw_only=True)
+class Bulk:
+    engine: Engine
+    record: Record
+    live: LiveStore
+    ringer: Ringer
+    locator: Locator
+    signals: SignalSender
+    resolver: Resolver
 
     def choose(self, where: Where, *, rows_max: int | None = None) -> Iterator[Summary]:
         """Transactions as of now, the newest first."""
         with translate_outage():
-            now = self._connections.record.server_now()
+            now = self.record.server_now()
         wanted = Wanted(
             owner=where.owner,
             statuses=_recorded(where.status),
@@ -94,7 +106,7 @@ class ManyMethods:
         given = 0
         while True:
             with translate_outage():
-                page = Listing(self._connections.engine).page(wanted)
+                page = Listing(self.engine).page(wanted)
             for each in self._matching(page, where):
                 yield each
                 given += 1
@@ -108,21 +120,21 @@ class ManyMethods:
         groups: Mapping[str, str] = {}
         if where.group:
             ids = [each.tx_id for each in page]
-            fields = self._connections.live.named_many(ids, ("group",))
+            fields = self.live.named_many(ids, ("group",))
             groups = {tx: found.get("group", "") for tx, found in zip(ids, fields, strict=True)}
-        for each in self.overlay_many(page):  # type: ignore[attr-defined]
+        for each in self.locator.overlay_many(page):
             if where.status is not None and each.status is not where.status:
                 continue
             if where.group and groups.get(each.tx_id) != where.group:
                 continue
             yield each
 
-    def note_bulk(self, action: Action, where: Where, count: int, reason: str, actor: str) -> None:
+    def note(self, action: Action, where: Where, count: int, reason: str, actor: str) -> None:
         """Before it is done: the audit table tells what was meant to happen."""
         details = {"where": where.to_json(), "count": count}
         with translate_outage():
             record_action(
-                self._connections.engine,
+                self.engine,
                 actor=actor,
                 action=f"bulk-{action}",
                 subject="transactions",
@@ -130,31 +142,31 @@ class ManyMethods:
                 details=details,
             )
 
-    def act(self, action: Action, tx_id: str, *, reason: str, actor: str = "local") -> Done:
+    def act(self, action: Action, tx_id: str, *, reason: str, actor: str = "local") -> ActionResult:
         """One action on one transaction; what is impossible is told, not raised."""
         try:
-            return Done(tx_id, self._act(action, tx_id, reason, actor), True)
+            return ActionResult(tx_id, self._act(action, tx_id, reason, actor), True)
         except DatpError as error:
-            return Done(tx_id, str(error), False)
+            return ActionResult(tx_id, str(error), False)
 
     def _act(self, action: Action, tx_id: str, reason: str, actor: str) -> str:
-        client: Any = self
         if action == "cancel":
-            return f"cancel asked for; it is {client.cancel(tx_id, reason).status}"
+            self.signals.cancel(tx_id, reason)
+            return f"cancel asked for; it is {self.locator.status(tx_id).status}"
         if action == "wake":
-            return "woken" if client.wake(tx_id) else "did not sleep"
-        return self._retry(client, tx_id, reason, actor)
+            return "woken" if self.signals.wake(tx_id) else "did not sleep"
+        return self._retry(tx_id, reason, actor)
 
-    def _retry(self, client: Any, tx_id: str, reason: str, actor: str) -> str:
+    def _retry(self, tx_id: str, reason: str, actor: str) -> str:
         """Whatever makes it go on now: wake it, run its step again, or ring again."""
-        status = client.status(tx_id).status
+        status = self.locator.status(tx_id).status
         if status is Status.IN_DOUBT:
-            client.resolve(tx_id, "redo", reason=reason, actor=actor)
+            self.resolver.resolve(tx_id, "redo", reason=reason, actor=actor)
             return "its step is run again"
         if status is Status.SLEEPING:
-            return "woken" if client.wake(tx_id) else "did not sleep any more"
-        bell = self._connections.live.ring_again_many([tx_id])[0]
-        self._connections.ringer.ring([bell if isinstance(bell, Bell) else None])
+            return "woken" if self.signals.wake(tx_id) else "did not sleep any more"
+        bell = self.live.ring_again_many([tx_id])[0]
+        self.ringer.ring([bell if isinstance(bell, Bell) else None])
         return "rung again" if isinstance(bell, Bell) else f"nothing to do; it is {status}"
 
 

@@ -26,7 +26,7 @@ class Replay:
     entries: list[Entry]
     view: View | None
     faults: list[str] = field(default_factory=list)
-    #: It ended so long ago that nobody keeps its journal.
+    #: It ended so long ago that its journal is not kept any more.
     dropped: bool = False
 
 
@@ -91,7 +91,7 @@ def _against_summary(view: View, summary: Summary) -> list[str]:
         return [f"SQL says {summary.status}, its journal says {view.status}"]
     ending = view.state.ending
     if ending is None or ending.status != summary.status:
-        # It was ended by somebody else than its worker, who knew of no output.
+        # Another process than its worker ended it, without an output.
         return []
     if json.dumps(ending.output, sort_keys=True) != json.dumps(summary.output, sort_keys=True):
         return ["its journal leads to another output than its summary has"]

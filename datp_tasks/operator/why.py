@@ -1,6 +1,6 @@
 """Why a transaction stands where it stands: what it waits for, who has it, when it moves.
 
-Part of the client. It only reads, and says what to do where something can be done.
+It only reads, and says what to do where something can be done.
 """
 
 from __future__ import annotations
@@ -14,13 +14,18 @@ from datp_tasks.bells.broker import backlog, make_celery
 from datp_tasks.errors import TransactionUnknown
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.nodes import Node, NodeRegister
+from datp_tasks.live.store import LiveStore
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.model.view import View
+from datp_tasks.operator.audit import Auditor
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.groups import GroupStore
+from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Summary
-from datp_tasks.runtime.container import Container
+from datp_tasks.settings import Settings
+from datp_tasks.transactions.locate import ask_many
+from datp_tasks.transactions.restore import Restorer
 
 #: One that waits shorter is just about to be taken.
 JUST_NOW_S = 2.0
@@ -41,7 +46,7 @@ class Why:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Situation:
     """Everything that is needed for an answer, read once."""
 
     summary: Summary
@@ -65,33 +70,36 @@ class Seen:
         return 0.0 if moment_ms is None else max(0.0, (self.now_ms - moment_ms) / 1_000)
 
 
-class WhyMethods:
-    """Part of the client."""
-
-    _connections: Container
+@dataclass(frozen=True, kw_only=True)
+class Explainer:
+    settings: Settings
+    record: Record
+    live: LiveStore
+    restorer: Restorer
+    groups: GroupStore
+    auditor: Auditor
 
     def why(self, tx_id: str, *, bells_in: Callable[[str], int] | None = None) -> Why:
         """What a transaction waits for. `bells_in` tells how many messages a queue holds."""
-        connections = self._connections
         with translate_outage():
-            found = connections.record.summaries([tx_id])
+            found = self.record.summaries([tx_id])
             if not found:
                 raise TransactionUnknown(f"there is no transaction {tx_id!r}")
             if found[0].is_final:
                 return _ended(found[0])
-            connections.restorer.restore([tx_id])
-        fields, deltas = ArchiveFeed(connections.live).copies([tx_id])[0]
+            asked = ask_many(self.restorer, [tx_id], ArchiveFeed(self.live).copies)
+        fields, deltas = asked.answers[0]
         if not fields:
             return self._not_here(found[0])
-        keys = connections.live.keys
-        seen = Seen(
+        keys = self.live.keys
+        seen = Situation(
             summary=found[0],
             fields=fields,
             view=View.from_fields(fields, deltas),
-            now_ms=connections.live.server_now_ms(),
-            queued_ms=connections.live.queued_since([tx_id])[0],
-            rung_ms=connections.redis.zscore(keys.of_tx(tx_id, "queuedZ"), tx_id),
-            claimed_ms=connections.redis.zscore(keys.of_tx(tx_id, "processingZ"), tx_id),
+            now_ms=self.live.server_now_ms(),
+            queued_ms=self.live.queued_since([tx_id])[0],
+            rung_ms=self.live.redis.zscore(keys.of_tx(tx_id, "queuedZ"), tx_id),
+            claimed_ms=self.live.redis.zscore(keys.of_tx(tx_id, "processingZ"), tx_id),
         )
         match fields["status"]:
             case Status.QUEUED:
@@ -104,21 +112,21 @@ class WhyMethods:
                 answer = _parked(seen)
             case _:
                 answer = _ended(found[0])
-        return _with_recall_and_expiry(answer, seen)
+        return _with_stop_and_expiry(answer, seen)
 
     def _bells_in(self, group: str) -> int:
-        return backlog(make_celery(self._connections.settings), group)
+        return backlog(make_celery(self.settings), group)
 
     def _nodes(self) -> list[Node]:
-        settings = self._connections.settings
+        settings = self.settings
         return NodeRegister(
-            self._connections.live,
+            self.live,
             stale_ms=settings.node_stale_ms,
             grace_ms=settings.node_grace_ms,
         ).nodes()
 
     def _not_here(self, summary: Summary) -> Why:
-        period_s = self._connections.settings.reconciler_period_s
+        period_s = self.settings.reconciler_period_s
         return Why(
             summary.tx_id,
             str(summary.status),
@@ -128,12 +136,12 @@ class WhyMethods:
             hints=["If this lasts, see that beat and a worker of the maintenance group run."],
         )
 
-    def _queued(self, seen: Seen, bells_in: Callable[[str], int]) -> Why:
+    def _queued(self, seen: Situation, bells_in: Callable[[str], int]) -> Why:
         tx_id, group = seen.summary.tx_id, seen.group
         waited_s = seen.ago_s(seen.queued_ms)
         here = f"It waits in node group {group} for {seen.step}, since {waited_s:.0f} s"
         nodes = [node for node in self._nodes() if node.group == group]
-        groups = self._groups().current()
+        groups = self.groups.current()
         if group in groups and groups[group].is_stopped:
             text = f"{here}. The group is stopped (its concurrency is 0)."
             hint = f"datp groups set {group} --concurrency 2"
@@ -151,25 +159,22 @@ class WhyMethods:
             return Why(tx_id, Status.QUEUED, "problem", f"{here}. {seen.fields['problem']}")
         bells = bells_in(group)
         if waited_s > JUST_NOW_S and bells == 0:
-            again_ms = self._connections.settings.ring_again_after_ms
+            again_ms = self.settings.ring_again_after_ms
             text = f"{here}, and no message for it is on its way: its bell was lost."
             moves_at = _time((seen.rung_ms or seen.now_ms) + again_ms)
             return Why(tx_id, Status.QUEUED, "bell-lost", text, moves_at)
         text = f"{here}, behind {bells} messages for {len(nodes)} nodes."
         return Why(tx_id, Status.QUEUED, "in-line", text)
 
-    def _groups(self) -> GroupStore:
-        return self._connections.groups
-
-    def _running(self, seen: Seen) -> Why:
+    def _running(self, seen: Situation) -> Why:
         tx_id, node = seen.summary.tx_id, seen.fields.get("node", "")
         ran_s = seen.ago_s(seen.claimed_ms)
         doing = "is being rolled back" if seen.view.state.ending else "runs"
         text = f"It {doing} on node {node} since {ran_s:.1f} s, at {seen.step}."
-        if node in self._connections.live.listed_nodes([node]):
-            beat_ms = self._connections.redis.zscore(self._connections.live.keys.nodes, node)
+        if node in self.live.listed_nodes([node]):
+            beat_ms = self.live.redis.zscore(self.live.keys.nodes, node)
             silent_s = seen.ago_s(beat_ms)
-            if silent_s * 1_000 < self._connections.settings.node_stale_ms:
+            if silent_s * 1_000 < self.settings.node_stale_ms:
                 return Why(tx_id, Status.RUNNING, "running", text)
             text += f" That node has been silent for {silent_s:.0f} s."
         else:
@@ -179,12 +184,12 @@ class WhyMethods:
             moves_at = _time(seen.view.version + int(limit_ms))
             text += " The step is not safe to run again, so its time limit is waited for."
             return Why(tx_id, Status.RUNNING, "node-dead", text, moves_at)
-        settings = self._connections.settings
+        settings = self.settings
         soon_ms = settings.node_stale_ms + settings.node_grace_ms
         text += " The reaper takes it over."
         return Why(tx_id, Status.RUNNING, "node-dead", text, _time(seen.now_ms + soon_ms))
 
-    def _sleeping(self, seen: Seen) -> Why:
+    def _sleeping(self, seen: Situation) -> Why:
         tx_id, view = seen.summary.tx_id, seen.view
         moves_at = _time(view.wake_ms or 0)
         late_s = seen.ago_s(view.wake_ms)
@@ -210,7 +215,7 @@ class WhyMethods:
 
     def _last_error(self, tx_id: str) -> str:
         """What the last try broke with, from the journal."""
-        for entry in reversed(self.deltas(tx_id)):  # type: ignore[attr-defined]
+        for entry in reversed(self.auditor.deltas(tx_id)):
             for line in reversed(entry.deltas):
                 delta = json.loads(line)
                 if delta["k"] == "error":
@@ -225,7 +230,7 @@ def _ended(summary: Summary) -> Why:
     return Why(summary.tx_id, str(summary.status), "ended", text)
 
 
-def _parked(seen: Seen) -> Why:
+def _parked(seen: Situation) -> Why:
     tx_id = seen.summary.tx_id
     text = f"It is parked in doubt at {seen.step}: {seen.fields.get('problem', '')}"
     hints = [
@@ -236,10 +241,10 @@ def _parked(seen: Seen) -> Why:
     return Why(tx_id, Status.IN_DOUBT, "parked", text, hints=hints)
 
 
-def _with_recall_and_expiry(why: Why, seen: Seen) -> Why:
+def _with_stop_and_expiry(why: Why, seen: Situation) -> Why:
     if "cancel" in seen.fields and seen.view.state.ending is None:
-        recall = StopRequest.from_text(seen.fields["cancel"])
-        why.answer += f" It is to end as {recall.status} ({recall.reason}) at its next step."
+        request = StopRequest.from_text(seen.fields["cancel"])
+        why.answer += f" It is to end as {request.status} ({request.reason}) at its next step."
     if seen.summary.expires_at:
         why.answer += f" It expires at {seen.summary.expires_at:%Y-%m-%d %H:%M:%S %Z}."
     return why

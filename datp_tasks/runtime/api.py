@@ -15,7 +15,6 @@ from datp_tasks.api.metrics import Meter
 from datp_tasks.api.services import Services, mark_seen
 from datp_tasks.api.threads import Threads
 from datp_tasks.api.waiting import Waiters
-from datp_tasks.client.client import Client
 from datp_tasks.live.metrics import Metrics
 from datp_tasks.live.notifications import Notifications
 from datp_tasks.live.rates import Rates
@@ -25,6 +24,7 @@ from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.events import Events
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.states import States
+from datp_tasks.runtime.clients import make_client, make_operator
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 
@@ -44,7 +44,7 @@ def open_services(container: Container) -> Services:
     settings, engine, clock = container.settings, container.engine, container.clock
     live, redis = container.live, container.redis
     threads = Threads(settings.api_threads_max)
-    client = Client(container)
+    client = make_client(container)
     keys = ApiKeys(engine, clock, settings.key_pepper)
     listing = Listing(engine)
     events = Events(engine, clock)
@@ -54,6 +54,7 @@ def open_services(container: Container) -> Services:
     return Services(
         settings=settings,
         client=client,
+        operator=make_operator(container),
         live=live,
         record=container.record,
         states=States(engine, clock),

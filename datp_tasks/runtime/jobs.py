@@ -30,6 +30,7 @@ from datp_tasks.record.states import States
 from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
+from datp_tasks.timeouts.expire import Patience
 from datp_tasks.webhooks.sender import Pace
 
 #: How many messages wait in the queue of a node group.
@@ -167,10 +168,12 @@ def _timeout_handler(
         window_max=settings.timeout_window_max,
         batch_max=settings.timeout_batch_max,
         retry_s=settings.timeout_retry_s,
-        look_again_s=settings.timeout_handler_period_s,
-        # A step that rolls something back may take its time.
-        patience_s=max(
-            settings.timeout_takeover_s, settings.step_timeout_s + settings.step_kill_grace_s
+        patience=Patience(
+            look_again_s=settings.timeout_handler_period_s,
+            # A step that rolls something back may take its time.
+            takeover_s=max(
+                settings.timeout_takeover_s, settings.step_timeout_s + settings.step_kill_grace_s
+            ),
         ),
         lag_alert_s=settings.timeout_lag_alert_s,
     )

@@ -9,7 +9,6 @@ from typing import Any
 
 from datp_tasks import failpoints
 from datp_tasks.bells.broker import make_celery
-from datp_tasks.client.client import Client
 from datp_tasks.clock import VirtualClock
 from datp_tasks.engine.registry import Registry, StepType, discover, param_mistakes, registry
 from datp_tasks.errors import PipelineInvalid
@@ -18,6 +17,7 @@ from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.status import Status
 from datp_tasks.record.types import Summary
 from datp_tasks.runtime import jobs
+from datp_tasks.runtime.clients import make_client, make_operator
 from datp_tasks.runtime.container import Container
 from datp_tasks.runtime.jobs import Backlog
 from datp_tasks.runtime.tasks import register
@@ -80,7 +80,8 @@ class Kit:
         self.send.process = self.process
         register(celery, self.process, self.steps)
         self.celery = celery
-        self.client = Client(self.connections)
+        self.client = make_client(self.connections)
+        self.operator = make_operator(self.connections)
 
     @property
     def connections(self) -> Container:

@@ -1,4 +1,4 @@
-"""Saying switches and cancels again that SQL has and Redis may have lost."""
+"""Repeating switches and cancels that SQL has and Redis may have lost."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Bell, Claimed
+from datp_tasks.live.types import Bell
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.record.signals import CANCEL, Signal
 from datp_tasks.record.transactions import Record
-from datp_tasks.transactions.end_unstarted import end_unstarted
+from datp_tasks.transactions.stop import stop
 
 
 def repeat_signals(
@@ -23,21 +23,19 @@ def repeat_signals(
         if not fields or Status(fields["status"]).is_final:
             continue
         if signal.name == CANCEL:
-            bell = _cancel_again(signal, fields, live, record)
+            bell = _stop_again(signal, fields, live, record)
             ringer.ring([bell])
         elif fields.get(f"switch:{signal.name}", ":").partition(":")[2] != signal.value:
             answer = live.set_switch(signal.tx_id, signal.name, signal.value)
             ringer.ring([answer if isinstance(answer, Bell) else None])
 
 
-def _cancel_again(
+def _stop_again(
     signal: Signal, fields: Mapping[str, str], live: LiveStore, record: Record
 ) -> Bell | None:
     if "cancel" in fields or fields["status"] == Status.IN_DOUBT:
         return None
     # No node of this name beats: the reaper takes over should this process be lost in between.
     node = f"again-{signal.tx_id}"
-    answer = live.cancel(signal.tx_id, signal.value, node)
-    if isinstance(answer, Claimed):
-        end_unstarted(record, live, [(answer, StopRequest.from_text(signal.value))], node)
+    answer = stop(record, live, signal.tx_id, StopRequest.from_text(signal.value), node)
     return answer if isinstance(answer, Bell) else None

@@ -32,6 +32,7 @@ from datp_tasks.record.states import States, version_of
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Summary
 from datp_tasks.settings import Settings
+from datp_tasks.transactions.follow_record import follow_record
 from datp_tasks.transactions.repeat_signals import repeat_signals
 from datp_tasks.transactions.state_fields import StateFields
 
@@ -116,7 +117,7 @@ class Restorer:
     # Those that left.
 
     def restore(self, tx_ids: Sequence[str]) -> None:
-        """Back into memory as they are, for a while: somebody wants to read or change them."""
+        """Back into memory as they are, for a while: a caller reads or changes them."""
         for _ in range(READINGS_MAX):
             tx_ids = self._bring_back(tx_ids)
             if not tx_ids:
@@ -142,15 +143,14 @@ class Restorer:
         ]
         answers = self._live.restore_many(back)
         # One that woke and ended may leave sooner: a process that was paused here brought it back.
-        ended = self._record.finals([each.tx_id for each in back])
-        self._live.follow_sql(list(ended.items()))
+        follow_record(self._record, self._live, [each.tx_id for each in back])
         return [e.tx_id for e in answers if isinstance(e, Refused) and e.word == "LATE"]
 
     def _restored(self, summary: Summary, view: View, fence: int = 0) -> Restored:
         return Restored(
             tx_id=summary.tx_id,
             version=view.version,
-            # SQL would refuse the ending of whoever claims it under an older one.
+            # SQL would refuse the ending of a worker that claims it under an older one.
             fence=max(view.fence, summary.fence, fence),
             status=view.status,
             fields=self._hashes.fields(summary, view),
@@ -312,7 +312,7 @@ class Restorer:
         )
 
     def _parked(self, summary: Summary, why: StateLost, fence: int) -> Restored:
-        """Nobody knows where it stood: not forgotten, and not run again either."""
+        """Nothing tells where it stood: it is not forgotten, and not run again either."""
         note = f"{why} A person must decide."
         about = {"event": "tx.parked", "tx": summary.tx_id, "fence": fence}
         log.error("%s cannot be brought back: %s", summary.tx_id, why, extra=about)

@@ -14,6 +14,7 @@ from datp_tasks.failpoints import reach
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell
 from datp_tasks.record.transactions import Record
+from datp_tasks.transactions.follow_record import follow_summaries
 
 #: What must be known of a transaction before it is taken.
 HELD = ("status", "node", "fence", "version", "unsafe")
@@ -66,16 +67,15 @@ class TakeOver:
     def _follow_sql(self, node: str, tx_ids: Sequence[str], fences: Mapping[str, int]) -> int:
         """What is final in SQL ends in Redis too; what is not this node's leaves its list."""
         summaries = self._record.summaries(tx_ids) if tx_ids else []
-        final = [summary for summary in summaries if summary.is_final]
-        self._live.follow_sql([(each.tx_id, each.status) for each in final])
+        still_open = follow_summaries(self._live, summaries)
         # Its row is locked by its worker or by another reaper: one of the next runs gets it.
         locked = {
             each.tx_id
-            for each in summaries
-            if each.tx_id in fences and not each.is_final and each.fence <= fences[each.tx_id] + 1
+            for each in still_open
+            if each.tx_id in fences and each.fence <= fences[each.tx_id] + 1
         }
         self._live.drop_running(node, [tx for tx in tx_ids if tx not in locked])
-        return len(final)
+        return len(summaries) - len(still_open)
 
 
 def _is_mid_way(fields: Mapping[str, str], now_ms: int) -> bool:

@@ -275,7 +275,7 @@ class Chaos:
         self.wait(clean, within_s=END_WITHIN_S)
         yield from found[:10]
         yield from self._wrongly_ended()
-        for replay in self.house.client.audit():
+        for replay in self.house.operator.audit():
             yield from (f"audit of {replay.tx_id}: {fault}" for fault in replay.faults)
         yield from list(self.world.complaints())[:10]
         self.say(

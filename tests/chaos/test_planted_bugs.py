@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from datp_tasks import Pipeline, StepContext
-from datp_tasks.client.client import Client
 from datp_tasks.client.requests import Prepared
+from datp_tasks.client.submit import RequestAcceptor
 from datp_tasks.jobs import reconciler
 from datp_tasks.live.store import LiveStore
 from datp_tasks.record import transactions as record
@@ -37,27 +37,27 @@ def without_fence_in_the_final(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def bell_before_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Transactions are queued and rung before they are accepted; a worker comes a moment later."""
-    prepare, place, accept = Client._prepare, Client._place, Record.accept_many
-    coming: list[tuple[Client, Prepared]] = []
+    prepare, place, accept = RequestAcceptor._prepare, RequestAcceptor._place, Record.accept_many
+    coming: list[tuple[RequestAcceptor, Prepared]] = []
 
-    def note(client: Client, *given: Any) -> Any:
-        prepared = prepare(client, *given)
+    def note(acceptor: RequestAcceptor, *given: Any) -> Any:
+        prepared = prepare(acceptor, *given)
         if isinstance(prepared, Prepared):
-            coming.append((client, prepared))
+            coming.append((acceptor, prepared))
         return prepared
 
     def ring_first(store: Record, wanted: Sequence[Acceptance]) -> Any:
-        client, prepared = coming.pop()
-        send: Any = vars(client._connections.ringer)["_send"]
+        acceptor, prepared = coming.pop()
+        send: Any = vars(acceptor.ringer)["_send"]
         send._running = True
         try:
-            place(client, [prepared])
+            place(acceptor, [prepared])
             return accept(store, wanted)
         finally:
             send._drain()
 
-    monkeypatch.setattr(Client, "_prepare", note)
-    monkeypatch.setattr(Client, "_place", lambda client, accepted: None)
+    monkeypatch.setattr(RequestAcceptor, "_prepare", note)
+    monkeypatch.setattr(RequestAcceptor, "_place", lambda acceptor, accepted: None)
     monkeypatch.setattr(Record, "accept_many", ring_first)
 
 

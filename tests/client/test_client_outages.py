@@ -15,6 +15,7 @@ from datp_tasks import Client, Pipeline, Request, Settings
 from datp_tasks.client.requests import Submitted
 from datp_tasks.errors import DatpError, PipelineDisabled, PipelineUnknown
 from datp_tasks.model.status import Status
+from datp_tasks.runtime.clients import make_client
 from datp_tasks.runtime.container import Container
 from datp_tasks.testing import Kit
 
@@ -36,7 +37,7 @@ def pipelines(datp: Kit) -> None:
 
 def client_of(kit: Kit, **changes: Any) -> Client:
     settings: Settings = replace(kit.settings, **changes)
-    return Client(Container.open(settings, clock=kit.clock, send=kit.send))
+    return make_client(Container.open(settings, clock=kit.clock, send=kit.send))
 
 
 def rows(kit: Kit) -> int:
@@ -87,7 +88,7 @@ def test_without_the_broker_a_request_is_accepted_and_rung_later(
     datp: Kit, nobodys_port: int
 ) -> None:
     settings = replace(datp.settings, broker_url=f"redis://127.0.0.1:{nobodys_port}/0")
-    with Client(Container.open(settings, clock=datp.clock)) as client:
+    with make_client(Container.open(settings, clock=datp.clock)) as client:
         tx_id = client.submit("p", {}).tx_id
     assert datp.status(tx_id).status is Status.QUEUED
     datp.recover()

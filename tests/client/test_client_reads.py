@@ -12,6 +12,7 @@ import pytest
 from datp_tasks import Client, Pipeline, Sleep
 from datp_tasks.errors import TransactionUnknown, WaitTimeout
 from datp_tasks.model.status import Status
+from datp_tasks.runtime.clients import make_client
 from datp_tasks.runtime.container import Container
 from datp_tasks.testing import Kit
 
@@ -33,7 +34,7 @@ def pipelines(datp: Kit) -> None:
 @pytest.fixture
 def waiting(datp: Kit) -> Iterator[Client]:
     """A client with connections of its own."""
-    with Client(Container.open(datp.settings, clock=datp.clock, send=datp.send)) as client:
+    with make_client(Container.open(datp.settings, clock=datp.clock, send=datp.send)) as client:
         yield client
 
 
@@ -93,14 +94,15 @@ def test_a_notification_ends_the_wait_before_the_slow_tick(
     monkeypatch.setattr("datp_tasks.client.reads.SLOW_TICK_S", 60.0)
     tx_id = datp.submit("gate", {})
     looks = threading.Semaphore(0)
-    summary_of = waiting._summary
+    locator = waiting._reader._locator
+    summary_of = locator.summary
 
     def looked(tx: str) -> Any:
         summary = summary_of(tx)
         looks.release()
         return summary
 
-    monkeypatch.setattr(waiting, "_summary", looked)
+    monkeypatch.setattr(locator, "summary", looked)
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(waiting.wait(tx_id, timeout_s=50)))
     thread.start()
@@ -115,7 +117,7 @@ def test_a_missed_notification_costs_only_a_slow_tick(
     datp: Kit, waiting: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("datp_tasks.client.reads.SLOW_TICK_S", 0.05)
-    waiting._notifications._channel = "a-channel-on-which-nothing-is-said"
+    waiting._reader._notifications._channel = "a-channel-on-which-nothing-is-said"
     tx_id = datp.submit("gate", {})
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(waiting.wait(tx_id, timeout_s=30)))

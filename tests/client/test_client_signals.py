@@ -21,6 +21,7 @@ from datp_tasks.errors import (
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.record.signals import CANCEL, Signal
+from datp_tasks.runtime.clients import make_client
 from datp_tasks.runtime.container import Container
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -53,7 +54,7 @@ def accepted(kit: Kit) -> str:
         taken.bind(("127.0.0.1", 0))
         url = f"redis://127.0.0.1:{taken.getsockname()[1]}/0"
         settings = replace(kit.settings, redis_url=url)
-        with Client(Container.open(settings, clock=kit.clock, send=kit.send)) as client:
+        with make_client(Container.open(settings, clock=kit.clock, send=kit.send)) as client:
             tx_id = client.submit("gated", {}).tx_id
     assert kit.connections.live.fields_many([tx_id]) == [{}]
     return tx_id
@@ -75,7 +76,7 @@ def test_a_switch_places_one_that_is_accepted_but_not_in_redis(kit: Kit, accepte
     assert not kit.client.set_switch(accepted, "go", 7)
     # The worker that got it then has seen the switch.
     assert kit.status(accepted).output == {"go": 7}
-    assert kit.client.doctor().violations == []
+    assert kit.operator.doctor().violations == []
 
 
 def test_a_cancel_ends_one_that_is_accepted_but_not_in_redis_at_once(
@@ -83,7 +84,7 @@ def test_a_cancel_ends_one_that_is_accepted_but_not_in_redis_at_once(
 ) -> None:
     summary = kit.client.cancel(accepted, "never mind")
     assert (summary.status, summary.note) == (Status.CANCELLED, "never mind")
-    assert kit.client.doctor().violations == []
+    assert kit.operator.doctor().violations == []
     kit.recover()
     assert kit.status(accepted).status is Status.CANCELLED
 
@@ -103,12 +104,12 @@ def test_what_others_said_before_it_was_placed_is_said_too(kit: Kit, accepted: s
 def test_a_switch_comes_too_late_for_one_that_was_cancelled_before_it_was_placed(
     kit: Kit, accepted: str
 ) -> None:
-    recall = StopRequest(Status.CANCELLED, "enough")
-    kit.connections.restorer.signals.add(Signal(accepted, CANCEL, recall.to_text()))
+    request = StopRequest.cancel("enough")
+    kit.connections.restorer.signals.add(Signal(accepted, CANCEL, request.to_text()))
     with pytest.raises(TransactionFinal):
         kit.client.set_switch(accepted, "go", 1)
     assert kit.status(accepted).status is Status.CANCELLED
-    assert kept(kit, accepted) == [Signal(accepted, CANCEL, recall.to_text())]
+    assert kept(kit, accepted) == [Signal(accepted, CANCEL, request.to_text())]
 
 
 def test_one_whose_row_is_held_cannot_be_placed_now_and_the_signal_is_not_kept(

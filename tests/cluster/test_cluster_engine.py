@@ -120,7 +120,7 @@ def test_what_dead_workers_held_on_any_master_is_taken_over(datp: Kit, world: Wo
 def test_an_unsafe_step_that_crashed_is_parked_and_resolved(datp: Kit, world: World) -> None:
     tx_id = world.crashed("pay", "hop.after_step", nth=2)
     assert world.ends(tx_id) is Status.IN_DOUBT
-    datp.client.resolve(tx_id, "done", output={"paid": "seen"}, actor="me", reason="asked")
+    datp.operator.resolve(tx_id, "done", output={"paid": "seen"}, actor="me", reason="asked")
     assert world.ends(tx_id) is Status.SUCCESS
     assert world.times("pay", tx_id) == 1
 
@@ -157,13 +157,13 @@ def test_what_one_master_has_lost_is_rebuilt_and_the_others_stay(
     three_masters.masters[1].ask("FLUSHALL")
     lost = [tx_id for tx_id in waiting if not world.fields(tx_id)]
     assert 0 < len(lost) < MANY
-    lost_shards = datp.client.doctor().lost_shards
+    lost_shards = datp.operator.doctor().lost_shards
     assert {tx_id[1:3] for tx_id in lost} <= set(lost_shards)
     assert len(lost_shards) < len(live.shards)
     assert datp.run_job("reconciler").rebuilt >= len(lost)
     for tx_id in set(waiting) - set(lost):
         assert world.fields(tx_id) == before[tx_id]
-    assert not datp.client.doctor().lost_shards
+    assert not datp.operator.doctor().lost_shards
     alerts = Alerts(datp.connections.engine, datp.clock)
     assert alerts.open_alerts(REDIS_LOSS) == []
     datp.recover()

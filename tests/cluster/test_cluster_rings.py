@@ -17,7 +17,7 @@ PARTS = (
     "script_calls",
     "script_sending",
     "claim",
-    "cancel",
+    "stop",
     "checkpoint",
     "hand_over",
     "park",

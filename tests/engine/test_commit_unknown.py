@@ -13,7 +13,7 @@ from datp_tasks import Batch, Pipeline
 from datp_tasks.model.status import Status
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.testing import Kit
-from tests.engine.books import Books
+from tests.support.books import Books
 
 Data = dict[str, Any]
 

@@ -21,9 +21,9 @@ Data = dict[str, Any]
 ON_THE_WAY = [
     point
     for point in POINTS
-    # The transfer never leaves Redis and is never in doubt; tests/transactions crashes there.
+    # The transfer is never in doubt; tests/transactions crashes there.
     if point.startswith(("submit.", "hop.", "effect.", "sleeper."))
-    and point not in ("sleeper.after_resurrect", "hop.after_park_mark")
+    and point != "hop.after_park_mark"
 ]
 NIGHT_S = 28_800
 

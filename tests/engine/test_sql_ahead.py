@@ -11,7 +11,7 @@ from datp_tasks import Batch, Pipeline, failpoints
 from datp_tasks.model.outcome import DontKnow
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
-from tests.engine.books import Books
+from tests.support.books import Books
 
 Data = dict[str, Any]
 

@@ -11,6 +11,7 @@ import pytest
 from datp_tasks import Client, Fail, Pipeline, Sleep
 from datp_tasks.errors import StepError, SwitchInvalid
 from datp_tasks.model.status import Status
+from datp_tasks.runtime.clients import make_client
 from datp_tasks.runtime.container import Container
 from datp_tasks.testing import Kit
 
@@ -20,7 +21,7 @@ Data = dict[str, Any]
 @pytest.fixture
 def elsewhere(datp: Kit) -> Iterator[Client]:
     """A client with connections of its own, as another process would have."""
-    with Client(Container.open(datp.settings, clock=datp.clock, send=datp.send)) as client:
+    with make_client(Container.open(datp.settings, clock=datp.clock, send=datp.send)) as client:
         yield client
 
 

@@ -14,7 +14,7 @@ from datp_tasks.engine.reporter import Reporter
 from datp_tasks.model.outcome import NotDone
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
-from tests.engine.books import Books
+from tests.support.books import Books
 
 Data = dict[str, Any]
 

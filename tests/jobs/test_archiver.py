@@ -204,7 +204,7 @@ def test_fields_and_deltas_of_a_copy_belong_together(
     monkeypatch.setattr(live, "send", interrupted)
     [(fields, deltas)] = ArchiveFeed(live).copies([tx_id])
     assert fields["jsonVersion"] == fields["version"]
-    replay = datp.client.replay(tx_id)
+    replay = datp.operator.replay(tx_id)
     assert replay.view is not None
     assert View.from_fields(fields, deltas).state.to_json() == replay.view.state.to_json()
     datp.lose_bells(False)

@@ -92,7 +92,7 @@ def test_one_that_kills_its_worker_again_and_again_is_parked(datp_servers: Serve
     assert summary.status is Status.IN_DOUBT
     assert summary.note == "step 0 (t/book) lost its worker 3 times"
     assert world.times("book", tx_id) == 3
-    kit.client.resolve(tx_id, "redo", reason="the memory leak is mended")
+    kit.operator.resolve(tx_id, "redo", reason="the memory leak is mended")
     assert kit.status(tx_id).status is Status.SUCCESS
     assert world.faults() == {}
     kit.close()

@@ -66,7 +66,7 @@ def test_what_ended_long_ago_is_dropped_each_kind_by_its_own_setting(
     assert rows(world, "step_begun", tx_id) == 0
     # Its summary stays, and an audit knows that its journal is gone by order.
     assert world.kit.status(tx_id).output == {"booked": 2, "paid": True}
-    [replay] = world.kit.client.audit()
+    [replay] = world.kit.operator.audit()
     assert (replay.dropped, replay.faults) == (True, [])
 
 

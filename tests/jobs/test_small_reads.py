@@ -57,11 +57,11 @@ def test_looking_at_many_reads_only_what_is_shown(datp: Kit, world: World) -> No
     asleep = datp.submit("wait", {})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LiveStore, "fields_many", _refused)
-        assert [each.tx_id for each in datp.client.in_doubt()] == [in_doubt]
-        assert datp.client.in_doubt()[0].why
+        assert [each.tx_id for each in datp.operator.in_doubt()] == [in_doubt]
+        assert datp.operator.in_doubt()[0].why
         found = datp.client.status_many([in_doubt, asleep])
         assert [each and str(each.status) for each in found] == ["in-doubt", "sleeping"]
-        chosen = [each.tx_id for each in datp.client.choose(Where(group="master"))]
+        chosen = [each.tx_id for each in datp.operator.choose(Where(group="master"))]
         assert sorted(chosen) == sorted([in_doubt, asleep])
 
 

@@ -21,6 +21,7 @@ from datp_tasks.ledger.batch_list import derived_id, unsigned_batch_list
 from datp_tasks.ledger.types import Stored
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.model.batch import BatchState
+from datp_tasks.runtime.clients import make_client
 from datp_tasks.settings import Settings
 from tests.ledger.conftest import NewWorld
 from tests.support.ledger_world import SERVICE, World
@@ -32,7 +33,7 @@ BYTES_A = unsigned_batch_list(A, b"{}")
 @pytest.fixture
 def client(world: World) -> Client:
     """A client, and a service to submit to."""
-    made = Client(world.instance().connections)
+    made = make_client(world.instance().connections)
     world.add_service()
     return made
 
@@ -167,7 +168,7 @@ def test_a_batch_is_stored_though_the_broker_is_away(world: World) -> None:
     instance = world.instance(ring=away)
     world.add_service()
     instance.tick()
-    stored = Client(instance.connections).submit_batch(SERVICE, BYTES_A)
+    stored = make_client(instance.connections).submit_batch(SERVICE, BYTES_A)
     assert (stored.seq, stored.state) == (1, BatchState.NEW)
     # The instance has claimed it and cannot send messages, so it does the work itself.
     world.settle(instance, rounds=7)

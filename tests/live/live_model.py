@@ -170,7 +170,7 @@ class Modelled:
         elif self.status == "sleeping":
             self.archive_due, self.leaves = True, False
 
-    def ask_to_cancel(self, now_ms: int, reason: str) -> None:
+    def ask_to_stop(self, now_ms: int, reason: str) -> None:
         if self.cancel is None:
             self.cancel = reason
             self._record(now_ms, "cancel", extra=reason)
@@ -185,7 +185,7 @@ class Modelled:
             self._record(now_ms, "seize", extra=self.cancel)
         self.archive_due = self.leaves = False
 
-    def cancel_and_wake(self, now_ms: int, reason: str) -> None:
+    def stop_and_wake(self, now_ms: int, reason: str) -> None:
         self.cancel = self.cancel or reason
         self._record(now_ms, "cancel-wake", extra=self.cancel)
         self._stir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datp_tasks.live.types import Held
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.state import done
+from datp_tasks.model.stop_request import StopRequest
 from tests.support.live_states import NODE, OPENS, OTHER_NODE, Stage
 
 
@@ -39,8 +40,8 @@ def test_a_checkpoint_tells_about_a_cancel_and_about_switches(stage: Stage) -> N
     claim = stage.claimed()
     stage.live.set_switch(claim.tx_id, "kyc", "true")
     stage.live.set_switch(claim.tx_id, "limit", "7")
-    stage.live.cancel(claim.tx_id, "enough", OTHER_NODE)
-    assert stage.checkpoint(claim)[2:] == ["enough", "2"]
+    stage.live.stop(claim.tx_id, StopRequest.cancel("enough"), OTHER_NODE)
+    assert stage.checkpoint(claim)[2:] == ["cancelled:enough", "2"]
 
 
 def test_a_checkpoint_leaves_the_transaction_with_its_node(stage: Stage) -> None:

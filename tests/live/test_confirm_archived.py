@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from datp_tasks.live.types import Bell, Claimed
+from datp_tasks.model.stop_request import StopRequest
 from tests.support.live_states import HERE, NODE, STATE_JSON, Stage, held
 
 
@@ -80,7 +81,7 @@ def test_one_that_is_about_to_leave_stays_once_it_changes(stage: Stage, change: 
     elif change == "wake":
         stage.live.wake_many([tx_id], only_due=False)
     elif change == "cancel":
-        stage.live.cancel(tx_id, "enough", NODE)
+        stage.live.stop(tx_id, StopRequest.cancel("enough"), NODE)
     else:
         stage.live.follow_sql([(tx_id, "expired")])
     assert stage.redis.pttl(key) == -1
@@ -89,7 +90,7 @@ def test_one_that_is_about_to_leave_stays_once_it_changes(stage: Stage, change: 
 def test_one_that_never_began_is_seized_out_of_its_way_out(stage: Stage) -> None:
     claim = stage.sleeping(stage.claimed(begin=""), sleep_ms=10**9)
     stage.live.confirm_archived_many([(claim.tx_id, stage.version(claim.tx_id))])
-    assert isinstance(stage.live.cancel(claim.tx_id, "enough", NODE), Claimed)
+    assert isinstance(stage.live.stop(claim.tx_id, StopRequest.cancel("enough"), NODE), Claimed)
     assert stage.redis.pttl(stage.live.keys.state(claim.tx_id)) == -1
 
 

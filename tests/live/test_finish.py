@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from datp_tasks.live.types import Claimed, Refused
+from datp_tasks.model.stop_request import StopRequest
 from tests.support.live_states import NODE, OTHER_NODE, Stage
 
 
@@ -15,7 +16,7 @@ from tests.support.live_states import NODE, OTHER_NODE, Stage
 )
 def test_a_running_transaction_ends_as_sql_decided(stage: Stage, status: str) -> None:
     claim = stage.claimed()
-    stage.live.cancel(claim.tx_id, "too late", OTHER_NODE)
+    stage.live.stop(claim.tx_id, StopRequest.cancel("too late"), OTHER_NODE)
     assert stage.finish(claim, status, json='{"end":1}') == ["OK", str(stage.now_ms + 2)]
     fields = stage.fields(claim.tx_id)
     assert (fields["status"], fields["state"]) == (status, '{"end":1}')

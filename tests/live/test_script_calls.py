@@ -8,6 +8,7 @@ from redis.exceptions import ResponseError
 from datp_tasks.live.scripts import script, script_names
 from datp_tasks.live.types import Bell, Claimed, Held
 from datp_tasks.model.state import PASSED, Delta, delta_json
+from datp_tasks.model.stop_request import StopRequest
 from tests.support.live_states import HERE, NODE, OPENS, STATE_JSON, STEP, Stage
 
 MONEY: Delta = {"k": "done", "out": {"amount": "0.10", "cents": 9007199254740993, "none": []}}
@@ -111,7 +112,7 @@ def test_json_goes_through_every_script_unchanged(stage: Stage) -> None:
 def test_json_of_a_parked_and_of_a_cancelled_transaction_is_unchanged(stage: Stage) -> None:
     parked = stage.parked()
     assert stage.fields(parked.tx_id)["state"] == STATE_JSON
-    seized = stage.live.cancel(stage.queued().tx_id, "enough", NODE)
+    seized = stage.live.stop(stage.queued().tx_id, StopRequest.cancel("enough"), NODE)
     assert isinstance(seized, Claimed)
     assert seized.fields["state"] == STATE_JSON
 

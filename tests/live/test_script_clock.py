@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from datp_tasks.live.types import Bell, Claimed, Held
 from datp_tasks.model.journal import living_branch
+from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.testing.servers import Servers
 from tests.support.live_states import HERE, NODE, OTHER_NODE, STATE_JSON, Stage
 
@@ -76,7 +77,7 @@ class Life:
         return self.live.take_over_many([(self.tx_id, fence, fence + 1)], NODE)
 
     def is_cancelled(self) -> object:
-        return self.live.cancel(self.tx_id, f"why {self._switches}", OTHER_NODE)
+        return self.live.stop(self.tx_id, StopRequest.cancel(f"why {self._switches}"), OTHER_NODE)
 
     def wakes(self) -> object:
         return self.live.wake_many([self.tx_id], only_due=False)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from datp_tasks.live.types import Bell, Claimed, Refused
+from datp_tasks.model.stop_request import StopRequest
 from tests.support.live_states import NODE, OPENS, OTHER_NODE, Stage
 
 # Each writer shows the fence of the claim it is given; the word that the script answered.
@@ -133,7 +134,7 @@ def test_fences_grow_when_the_clock_goes_back(stage: Stage) -> None:
 
 def test_a_cancel_that_takes_the_transaction_gets_a_higher_fence(stage: Stage) -> None:
     claim, bell = stage.handed_over(stage.claimed(begin=""))
-    seized = stage.live.cancel(bell.tx_id, "enough", OTHER_NODE)
+    seized = stage.live.stop(bell.tx_id, StopRequest.cancel("enough"), OTHER_NODE)
     assert isinstance(seized, Claimed)
     assert seized.fence == claim.fence + 1
 

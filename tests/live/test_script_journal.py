@@ -25,6 +25,7 @@ from datp_tasks.model.state import (
     slept,
 )
 from datp_tasks.model.status import Status
+from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.model.view import View
 from tests.support.live_states import (
     HERE,
@@ -203,29 +204,33 @@ def switch_that_wakes(stage: Stage) -> tuple[str, Act]:
 
 def cancel(stage: Stage) -> tuple[str, Act]:
     worker = Worker.at_work(stage)
-    return worker.tx_id, lambda: stage.live.cancel(worker.tx_id, "cancelled:why\n", OTHER_NODE)
+    return worker.tx_id, lambda: stage.live.stop(
+        worker.tx_id, StopRequest.cancel("why\n"), OTHER_NODE
+    )
 
 
 def cancel_that_wakes(stage: Stage) -> tuple[str, Act]:
     tx_id = asleep(stage)
-    return tx_id, lambda: stage.live.cancel(tx_id, "cancelled:why", OTHER_NODE)
+    return tx_id, lambda: stage.live.stop(tx_id, StopRequest.cancel("why"), OTHER_NODE)
 
 
 def seize_a_queued_one(stage: Stage) -> tuple[str, Act]:
     tx_id = stage.queued().tx_id
-    return tx_id, lambda: stage.live.cancel(tx_id, "cancelled:why", OTHER_NODE)
+    return tx_id, lambda: stage.live.stop(tx_id, StopRequest.cancel("why"), OTHER_NODE)
 
 
 def seize_a_sleeping_one(stage: Stage) -> tuple[str, Act]:
     worker = Worker(stage, stage.claimed(begin=""))
     worker.sleep(slept(60, "kyc"), switch="kyc")
-    return worker.tx_id, lambda: stage.live.cancel(worker.tx_id, "cancelled:why", OTHER_NODE)
+    return worker.tx_id, lambda: stage.live.stop(
+        worker.tx_id, StopRequest.cancel("why"), OTHER_NODE
+    )
 
 
 def seize_one_that_was_lost(stage: Stage) -> tuple[str, Act]:
     new = replace(stage.new(), recreated=True)
     stage.live.create_many([new])
-    return new.tx_id, lambda: stage.live.cancel(new.tx_id, "cancelled:why", OTHER_NODE)
+    return new.tx_id, lambda: stage.live.stop(new.tx_id, StopRequest.cancel("why"), OTHER_NODE)
 
 
 def park(stage: Stage) -> tuple[str, Act]:
@@ -235,7 +240,7 @@ def park(stage: Stage) -> tuple[str, Act]:
 
 def final_by_a_worker(stage: Stage) -> tuple[str, Act]:
     worker = Worker.at_work(stage)
-    stage.live.cancel(worker.tx_id, "cancelled:why", OTHER_NODE)
+    stage.live.stop(worker.tx_id, StopRequest.cancel("why"), OTHER_NODE)
     end = ending(Status.CANCELLED, "why", OUTPUT, rollback=True, undo_current=True)
     return worker.tx_id, lambda: worker.finish("cancelled", end)
 
@@ -294,7 +299,7 @@ def rebuild_of_a_running_one(stage: Stage) -> tuple[str, Act]:
 def rebuild_of_a_queued_one(stage: Stage) -> tuple[str, Act]:
     worker = Worker.at_work(stage)
     worker.hand_over(CLOSE)
-    stage.live.cancel(worker.tx_id, "cancelled:why", OTHER_NODE)
+    stage.live.stop(worker.tx_id, StopRequest.cancel("why"), OTHER_NODE)
     return rebuilt(stage, worker.tx_id, "queued")
 
 
@@ -323,10 +328,10 @@ CASES: dict[tuple[str, str], list[Case]] = {
     ("wake", "wake"): [wake],
     ("set_switch", "switch"): [switch, switch_while_it_runs, switch_that_is_removed],
     ("set_switch", "switch-wake"): [switch_that_wakes],
-    ("cancel", "cancel"): [cancel],
-    ("cancel", "cancel-wake"): [cancel_that_wakes],
-    ("cancel", "seize"): [seize_a_queued_one, seize_a_sleeping_one],
-    ("cancel", "claim"): [seize_one_that_was_lost],
+    ("stop", "cancel"): [cancel],
+    ("stop", "cancel-wake"): [cancel_that_wakes],
+    ("stop", "seize"): [seize_a_queued_one, seize_a_sleeping_one],
+    ("stop", "claim"): [seize_one_that_was_lost],
     ("park", "park"): [park],
     ("finish", "final"): [
         final_by_a_worker,
@@ -389,7 +394,7 @@ def full_life(stage: Stage) -> tuple[str, list[View]]:
     look()
     worker = Worker(stage, stage.claimed(bell, node=OTHER_NODE), OTHER_NODE)
     look()
-    live.cancel(tx_id, "cancelled:why", NODE)
+    live.stop(tx_id, StopRequest.cancel("why"), NODE)
     look()
     worker.park(CRASH)
     look()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datp_tasks.live.types import Bell
+from datp_tasks.model.stop_request import StopRequest
 from tests.support.live_states import NODE, OTHER_NODE, Stage
 
 
@@ -70,14 +71,14 @@ def test_a_plain_sleep_ignores_switches(stage: Stage) -> None:
 
 def test_a_cancel_keeps_it_awake(stage: Stage) -> None:
     claim = stage.claimed()
-    stage.live.cancel(claim.tx_id, "enough", OTHER_NODE)
+    stage.live.stop(claim.tx_id, StopRequest.cancel("enough"), OTHER_NODE)
     with stage.nothing_changes():
-        assert stage.sleep(claim) == ["CANCEL", "enough"]
+        assert stage.sleep(claim) == ["CANCEL", "cancelled:enough"]
 
 
 def test_one_that_is_being_rolled_back_may_sleep_despite_its_cancel(stage: Stage) -> None:
     claim = stage.claimed()
-    stage.live.cancel(claim.tx_id, "enough", OTHER_NODE)
+    stage.live.stop(claim.tx_id, StopRequest.cancel("enough"), OTHER_NODE)
     assert stage.sleep(claim, heed_cancel=False)[0] == "OK"
 
 

@@ -24,6 +24,7 @@ from datp_tasks.live.types import Bell, Claimed, Held, NewTransaction, Refused, 
 from datp_tasks.model.journal import Entry, living_branch
 from datp_tasks.model.state import BEGIN, CRASH, Delta, State
 from datp_tasks.model.status import FINAL
+from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.model.view import View
 from datp_tasks.testing.servers import Servers
 from tests.live.live_dice import Dice
@@ -65,7 +66,7 @@ OPERATIONS = {
     "take_over": 3,
     "wake": 5,
     "set_switch": 10,
-    "cancel": 5,
+    "stop": 5,
     "ring_again": 2,
     "note_problem": 2,
     "follow_sql": 1,
@@ -85,7 +86,7 @@ OPERATIONS = {
 #: The scripts that this machine drives, to every answer that they can give.
 DRIVEN = (
     *("create", "claim", "checkpoint", "hand_over", "sleep", "park", "resolve", "finish"),
-    *("report_progress", "take_over", "wake", "set_switch", "cancel"),
+    *("report_progress", "take_over", "wake", "set_switch", "stop"),
     *("ring_again", "note_problem", "confirm_archived", "restore"),
 )
 
@@ -424,13 +425,14 @@ class LiveMachine(RuleBasedStateMachine):
             tx.set_switch(self.stage.now_ms, name, value)
             assert turn() == Refused(tx.tx_id, "SET", str(tx.switch_seq))
 
-    def cancel(self, dice: Dice) -> None:
+    def stop(self, dice: Dice) -> None:
         tx, node, reason = self._any(dice), dice.node(), dice.one_of(["why", "why not"])
+        request = StopRequest.cancel(reason) if dice.yes() else StopRequest.expiry(reason)
         only_seize, now_ms = dice.one_of([False, False, True]), self.stage.now_ms
 
         def ask() -> Claimed | Bell | Refused:
-            wanted = [(tx.tx_id, reason)]
-            return self.live.cancel_many(wanted, node, only_seize=only_seize)[0]
+            wanted = [(tx.tx_id, request)]
+            return self.live.stop_many(wanted, node, only_seize=only_seize)[0]
 
         if tx.ended:
             return self._nothing_changes(ask, Refused(tx.tx_id, "FINAL", tx.status))
@@ -441,13 +443,13 @@ class LiveMachine(RuleBasedStateMachine):
         answer = ask()
         if tx.status != "running" and not tx.begun:
             assert isinstance(answer, Claimed), answer
-            tx.seize(now_ms, reason, node)
+            tx.seize(now_ms, request.to_text(), node)
             self._hold(tx, answer, node)
         elif tx.status == "sleeping":
-            tx.cancel_and_wake(now_ms, reason)
+            tx.stop_and_wake(now_ms, request.to_text())
             assert answer == self._bell(tx)
         else:
-            tx.ask_to_cancel(now_ms, reason)
+            tx.ask_to_stop(now_ms, request.to_text())
             assert answer == Refused(tx.tx_id, "ASKED", tx.status)
         return None
 
@@ -689,7 +691,7 @@ class LiveMachine(RuleBasedStateMachine):
                 *self.live.claim_many([(tx_id, 1)], node),
                 *self.live.wake_many([tx_id], only_due=False),
                 self.live.set_switch(tx_id, "kyc", "true"),
-                self.live.cancel(tx_id, "why", node),
+                self.live.stop(tx_id, StopRequest.cancel("why"), node),
             ]
             assert answers == [Refused(tx_id, "UNKNOWN", "")] * 4
             self.live.follow_sql([(tx_id, "expired")])

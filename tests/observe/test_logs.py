@@ -129,7 +129,7 @@ def test_every_line_about_a_transaction_names_it_its_fence_and_its_event(
 
 #: Before any claim, or by somebody who holds none.
 FENCELESS = {
-    *("tx.create", "tx.wake", "tx.set_switch", "tx.cancel", "tx.ring_again", "tx.refused"),
+    *("tx.create", "tx.wake", "tx.set_switch", "tx.stop", "tx.ring_again", "tx.refused"),
     *("tx.note_problem", "tx.confirm_archived", "tx.restore", "tx.claim", "tx.drop_running"),
 }
 

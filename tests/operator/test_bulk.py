@@ -37,6 +37,7 @@ def kit(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Kit:
         datp.use(Pipeline(name).step(f"t/{name}").build())
     context = SimpleNamespace(
         client=datp.client,
+        operator=datp.operator,
         connections=datp.connections,
         settings=datp.settings,
         redis=datp.connections.redis,
@@ -58,7 +59,7 @@ def run(*words: str, code: int = 0) -> str:
 
 
 def ids(kit: Kit, *texts: str) -> set[str]:
-    return {each.tx_id for each in kit.client.choose(Where.from_texts(texts))}
+    return {each.tx_id for each in kit.operator.choose(Where.from_texts(texts))}
 
 
 def test_transactions_are_chosen_by_status_pipeline_owner_group_and_age(kit: Kit) -> None:
@@ -74,7 +75,7 @@ def test_transactions_are_chosen_by_status_pipeline_owner_group_and_age(kit: Kit
     assert ids(kit, "newer-than=5m") == {ended}
     assert ids(kit, "group=master", "status=sleeping") == {asleep}
     assert ids(kit, "group=elsewhere") == set()
-    assert len(list(kit.client.choose(Where(), rows_max=1))) == 1
+    assert len(list(kit.operator.choose(Where(), rows_max=1))) == 1
 
 
 @pytest.mark.parametrize(

@@ -47,23 +47,23 @@ def actions(world: World) -> list[Any]:
 
 
 def test_a_healthy_system_is_called_healthy(datp: Kit, sound: World) -> None:
-    assert datp.client.doctor().is_healthy
+    assert datp.operator.doctor().is_healthy
     datp.submit("quick", {})
     datp.submit("rest", {})
     sound.queued("quick")
-    diagnosis = datp.client.doctor()
+    diagnosis = datp.operator.doctor()
     assert diagnosis.is_healthy
     assert (diagnosis.in_flight, diagnosis.in_doubt, diagnosis.violations) == ([], [], [])
     assert diagnosis.sizes["sleepingZ"] == diagnosis.sizes["queuedZ"] == 1
     assert diagnosis.journal_backlog > 0
     sound.archive()
-    assert datp.client.doctor().journal_backlog == 0
+    assert datp.operator.doctor().journal_backlog == 0
     datp.recover()
 
 
 def test_what_a_living_worker_does_is_in_flight_and_fine(datp: Kit, sound: World) -> None:
     seen: list[Any] = []
-    sound.after_effect = lambda: seen.append(datp.client.doctor())
+    sound.after_effect = lambda: seen.append(datp.operator.doctor())
     tx_id = datp.submit("pay", {})
     [diagnosis] = seen
     [flying] = diagnosis.in_flight
@@ -84,20 +84,20 @@ def test_what_a_dead_node_had_is_named_with_where_it_stood(
     else:
         tx_id = sound.crashed("quick", point)
     # Right after the crash nobody can tell a dead node from a busy one.
-    assert not datp.client.doctor().in_flight[0].orphaned
+    assert not datp.operator.doctor().in_flight[0].orphaned
     datp.clock.advance(seconds=datp.settings.node_stale_ms / 1_000 + 1)
     datp.process.heartbeat.beat_once()
-    diagnosis = datp.client.doctor()
+    diagnosis = datp.operator.doctor()
     [flying] = diagnosis.in_flight
     assert (flying.tx_id, flying.orphaned, flying.mid_step) == (tx_id, True, mid_step)
     assert diagnosis.orphaned == [flying]
     assert not diagnosis.is_healthy
     datp.recover()
-    assert datp.client.doctor().is_healthy
+    assert datp.operator.doctor().is_healthy
 
 
 def test_what_is_in_doubt_is_named_with_its_reason(datp: Kit, in_doubt: str) -> None:
-    diagnosis = datp.client.doctor()
+    diagnosis = datp.operator.doctor()
     [parked] = diagnosis.in_doubt
     assert (parked.tx_id, parked.place, parked.step_type) == (in_doubt, "pay/1", "t/pay")
     assert "a worker was lost in the middle of step 1 (t/pay)" in parked.why
@@ -108,7 +108,7 @@ def test_lists_that_do_not_fit_are_named(datp: Kit, world: World) -> None:
     tx_id = datp.submit("rest", {})
     live = datp.connections.live
     live.redis.zadd(live.keys.of_tx(tx_id, "queuedZ"), {tx_id: 1})
-    diagnosis = datp.client.doctor()
+    diagnosis = datp.operator.doctor()
     assert [each.tx_id for each in diagnosis.violations] == [tx_id]
     assert not diagnosis.is_healthy
     live.redis.zrem(live.keys.of_tx(tx_id, "queuedZ"), tx_id)
@@ -116,7 +116,7 @@ def test_lists_that_do_not_fit_are_named(datp: Kit, world: World) -> None:
 
 def test_open_alerts_are_counted(datp: Kit, sound: World) -> None:
     Alerts(datp.connections.engine, datp.clock).raise_alert("x", "y", "z")
-    diagnosis = datp.client.doctor()
+    diagnosis = datp.operator.doctor()
     assert (diagnosis.open_alerts, diagnosis.is_healthy) == (1, False)
 
 
@@ -126,29 +126,29 @@ def test_open_alerts_are_counted(datp: Kit, sound: World) -> None:
 def test_done_goes_on_with_the_output_that_was_given(
     datp: Kit, sound: World, in_doubt: str
 ) -> None:
-    datp.client.resolve(in_doubt, "done", reason="bank says so", output={"paid": 7}, actor="ann")
+    datp.operator.resolve(in_doubt, "done", reason="bank says so", output={"paid": 7}, actor="ann")
     summary = datp.finish(in_doubt)
     assert (summary.status, summary.output) == (Status.SUCCESS, {"paid": 7, "booked": 1})
     assert sound.times("pay", in_doubt) == 1
     details = {"decision": "done", "step": "pay/1", "type": "t/pay"}
     assert actions(sound) == [("ann", in_doubt, "bank says so", details)]
-    assert datp.client.doctor().is_healthy
+    assert datp.operator.doctor().is_healthy
 
 
 def test_done_without_an_output_passes_the_input_on(datp: Kit, sound: World, in_doubt: str) -> None:
-    datp.client.resolve(in_doubt, "done", reason="it is booked")
+    datp.operator.resolve(in_doubt, "done", reason="it is booked")
     assert datp.finish(in_doubt).output == {"booked": 2}
     assert sound.times("pay", in_doubt) == 1
 
 
 def test_redo_runs_the_step_again(datp: Kit, sound: World, in_doubt: str) -> None:
-    datp.client.resolve(in_doubt, "redo", reason="nothing happened there")
+    datp.operator.resolve(in_doubt, "redo", reason="nothing happened there")
     assert datp.finish(in_doubt).output == {"booked": 2, "paid": True}
     assert sound.times("pay", in_doubt) == 2
 
 
 def test_fail_rolls_back_what_was_done_before(datp: Kit, sound: World, in_doubt: str) -> None:
-    datp.client.resolve(in_doubt, "fail", reason="refused", output={"code": 4})
+    datp.operator.resolve(in_doubt, "fail", reason="refused", output={"code": 4})
     summary = datp.finish(in_doubt)
     assert (summary.status, summary.note, summary.output) == (
         *(Status.FAILED, "refused", {"code": 4}),
@@ -163,7 +163,7 @@ def test_a_step_that_was_resolved_as_done_is_rolled_back_when_a_later_one_fails(
     datp.use(Pipeline("p").step("t/book").step("t/pay").step("t/fail").build())
     tx_id = sound.crashed("p", "hop.after_step", nth=2)
     datp.recover()
-    datp.client.resolve(tx_id, "done", reason="seen", output={"receipt": 5})
+    datp.operator.resolve(tx_id, "done", reason="seen", output={"receipt": 5})
     assert datp.finish(tx_id).status is Status.FAILED
     assert sound.did[-2:] == [("unpay", f"{tx_id} {{'receipt': 5}}"), ("unbook", tx_id)]
 
@@ -172,10 +172,10 @@ def test_a_step_that_is_in_doubt_again_can_be_decided_again(
     datp: Kit, sound: World, in_doubt: str
 ) -> None:
     failpoints.arm("hop.after_step", "crash")
-    datp.client.resolve(in_doubt, "redo", reason="once more")
+    datp.operator.resolve(in_doubt, "redo", reason="once more")
     datp.recover()
     assert sound.status(in_doubt) == "in-doubt"
-    datp.client.resolve(in_doubt, "done", reason="now it is", output={})
+    datp.operator.resolve(in_doubt, "done", reason="now it is", output={})
     assert datp.finish(in_doubt).status is Status.SUCCESS
     assert sound.times("pay", in_doubt) == 2
     assert [each[3]["decision"] for each in actions(sound)] == ["redo", "done"]
@@ -185,8 +185,8 @@ def test_a_probe_that_does_not_know_is_decided_by_a_person(datp: Kit, sound: Wor
     sound.answer = DontKnow("the bank is closed")
     tx_id = sound.crashed("ask", "hop.after_step", nth=2)
     datp.recover()
-    assert "the bank is closed" in datp.client.doctor().in_doubt[0].why
-    datp.client.resolve(tx_id, "redo", reason="the bank has opened: nothing there")
+    assert "the bank is closed" in datp.operator.doctor().in_doubt[0].why
+    datp.operator.resolve(tx_id, "redo", reason="the bank has opened: nothing there")
     assert datp.finish(tx_id).status is Status.SUCCESS
     assert sound.times("ask", tx_id) == 2
 
@@ -234,7 +234,7 @@ def test_a_rollback_in_doubt_can_be_decided(
     unsticks: int,
     unbooks: int,
 ) -> None:
-    datp.client.resolve(undo_in_doubt, decision, reason="asked the vendor")
+    datp.operator.resolve(undo_in_doubt, decision, reason="asked the vendor")
     summary = datp.finish(undo_in_doubt)
     assert summary.status is status
     assert sound.times("unstick", undo_in_doubt) == unsticks
@@ -245,7 +245,7 @@ def test_a_rollback_in_doubt_can_be_decided(
 
 def test_a_decision_survives_the_loss_of_redis(datp: Kit, sound: World, in_doubt: str) -> None:
     datp.lose_bells()
-    datp.client.resolve(in_doubt, "done", reason="seen", output={"paid": 7})
+    datp.operator.resolve(in_doubt, "done", reason="seen", output={"paid": 7})
     sound.archive()
     datp.clock.advance(seconds=1)
     sound.wipe()
@@ -260,11 +260,11 @@ def test_a_decision_that_was_cut_off_can_be_made_again(
 ) -> None:
     failpoints.arm("resolve.after_sql", "crash")
     with pytest.raises(SimulatedCrash):
-        datp.client.resolve(in_doubt, "done", reason="seen", output={"paid": 7})
+        datp.operator.resolve(in_doubt, "done", reason="seen", output={"paid": 7})
     assert sound.status(in_doubt) == "in-doubt"
     datp.recover()
     assert sound.status(in_doubt) == "in-doubt"
-    datp.client.resolve(in_doubt, "done", reason="seen", output={"paid": 8})
+    datp.operator.resolve(in_doubt, "done", reason="seen", output={"paid": 8})
     assert datp.finish(in_doubt).output == {"paid": 8, "booked": 1}
     assert sound.times("pay", in_doubt) == 1
 
@@ -273,10 +273,10 @@ def test_of_two_that_decide_at_once_one_is_told_so(datp: Kit, sound: World, in_d
     other = datp.another()
     sound.at(
         "resolve.after_sql",
-        lambda: other.client.resolve(in_doubt, "done", reason="first", output={"paid": 1}),
+        lambda: other.operator.resolve(in_doubt, "done", reason="first", output={"paid": 1}),
     )
     with pytest.raises(TransactionError):
-        datp.client.resolve(in_doubt, "redo", reason="second")
+        datp.operator.resolve(in_doubt, "redo", reason="second")
     assert sound.ends(in_doubt) is Status.SUCCESS
     assert datp.status(in_doubt).output == {"paid": 1, "booked": 1}
     assert sound.times("pay", in_doubt) == 1
@@ -302,22 +302,22 @@ def test_what_is_no_decision_is_refused_and_changes_nothing(
 ) -> None:
     before = sound.fields(in_doubt)
     with pytest.raises(DecisionInvalid, match=message):
-        datp.client.resolve(in_doubt, decision, **options)
+        datp.operator.resolve(in_doubt, decision, **options)
     assert sound.fields(in_doubt) == before
     assert actions(sound) == []
 
 
 def test_only_what_is_in_doubt_can_be_resolved(datp: Kit, sound: World) -> None:
     with pytest.raises(TransactionUnknown):
-        datp.client.resolve(UNKNOWN, "done", reason="x")
+        datp.operator.resolve(UNKNOWN, "done", reason="x")
     with pytest.raises(TransactionUnknown):
-        datp.client.resolve("nonsense", "done", reason="x")
+        datp.operator.resolve("nonsense", "done", reason="x")
     ended = datp.submit("quick", {})
     with pytest.raises(TransactionFinal, match="has ended: success"):
-        datp.client.resolve(ended, "done", reason="x")
+        datp.operator.resolve(ended, "done", reason="x")
     asleep = datp.submit("rest", {})
     with pytest.raises(TransactionError, match="not in doubt; it is sleeping"):
-        datp.client.resolve(asleep, "done", reason="x")
+        datp.operator.resolve(asleep, "done", reason="x")
     assert actions(sound) == []
     with pytest.raises(TransactionUnknown):
-        datp.client.replay(UNKNOWN)
+        datp.operator.replay(UNKNOWN)

@@ -18,7 +18,8 @@ from tests.support.archive_world import World
 
 @pytest.fixture(autouse=True)
 def connected(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "connect", lambda: SimpleNamespace(client=datp.client))
+    context = SimpleNamespace(client=datp.client, operator=datp.operator)
+    monkeypatch.setattr(cli, "connect", lambda: context)
     monkeypatch.setenv("COLUMNS", "200")
 
 

@@ -41,7 +41,7 @@ def declare(kit: Kit) -> None:
 
 
 def why(kit: Kit, tx_id: str, bells: int = 0) -> Why:
-    return kit.client.why(tx_id, bells_in=lambda group: bells)
+    return kit.operator.why(tx_id, bells_in=lambda group: bells)
 
 
 def a_node_beats(kit: Kit) -> None:

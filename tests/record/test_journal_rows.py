@@ -239,7 +239,7 @@ def test_an_audit_of_a_running_system_finds_nothing(
 
         monkeypatch.setattr(owner, name, moving)
     for _ in range(4):
-        assert datp.client.replay(tx_id).faults == []
+        assert datp.operator.replay(tx_id).faults == []
     assert number >= 16
 
 
@@ -247,9 +247,9 @@ def test_a_sample_has_the_size_asked_for_and_the_same_seed_takes_the_same(
     datp: Kit, world: World
 ) -> None:
     everything = {datp.submit("wait", {}) for _ in range(30)}
-    first = [each.tx_id for each in datp.client.audit(sample=10, seed=7)]
+    first = [each.tx_id for each in datp.operator.audit(sample=10, seed=7)]
     assert len(set(first)) == 10
-    assert [each.tx_id for each in datp.client.audit(sample=10, seed=7)] == first
-    assert [each.tx_id for each in datp.client.audit(sample=10, seed=8)] != first
-    assert {each.tx_id for each in datp.client.audit(sample=99)} == everything
-    assert {each.tx_id for each in datp.client.audit()} == everything
+    assert [each.tx_id for each in datp.operator.audit(sample=10, seed=7)] == first
+    assert [each.tx_id for each in datp.operator.audit(sample=10, seed=8)] != first
+    assert {each.tx_id for each in datp.operator.audit(sample=99)} == everything
+    assert {each.tx_id for each in datp.operator.audit()} == everything

@@ -215,7 +215,7 @@ class World:
 
     def faults(self) -> dict[str, list[str]]:
         """What an audit of everything finds."""
-        return {each.tx_id: each.faults for each in self.kit.client.audit() if each.faults}
+        return {each.tx_id: each.faults for each in self.kit.operator.audit() if each.faults}
 
     def times(self, what: str, tx_id: str) -> int:
         return Counter(self.did)[what, tx_id]

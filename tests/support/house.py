@@ -18,12 +18,12 @@ from redis import Redis
 from sqlalchemy import NullPool, create_engine, text
 
 from datp_tasks.bells.broker import CelerySend, make_celery
-from datp_tasks.client.client import Client
 from datp_tasks.local.files import last_lines, text_since
 from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.model.pipeline import Pipeline
 from datp_tasks.model.status import FINAL
 from datp_tasks.record.types import Summary
+from datp_tasks.runtime.clients import make_client, make_operator
 from datp_tasks.runtime.container import Container, make_redis
 from datp_tasks.settings import Settings, variable
 from tests.support.eventually import eventually
@@ -56,9 +56,10 @@ class House:
         self.folder = folder
         self.celery = make_celery(self.settings)
         self.connections = Container.open(self.settings, celery=self.celery)
-        self.client = Client(self.connections)
+        self.client = make_client(self.connections)
+        self.operator = make_operator(self.connections)
         #: A client whose bells nobody hears, so that a test can ring them as it likes.
-        self.silent = Client(Container.open(self.settings, send=_nobody_hears))
+        self.silent = make_client(Container.open(self.settings, send=_nobody_hears))
         self.send = CelerySend(self.celery)
         self.redis: Redis = make_redis(self.settings)
         #: A new connection each time: one from before a crash would only be in the way.

@@ -17,7 +17,7 @@ from datp_tasks import errors
 #: Adding a name here is a promise to every user.
 PUBLIC = {
     *("Abort", "Batch", "Call", "Client", "Done", "DontKnow", "Fail", "Item", "NotDone"),
-    *("Pipeline", "Request", "Settings", "Sleep", "StepContext", "step"),
+    *("Operator", "Pipeline", "Request", "Settings", "Sleep", "StepContext", "step"),
 }
 #: A module of steps must be quick to import; these come when something needs them.
 HEAVY = ("alembic", "celery", "httpx", "kombu", "psycopg2", "redis", "sqlalchemy", "yaml")

@@ -9,6 +9,7 @@ import pytest
 
 from datp_tasks.live.invariants import check_all
 from datp_tasks.live.types import Bell, Claimed
+from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.testing.servers import Servers
 from tests.support.live_states import NODE, OPENS, STEP, Stage
 
@@ -48,5 +49,7 @@ def test_a_claim_opens_a_step_only_before_the_expiry(
 def test_one_that_slept_past_its_expiry_without_having_begun_can_be_seized(stage: Stage) -> None:
     claimed = claim(stage, expiring(stage, 0))
     stage.sleeping(claimed)
-    [seized] = stage.live.cancel_many([(claimed.tx_id, "expired:x")], NODE, only_seize=True)
+    [seized] = stage.live.stop_many(
+        [(claimed.tx_id, StopRequest.expiry("x"))], NODE, only_seize=True
+    )
     assert isinstance(seized, Claimed)

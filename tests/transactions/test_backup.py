@@ -85,14 +85,14 @@ def test_a_restored_database_and_an_empty_redis_go_on_by_themselves(
         assert kit.status(tx_id).status is Status.SLEEPING
         assert kit.set_switch(tx_id, "go", True).status is Status.SUCCESS
     assert kit.status(in_doubt).status is Status.IN_DOUBT
-    kit.client.resolve(in_doubt, "redo", reason="the bank has nothing of it")
+    kit.operator.resolve(in_doubt, "redo", reason="the bank has nothing of it")
     assert kit.finish(in_doubt).status is Status.SUCCESS
     kit.advance(seconds=HOUR_S)
     assert kit.status(resting).status is Status.SUCCESS
     # No step that was done before the backup was done again.
     assert world.times("book", done) == world.times("book", waiting) == 1
-    assert kit.client.doctor().lost_shards == []
+    assert kit.operator.doctor().lost_shards == []
     assert check_all(kit.connections.live) == []
-    assert [each.faults for each in kit.client.audit() if each.faults] == []
+    assert [each.faults for each in kit.operator.audit() if each.faults] == []
     kit.connections.redis.flushdb()
     kit.close()

@@ -73,7 +73,7 @@ def test_an_archiver_at_work_is_not_taken_for_a_loss(archives_between_reads: Wor
     for _ in range(3):
         assert world.kit.run_job("reconciler").rebuilt == 0
     assert losses(world) == []
-    assert world.kit.client.doctor().lost_shards == []
+    assert world.kit.operator.doctor().lost_shards == []
 
 
 @pytest.fixture
@@ -92,10 +92,10 @@ def half_repaired(
     with monkeypatch.context() as patch:
         patch.setattr(rebuild, "monotonic", iter([0.0, 1.0, 2.0, 9e9]).__next__)
         assert rebuild_once(kit) == 6
-    assert kit.client.doctor().lost_shards
+    assert kit.operator.doctor().lost_shards
     yield world, tx_ids
     assert [tx for tx in tx_ids if world.status(tx) != "sleeping"] == []
-    assert not kit.client.doctor().lost_shards
+    assert not kit.operator.doctor().lost_shards
     assert Alerts(kit.connections.engine, kit.clock).open_alerts(REDIS_LOSS) == []
     assert world.faults() == {}
     assert check_all(kit.connections.live) == []

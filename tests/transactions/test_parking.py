@@ -84,8 +84,8 @@ def test_a_worker_lost_between_sql_and_redis_strands_nothing(datp: Kit, sound: W
     assert sound.ends(tx_id) is Status.IN_DOUBT
     assert sound.status(tx_id) == "in-doubt"
     assert changes(sound, tx_id) == ["queued", "in-doubt"]
-    assert [each.tx_id for each in datp.client.in_doubt()] == [tx_id]
-    datp.client.resolve(tx_id, "done", reason="seen in the books", output={"paid": 1})
+    assert [each.tx_id for each in datp.operator.in_doubt()] == [tx_id]
+    datp.operator.resolve(tx_id, "done", reason="seen in the books", output={"paid": 1})
     assert datp.finish(tx_id).output == {"paid": 1, "booked": 1}
     assert sound.times("pay", tx_id) == 1
 
@@ -114,7 +114,7 @@ def test_what_sql_calls_in_doubt_is_parked_after_a_loss_whatever_the_journal_say
         "in-doubt",
         "the bank is silent",
     )
-    assert [each.why for each in datp.client.in_doubt()] == ["the bank is silent"]
+    assert [each.why for each in datp.operator.in_doubt()] == ["the bank is silent"]
     # Once more: the journal has no word of why.
     sound.archive()
     datp.clock.advance(seconds=1)
@@ -122,6 +122,6 @@ def test_what_sql_calls_in_doubt_is_parked_after_a_loss_whatever_the_journal_say
     datp.run_job("reconciler")
     assert sound.fields(tx_id)["problem"] == "the bank is silent"
     assert sound.times("book", tx_id) == 1
-    datp.client.resolve(tx_id, "redo", reason="the bank has answered")
+    datp.operator.resolve(tx_id, "redo", reason="the bank has answered")
     assert datp.finish(tx_id).status is Status.SUCCESS
     assert summary.status is Status.QUEUED

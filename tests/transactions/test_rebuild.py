@@ -30,7 +30,7 @@ def lose_everything(world: World) -> None:
     world.archive()
     world.kit.clock.advance(seconds=1)
     world.wipe()
-    assert world.kit.client.doctor().lost_shards
+    assert world.kit.operator.doctor().lost_shards
 
 
 def reconcile(world: World) -> int:
@@ -89,7 +89,7 @@ def test_one_in_the_middle_of_a_step_for_review_is_parked_and_does_nothing_twice
     assert "a person must decide" in (datp.status(tx_id).note or "")
     assert world.times("pay", tx_id) == (point == "hop.after_step")
     assert world.times("book", tx_id) == 1
-    datp.client.resolve(tx_id, "done", reason="seen in the books", output={"paid": 1})
+    datp.operator.resolve(tx_id, "done", reason="seen in the books", output={"paid": 1})
     assert datp.finish(tx_id).output == {"paid": 1, "booked": 1}
 
 
@@ -170,7 +170,7 @@ def test_one_in_doubt_stays_in_doubt_and_can_be_decided(datp: Kit, world: World)
     lose_everything(world)
     reconcile(world)
     assert (world.status(tx_id), world.fields(tx_id)["problem"]) == ("in-doubt", why)
-    datp.client.resolve(tx_id, "redo", reason="nothing was paid")
+    datp.operator.resolve(tx_id, "redo", reason="nothing was paid")
     assert datp.finish(tx_id).status is Status.SUCCESS
     assert world.times("pay", tx_id) == 2
 
@@ -240,7 +240,7 @@ def test_many_of_all_kinds_end_right_and_only_once(datp: Kit, world: World) -> N
             assert end is (Status.FAILED if name == "undo" else Status.SUCCESS), name
             assert world.times("pay", tx_id) == (name == "pay")
             assert world.times("ask", tx_id) == (name == "ask")
-    assert datp.client.doctor().is_healthy
+    assert datp.operator.doctor().is_healthy
 
 
 # How it is done.
@@ -249,7 +249,7 @@ def test_many_of_all_kinds_end_right_and_only_once(datp: Kit, world: World) -> N
 def test_a_loss_opens_an_alert_until_it_is_repaired(datp: Kit, world: World) -> None:
     datp.submit("rest", {})
     lose_everything(world)
-    diagnosis = datp.client.doctor()
+    diagnosis = datp.operator.doctor()
     assert diagnosis.lost_shards
     assert not diagnosis.is_healthy
     seen: list[str] = []
@@ -262,7 +262,7 @@ def test_a_loss_opens_an_alert_until_it_is_repaired(datp: Kit, world: World) -> 
     [summary] = seen
     assert "Redis has lost writes" in summary
     assert alerts.open_alerts() == []
-    assert datp.client.doctor().is_healthy
+    assert datp.operator.doctor().is_healthy
     assert reconcile(world) == 0
 
 
@@ -285,7 +285,7 @@ def test_a_rebuild_that_crashes_is_done_by_the_next_one(
     assert world.ends(half_way) is Status.SUCCESS
     assert world.ends(in_step) is Status.SUCCESS
     assert (world.times("book", asleep), world.times("book", half_way)) == (2, 2)
-    assert datp.client.doctor().is_healthy
+    assert datp.operator.doctor().is_healthy
 
 
 def test_a_rebuild_that_takes_too_long_is_continued(datp_servers: Servers) -> None:
@@ -301,7 +301,7 @@ def test_a_rebuild_that_takes_too_long_is_continued(datp_servers: Servers) -> No
         ends_s = time.monotonic() + 0.1
         eventually(lambda: time.monotonic() > ends_s)
 
-    while kit.client.doctor().lost_shards:
+    while kit.operator.doctor().lost_shards:
         runs += 1
         world.at("rebuild.after_restore", spend_all_time)
         # What is in memory again is not lost when Redis is asked to go on.

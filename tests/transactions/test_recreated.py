@@ -103,8 +103,8 @@ def test_one_that_may_have_begun_before_the_loss_is_parked_when_it_is_recalled(
     summary = datp.status(tx_id)
     assert summary.status is Status.IN_DOUBT
     assert "a person must decide" in (summary.note or "")
-    assert [each.tx_id for each in datp.client.in_doubt()] == [tx_id]
-    datp.client.resolve(tx_id, "done", reason="it is in the books")
+    assert [each.tx_id for each in datp.operator.in_doubt()] == [tx_id]
+    datp.operator.resolve(tx_id, "done", reason="it is in the books")
     assert world.ends(tx_id) is end
     assert world.times("unbook", tx_id) == 1
 
@@ -116,7 +116,7 @@ def test_what_a_person_knows_had_no_effect_ends_as_recalled_and_is_not_parked_ag
     tx_id = booked_and_lost(world, expires_in_s=HOUR_S)
     recall(datp, tx_id)
     datp.lose_bells()
-    datp.client.resolve(tx_id, "redo", reason="nothing in the books")
+    datp.operator.resolve(tx_id, "redo", reason="nothing in the books")
     datp.lose_bells(False)
     datp.run_job("timeout_handler")
     assert world.ends(tx_id) is end
@@ -130,7 +130,7 @@ def test_a_cancel_that_was_asked_for_before_the_loss_parks_it_too(datp: Kit, wor
     assert datp.client.cancel(tx_id, "enough").status is Status.RUNNING
     lose_undrained(world)
     assert datp.status(tx_id).status is Status.IN_DOUBT
-    datp.client.resolve(tx_id, "done", reason="it is in the books")
+    datp.operator.resolve(tx_id, "done", reason="it is in the books")
     assert world.ends(tx_id) is Status.CANCELLED
     assert world.times("unbook", tx_id) == 1
 
@@ -176,7 +176,7 @@ def test_a_loss_of_a_shard_of_which_sql_has_never_heard_parks_it_too(
     world.archive()
     datp.run_job("reconciler")
     lose_undrained(world)
-    assert not datp.client.doctor().lost_shards
+    assert not datp.operator.doctor().lost_shards
     assert datp.client.cancel(tx_id, "enough").status is Status.IN_DOUBT
 
 
@@ -219,7 +219,7 @@ def test_one_whose_journal_tells_of_nothing_but_a_claim_is_parked_too(
     assert (world.status(tx_id), world.times("pay", tx_id)) == ("queued", 1)
     datp.client.cancel(tx_id, "enough")
     assert datp.status(tx_id).status is Status.IN_DOUBT
-    datp.client.resolve(tx_id, "done", reason="it is in the books")
+    datp.operator.resolve(tx_id, "done", reason="it is in the books")
     assert world.ends(tx_id) is Status.CANCELLED
     assert ("unpay", f"{tx_id} {{}}") in world.did
 

@@ -38,7 +38,7 @@ def test_a_list_tells_the_status_of_those_that_left_and_leaves_them_where_they_a
     gone = [quiet.asleep_and_gone() for _ in range(3)]
     here = datp.submit("wait", {})
     ended = datp.submit("quick", {})
-    asleep = {each.tx_id for each in datp.client.choose(Where(status=Status.SLEEPING))}
+    asleep = {each.tx_id for each in datp.operator.choose(Where(status=Status.SLEEPING))}
     assert asleep == {*gone, here}
     many = datp.client.status_many([*gone, here, ended])
     assert [each and each.status for each in many] == [Status.SLEEPING] * 4 + [Status.SUCCESS]
@@ -49,7 +49,7 @@ def test_a_list_tells_nothing_new_of_one_that_never_reached_redis(datp: Kit, qui
     datp.crash_at("submit.after_accept")
     with pytest.raises(SimulatedCrash):
         datp.submit("quick", {})
-    assert [each.status for each in datp.client.choose(Where())] == [Status.QUEUED]
+    assert [each.status for each in datp.operator.choose(Where())] == [Status.QUEUED]
     datp.recover()
 
 
@@ -330,7 +330,7 @@ def test_one_that_nobody_knows_any_more_is_parked_and_can_be_resolved(
     datp.advance(days=1)
     assert datp.status(tx_id).status is Status.IN_DOUBT
     assert world.times("book", tx_id) == 1
-    datp.client.resolve(tx_id, decision, reason="looked at the bank's books")
+    datp.operator.resolve(tx_id, decision, reason="looked at the bank's books")
     end = datp.finish(tx_id)
     assert end.status is (Status.FAILED if decision == "fail" else Status.SUCCESS)
     assert world.times("book", tx_id) == {"redo": 3, "done": 2, "fail": 1}[decision]

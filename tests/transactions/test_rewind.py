@@ -17,7 +17,7 @@ def world(sound: World) -> World:
 
 
 def noticed(world: World) -> bool:
-    return bool(world.kit.client.doctor().lost_shards)
+    return bool(world.kit.operator.doctor().lost_shards)
 
 
 def reconcile(world: World) -> int:
@@ -104,7 +104,7 @@ def test_one_that_was_rewound_and_went_on_keeps_the_branch_it_lives_on(
     assert world.fields(other)["switch:lost"] == "1:1"
     world.archive()
     # Nothing but the branch that lives leads to what is there.
-    assert datp.client.replay(tx_id).faults == []
+    assert datp.operator.replay(tx_id).faults == []
     world.wipe()
     datp.clock.advance(seconds=1)
     reconcile(world)

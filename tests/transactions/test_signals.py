@@ -103,14 +103,14 @@ def test_how_something_ended_reaches_archive_and_journal_although_redis_lost_it(
     wipe(datp)
     datp.run_job("reconciler")
     datp.advance(seconds=datp.settings.delay_before_archiving_s + 1)
-    replay = datp.client.replay(tx_id)
+    replay = datp.operator.replay(tx_id)
     assert replay.faults == []
     assert replay.view is not None
     assert replay.view.status == Status.SUCCESS
     with datp.connections.engine.connect() as sql:
         found = sql.exec_driver_sql("SELECT status FROM tx_state").scalars().all()
     assert found == ["success"]
-    assert datp.client.doctor().violations == []
+    assert datp.operator.doctor().violations == []
 
 
 def test_a_sleeper_that_dies_after_bringing_transactions_back_is_followed_by_another(
@@ -119,11 +119,11 @@ def test_a_sleeper_that_dies_after_bringing_transactions_back_is_followed_by_ano
     tx_id = waiting(datp)
     datp.run_job("archiver")
     datp.connections.redis.delete(datp.connections.live.keys.state(tx_id))
-    datp.crash_at("sleeper.after_resurrect")
+    datp.crash_at("locate.after_restore")
     datp.clock.advance(days=2)
     with pytest.raises(SimulatedCrash):
         datp.run_job("sleeper")
     datp.client.set_switch(tx_id, "go", 1)
     datp.recover()
     assert datp.status(tx_id).status is Status.SUCCESS
-    assert datp.client.doctor().violations == []
+    assert datp.operator.doctor().violations == []

@@ -123,7 +123,7 @@ class Upgraded(Kit):
 
     def faults(self) -> dict[str, list[str]]:
         """What an audit of everything finds."""
-        return {each.tx_id: each.faults for each in self.client.audit() if each.faults}
+        return {each.tx_id: each.faults for each in self.operator.audit() if each.faults}
 
     def journal_entries(self) -> list[tuple[str, list[str]]]:
         """What is in the streams: ids, and names and values."""
@@ -140,7 +140,7 @@ class Upgraded(Kit):
     def resolve(self, name: str, decision: Decision, output: Json | None = None) -> None:
         """As a person would who has looked what became of its step."""
         tx_id = ABOUT["transactions"][name]
-        self.client.resolve(tx_id, decision, reason="somebody looked", output=output)
+        self.operator.resolve(tx_id, decision, reason="somebody looked", output=output)
 
     def come_to_rest(self) -> None:
         """Dead nodes are noticed, lost bells rung, sleepers wake; switches are not set."""

@@ -1,7 +1,7 @@
 --[[
-Recall a transaction: its client takes it back, or its time is over. If no step has begun, the
-caller gets it at once and must finish it; otherwise a worker rolls it back at its next step,
-wake-up or claim. One that Redis had lost may have begun: it is seized unrecalled, to be parked.
+Stop a transaction: its client cancels it, or it has expired. If no step has begun, the caller
+gets it at once and must finish it; otherwise a worker rolls it back at its next step, wake-up or
+claim. One that Redis had lost may have begun: it is seized without a request, to be parked.
 
 Moves:
   queued -> running
@@ -18,7 +18,7 @@ KEYS:
 ARGV:
   now_ms       int   time, or empty for the server's
   tx_id        str   transaction id
-  reason       str   how it must end, and why; not empty
+  request      str   "<status to end as>:<reason>"; not empty
   node         str   the caller
   only_seize   int   1 to leave it alone if it runs or a step has begun
 Returns:
@@ -47,7 +47,7 @@ local to_archive = KEYS[6]
 local stream = KEYS[7]
 local now_ms = ARGV[1]
 local tx_id = ARGV[2]
-local reason = ARGV[3]
+local request = ARGV[3]
 local node = ARGV[4]
 local only_seize = ARGV[5]
 
@@ -71,19 +71,19 @@ local version = following(found[4], now)
 local begun = found[2] == '1'
 if status == 'running' or (status == 'queued' and begun) then
   if not found[5] then
-    redis.call('HSET', state, 'cancel', reason, 'version', version)
-    journal(stream, tx_id, version, found[4], found[3], 'cancel', '', reason)
+    redis.call('HSET', state, 'cancel', request, 'version', version)
+    journal(stream, tx_id, version, found[4], found[3], 'cancel', '', request)
   end
   return {'ASKED', status}
 end
-reason = found[5] or reason
+request = found[5] or request
 redis.call('PERSIST', state)
 if not begun then
   local fence = following(found[3], now)
-  journal(stream, tx_id, version, found[4], fence, found[6] and 'claim' or 'seize', '', reason)
+  journal(stream, tx_id, version, found[4], fence, found[6] and 'claim' or 'seize', '', request)
   redis.call('HSET', state, 'status', 'running', 'fence', fence, 'node', node, 'version', version)
   if not found[6] then
-    redis.call('HSET', state, 'cancel', reason)
+    redis.call('HSET', state, 'cancel', request)
   end
   redis.call('HDEL', state, 'wakeTime', 'wakeSwitch', 'problem')
   redis.call('ZREM', queued, tx_id)
@@ -93,8 +93,8 @@ if not begun then
   redis.call('SADD', running, tx_id)
   return {'SEIZED', fence, fields_of(state, false)}
 end
-redis.call('HSET', state, 'cancel', reason)
-journal(stream, tx_id, version, found[4], found[3], 'cancel-wake', '', reason)
+redis.call('HSET', state, 'cancel', request)
+journal(stream, tx_id, version, found[4], found[3], 'cancel-wake', '', request)
 stir(state, sleeping, to_archive, tx_id, version)
 enqueue(state, queued, tx_id, now)
 return {'QUEUED', bell(state)}

@@ -1,0 +1,136 @@
+"""What people do with transactions: ask why, decide what is in doubt, act on many, audit.
+
+It changes nothing by itself: each decision names its reason, and the audit table keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Self
+
+from datp_tasks.model.journal import Entry
+from datp_tasks.model.payload import Json
+from datp_tasks.operator.audit import Auditor
+from datp_tasks.operator.bulk import Action, ActionResult, Bulk, Where
+from datp_tasks.operator.doctor import Diagnosis, Doctor, InDoubt, InFlight
+from datp_tasks.operator.replay import Replay
+from datp_tasks.operator.resolve import Decision, Resolver
+from datp_tasks.operator.why import Explainer, Why
+from datp_tasks.record.types import Summary
+from datp_tasks.settings import Settings
+
+
+class Operator:
+    """One connection for the people who run the system; programs use `Client`."""
+
+    def __init__(
+        self,
+        *,
+        explainer: Explainer,
+        doctor: Doctor,
+        resolver: Resolver,
+        bulk: Bulk,
+        auditor: Auditor,
+        close: Callable[[], None],
+    ) -> None:
+        self._explainer = explainer
+        self._doctor = doctor
+        self._resolver = resolver
+        self._bulk = bulk
+        self._auditor = auditor
+        self._close = close
+
+    @classmethod
+    def from_settings(cls, settings: Settings | None = None) -> Operator:
+        """For the servers that the settings (or the environment) name."""
+        # As in the client: a user opens it by its own name.
+        from datp_tasks.runtime.clients import open_operator
+
+        return open_operator(settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._close()
+
+    # Looking.
+
+    def why(self, tx_id: str, *, bells_in: Callable[[str], int] | None = None) -> Why:
+        """What a transaction waits for. `bells_in` tells how many messages a queue holds."""
+        return self._explainer.why(tx_id, bells_in=bells_in)
+
+    def doctor(self) -> Diagnosis:
+        """What is in flight and in doubt, and whether everything is where it should be."""
+        return self._doctor.diagnose()
+
+    def in_flight(self, *, rows_max: int = 1_000) -> list[InFlight]:
+        """What workers have, longest first; with nodes that are gone marked."""
+        return self._doctor.in_flight(rows_max=rows_max)
+
+    def in_doubt(self, *, rows_max: int = 1_000) -> list[InDoubt]:
+        """What waits for a decision, longest first."""
+        return self._doctor.in_doubt(rows_max=rows_max)
+
+    # Deciding.
+
+    def resolve(
+        self,
+        tx_id: str,
+        decision: Decision,
+        *,
+        reason: str,
+        output: Json | None = None,
+        actor: str = "local",
+    ) -> None:
+        """Say what became of the step of a transaction that is in doubt.
+
+        `done`: it took effect, with this output (None: its input goes on). `redo`: it had no
+        effect, run it. `fail`: it failed; what was done before is rolled back. For a rollback in
+        doubt, `fail` gives up rolling back and ends the transaction as internal-error.
+        """
+        self._resolver.resolve(tx_id, decision, reason=reason, output=output, actor=actor)
+
+    # Many at once.
+
+    def choose(self, where: Where, *, rows_max: int | None = None) -> Iterator[Summary]:
+        """Transactions as of now, the newest first."""
+        return self._bulk.choose(where, rows_max=rows_max)
+
+    def note_bulk(self, action: Action, where: Where, count: int, reason: str, actor: str) -> None:
+        """Before it is done: the audit table tells what was meant to happen."""
+        self._bulk.note(action, where, count, reason, actor)
+
+    def act(self, action: Action, tx_id: str, *, reason: str, actor: str = "local") -> ActionResult:
+        """One action on one transaction; what is impossible is told, not raised."""
+        return self._bulk.act(action, tx_id, reason=reason, actor=actor)
+
+    # Checking.
+
+    def deltas(self, tx_id: str) -> list[Entry]:
+        """Every change of a transaction, in order; also those that SQL does not have yet."""
+        return self._auditor.deltas(tx_id)
+
+    def replay(self, tx_id: str) -> Replay:
+        """Rebuild a transaction from its journal, and compare it with everything we have."""
+        return self._auditor.replay(tx_id)
+
+    def audit(self, *, sample: int | None = None, seed: int = 0) -> Iterator[Replay]:
+        """Replay all transactions, or `sample` of them, by id; the same seed takes the same ones.
+
+        The caller counts; what has `faults` does not fit.
+        """
+        return self._auditor.audit(sample=sample, seed=seed)
+
+    def audit_size(self) -> int:
+        """How many transactions an audit of all would look at."""
+        return self._auditor.audit_size()

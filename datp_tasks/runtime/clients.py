@@ -1,0 +1,128 @@
+"""Wiring of the client and of the operator: each part gets the stores it needs."""
+
+from __future__ import annotations
+
+from datp_tasks.client.batches import LedgerBatches
+from datp_tasks.client.client import Client
+from datp_tasks.client.reads import Reader
+from datp_tasks.client.submit import RequestAcceptor
+from datp_tasks.live.notifications import Notifications
+from datp_tasks.operator.audit import Auditor
+from datp_tasks.operator.bulk import Bulk
+from datp_tasks.operator.doctor import Doctor
+from datp_tasks.operator.operator import Operator
+from datp_tasks.operator.resolve import Resolver
+from datp_tasks.operator.why import Explainer
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.journal import Journal
+from datp_tasks.record.states import States
+from datp_tasks.record.step_starts import BegunSteps
+from datp_tasks.runtime.container import Container
+from datp_tasks.settings import Settings
+from datp_tasks.transactions.locate import Locator
+from datp_tasks.transactions.send_signals import SignalSender
+
+
+def open_client(settings: Settings | None = None) -> Client:
+    """Of the servers that the settings (or the environment) name."""
+    return make_client(Container.open(settings or Settings.from_env()))
+
+
+def open_operator(settings: Settings | None = None) -> Operator:
+    return make_operator(Container.open(settings or Settings.from_env()))
+
+
+def make_client(container: Container) -> Client:
+    """Closing the client closes the container."""
+    locator = make_locator(container)
+    return Client(
+        acceptor=RequestAcceptor(
+            settings=container.settings,
+            record=container.record,
+            live=container.live,
+            catalogue=container.catalogue,
+            ringer=container.ringer,
+            tracing=container.tracing,
+        ),
+        reader=Reader(
+            record=container.record,
+            locator=locator,
+            notifications=Notifications(container.redis, container.live.keys.notify),
+        ),
+        signals=make_signal_sender(container, locator),
+        batches=LedgerBatches(intake=container.ledger.intake, batches=container.ledger.batches),
+        close=container.close,
+    )
+
+
+def make_operator(container: Container) -> Operator:
+    """Closing the operator closes the container."""
+    locator = make_locator(container)
+    journal = Journal(container.engine, container.clock)
+    alerts = Alerts(container.engine, container.clock)
+    auditor = Auditor(
+        record=container.record,
+        live=container.live,
+        states=States(container.engine, container.clock),
+        journal=journal,
+        first_view=container.restorer.first_view,
+        keep_journal_days=container.settings.keep_journal_days,
+    )
+    resolver = Resolver(
+        settings=container.settings,
+        engine=container.engine,
+        record=container.record,
+        live=container.live,
+        catalogue=container.catalogue,
+        ringer=container.ringer,
+        alerts=alerts,
+        begun_steps=BegunSteps(container.engine, container.clock),
+    )
+    return Operator(
+        explainer=Explainer(
+            settings=container.settings,
+            record=container.record,
+            live=container.live,
+            restorer=container.restorer,
+            groups=container.groups,
+            auditor=auditor,
+        ),
+        doctor=Doctor(
+            live=container.live,
+            journal=journal,
+            alerts=alerts,
+            node_stale_ms=container.settings.node_stale_ms,
+        ),
+        resolver=resolver,
+        bulk=Bulk(
+            engine=container.engine,
+            record=container.record,
+            live=container.live,
+            ringer=container.ringer,
+            locator=locator,
+            signals=make_signal_sender(container, locator),
+            resolver=resolver,
+        ),
+        auditor=auditor,
+        close=container.close,
+    )
+
+
+def make_locator(container: Container) -> Locator:
+    return Locator(
+        live=container.live,
+        record=container.record,
+        states=States(container.engine, container.clock),
+        restorer=container.restorer,
+    )
+
+
+def make_signal_sender(container: Container, locator: Locator) -> SignalSender:
+    return SignalSender(
+        live=container.live,
+        record=container.record,
+        restorer=container.restorer,
+        ringer=container.ringer,
+        locator=locator,
+        switches_max=container.settings.switches_per_transaction_max,
+    )

@@ -1,0 +1,1 @@
+"""When transactions must be over, and what happens to those that are not."""

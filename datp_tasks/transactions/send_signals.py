@@ -1,0 +1,150 @@
+"""What is sent to a transaction from outside: a switch, a wake-up, a cancel.
+
+SQL has a signal before Redis does, so that it is repeated should Redis lose it. A transaction
+that is not in Redis is placed there first.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from datp_tasks.bells.ringer import Ringer
+from datp_tasks.errors import (
+    SwitchInvalid,
+    TransactionError,
+    TransactionFinal,
+    TransactionUnknown,
+)
+from datp_tasks.failpoints import reach
+from datp_tasks.live.keys import shard_of_tx
+from datp_tasks.live.store import LiveStore
+from datp_tasks.live.types import Bell, Claimed, Refused
+from datp_tasks.model.notes import clean_note
+from datp_tasks.model.status import Status
+from datp_tasks.model.stop_request import StopRequest
+from datp_tasks.model.switch import switch_json
+from datp_tasks.record.database import translate_outage
+from datp_tasks.record.signals import CANCEL, Signal
+from datp_tasks.record.transactions import Record
+from datp_tasks.transactions.locate import Locator, is_missing
+from datp_tasks.transactions.restore import Restorer
+from datp_tasks.transactions.stop import StopAnswer, stop
+
+T = TypeVar("T")
+
+
+class SignalSender:
+    def __init__(
+        self,
+        *,
+        live: LiveStore,
+        record: Record,
+        restorer: Restorer,
+        ringer: Ringer,
+        locator: Locator,
+        switches_max: int,
+    ) -> None:
+        self._live = live
+        self._record = record
+        self._restorer = restorer
+        self._ringer = ringer
+        self._locator = locator
+        self._switches_max = switches_max
+        self._node = f"client-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+    def set_switch(self, tx_id: str, name: str, value: bool | int | float | str | None) -> bool:
+        """True if that woke the transaction. None removes the switch."""
+        signal = Signal(_known(tx_id), name, switch_json(name, value))
+        with self._kept_unless_refused(signal):
+            answer = self._sent(
+                tx_id, lambda: self._live.set_switch(tx_id, name, signal.value), signal
+            )
+            if isinstance(answer, Refused) and answer.word == "TOO_MANY":
+                limit = self._switches_max
+                raise SwitchInvalid(f"{tx_id} has {limit} switches already; no more are allowed")
+            return self._woken(answer, "SET", "NO_CHANGE")
+
+    def wake(self, tx_id: str) -> bool:
+        """False if it does not sleep."""
+        _known(tx_id)
+        answer = self._sent(tx_id, lambda: self._live.wake_many([tx_id], only_due=False)[0])
+        is_woken = self._woken(answer, "NOT_SLEEPING")
+        if isinstance(answer, Refused) and Status(answer.found).is_final:
+            raise TransactionFinal(f"{tx_id} has ended: {answer.found}")
+        return is_woken
+
+    def cancel(self, tx_id: str, reason: str) -> None:
+        """At once if nothing has begun, else after its current step."""
+        _known(tx_id)
+        request = StopRequest.cancel(clean_note(reason) or "cancelled")
+        signal = Signal(tx_id, CANCEL, request.to_text())
+
+        def ask() -> StopAnswer:
+            with translate_outage():
+                return stop(self._record, self._live, tx_id, request, self._node)
+
+        with self._kept_unless_refused(signal):
+            # Known as a node, so that the reaper notices should this process die half-way.
+            self._live.beat(self._node)
+            answer = self._sent(tx_id, ask, signal)
+            if not isinstance(answer, Claimed):
+                self._woken(answer, "ASKED")
+
+    @contextmanager
+    def _kept_unless_refused(self, signal: Signal) -> Iterator[None]:
+        """SQL first: from here on it is repeated, should Redis lose it."""
+        signals = self._restorer.signals
+        with translate_outage():
+            before = signals.add(signal)
+        reach("signal.after_sql")
+        try:
+            yield
+        except (TransactionError, SwitchInvalid):
+            with translate_outage():
+                signals.withdraw(signal, before)
+            raise
+
+    def _sent(self, tx_id: str, send: Callable[[], T], signal: Signal | None = None) -> T:
+        """The answer; of one that is not in Redis, once it is there."""
+        answer = send()
+        if not is_missing(answer):
+            return answer
+        with translate_outage():
+            bells = self._restorer.place(tx_id, signal)
+        answer = send()
+        # Rung only now: no worker may be quicker than the signal.
+        if not isinstance(answer, Claimed):
+            self._ringer.ring(bells)
+        return answer
+
+    def _woken(self, answer: Bell | Refused, *fine: str) -> bool:
+        """Whether a bell must be rung, and was; False for answers that are fine without one."""
+        if isinstance(answer, Bell):
+            self._ringer.ring([answer])
+            return True
+        self._raise_if_impossible(answer, *fine)
+        return False
+
+    def _raise_if_impossible(self, refused: Refused, *fine: str) -> None:
+        tx_id = refused.tx_id
+        if refused.word in fine:
+            return
+        if refused.word == "PARKED":
+            raise TransactionError(f"{tx_id} is in doubt; that must be resolved first")
+        if refused.word == "FINAL":
+            raise TransactionFinal(f"{tx_id} has ended: {refused.found}")
+        summary = self._locator.summary(tx_id)
+        if summary.is_final:
+            raise TransactionFinal(f"{tx_id} has ended: {summary.status}")
+        raise TransactionError(f"{tx_id} is on its way into memory; try again in a few seconds")
+
+
+def _known(tx_id: str) -> str:
+    if not shard_of_tx(tx_id):
+        raise TransactionUnknown(f"there is no transaction {tx_id!r}")
+    return tx_id
