@@ -23,9 +23,16 @@ from datp_tasks.clock import Clock
 from datp_tasks.errors import GroupInvalid
 from datp_tasks.live.keys import Keys
 from datp_tasks.record.operator_actions import note_action
+from datp_tasks.record.queries import Queries
 from datp_tasks.settings import GROUP_NAME
 
 log = logging.getLogger("datp.groups")
+
+
+class Query(Queries, topic="groups"):
+    all_groups: str
+    set_group: str
+    lock_groups: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +74,6 @@ ROLES = {
     "wakeup": "wakeupBatchSize",
     "ledger": "ledger",
 }
-
-_COLUMNS = ", ".join(limit.column for limit in LIMITS.values())
-SELECT = f"SELECT name, {_COLUMNS} FROM node_group ORDER BY name"  # noqa: S608
-SET = f"""
-INSERT INTO node_group (name, {_COLUMNS}, updated_at)
-VALUES (%(name)s, {", ".join(f"%({limit.column})s" for limit in LIMITS.values())},
-        coalesce(%(now)s, now()))
-ON CONFLICT (name) DO UPDATE
-SET {", ".join(f"{limit.column} = excluded.{limit.column}" for limit in LIMITS.values())},
-    updated_at = excluded.updated_at
-"""  # noqa: S608
-LOCK = "SELECT pg_advisory_xact_lock(hashtext('datp node groups'))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +163,13 @@ class GroupStore:
         _check(name, changes, maintenance_group)
         with self._engine.begin() as connection:
             # One after another: each change builds on the values that the one before left.
-            connection.exec_driver_sql(LOCK)
+            connection.exec_driver_sql(Query.lock_groups)
             before = _all(connection).get(name, NodeGroup(name, {}))
             merged = {**before.values, **changes}
             after = replace(before, values={k: v for k, v in merged.items() if v is not None})
             now = self._clock.now()
             columns = {limit.column: after.values.get(key) for key, limit in LIMITS.items()}
-            connection.exec_driver_sql(SET, {"name": name, **columns, "now": now})
+            connection.exec_driver_sql(Query.set_group, {"name": name, **columns, "now": now})
             note_action(
                 connection,
                 actor=actor,
@@ -230,7 +225,7 @@ class GroupBook:
 
 
 def _all(connection: Connection) -> dict[str, NodeGroup]:
-    return {row.name: _from_row(row) for row in connection.exec_driver_sql(SELECT)}
+    return {row.name: _from_row(row) for row in connection.exec_driver_sql(Query.all_groups)}
 
 
 def _from_row(row: Any) -> NodeGroup:

@@ -10,12 +10,11 @@ from sqlalchemy import Connection, Engine
 
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.payload import encode
+from datp_tasks.record.queries import Queries
 
-ADD = """
-INSERT INTO operator_action (actor, action, subject, reason, details, created_at)
-VALUES (%(actor)s, %(action)s, %(subject)s, %(reason)s, %(details)s::json,
-        coalesce(%(now)s, now()))
-"""
+
+class Query(Queries, topic="operator_actions"):
+    add: str
 
 
 def note_action(
@@ -37,7 +36,7 @@ def note_action(
         "details": None if details is None else encode(dict(details)),
         "now": now,
     }
-    connection.exec_driver_sql(ADD, values)
+    connection.exec_driver_sql(Query.add, values)
 
 
 def record_action(engine: Engine, **what: Any) -> None:
