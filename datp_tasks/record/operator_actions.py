@@ -28,11 +28,33 @@ def note_action(
     now: datetime | None = None,
 ) -> None:
     """As part of the transaction that does it; `now` is the time that a test injects."""
+    add_action(
+        connection,
+        actor=clean_note(actor),
+        action=action,
+        subject=subject,
+        reason=None if reason is None else clean_note(reason),
+        details=details,
+        now=now,
+    )
+
+
+def add_action(
+    connection: Connection,
+    *,
+    actor: str,
+    action: str,
+    subject: str,
+    reason: str | None,
+    details: Mapping[str, Any] | None = None,
+    now: datetime | None = None,
+) -> None:
+    """The same for texts that were checked before and may be longer than a note."""
     values = {
-        "actor": clean_note(actor),
+        "actor": actor,
         "action": action,
         "subject": subject,
-        "reason": None if reason is None else clean_note(reason),
+        "reason": reason,
         "details": None if details is None else encode(dict(details)),
         "now": now,
     }

@@ -26,6 +26,7 @@ from datp_tasks.ledger.types import Finished, Ring
 from datp_tasks.live.cluster import Cluster
 from datp_tasks.live.cluster_redis import ClusterRedis
 from datp_tasks.live.doorbells import Doorbells
+from datp_tasks.live.group_copy import GroupCopy
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell
 from datp_tasks.model.switch import switch_json
@@ -141,7 +142,7 @@ class Container:
                 ring=ring_ledger or CeleryRing(celery, settings.ledger_group),
                 tell=partial(_wake_waiting, live, ringer, restorer),
             ),
-            groups=GroupStore(engine, redis, live.keys, clock),
+            groups=GroupStore(engine, GroupCopy(redis, live.keys), clock),
             webhooks=webhooks,
             tracing=tracing,
         )

@@ -29,12 +29,13 @@ from datp_tasks.jobs import reaper, schedule, webhook_sender
 from datp_tasks.ledger.bell import SUBMIT_TASK, readable_works
 from datp_tasks.ledger.ticker import Ticker
 from datp_tasks.ledger.types import Ring
+from datp_tasks.live.group_copy import GroupCopy
 from datp_tasks.live.keys import Keys
 from datp_tasks.observe.beat_watch import BeatWatch
 from datp_tasks.observe.task_events import SharedFlag, TaskEvents, wants_task_events
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.groups import GroupBook, GroupCopy
 from datp_tasks.runtime.container import Container, make_redis
+from datp_tasks.runtime.group_book import GroupBook
 from datp_tasks.settings import Settings
 from datp_tasks.webhooks.bell import SEND_TASK
 

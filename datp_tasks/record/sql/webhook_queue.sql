@@ -1,3 +1,5 @@
+-- How webhooks are claimed, settled and held back.
+
 -- :name look
 -- Deliveries that have not ended, and what is known of their targets.
 SELECT d.id, d.tx_id, d.sequence, d.owner, d.url, d.target, d.attempts,
