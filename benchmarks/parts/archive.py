@@ -20,7 +20,7 @@ from benchmarks.travellers import BATCH, Traveller, Travellers
 from datp_tasks.jobs.archiver import Archiver, as_copy
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.record.archiver_role import Role
-from datp_tasks.record.states import COPY, States, copy_text
+from datp_tasks.record.states import Query, States, copy_text
 from datp_tasks.runtime import jobs
 
 RATIO_BAR, REBUILD_BAR_S, MEMORY_BAR_MB = 0.5, 60.0, 100.0
@@ -135,7 +135,8 @@ def _copy_raw(stack: Stack, texts: Sequence[str]) -> None:
             driver = connection.connection.driver_connection
             assert driver is not None
             with driver.cursor() as cursor:
-                cursor.copy_expert(COPY.replace("tx_state", "raw_state"), io.StringIO(text))
+                copy = Query.copy_in.replace("tx_state", "raw_state")
+                cursor.copy_expert(copy, io.StringIO(text))
 
 
 def _whole_run(travellers: Travellers) -> float:

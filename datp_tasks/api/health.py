@@ -5,12 +5,12 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from redis.exceptions import RedisError
-from sqlalchemy.exc import SQLAlchemyError
 
 from datp_tasks.api import models
 from datp_tasks.api.problems import RETRY_AFTER_S, Problem
 from datp_tasks.api.routing import json_response
 from datp_tasks.api.services import Services, services_of
+from datp_tasks.record.database import answers
 
 router = APIRouter(tags=["health"], redirect_slashes=False)
 
@@ -39,12 +39,7 @@ async def readyz(request: Request) -> Response:
 
 
 def look_at_servers(services: Services) -> tuple[bool, bool]:
-    sql = redis = True
-    try:
-        with services.record.engine.connect() as connection:
-            connection.exec_driver_sql("SELECT 1")
-    except SQLAlchemyError:
-        sql = False
+    sql, redis = answers(services.record.engine), True
     try:
         services.live.redis.ping()
     except RedisError:

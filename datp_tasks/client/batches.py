@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 
 from datp_tasks.errors import LedgerError, WaitTimeout
-from datp_tasks.ledger.batches import BatchStore
 from datp_tasks.ledger.intake import Intake
 from datp_tasks.ledger.types import Attempt, Batch, Service, Sighting, Stored
 from datp_tasks.model.batch import BatchState
 from datp_tasks.record.database import translate_outage
+from datp_tasks.record.ledger_batches import BatchStore
 
 LOOK_EVERY_S = 0.1
 

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from datp_tasks.errors import DatpError
-from datp_tasks.ledger.batches import BatchStore
 from datp_tasks.live.nodes import LOST_KEPT_MS, NodeRegister, Standing
 from datp_tasks.live.store import LiveStore
 from datp_tasks.observe.beat_watch import BEAT_SILENT
@@ -23,6 +22,7 @@ from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.pipelines.store import PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.groups import GroupStore
+from datp_tasks.record.ledger_batches import BatchStore
 
 log = logging.getLogger("datp.watcher")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 
-from datp_tasks.ledger.batches import ANOMALY_ALERT, DELAYED_ALERT, PARKED_ALERT, REFUSED_ALERT
 from datp_tasks.ledger.http_types import Answer, Outcome
 from datp_tasks.ledger.kinds import KINDS, LedgerKind
 from datp_tasks.ledger.rules import NOT_ALLOWED, Rule, judge
@@ -12,6 +11,12 @@ from datp_tasks.ledger.types import Asked, Begun, Ended, Move, Seen
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.batch import BatchState
 from datp_tasks.model.notes import clean_note
+from datp_tasks.record.ledger_batches import (
+    ANOMALY_ALERT,
+    DELAYED_ALERT,
+    PARKED_ALERT,
+    REFUSED_ALERT,
+)
 from datp_tasks.settings import Settings
 
 #: A service that was put off so often in a row is worth a look.

@@ -11,11 +11,11 @@ from datp_tasks.errors import (
     ServiceInvalid,
     ServiceUnknown,
 )
-from datp_tasks.ledger.batches import BatchStore
-from datp_tasks.ledger.claims import ClaimStore
 from datp_tasks.ledger.hosts import url_mistake
 from datp_tasks.ledger.kinds import KINDS
 from datp_tasks.ledger.types import NewBatch, RingAll, Service, Stored
+from datp_tasks.record.ledger_batches import BatchStore
+from datp_tasks.record.ledger_claims import ClaimStore
 from datp_tasks.settings import Settings
 
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")

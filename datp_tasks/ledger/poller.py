@@ -13,7 +13,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import groupby
 
-from datp_tasks.ledger.batches import BatchStore
 from datp_tasks.ledger.decide import decide
 from datp_tasks.ledger.hosts import url_mistake
 from datp_tasks.ledger.http_transport import Wire
@@ -21,6 +20,7 @@ from datp_tasks.ledger.http_types import Answer, HttpRequest, Outcome
 from datp_tasks.ledger.kinds import KINDS
 from datp_tasks.ledger.types import Asked, Finished, Seen, Tell
 from datp_tasks.model.batch import BatchState
+from datp_tasks.record.ledger_batches import BatchStore
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.ledger")

@@ -7,21 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from sqlalchemy import Engine
-
 from datp_tasks.clock import Clock
-from datp_tasks.ledger.batches import BatchStore
-from datp_tasks.ledger.claims import ClaimStore
 from datp_tasks.ledger.http_transport import Wire
 from datp_tasks.ledger.intake import Intake
+from datp_tasks.ledger.kinds import KINDS
 from datp_tasks.ledger.operate import Operator
 from datp_tasks.ledger.poller import Asking
 from datp_tasks.ledger.queuer import Queuer
-from datp_tasks.ledger.sql import Sql
 from datp_tasks.ledger.submitter import Submitter
 from datp_tasks.ledger.types import Ring, RingAll, Tell, Work
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.database import make_engine
+from datp_tasks.record.database import Engine, make_engine
+from datp_tasks.record.ledger_actions import BatchActions
+from datp_tasks.record.ledger_batches import BatchStore
+from datp_tasks.record.ledger_claims import ClaimStore
+from datp_tasks.record.ledger_sql import Sql
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.ledger")
@@ -60,7 +60,8 @@ class Ledger:
         alone = make_engine(settings, autocommit=True)
         sql = Sql(engine, alone, clock)
         alerts = Alerts(engine, clock)
-        batches = BatchStore(sql, alerts, settings)
+        once = [kind.name for kind in KINDS.values() if kind.drops_duplicates]
+        batches = BatchStore(sql, alerts, settings, drops_duplicates=once)
         claims = ClaimStore(sql, settings)
         wire = Wire(settings)
         ring_all = partial(_ring_all, ring, settings.ledger_vector_max)
@@ -79,7 +80,7 @@ class Ledger:
             batches=batches,
             claims=claims,
             intake=Intake(settings=settings, batches=batches, claims=claims, ring=ring_all),
-            operator=Operator(sql, alerts, tell),
+            operator=Operator(BatchActions(sql, alerts), tell),
             queuer=Queuer(settings=settings, claims=claims, ring=ring_all, do=submitter.run),
             submitter=submitter,
             asking=asking,

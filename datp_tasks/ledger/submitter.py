@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from datp_tasks.failpoints import reach
-from datp_tasks.ledger.batches import BatchStore
 from datp_tasks.ledger.decide import ended
 from datp_tasks.ledger.hosts import url_mistake
 from datp_tasks.ledger.http_transport import Wire
@@ -29,6 +28,7 @@ from datp_tasks.ledger.kinds import KINDS
 from datp_tasks.ledger.poller import Asking
 from datp_tasks.ledger.types import Asked, Begun, Ended, RingAll, Tell, Work
 from datp_tasks.model.batch import BatchState, Verdict
+from datp_tasks.record.ledger_batches import BatchStore
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.ledger")

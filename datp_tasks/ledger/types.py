@@ -1,182 +1,34 @@
-"""What the stores of this room take and give: plain frozen data."""
+"""The words of this room. What its stores take and give is the record's."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import MAXYEAR, datetime
-from typing import Any, NamedTuple
+from dataclasses import dataclass
 
-from datp_tasks.model.batch import FINAL_STATES, BatchState, Verdict
+from datp_tasks.model.batch import BatchState
 from datp_tasks.model.payload import Json
-
-
-class Work(NamedTuple):
-    """What a submit message says: look at this batch, under this claim. A hint, as all bells."""
-
-    service_id: str
-    #: Empty: whatever batch is first in line.
-    batch_id: str
-    epoch: int
-
+from datp_tasks.record.ledger_types import (
+    Asked,
+    Attempt,
+    Batch,
+    Begun,
+    Claim,
+    Ended,
+    Finished,
+    Move,
+    NewBatch,
+    Service,
+    Sighting,
+    Stored,
+    Work,
+)
 
 #: Rings for work: sends one message to whoever takes submissions, or raises.
 Ring = Callable[[Sequence[Work]], None]
 #: Rings for any amount of work; what could not be rung for.
 RingAll = Callable[[Sequence[Work]], list[Work]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewBatch:
-    """A checked batch, ready to be stored."""
-
-    service_id: str
-    batch_id: str
-    payload: bytes = field(repr=False)
-    owner: str = "local"
-    #: A transaction that waits for it, and the switch that wakes that.
-    tx_id: str | None = None
-    switch: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """The batch is committed in the record: it will be submitted, in its turn."""
-
-    service_id: str
-    batch_id: str
-    seq: int
-    state: BatchState
-    #: It had been stored before, with the same bytes.
-    duplicate: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
-    service_id: str
-    kind: str
-    url: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """Who may queue the batches of a service, and until when."""
-
-    service_id: str
-    claimant: str | None
-    epoch: int
-    expiry: datetime | None
-    is_live: bool
-    #: How many batches are not final, and the first of them.
-    waiting: int
-    head: str | None
-    head_state: BatchState | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One POST, as recorded."""
-
-    attempt: int
-    epoch: int
-    sender: str
-    begun_at: datetime
-    ended_at: datetime | None
-    verdict: Verdict | None
-    http_status: int | None
-    note: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
-    """A state that a batch came into, and who saw that."""
-
-    state: BatchState
-    source: str
-    note: str | None
-    seen_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
-    """A batch as its client sees it."""
-
-    service_id: str
-    batch_id: str
-    seq: int
-    owner: str
-    state: BatchState
-    attempts: int
-    resubmits: int
-    next_at: datetime | None
-    #: What the ledger said about it at the end.
-    receipt: Json | None
-    note: str | None
-    tx_id: str | None
-    created_at: datetime
-    final_at: datetime | None
-
-    @property
-    def is_final(self) -> bool:
-        return self.state in FINAL_STATES
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """An attempt that is committed as begun: it may be sent, once."""
-
-    service_id: str
-    batch_id: str
-    kind: str
-    url: str
-    payload: bytes = field(repr=False)
-    epoch: int
-    attempt: int
-    #: Attempts that may have reached the ledger, this one included.
-    possible: int
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.service_id, self.batch_id
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """How an attempt ended, and what that makes of its batch."""
-
-    begun: Begun
-    verdict: Verdict
-    state: BatchState
-    http_status: int | None
-    note: str
-    #: Pause before the next attempt, or before the ledger is asked.
-    pause_s: float
-    #: Somebody should look: the kind of alert.
-    alert: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A batch of which the ledger is asked, as it was when it was taken up."""
-
-    service_id: str
-    batch_id: str
-    kind: str
-    url: str
-    state: BatchState
-    attempts: int
-    possible: int
-    resubmits: int
-    unknown_seen: int
-    #: Nothing that was begun can still be on its way.
-    grace_over: bool
-    #: The ledger would not swallow a second submission as one it has just seen.
-    swallow_over: bool
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.service_id, self.batch_id
+#: Tells those who wait that batches are final.
+Tell = Callable[[Sequence[Finished]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,49 +40,22 @@ class Seen:
     note: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """What an answer makes of a batch."""
-
-    asked: Asked
-    state: BatchState
-    unknown_seen: int = 0
-    resubmits: int = 0
-    receipt: Json | None = None
-    note: str | None = None
-    #: Somebody should look: the kind of alert.
-    alert: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """A batch that has just become final; whoever waits for it can be told."""
-
-    service_id: str
-    batch_id: str
-    state: BatchState
-    tx_id: str | None
-    switch: str | None
-
-
-#: Tells those who wait that batches are final.
-Tell = Callable[[Sequence[Finished]], None]
-
-
-def batch_from_row(row: Any) -> Batch:
-    return Batch(
-        service_id=row.service_id,
-        batch_id=row.batch_id,
-        seq=row.seq,
-        owner=row.owner,
-        state=BatchState(row.state),
-        attempts=row.attempts,
-        resubmits=row.resubmits,
-        # PostgreSQL's infinity: nothing is planned.
-        next_at=None if row.next_at.year == MAXYEAR else row.next_at,
-        receipt=None if row.receipt is None else json.loads(row.receipt),
-        note=row.note,
-        tx_id=row.tx_id,
-        created_at=row.created_at,
-        final_at=row.final_at,
-    )
+__all__ = [
+    "Asked",
+    "Attempt",
+    "Batch",
+    "Begun",
+    "Claim",
+    "Ended",
+    "Finished",
+    "Move",
+    "NewBatch",
+    "Ring",
+    "RingAll",
+    "Seen",
+    "Service",
+    "Sighting",
+    "Stored",
+    "Tell",
+    "Work",
+]

@@ -14,12 +14,11 @@ from dataclasses import replace
 from typing import Any
 
 import redis
-from sqlalchemy import Connection, Engine, func, select
 
-from datp_tasks.errors import PipelineUnknown
+from datp_tasks.errors import PipelineUnknown, VersionMismatch
 from datp_tasks.live.keys import Keys
 from datp_tasks.model.pipeline import PipelineDefinition
-from datp_tasks.pipelines import exchange, rows
+from datp_tasks.pipelines import exchange
 from datp_tasks.pipelines.cache import Head, PipelineCache
 from datp_tasks.pipelines.records import (
     Applied,
@@ -29,7 +28,8 @@ from datp_tasks.pipelines.records import (
     is_intact,
     verified,
 )
-from datp_tasks.record.tables import pipeline, pipeline_version
+from datp_tasks.record.database import Engine
+from datp_tasks.record.pipelines import PipelineRecord, PipelineRows
 from datp_tasks.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class PipelineStore:
         actor: str | None = None,
     ) -> None:
         self.keys = keys
-        self._engine = engine
+        self._record = PipelineRecord(engine)
         self._cache = PipelineCache(redis, keys)
         self._steps_max = steps_max
         self._actor = actor or _os_user()
@@ -56,85 +56,66 @@ class PipelineStore:
     def apply(self, definition: PipelineDefinition) -> Applied:
         """Put a version into the store as a draft; the same content again changes nothing."""
         name, version = definition.name, definition.version
-        with self._engine.begin() as connection:
-            applied = rows.insert_version(connection, definition)
+        with self._record.writing() as rows:
+            applied = _insert(rows, definition)
             if not applied.is_new and applied.state == "draft":
                 # It is the latest draft again, which is what `commit` takes by itself.
-                rows.set_version(connection, name, version, created_at=func.now())
+                rows.renew_draft(name, version)
         self._copy_to_redis(name)
         return applied
 
     def commit(self, name: str, version: str | None = None, comment: str = "") -> VersionInfo:
         """Mark a version (else the latest draft) as committed; a committed one stays as it is."""
         comment = exchange.checked_comment(comment, source=name)
-        with self._engine.begin() as connection:
-            if version:
-                row = rows.find_version(connection, name, version)
-            else:
-                row = rows.latest_draft(connection, name)
+        with self._record.writing() as rows:
+            row = rows.find_version(name, version) if version else rows.latest_draft(name)
             verified(row)
-            if rows.commit_version(connection, name, row.version, comment):
-                self._audit(connection, "pipeline.commit", name, row.version, reason=comment)
+            if rows.commit_version(name, row.version, comment):
+                self._audit(rows, "pipeline.commit", name, row.version, reason=comment)
         self._copy_to_redis(name)
         return self.show(name, row.version).info
 
     def use(self, name: str, version: str) -> VersionInfo:
         """New transactions get this version from now on, also if the pipeline was disabled."""
-        with self._engine.begin() as connection:
-            row = rows.find_version(connection, name, version)
+        with self._record.writing() as rows:
+            row = rows.find_version(name, version)
             verified(row)
-            rows.set_head(connection, name, version_in_use=row.version, disabled=False)
-            self._audit(connection, "pipeline.use", name, row.version)
+            rows.use_version(name, row.version)
+            self._audit(rows, "pipeline.use", name, row.version)
         self._copy_to_redis(name)
         return VersionInfo.from_row(row, version_in_use=row.version)
 
     def disable(self, name: str) -> None:
         """Take no new transactions; those on their way go on."""
-        with self._engine.begin() as connection:
-            rows.set_head(connection, name, disabled=True)
-            self._audit(connection, "pipeline.disable", name)
+        with self._record.writing() as rows:
+            rows.disable(name)
+            self._audit(rows, "pipeline.disable", name)
         self._copy_to_redis(name)
 
     def list(self) -> tuple[PipelineInfo, ...]:
         """Every pipeline, by name."""
-        drafts = func.count().filter(pipeline_version.c.state == "draft")
-        query = (
-            select(
-                pipeline,
-                func.count(pipeline_version.c.version).label("versions"),
-                drafts.label("drafts"),
-            )
-            .outerjoin(pipeline_version, pipeline_version.c.name == pipeline.c.name)
-            .group_by(pipeline.c.name)
-            .order_by(pipeline.c.name)
-        )
-        with self._engine.connect() as connection:
-            found = connection.execute(query).mappings().all()
-        return tuple(PipelineInfo(**row) for row in found)
+        return tuple(PipelineInfo(**row) for row in self._record.list_pipelines())
 
     def versions(self, name: str) -> tuple[VersionInfo, ...]:
         """Every version of a pipeline, the newest first."""
-        with self._engine.connect() as connection:
-            in_use = rows.head(connection, name).version_in_use
-            found = rows.version_rows(connection, name)
+        with self._record.reading() as rows:
+            in_use = rows.head(name).version_in_use
+            found = rows.versions(name)
         return tuple(VersionInfo.from_row(row, version_in_use=in_use) for row in found)
 
     def show(self, name: str, version: str | None = None) -> StoredVersion:
         """One version with its content: the given one, else the one in use, else the newest."""
-        with self._engine.connect() as connection:
-            in_use = rows.head(connection, name).version_in_use
+        with self._record.reading() as rows:
+            in_use = rows.head(name).version_in_use
             wanted = version or in_use
-            if wanted:
-                row = rows.find_version(connection, name, wanted)
-            else:
-                row = rows.newest_version(connection, name)
+            row = rows.find_version(name, wanted) if wanted else rows.newest_version(name)
         info = VersionInfo.from_row(row, version_in_use=in_use)
         return StoredVersion(info=info, definition=verified(row))
 
     def load(self, name: str, version: str) -> PipelineDefinition:
         """The content of a version, such as one that a transaction has pinned."""
-        with self._engine.connect() as connection:
-            return verified(rows.find_version(connection, name, version))
+        with self._record.reading() as rows:
+            return verified(rows.find_version(name, version))
 
     def export(self, name: str, version: str | None = None) -> dict[str, Any]:
         """A document for `import_` elsewhere; it carries its hash."""
@@ -144,10 +125,10 @@ class PipelineStore:
         """Put an exported version into the store: committed, but not in use."""
         definition, comment = exchange.read_document(document, steps_max=self._steps_max)
         name, version = definition.name, definition.version
-        with self._engine.begin() as connection:
-            applied = rows.insert_version(connection, definition)
-            if rows.commit_version(connection, name, version, comment):
-                self._audit(connection, "pipeline.import", name, version, reason=comment)
+        with self._record.writing() as rows:
+            applied = _insert(rows, definition)
+            if rows.commit_version(name, version, comment):
+                self._audit(rows, "pipeline.import", name, version, reason=comment)
         self._copy_to_redis(name)
         return replace(applied, state="committed")
 
@@ -157,9 +138,9 @@ class PipelineStore:
 
     def head(self, name: str) -> Head | None:
         """What SQL says of a pipeline, for when Redis cannot be asked. None: it is unknown."""
-        with self._engine.connect() as connection:
+        with self._record.reading() as rows:
             try:
-                row = rows.head(connection, name)
+                row = rows.head(name)
             except PipelineUnknown:
                 return None
         return Head(in_use=row.version_in_use, disabled=row.disabled)
@@ -170,14 +151,14 @@ class PipelineStore:
         The row stays locked until Redis has the copy. So of two at once, the later one both reads
         and writes later, and an old truth never comes to lie over a new one.
         """
-        with self._engine.begin() as connection:
+        with self._record.writing() as rows:
             try:
-                row = rows.head(connection, name, lock=True)
+                row = rows.head(name, lock=True)
             except PipelineUnknown:
                 self._cache.forget(name)
                 return None
             head = Head(in_use=row.version_in_use, disabled=row.disabled)
-            text = self._intact_text(connection, name, head.in_use)
+            text = _intact_text(rows, name, head.in_use)
             self._cache.put_head(name, head, text)
         return head
 
@@ -186,8 +167,7 @@ class PipelineStore:
 
         Cheap when nothing is wrong: one query and one round trip.
         """
-        with self._engine.connect() as connection:
-            heads = connection.execute(select(pipeline).order_by(pipeline.c.name)).all()
+        heads = self._record.heads()
         copies = self._cache.heads([row.name for row in heads])
         stale = [
             row.name
@@ -197,14 +177,6 @@ class PipelineStore:
         for name in stale:
             self.refresh(name)
         return len(stale)
-
-    def _intact_text(self, connection: Connection, name: str, version: str | None) -> str | None:
-        """The JSON to copy; an altered one is left out, so that whoever needs it is told why."""
-        if version is None:
-            return None
-        row = rows.find_version(connection, name, version)
-        intact = is_intact(row.definition, content_hash=row.content_hash, version=row.version)
-        return row.definition if intact else None
 
     def _copy_to_redis(self, name: str) -> None:
         try:
@@ -219,21 +191,43 @@ class PipelineStore:
 
     def _audit(
         self,
-        connection: Connection,
+        rows: PipelineRows,
         action: str,
         name: str,
         version: str | None = None,
         reason: str | None = None,
     ) -> None:
-        details = {"version": version} if version else None
-        rows.audit(
-            connection,
-            actor=self._actor,
-            action=action,
-            subject=name,
-            reason=reason,
-            details=details,
+        rows.audit(actor=self._actor, action=action, name=name, version=version, reason=reason)
+
+
+def _insert(rows: PipelineRows, definition: PipelineDefinition) -> Applied:
+    """Add a version as a draft; one that is there stays as it is."""
+    name, version = definition.name, definition.version
+    is_new = rows.add_version(definition)
+    row = rows.find_version(name, version)
+    if (row.content_hash, row.definition) != (definition.content_hash, definition.to_json()):
+        _restore(rows, row, definition)
+    return Applied(name=name, version=version, is_new=is_new, state=row.state)
+
+
+def _restore(rows: PipelineRows, row: Any, definition: PipelineDefinition) -> None:
+    """Give an altered row its content back: what a version must hold is fixed by its name."""
+    if is_intact(row.definition, content_hash=row.content_hash, version=row.version):
+        raise VersionMismatch(
+            f"Version {row.version} of pipeline {row.name} is taken by another content whose hash "
+            f"starts alike. Change anything, such as the description, and apply it again."
         )
+    log.warning("Pipeline %s version %s was altered; it is restored", row.name, row.version)
+    rows.restore_content(definition)
+
+
+def _intact_text(rows: PipelineRows, name: str, version: str | None) -> str | None:
+    """The JSON to copy; an altered one is left out, and the error says why when it is needed."""
+    if version is None:
+        return None
+    row = rows.find_version(name, version)
+    intact = is_intact(row.definition, content_hash=row.content_hash, version=row.version)
+    return row.definition if intact else None
 
 
 def _os_user() -> str:

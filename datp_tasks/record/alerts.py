@@ -9,25 +9,13 @@ from sqlalchemy import Connection, Engine
 
 from datp_tasks.clock import Clock
 from datp_tasks.model.notes import clean_note
+from datp_tasks.record.queries import Queries
 
-RAISE = """
-INSERT INTO alert (kind, subject, summary, created_at)
-VALUES (%(kind)s, %(subject)s, %(summary)s, coalesce(%(now)s, now()))
-ON CONFLICT (kind, subject) WHERE cleared_at IS NULL DO NOTHING
-RETURNING id
-"""
 
-CLEAR = """
-UPDATE alert SET cleared_at = coalesce(%(now)s, now())
-WHERE kind = %(kind)s AND subject = %(subject)s AND cleared_at IS NULL
-RETURNING id
-"""
-
-OPEN = """
-SELECT id, kind, subject, summary, created_at FROM alert
-WHERE cleared_at IS NULL AND coalesce(kind = %(kind)s, true)
-ORDER BY created_at, id LIMIT %(limit)s
-"""
+class Query(Queries, topic="alerts"):
+    raise_alert: str
+    clear_alert: str
+    open_alerts: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +40,16 @@ class Alerts:
         With a connection it becomes part of that transaction.
         """
         values = {"kind": kind, "subject": subject, "summary": clean_note(summary)}
-        return self._changes(RAISE, values, connection)
+        return self._changes(Query.raise_alert, values, connection)
 
     def clear_alert(self, kind: str, subject: str, *, connection: Connection | None = None) -> bool:
         """Close the open alert of this kind and subject; False if there is none."""
-        return self._changes(CLEAR, {"kind": kind, "subject": subject}, connection)
+        return self._changes(Query.clear_alert, {"kind": kind, "subject": subject}, connection)
 
     def open_alerts(self, kind: str | None = None, *, rows_max: int = 1_000) -> list[Alert]:
         """Those that are open, oldest first."""
         with self._engine.connect() as connection:
-            rows = connection.exec_driver_sql(OPEN, {"kind": kind, "limit": rows_max})
+            rows = connection.exec_driver_sql(Query.open_alerts, {"kind": kind, "limit": rows_max})
             return [
                 Alert(row.id, row.kind, row.subject, row.summary, row.created_at) for row in rows
             ]

@@ -20,57 +20,23 @@ from sqlalchemy import Connection, Engine
 from datp_tasks.clock import Clock
 from datp_tasks.errors import KeyInvalid, KeyUnknown, SettingsError
 from datp_tasks.record.operator_actions import note_action
+from datp_tasks.record.queries import Queries
 
 KEY = re.compile(r"datp_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 PEPPER_CHARS_MIN = 32
 NAME_CHARS_MAX = 100
 
-CREATE = """
-INSERT INTO api_key (id, owner, scope, name, secret_hash, created_at, expires_at)
-SELECT %(id)s, %(owner)s, %(scope)s, %(name)s, %(secret_hash)s, t.now,
-       t.now + make_interval(secs => %(expires_in_s)s)
-FROM (SELECT coalesce(%(now)s, now()) AS now) t
-RETURNING *
-"""
 
-FIND = """
-SELECT *, revoked_at IS NULL AND coalesce(expires_at > coalesce(%(now)s, now()), true) AS is_live
-FROM api_key WHERE id = %(id)s
-"""
-
-LIST = """
-SELECT * FROM api_key WHERE coalesce(owner = %(owner)s, true)
-ORDER BY created_at, id LIMIT %(limit)s
-"""
-
-REVOKE = """
-UPDATE api_key SET revoked_at = coalesce(%(now)s, now())
-WHERE id = %(id)s AND revoked_at IS NULL
-"""
-
-USED = """
-UPDATE api_key SET last_used_at = t.now FROM (SELECT coalesce(%(now)s, now()) AS now) t
-WHERE id = %(id)s AND coalesce(last_used_at < t.now - interval '1 minute', true)
-"""
-
-LIMITS = "SELECT * FROM owner_limit WHERE owner = %(owner)s"
-
-SET_LIMITS = """
-INSERT INTO owner_limit (owner, requests_per_s, burst_max, in_flight_max, changed_at)
-VALUES (%(owner)s, %(requests_per_s)s, %(burst_max)s, %(in_flight_max)s,
-        coalesce(%(now)s, now()))
-ON CONFLICT (owner) DO UPDATE
-SET requests_per_s = excluded.requests_per_s, burst_max = excluded.burst_max,
-    in_flight_max = excluded.in_flight_max, changed_at = excluded.changed_at
-"""
-
-# Counting stops at the limit: more than that need not be known.
-IN_FLIGHT = """
-SELECT count(*) FROM (
-    SELECT 1 FROM tx_summary WHERE owner = %(owner)s AND completed_at IS NULL LIMIT %(limit)s
-) found
-"""
+class Query(Queries, topic="api_keys"):
+    create: str
+    find: str
+    list_keys: str
+    revoke: str
+    note_used: str
+    limits: str
+    set_limits: str
+    in_flight: str
 
 
 class Scope(StrEnum):
@@ -163,7 +129,7 @@ class ApiKeys:
             "now": self._now(),
         }
         with self._engine.begin() as connection:
-            row = connection.exec_driver_sql(CREATE, values).one()
+            row = connection.exec_driver_sql(Query.create, values).one()
             details = {"owner": owner, "scope": str(scope), "name": name}
             self._audit(connection, actor, "key.create", row.id, details)
         return NewKey(_key(row), text)
@@ -173,19 +139,19 @@ class ApiKeys:
         match = KEY.fullmatch(text)
         wanted = match.group(1) if match else ""
         with self._engine.connect() as connection:
-            row = connection.exec_driver_sql(FIND, {"id": wanted, "now": self._now()}).first()
+            row = connection.exec_driver_sql(Query.find, {"id": wanted, "now": self._now()}).first()
         stored = row.secret_hash if row is not None else "0" * 64
         is_right = hmac.compare_digest(self.hash(text), stored)
         return _key(row) if row is not None and is_right and row.is_live else None
 
     def note_used(self, key_id: str) -> None:
         with self._engine.begin() as connection:
-            connection.exec_driver_sql(USED, {"id": key_id, "now": self._now()})
+            connection.exec_driver_sql(Query.note_used, {"id": key_id, "now": self._now()})
 
     def list(self, owner: str | None = None, *, rows_max: int = 1_000) -> list[ApiKey]:
         """Every key, or those of an owner, oldest first; also those that are revoked."""
         with self._engine.connect() as connection:
-            rows = connection.exec_driver_sql(LIST, {"owner": owner, "limit": rows_max})
+            rows = connection.exec_driver_sql(Query.list_keys, {"owner": owner, "limit": rows_max})
             return [_key(row) for row in rows]
 
     def revoke(self, key_id: str, *, actor: str, reason: str | None = None) -> bool:
@@ -195,9 +161,9 @@ class ApiKeys:
         """
         values = {"id": key_id, "now": self._now()}
         with self._engine.begin() as connection:
-            if connection.exec_driver_sql(FIND, values).first() is None:
+            if connection.exec_driver_sql(Query.find, values).first() is None:
                 raise KeyUnknown(f"there is no API key {key_id!r:.100}")
-            is_new = connection.exec_driver_sql(REVOKE, values).rowcount > 0
+            is_new = connection.exec_driver_sql(Query.revoke, values).rowcount > 0
             if is_new:
                 self._audit(connection, actor, "key.revoke", key_id, None, reason)
         return is_new
@@ -206,7 +172,7 @@ class ApiKeys:
 
     def limits(self, owner: str) -> OwnerLimits:
         with self._engine.connect() as connection:
-            row = connection.exec_driver_sql(LIMITS, {"owner": owner}).first()
+            row = connection.exec_driver_sql(Query.limits, {"owner": owner}).first()
         if row is None:
             return OwnerLimits()
         return OwnerLimits(
@@ -225,14 +191,14 @@ class ApiKeys:
         }
         with self._engine.begin() as connection:
             given = {"owner": owner, "now": self._now(), **values}
-            connection.exec_driver_sql(SET_LIMITS, given)
+            connection.exec_driver_sql(Query.set_limits, given)
             self._audit(connection, actor, "owner.limit", owner, values)
 
     def in_flight(self, owner: str, *, count_max: int) -> int:
         """How many transactions of the owner have not ended; counted up to a limit."""
         with self._engine.connect() as connection:
             values = {"owner": owner, "limit": count_max}
-            return int(connection.exec_driver_sql(IN_FLIGHT, values).scalar_one())
+            return int(connection.exec_driver_sql(Query.in_flight, values).scalar_one())
 
     def _audit(
         self,

@@ -9,18 +9,14 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
 from datp_tasks.errors import RoleLost
+from datp_tasks.record.queries import Queries
 
 #: SQLSTATEs of a statement that waited too long for a row: cancelled, or no lock.
 WAITED_TOO_LONG = ("57014", "55P03")
 
-GUARD = """
-INSERT INTO archive_role AS r (name, fence, node, granted_at)
-VALUES ('archiver', %(fence)s, %(node)s, now())
-ON CONFLICT (name) DO UPDATE SET fence = excluded.fence, node = excluded.node,
-    granted_at = CASE WHEN r.fence = excluded.fence THEN r.granted_at ELSE now() END
-WHERE r.fence <= excluded.fence
-RETURNING now() AS now
-"""
+
+class Query(Queries, topic="archiver_role"):
+    guard: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +29,7 @@ def guard(connection: Connection, role: Role) -> datetime:
     """In the transaction of each write: one at a time, and none with an old fence. The time."""
     values = {"fence": role.fence, "node": role.node}
     try:
-        granted = connection.exec_driver_sql(GUARD, values).first()
+        granted = connection.exec_driver_sql(Query.guard, values).first()
     except OperationalError as error:
         if getattr(error.orig, "pgcode", None) in WAITED_TOO_LONG:
             raise RoleLost("another archiver is in the middle of a write; this one ends") from error

@@ -6,13 +6,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from datp_tasks.errors import DatabaseUnavailable
 from datp_tasks.record.lent_connection import LentConnection
+from datp_tasks.record.queries import Queries
 from datp_tasks.settings import Settings
+
+#: The connection and the engine under the names of this room, for those that hand them on.
+__all__ = [
+    "Connection",
+    "Engine",
+    "answers",
+    "is_away",
+    "is_conflict",
+    "make_engine",
+    "migrate",
+    "translate_outage",
+]
 
 HERE = Path(__file__).resolve().parent
 #: The wheel carries the migrations inside the package; a checkout has them at its top.
@@ -20,6 +33,10 @@ MIGRATIONS = (HERE.parent / "_migrations", HERE.parent.parent / "migrations")
 
 #: SQLSTATEs: serialization failure, deadlock, lock not available.
 CONFLICTS = ("40001", "40P01", "55P03")
+
+
+class Query(Queries, topic="database"):
+    ping: str
 
 
 def make_engine(settings: Settings, *, autocommit: bool = False) -> Engine:
@@ -53,6 +70,16 @@ def _plain_json(connection: object, _record: object) -> None:
 
     register_default_json(connection, loads=lambda text: text)  # type: ignore[arg-type]
     register_default_jsonb(connection, loads=lambda text: text)  # type: ignore[arg-type]
+
+
+def answers(engine: Engine) -> bool:
+    """Whether PostgreSQL can be reached and executes statements."""
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql(Query.ping)
+    except SQLAlchemyError:
+        return False
+    return True
 
 
 def is_away(error: OperationalError) -> bool:

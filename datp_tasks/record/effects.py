@@ -23,40 +23,20 @@ from datp_tasks.failpoints import reach
 from datp_tasks.model.payload import Json, encode
 from datp_tasks.record.database import is_away
 from datp_tasks.record.lent_connection import OWN_COMMIT, LentConnection
-
-# Rows are locked in the order of their ids, as by the statement that ends transactions, so that
-# the two cannot wait for each other. `coalesce` keeps the planner from the index of open rows.
-# The limits come first, so that they hold for the rows themselves, too.
-HOLD = """
-SET LOCAL idle_in_transaction_session_timeout = %(idle_ms)s;
-SET LOCAL lock_timeout = %(lock_ms)s;
-WITH wanted AS (
-    SELECT * FROM unnest(%(tx_id)s::text[], %(step_key)s::text[], %(fence)s::bigint[])
-                  AS v (tx_id, step_key, fence)
-), held AS MATERIALIZED (
-    SELECT s.tx_id, s.fence FROM tx_summary s
-    WHERE s.tx_id = ANY(%(tx_id)s) AND coalesce(s.completed_at, 'infinity') = 'infinity'
-    ORDER BY s.tx_id FOR SHARE
-)
-SELECT h.tx_id, e.tx_id IS NOT NULL AS is_recorded, e.output
-FROM held h
-JOIN wanted v ON v.tx_id = h.tx_id AND h.fence <= v.fence
-LEFT JOIN step_effect e ON e.tx_id = v.tx_id AND e.step_key = v.step_key
-"""
-SAVE = """
-INSERT INTO step_effect (tx_id, step_key, fence, output, created_at)
-SELECT tx_id, step_key, fence, output::json, coalesce(%(now)s, now())
-FROM unnest(%(tx_id)s::text[], %(step_key)s::text[], %(fence)s::bigint[], %(output)s::text[])
-     AS v (tx_id, step_key, fence, output)
-"""
-OPEN_ITEM = "SAVEPOINT datp_item"
-NEXT_ITEM = "RELEASE SAVEPOINT datp_item; SAVEPOINT datp_item"
-UNDO_ITEM = "ROLLBACK TO SAVEPOINT datp_item"
+from datp_tasks.record.queries import Queries
 
 CLOSED = "do not close ctx.sql (or batch.sql): the engine commits it when the step returns"
 LOST = "the connection to PostgreSQL was lost inside the step"
 #: Serialization failure and deadlock: the same again may well succeed.
 PASSING = ("40001", "40P01")
+
+
+class Query(Queries, topic="effects"):
+    hold: str
+    save: str
+    open_item: str
+    next_item: str
+    undo_item: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +65,16 @@ class Effects:
     def hold(self, idle_s: float, lock_ms: int) -> None:
         columns = self._columns(self._wanted)
         limits = {"idle_ms": str(int(idle_s * 1_000)), "lock_ms": str(lock_ms)}
-        rows = self.connection.exec_driver_sql(HOLD, {**columns, **limits}).all()
+        rows = self.connection.exec_driver_sql(Query.hold, {**columns, **limits}).all()
         self.held = frozenset(row.tx_id for row in rows)
         self.recorded = {row.tx_id: _parse(row.output) for row in rows if row.is_recorded}
 
     def open_item(self, *, is_first: bool) -> None:
         """What follows can be undone without undoing what came before."""
-        self.connection.exec_driver_sql(OPEN_ITEM if is_first else NEXT_ITEM)
+        self.connection.exec_driver_sql(Query.open_item if is_first else Query.next_item)
 
     def undo_item(self) -> None:
-        self.connection.exec_driver_sql(UNDO_ITEM)
+        self.connection.exec_driver_sql(Query.undo_item)
 
     def lend(self) -> None:
         """From here on the connection is in the hands of steps."""
@@ -134,7 +114,7 @@ class Effects:
         texts = [None if out is None else encode(out) for out in outputs.values()]
         columns = self._columns(outputs)
         values = {**columns, "output": texts, "now": self._clock.now()}
-        self.connection.exec_driver_sql(SAVE, values)
+        self.connection.exec_driver_sql(Query.save, values)
 
     def _columns(self, tx_ids: Any) -> dict[str, Any]:
         wanted = [self._wanted[tx_id] for tx_id in tx_ids]

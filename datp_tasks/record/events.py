@@ -15,32 +15,16 @@ from sqlalchemy import Engine
 
 from datp_tasks.clock import Clock
 from datp_tasks.model.payload import Json
+from datp_tasks.record.queries import Queries
 
 #: What an event can be.
 PROGRESS, FINAL = "progress", "final"
 
-LIST = """
-SELECT sequence, kind, payload, created_at FROM tx_event
-WHERE tx_id = %(tx_id)s AND sequence > %(after)s
-UNION ALL
-SELECT event_count + 1, 'final',
-       json_build_object('status', status, 'output', output, 'note', note), completed_at
-FROM tx_summary
-WHERE tx_id = %(tx_id)s AND completed_at IS NOT NULL AND event_count + 1 > %(after)s
-ORDER BY sequence LIMIT %(limit)s
-"""
 
-MARK_NOTIFIED = """
-UPDATE tx_summary SET notified_at = coalesce(%(now)s, now())
-WHERE tx_id = %(tx_id)s AND notified_at IS NULL
-"""
-
-# An attempt that is under way is not called back; it may still arrive.
-CANCEL = """
-UPDATE webhook_delivery
-SET state = 'cancelled', finished_at = coalesce(%(now)s, now()), held = false
-WHERE tx_id = %(tx_id)s AND sequence <= %(sequence)s AND state = 'pending'
-"""
+class Query(Queries, topic="events"):
+    list_events: str
+    mark_notified: str
+    cancel_webhooks: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +46,7 @@ class Events:
         """What happened after that number, in order."""
         values = {"tx_id": tx_id, "after": after, "limit": rows_max}
         with self._engine.connect() as connection:
-            rows = connection.exec_driver_sql(LIST, values)
+            rows = connection.exec_driver_sql(Query.list_events, values)
             return [
                 Event(row.sequence, row.kind, json.loads(row.payload), row.created_at)
                 for row in rows
@@ -72,5 +56,7 @@ class Events:
         """Its client has seen everything up to that number; how many webhooks need not be sent."""
         values = {"tx_id": tx_id, "sequence": sequence, "now": self._clock.now()}
         with self._engine.begin() as connection:
-            connection.exec_driver_sql(MARK_NOTIFIED, values)
-            return connection.exec_driver_sql(CANCEL, values).rowcount if cancel_webhook else 0
+            connection.exec_driver_sql(Query.mark_notified, values)
+            if not cancel_webhook:
+                return 0
+            return connection.exec_driver_sql(Query.cancel_webhooks, values).rowcount

@@ -19,69 +19,11 @@ from datp_tasks.errors import JournalRefused
 from datp_tasks.model.journal import Entry, chained_hash, entries_from_text
 from datp_tasks.record.archiver_role import Role, guard
 from datp_tasks.record.database import is_away, is_conflict
-
-INSERT = """
-INSERT INTO tx_journal (tx_id, number, first_version, last_version, entries, hash, recorded_at)
-SELECT v.tx_id, v.number, v.first_version, v.last_version, v.entries, v.hash,
-       coalesce(%(now)s, now())
-FROM unnest(%(tx_id)s::text[], %(number)s::int[], %(first_version)s::bigint[],
-            %(last_version)s::bigint[], %(entries)s::text[], %(hash)s::text[])
-     AS v (tx_id, number, first_version, last_version, entries, hash)
-ON CONFLICT (tx_id, number) DO NOTHING
-RETURNING tx_id
-"""
-
-# One row of the index each, however long a journal is.
-HEADS = """
-SELECT v.tx_id, j.number, j.last_version, j.hash
-FROM unnest(%(tx_id)s::text[]) AS v (tx_id)
-CROSS JOIN LATERAL (
-    SELECT number, last_version, hash FROM tx_journal r
-    WHERE r.tx_id = v.tx_id ORDER BY number DESC LIMIT 1
-) j
-"""
-
-ROWS = """
-SELECT tx_id, number, first_version, last_version, entries, hash
-FROM tx_journal WHERE tx_id = ANY(%(tx_id)s) ORDER BY tx_id, number
-"""
-
-# From the row that holds the version on. The index is read backwards from the last row, so what
-# was before costs nothing.
-ROWS_SINCE = """
-SELECT j.tx_id, j.number, j.first_version, j.last_version, j.entries, j.hash
-FROM unnest(%(tx_id)s::text[], %(since)s::bigint[]) AS v (tx_id, since)
-CROSS JOIN LATERAL (
-    SELECT * FROM tx_journal r WHERE r.tx_id = v.tx_id AND r.number >= coalesce((
-        SELECT k.number FROM tx_journal k WHERE k.tx_id = v.tx_id AND k.first_version <= v.since
-        ORDER BY k.number DESC LIMIT 1), 1)
-) j
-ORDER BY j.tx_id, j.number
-"""
+from datp_tasks.record.queries import Queries
 
 #: How far the mark of SQL leaps ahead once Redis is found behind it.
 LEAP = 1_000_000_000
 
-# What Redis counts is always more than what SQL has, unless Redis has lost writes. Reading on, it
-# would soon be level again and nobody would know; so SQL leaps ahead, once, until all is repaired.
-MARK = """
-INSERT INTO live_mark AS m (shard, value)
-SELECT * FROM unnest(%(shard)s::text[], %(value)s::bigint[])
-ON CONFLICT (shard) DO UPDATE SET value = CASE
-    WHEN excluded.value > m.value THEN excluded.value
-    WHEN excluded.value > m.value - %(leap)s / 2 THEN m.value + %(leap)s
-    ELSE m.value END
-RETURNING shard, value
-"""
-
-LAST_RECORDED = "SELECT max(recorded_at) FROM tx_journal"
-
-SERVER = "SELECT run_id FROM live_server WHERE name = %(name)s"
-
-NOTE_SERVER = """
-INSERT INTO live_server (name, run_id) VALUES (%(name)s, %(run_id)s)
-ON CONFLICT (name) DO UPDATE SET run_id = excluded.run_id
-"""
 
 COLUMNS = ("tx_id", "number", "first_version", "last_version", "entries", "hash")
 
@@ -89,6 +31,18 @@ COLUMNS = ("tx_id", "number", "first_version", "last_version", "entries", "hash"
 MARGIN = timedelta(minutes=2)
 
 ByTransaction = Mapping[str, Sequence[Entry]]
+
+
+class Query(Queries, topic="journal"):
+    insert_rows: str
+    heads: str
+    rows: str
+    rows_since: str
+    note_marks: str
+    marks: str
+    last_recorded: str
+    seen_server: str
+    note_server: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +119,13 @@ class Journal:
         if not rows:
             return set()
         values: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
-        found = connection.exec_driver_sql(INSERT, {**values, "now": self._now()})
+        found = connection.exec_driver_sql(Query.insert_rows, {**values, "now": self._now()})
         return {row.tx_id for row in found}
 
     def _heads(self, connection: Connection, tx_ids: Sequence[str]) -> dict[str, Row]:
         if not tx_ids:
             return {}
-        found = connection.exec_driver_sql(HEADS, {"tx_id": list(tx_ids)})
+        found = connection.exec_driver_sql(Query.heads, {"tx_id": list(tx_ids)})
         return {
             row.tx_id: Row(row.tx_id, row.number, 0, row.last_version, "", row.hash)
             for row in found
@@ -199,30 +153,30 @@ class Journal:
         values = {"tx_id": list(since), "since": list(since.values())}
         found: dict[str, list[Entry]] = {}
         with self._engine.connect() as connection:
-            for row in connection.exec_driver_sql(ROWS_SINCE, values):
+            for row in connection.exec_driver_sql(Query.rows_since, values):
                 found.setdefault(row.tx_id, []).extend(entries_from_text(row.entries))
         return found
 
     def marks(self) -> dict[str, int]:
         with self._engine.connect() as connection:
-            found = connection.exec_driver_sql("SELECT shard, value FROM live_mark")
+            found = connection.exec_driver_sql(Query.marks)
             return {row.shard: row.value for row in found}
 
     def last_recorded(self) -> datetime | None:
         """When entries were recorded last, less a margin for what was on its way then."""
         with self._engine.connect() as connection:
-            found: datetime | None = connection.exec_driver_sql(LAST_RECORDED).scalar()
+            found: datetime | None = connection.exec_driver_sql(Query.last_recorded).scalar()
             return None if found is None else found - MARGIN
 
     def seen_server(self, name: str) -> str:
         """The process of Redis that was seen last under this name, or nothing."""
         with self._engine.connect() as connection:
-            found = connection.exec_driver_sql(SERVER, {"name": name}).scalar()
+            found = connection.exec_driver_sql(Query.seen_server, {"name": name}).scalar()
             return str(found or "")
 
     def note_server(self, name: str, run_id: str) -> None:
         with self._engine.begin() as connection:
-            connection.exec_driver_sql(NOTE_SERVER, {"name": name, "run_id": run_id})
+            connection.exec_driver_sql(Query.note_server, {"name": name, "run_id": run_id})
 
     def _now(self) -> datetime | None:
         return self._clock.now()
@@ -230,11 +184,11 @@ class Journal:
 
 def _note_marks(connection: Connection, marks: Mapping[str, int]) -> dict[str, int]:
     values = {"shard": list(marks), "value": list(marks.values()), "leap": LEAP}
-    return {row.shard: row.value for row in connection.exec_driver_sql(MARK, values)}
+    return {row.shard: row.value for row in connection.exec_driver_sql(Query.note_marks, values)}
 
 
 def _rows(connection: Connection, tx_ids: Sequence[str]) -> Iterator[Row]:
-    for row in connection.exec_driver_sql(ROWS, {"tx_id": list(tx_ids)}):
+    for row in connection.exec_driver_sql(Query.rows, {"tx_id": list(tx_ids)}):
         yield Row(*row)
 
 

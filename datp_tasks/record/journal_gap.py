@@ -20,6 +20,7 @@ from datp_tasks.clock import Clock
 from datp_tasks.model.journal import Entry, entries_from_text
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.journal_files import JournalFiles
+from datp_tasks.record.queries import Queries
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.archiver")
@@ -30,26 +31,13 @@ JOURNAL_FILES = "journal-files"
 ROWS_MAX = 50
 PAGES_MAX = 40
 
-# From the oldest row on that has one of these entries: some may have been recorded before.
-NOTE = """
-INSERT INTO job_mark (name, moment, tx_id)
-SELECT %(name)s, coalesce(min(j.recorded_at), %(now)s, now()), ''
-FROM unnest(%(tx_id)s::text[], %(version)s::bigint[]) AS v (tx_id, version)
-JOIN tx_journal j ON j.tx_id = v.tx_id AND j.last_version >= v.version
-ON CONFLICT (name) DO NOTHING
-"""
-FIND = "SELECT moment, tx_id, number FROM job_mark WHERE name = %(name)s"
-ROWS = """
-SELECT recorded_at, tx_id, number, entries FROM tx_journal
-WHERE recorded_at >= %(moment)s
-  AND (recorded_at, tx_id, number) > (%(moment)s, %(tx_id)s, %(number)s)
-ORDER BY recorded_at, tx_id, number LIMIT %(limit)s
-"""
-MOVE = """
-UPDATE job_mark SET moment = %(moment)s, tx_id = %(tx_id)s, number = %(number)s
-WHERE name = %(name)s
-"""
-FORGET = "DELETE FROM job_mark WHERE name = %(name)s"
+
+class Query(Queries, topic="journal_gap"):
+    note_gap: str
+    find_gap: str
+    missing_rows: str
+    move_gap: str
+    forget_gap: str
 
 
 class FilesAndGap:
@@ -95,12 +83,14 @@ class FilesAndGap:
 
     def _gap(self) -> Row[tuple[datetime, str, int]] | None:
         with self._engine.connect() as connection:
-            return connection.exec_driver_sql(FIND, self._name).first()
+            return connection.exec_driver_sql(Query.find_gap, self._name).first()
 
     def _missing(self, gap: Row[tuple[datetime, str, int]]) -> list[Row[tuple[object, ...]]]:
         values = {"moment": gap.moment, "tx_id": gap.tx_id, "number": gap.number}
         with self._engine.connect() as connection:
-            return list(connection.exec_driver_sql(ROWS, {**values, "limit": ROWS_MAX}))
+            return list(
+                connection.exec_driver_sql(Query.missing_rows, {**values, "limit": ROWS_MAX})
+            )
 
     def _add(self, page: Sequence[Row[tuple[object, ...]]]) -> None:
         if not page:
@@ -116,10 +106,10 @@ class FilesAndGap:
             last = page[-1]
             place = {"moment": last.recorded_at, "tx_id": last.tx_id, "number": last.number}
             with self._engine.begin() as connection:
-                connection.exec_driver_sql(MOVE, {**self._name, **place})
+                connection.exec_driver_sql(Query.move_gap, {**self._name, **place})
             return
         with self._engine.begin() as connection:
-            connection.exec_driver_sql(FORGET, self._name)
+            connection.exec_driver_sql(Query.forget_gap, self._name)
             self._alerts.clear_alert(JOURNAL_FILES, self._subject, connection=connection)
         log.warning("the files of the journal in %s have everything again", self._subject)
 
@@ -130,8 +120,8 @@ class FilesAndGap:
             "now": self._clock.now(),
         }
         with self._engine.begin() as connection:
-            connection.exec_driver_sql(NOTE, {**self._name, **values})
-            moment = connection.exec_driver_sql(FIND, self._name).one().moment
+            connection.exec_driver_sql(Query.note_gap, {**self._name, **values})
+            moment = connection.exec_driver_sql(Query.find_gap, self._name).one().moment
             text = (
                 f"the journal cannot be written to the files in {self._subject}: {error}. They "
                 f"lack what was recorded since {moment.isoformat()}; SQL has it, and they get it "

@@ -8,39 +8,14 @@ from datetime import datetime
 
 from sqlalchemy import Engine
 
-from datp_tasks.record.transactions_sql import SUMMARIES
+from datp_tasks.record.queries import Queries
 from datp_tasks.record.types import Summary, summary_from_row
 
-CONDITIONS = """
-  AND coalesce(status = ANY(%(statuses)s::text[]), true)
-  AND coalesce(pipeline = %(pipeline)s, true)
-  AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
-  AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s::timestamptz)
-  AND (%(after)s::timestamptz IS NULL
-       OR (created_at, tx_id) < (%(after)s::timestamptz, %(after_id)s))
-ORDER BY created_at DESC, tx_id DESC LIMIT %(limit)s
-"""
 
-OF_OWNER = SUMMARIES + "WHERE owner = %(owner)s" + CONDITIONS
-
-# The index begins with the owner; so the owners are taken from it one after the other, and the
-# newest of each. That is a short read for each owner, however many transactions there are.
-ALL_OWNERS = """
-WITH RECURSIVE owners AS (
-    (SELECT owner FROM tx_summary ORDER BY owner LIMIT 1)
-    UNION ALL
-    SELECT (SELECT s.owner FROM tx_summary s WHERE s.owner > o.owner ORDER BY s.owner LIMIT 1)
-    FROM owners o WHERE o.owner IS NOT NULL
-)
-SELECT found.* FROM owners o CROSS JOIN LATERAL (<newest>) found
-WHERE o.owner IS NOT NULL ORDER BY created_at DESC, tx_id DESC LIMIT %(limit)s
-"""
-OF_ALL = ALL_OWNERS.replace("<newest>", SUMMARIES + "WHERE owner = o.owner" + CONDITIONS)
-
-SEQUENCES = """
-SELECT tx_id, event_count + (completed_at IS NOT NULL)::integer AS sequence
-FROM tx_summary WHERE tx_id = ANY(%(tx_id)s)
-"""
+class Query(Queries, topic="listing"):
+    of_owner: str
+    of_all: str
+    sequences: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +49,12 @@ class Listing:
             "after_id": after_id,
             "limit": wanted.rows_max,
         }
-        sql = OF_ALL if wanted.owner is None else OF_OWNER
+        sql = Query.of_all if wanted.owner is None else Query.of_owner
         with self._engine.connect() as connection:
             return [summary_from_row(row) for row in connection.exec_driver_sql(sql, values)]
 
     def sequences(self, tx_ids: Sequence[str]) -> dict[str, int]:
         """The number of the last event of each; 0 if nothing was reported yet."""
         with self._engine.connect() as connection:
-            rows = connection.exec_driver_sql(SEQUENCES, {"tx_id": list(tx_ids)})
+            rows = connection.exec_driver_sql(Query.sequences, {"tx_id": list(tx_ids)})
             return {row.tx_id: row.sequence for row in rows}

@@ -10,12 +10,11 @@ from sqlalchemy import Connection, Engine
 
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.payload import encode
+from datp_tasks.record.queries import Queries
 
-ADD = """
-INSERT INTO operator_action (actor, action, subject, reason, details, created_at)
-VALUES (%(actor)s, %(action)s, %(subject)s, %(reason)s, %(details)s::json,
-        coalesce(%(now)s, now()))
-"""
+
+class Query(Queries, topic="operator_actions"):
+    add: str
 
 
 def note_action(
@@ -29,15 +28,37 @@ def note_action(
     now: datetime | None = None,
 ) -> None:
     """As part of the transaction that does it; `now` is the time that a test injects."""
+    add_action(
+        connection,
+        actor=clean_note(actor),
+        action=action,
+        subject=subject,
+        reason=None if reason is None else clean_note(reason),
+        details=details,
+        now=now,
+    )
+
+
+def add_action(
+    connection: Connection,
+    *,
+    actor: str,
+    action: str,
+    subject: str,
+    reason: str | None,
+    details: Mapping[str, Any] | None = None,
+    now: datetime | None = None,
+) -> None:
+    """The same for texts that were checked before and may be longer than a note."""
     values = {
-        "actor": clean_note(actor),
+        "actor": actor,
         "action": action,
         "subject": subject,
-        "reason": None if reason is None else clean_note(reason),
+        "reason": reason,
         "details": None if details is None else encode(dict(details)),
         "now": now,
     }
-    connection.exec_driver_sql(ADD, values)
+    connection.exec_driver_sql(Query.add, values)
 
 
 def record_action(engine: Engine, **what: Any) -> None:

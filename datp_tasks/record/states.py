@@ -13,18 +13,17 @@ from sqlalchemy import Connection, Engine
 
 from datp_tasks.clock import Clock
 from datp_tasks.record.archiver_role import Role, guard
-
-DELETE = "DELETE FROM tx_state WHERE tx_id = ANY(%(tx_id)s)"
-
-COPY = "COPY tx_state (tx_id, version, status, fields, archived_at) FROM STDIN"
-
-LOAD = "SELECT tx_id, version, fields FROM tx_state WHERE tx_id = ANY(%(tx_id)s)"
-
-STATUSES = "SELECT tx_id, status FROM tx_state WHERE tx_id = ANY(%(tx_id)s)"
-
-VERSIONS = "SELECT tx_id, version FROM tx_state WHERE tx_id = ANY(%(tx_id)s)"
+from datp_tasks.record.queries import Queries
 
 _MUST_NOT = re.compile("[\n\r\t]")
+
+
+class Query(Queries, topic="states"):
+    delete: str
+    copy_in: str
+    load: str
+    statuses: str
+    versions: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +68,23 @@ class States:
             new = [copy for copy in copies if found.get(copy.tx_id, 0) <= copy.version]
             replaced = [copy.tx_id for copy in new if copy.tx_id in found]
             if replaced:
-                connection.exec_driver_sql(DELETE, {"tx_id": replaced})
+                connection.exec_driver_sql(Query.delete, {"tx_id": replaced})
             text = copy_text(new, (self._given() or now).isoformat())
             # The raw cursor is the only way to COPY with this driver.
             driver = connection.connection.driver_connection
             assert driver is not None
             with driver.cursor() as cursor:
-                cursor.copy_expert(COPY, io.StringIO(text))
+                cursor.copy_expert(Query.copy_in, io.StringIO(text))
 
     def load(self, tx_ids: Iterable[str]) -> dict[str, dict[str, str]]:
         """The fields of each transaction that was archived."""
         with self._engine.connect() as connection:
-            rows = connection.exec_driver_sql(LOAD, {"tx_id": list(tx_ids)})
+            rows = connection.exec_driver_sql(Query.load, {"tx_id": list(tx_ids)})
             return {row.tx_id: json.loads(row.fields) for row in rows}
 
     def statuses(self, tx_ids: Iterable[str]) -> dict[str, str]:
         with self._engine.connect() as connection:
-            rows = connection.exec_driver_sql(STATUSES, {"tx_id": list(tx_ids)})
+            rows = connection.exec_driver_sql(Query.statuses, {"tx_id": list(tx_ids)})
             return {row.tx_id: row.status for row in rows}
 
     def versions(self, tx_ids: Iterable[str]) -> dict[str, int]:
@@ -93,7 +92,7 @@ class States:
             return self._versions(connection, tx_ids)
 
     def _versions(self, connection: Connection, tx_ids: Iterable[str]) -> dict[str, int]:
-        rows = connection.exec_driver_sql(VERSIONS, {"tx_id": list(tx_ids)})
+        rows = connection.exec_driver_sql(Query.versions, {"tx_id": list(tx_ids)})
         return {row.tx_id: row.version for row in rows}
 
     def _given(self) -> datetime | None:

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from sqlalchemy import Engine
 
 from datp_tasks.clock import Clock
+from datp_tasks.record.queries import Queries
 
-MARK = """
-INSERT INTO step_begun (tx_id, step_key, fence)
-SELECT * FROM unnest(%(tx_id)s::text[], %(step_key)s::text[], %(fence)s::bigint[])
-ON CONFLICT (tx_id, step_key) DO NOTHING RETURNING tx_id
-"""
-FORGET = "DELETE FROM step_begun WHERE tx_id = %(tx_id)s AND step_key = %(step_key)s"
-LIST = "SELECT step_key, fence FROM step_begun WHERE tx_id = %(tx_id)s ORDER BY begun_at"
+
+class Query(Queries, topic="step_starts"):
+    mark: str
+    forget: str
+    of_transaction: str
 
 
 class BegunSteps:
@@ -34,14 +33,14 @@ class BegunSteps:
             "fence": [fence for _, _, fence in tries],
         }
         with self._engine.begin() as connection:
-            return {row.tx_id for row in connection.exec_driver_sql(MARK, columns)}
+            return {row.tx_id for row in connection.exec_driver_sql(Query.mark, columns)}
 
     def forget(self, tx_id: str, step_key: str) -> None:
         """Somebody has decided that this try had no effect."""
         with self._engine.begin() as connection:
-            connection.exec_driver_sql(FORGET, {"tx_id": tx_id, "step_key": step_key})
+            connection.exec_driver_sql(Query.forget, {"tx_id": tx_id, "step_key": step_key})
 
     def of(self, tx_id: str) -> list[tuple[str, int]]:
         with self._engine.connect() as connection:
-            rows = connection.exec_driver_sql(LIST, {"tx_id": tx_id})
+            rows = connection.exec_driver_sql(Query.of_transaction, {"tx_id": tx_id})
             return [(row.step_key, row.fence) for row in rows]

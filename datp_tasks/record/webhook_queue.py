@@ -15,24 +15,26 @@ from sqlalchemy import Engine
 
 from datp_tasks.clock import Clock
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.webhook_queue_sql import (
-    BURY,
-    CLAIM,
-    DISABLE,
-    ENABLE,
-    HOLD,
-    LOOK,
-    OVERDUE,
-    PROBE,
-    RELEASE,
-    SETTLE,
-)
+from datp_tasks.record.queries import Queries
 
 #: Kinds of alerts; the subject of both is a target.
 DISABLED, DEAD = "webhook-target-disabled", "webhook-dead"
 
 #: A transaction and the number of its event.
 Member = tuple[str, int]
+
+
+class Query(Queries, topic="webhook_queue"):
+    look: str
+    claim: str
+    settle: str
+    hold: str
+    bury: str
+    overdue: str
+    disable: str
+    probe: str
+    enable: str
+    release: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,7 @@ class WebhookQueue:
     def look(self, ids: Sequence[str]) -> list[Waiting]:
         """Those that have not ended, in the order in which they are due."""
         with self._engine.connect() as connection:
-            rows = connection.exec_driver_sql(LOOK, self._values(id=list(ids)))
+            rows = connection.exec_driver_sql(Query.look, self._values(id=list(ids)))
             return [
                 Waiting(
                     id=row.id,
@@ -125,7 +127,7 @@ class WebhookQueue:
             sender=self._sender,
         )
         with self._engine.begin() as connection:
-            rows = connection.exec_driver_sql(CLAIM, values)
+            rows = connection.exec_driver_sql(Query.claim, values)
             return [
                 Claimed(
                     id=row.id,
@@ -154,24 +156,24 @@ class WebhookQueue:
             took_ms=[each.took_ms for each in outcomes],
         )
         with self._engine.begin() as connection:
-            return {row.id for row in connection.exec_driver_sql(SETTLE, values)}
+            return {row.id for row in connection.exec_driver_sql(Query.settle, values)}
 
     def hold(self, held: Sequence[tuple[str, float]]) -> None:
         """Put off deliveries whose target is disabled; that costs them no attempt."""
         values = self._values(id=[id for id, _ in held], wait_s=[wait_s for _, wait_s in held])
         with self._engine.begin() as connection:
-            connection.exec_driver_sql(HOLD, values)
+            connection.exec_driver_sql(Query.hold, values)
 
     def bury(self, ids: Sequence[str]) -> None:
         """Give up deliveries whose target was disabled for too long."""
         with self._engine.begin() as connection:
-            connection.exec_driver_sql(BURY, self._values(id=list(ids)))
+            connection.exec_driver_sql(Query.bury, self._values(id=list(ids)))
 
     def overdue(self, overdue_s: float, rows_max: int) -> list[Member]:
         """Deliveries that nobody has taken although they are due, the oldest first."""
         values = self._values(overdue_s=overdue_s, limit=rows_max)
         with self._engine.connect() as connection:
-            rows = connection.exec_driver_sql(OVERDUE, values)
+            rows = connection.exec_driver_sql(Query.overdue, values)
             return [(row.tx_id, row.sequence) for row in rows]
 
     # Targets.
@@ -180,7 +182,7 @@ class WebhookQueue:
         """Send nothing there for a while; True if something was, until now."""
         values = self._values(target=target, disable_s=disable_s, reason=reason)
         with self._engine.begin() as connection:
-            is_new = connection.exec_driver_sql(DISABLE, values).scalar_one()
+            is_new = connection.exec_driver_sql(Query.disable, values).scalar_one()
             if is_new:
                 self._alerts.raise_alert(DISABLED, target, reason, connection=connection)
             return bool(is_new)
@@ -189,16 +191,16 @@ class WebhookQueue:
         """Whether this sender may try if a disabled target is back."""
         with self._engine.begin() as connection:
             values = self._values(target=target, hold_s=hold_s)
-            return connection.exec_driver_sql(PROBE, values).first() is not None
+            return connection.exec_driver_sql(Query.probe, values).first() is not None
 
     def enable(self, target: str) -> list[Member] | None:
         """It is back: what waited for it is due now. None if it was not disabled."""
         values = self._values(target=target)
         with self._engine.begin() as connection:
-            if connection.exec_driver_sql(ENABLE, values).first() is None:
+            if connection.exec_driver_sql(Query.enable, values).first() is None:
                 return None
             self._alerts.clear_alert(DISABLED, target, connection=connection)
-            rows = connection.exec_driver_sql(RELEASE, values)
+            rows = connection.exec_driver_sql(Query.release, values)
             return [(row.tx_id, row.sequence) for row in rows]
 
     def alarm_dead(self, target: str, reason: str) -> bool:

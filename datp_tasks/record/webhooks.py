@@ -14,91 +14,26 @@ from datp_tasks.clock import Clock
 from datp_tasks.errors import WebhookBusy, WebhookUnknown
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.operator_actions import note_action
+from datp_tasks.record.queries import Queries
 from datp_tasks.record.webhook_queue import DEAD, Member
 
 STATES = ("pending", "delivered", "dead", "cancelled")
 SECRET_PREFIX = "whsec_"
 SECRET_BYTES = 32
 
-_COLUMNS = """
-SELECT id, tx_id, sequence, kind, owner, url, state, attempts, next_at, held, created_at,
-       first_attempt_at, finished_at, last_status, last_error
-FROM webhook_delivery
-"""
 
-LIST = (
-    _COLUMNS
-    + """
-WHERE (%(state)s::text IS NULL OR state = %(state)s) AND (%(owner)s::text IS NULL
-       OR owner = %(owner)s) AND (%(tx_id)s::text IS NULL OR tx_id = %(tx_id)s)
-  AND (%(before)s::timestamptz IS NULL
-       OR (created_at, id) < (%(before)s::timestamptz, %(before_id)s))
-ORDER BY created_at DESC, id DESC LIMIT %(limit)s
-"""
-)
-
-FIND = _COLUMNS + "WHERE id = %(id)s AND (%(owner)s::text IS NULL OR owner = %(owner)s)"
-PAYLOAD = "SELECT payload FROM webhook_delivery WHERE id = %(id)s"
-
-ATTEMPTS = """
-SELECT attempt, sender, begun_at, ended_at, http_status, error, took_ms
-FROM webhook_attempt WHERE delivery_id = %(id)s ORDER BY attempt DESC LIMIT %(limit)s
-"""
-
-# Also one that was delivered: its receiver may have lost it. It keeps its id.
-REDELIVER = """
-UPDATE webhook_delivery
-SET state = 'pending', finished_at = NULL, attempts_before = attempts, held = false,
-    begun_at = coalesce(%(now)s, now()), next_at = coalesce(%(now)s, now())
-WHERE id = %(id)s AND (state <> 'pending' OR next_at > coalesce(%(now)s, now()))
-RETURNING tx_id, sequence, target
-"""
-
-REDELIVER_DEAD = """
-WITH chosen AS (
-    SELECT id FROM webhook_delivery
-    WHERE state = 'dead' AND (%(owner)s::text IS NULL OR owner = %(owner)s)
-    ORDER BY created_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
-)
-UPDATE webhook_delivery d
-SET state = 'pending', finished_at = NULL, attempts_before = attempts, held = false,
-    begun_at = coalesce(%(now)s, now()), next_at = coalesce(%(now)s, now())
-FROM chosen WHERE d.id = chosen.id
-RETURNING d.tx_id, d.sequence, d.target
-"""
-
-ACTIVE = """
-SELECT owner, secret FROM webhook_secret
-WHERE owner = ANY(%(owner)s)
-  AND (retired_at IS NULL OR retired_at > coalesce(%(now)s, now()))
-ORDER BY owner, created_at DESC, id DESC
-"""
-
-# Two who need the first one at once get the same.
-ADD_FIRST = """
-INSERT INTO webhook_secret (owner, secret, created_at)
-SELECT owner, secret, coalesce(%(now)s, now())
-FROM unnest(%(owner)s::text[], %(secret)s::text[]) AS v (owner, secret)
-ON CONFLICT (owner) WHERE retired_at IS NULL DO NOTHING
-"""
-
-RETIRE = """
-UPDATE webhook_secret
-SET retired_at = coalesce(%(now)s, now()) + make_interval(secs => %(overlap_s)s)
-WHERE owner = %(owner)s
-  AND (retired_at IS NULL
-       OR retired_at > coalesce(%(now)s, now()) + make_interval(secs => %(overlap_s)s))
-"""
-
-SECRETS = """
-SELECT secret, created_at, retired_at FROM webhook_secret
-WHERE owner = %(owner)s ORDER BY created_at DESC, id DESC LIMIT 100
-"""
-
-LAG = """
-SELECT coalesce(greatest(extract(epoch FROM coalesce(%(now)s, now()) - min(next_at)), 0), 0)
-FROM webhook_delivery WHERE state = 'pending'
-"""
+class Query(Queries, topic="webhooks"):
+    list_deliveries: str
+    find: str
+    payload: str
+    attempts: str
+    redeliver: str
+    redeliver_dead: str
+    active_secrets: str
+    add_secrets: str
+    retire_secrets: str
+    secrets: str
+    lag: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +88,7 @@ class Webhooks:
     def lag_s(self) -> float:
         """How long the most overdue delivery has been due; 0 if none is."""
         with self._engine.connect() as connection:
-            return float(connection.exec_driver_sql(LAG, self._values()).scalar_one())
+            return float(connection.exec_driver_sql(Query.lag, self._values()).scalar_one())
 
     def deliveries(
         self,
@@ -171,13 +106,13 @@ class Webhooks:
             "before_id": before.id if before else "",
         }
         with self._engine.connect() as connection:
-            rows = connection.exec_driver_sql(LIST, values)
+            rows = connection.exec_driver_sql(Query.list_deliveries, values)
             return [Delivery(**row._mapping) for row in rows]
 
     def find(self, id: str, *, owner: str | None = None) -> Delivery:
         """One delivery, or WebhookUnknown; with an owner, only if it is that owner's."""
         with self._engine.connect() as connection:
-            row = connection.exec_driver_sql(FIND, {"id": id, "owner": owner}).first()
+            row = connection.exec_driver_sql(Query.find, {"id": id, "owner": owner}).first()
         if row is None:
             raise WebhookUnknown(f"there is no webhook delivery {id!r:.100}")
         return Delivery(**row._mapping)
@@ -186,12 +121,12 @@ class Webhooks:
         """The body that every attempt sends."""
         self.find(id)
         with self._engine.connect() as connection:
-            return str(connection.exec_driver_sql(PAYLOAD, {"id": id}).scalar_one())
+            return str(connection.exec_driver_sql(Query.payload, {"id": id}).scalar_one())
 
     def attempts(self, id: str, *, rows_max: int = 100) -> list[Attempt]:
         """The last attempts, the newest first."""
         with self._engine.connect() as connection:
-            rows = connection.exec_driver_sql(ATTEMPTS, {"id": id, "limit": rows_max})
+            rows = connection.exec_driver_sql(Query.attempts, {"id": id, "limit": rows_max})
             return [Attempt(*row) for row in rows]
 
     def redeliver(self, id: str, *, owner: str | None = None, actor: str = "") -> Member:
@@ -201,7 +136,7 @@ class Webhooks:
         """
         found = self.find(id, owner=owner)
         with self._engine.begin() as connection:
-            row = connection.exec_driver_sql(REDELIVER, self._values(id=id)).first()
+            row = connection.exec_driver_sql(Query.redeliver, self._values(id=id)).first()
             if row is None:
                 raise WebhookBusy(f"{id} is {found.state} and due now; it is being sent")
             self._alerts.clear_alert(DEAD, row.target, connection=connection)
@@ -214,7 +149,7 @@ class Webhooks:
         """Send dead letters again, the oldest first; those that are due now."""
         values = self._values(owner=owner, limit=rows_max)
         with self._engine.begin() as connection:
-            rows = connection.exec_driver_sql(REDELIVER_DEAD, values).all()
+            rows = connection.exec_driver_sql(Query.redeliver_dead, values).all()
             for target in {row.target for row in rows}:
                 self._alerts.clear_alert(DEAD, target, connection=connection)
             if rows:
@@ -230,7 +165,9 @@ class Webhooks:
         if missing:
             made = [new_secret() for _ in missing]
             with self._engine.begin() as connection:
-                connection.exec_driver_sql(ADD_FIRST, self._values(owner=missing, secret=made))
+                connection.exec_driver_sql(
+                    Query.add_secrets, self._values(owner=missing, secret=made)
+                )
             found = self._active(owners)
         return found
 
@@ -239,9 +176,9 @@ class Webhooks:
         made = new_secret()
         with self._engine.begin() as connection:
             values = self._values(owner=owner, overlap_s=overlap_s)
-            connection.exec_driver_sql(RETIRE, values)
+            connection.exec_driver_sql(Query.retire_secrets, values)
             added = self._values(owner=[owner], secret=[made])
-            if connection.exec_driver_sql(ADD_FIRST, added).rowcount == 0:
+            if connection.exec_driver_sql(Query.add_secrets, added).rowcount == 0:
                 raise WebhookBusy(f"the secret of {owner} is being rotated by somebody else")
             self._note(connection, actor, "webhook.rotate-secret", owner)
         return made
@@ -249,13 +186,15 @@ class Webhooks:
     def secrets(self, owner: str) -> list[Secret]:
         """All of an owner, the newest first, those that are retired too."""
         with self._engine.connect() as connection:
-            rows = connection.exec_driver_sql(SECRETS, {"owner": owner})
+            rows = connection.exec_driver_sql(Query.secrets, {"owner": owner})
             return [Secret(*row) for row in rows]
 
     def _active(self, owners: set[str]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         with self._engine.connect() as connection:
-            for row in connection.exec_driver_sql(ACTIVE, self._values(owner=sorted(owners))):
+            for row in connection.exec_driver_sql(
+                Query.active_secrets, self._values(owner=sorted(owners))
+            ):
                 found.setdefault(row.owner, []).append(row.secret)
         return found
 

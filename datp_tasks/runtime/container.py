@@ -22,6 +22,7 @@ from datp_tasks.ledger.types import Ring
 from datp_tasks.live.cluster import Cluster
 from datp_tasks.live.cluster_redis import ClusterRedis
 from datp_tasks.live.doorbells import Doorbells
+from datp_tasks.live.group_copy import GroupCopy
 from datp_tasks.live.store import LiveStore
 from datp_tasks.observe.tracing import Tracing, make_tracing
 from datp_tasks.pipelines.catalogue import Catalogue
@@ -135,7 +136,7 @@ class Container:
                 ring=ring_ledger or CeleryRing(celery, settings.ledger_group),
                 tell=BatchWaiters(live, ringer, restorer).wake,
             ),
-            groups=GroupStore(engine, redis, live.keys, clock),
+            groups=GroupStore(engine, GroupCopy(redis, live.keys), clock),
             webhooks=webhooks,
             tracing=tracing,
         )

@@ -12,9 +12,9 @@ from celery import Celery
 from datp_tasks.bells.broker import backlog
 from datp_tasks.jobs import schedule
 from datp_tasks.observe.beat_watch import BeatWatch
-from datp_tasks.record.groups import GroupBook
 from datp_tasks.runtime import jobs
 from datp_tasks.runtime.container import Container
+from datp_tasks.runtime.group_book import GroupBook
 from datp_tasks.runtime.main_process import WorkerInfo
 from datp_tasks.settings import Settings
 from datp_tasks.webhooks.bell import SEND_TASK

@@ -13,8 +13,8 @@ import typer
 
 from datp_tasks.cli import _build
 from datp_tasks.jobs import watcher
-from datp_tasks.ledger import batches
 from datp_tasks.local.redis_server import RedisServer
+from datp_tasks.record import ledger_batches as batches
 from datp_tasks.record.webhook_queue import DEAD, DISABLED
 from datp_tasks.settings import Settings, variable
 

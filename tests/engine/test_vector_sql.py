@@ -426,7 +426,7 @@ def test_statements_for_fences_and_effects_do_not_grow_with_the_batch(
     real = Connection.exec_driver_sql
 
     def count(sql: Connection, statement: str, *more: Any) -> Any:
-        if statement in (effects_module.HOLD, effects_module.SAVE):
+        if statement in (effects_module.Query.hold, effects_module.Query.save):
             seen.append(1)
         return real(sql, statement, *more)
 

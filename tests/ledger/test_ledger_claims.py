@@ -14,14 +14,15 @@ from sqlalchemy.exc import DBAPIError
 from datp_tasks import failpoints
 from datp_tasks.clock import ServerClock
 from datp_tasks.failpoints import SimulatedCrash
-from datp_tasks.ledger import batches_sql, claims_sql
-from datp_tasks.ledger import sql as ledger_sql
-from datp_tasks.ledger.batches import BatchStore
-from datp_tasks.ledger.claims import ClaimStore
-from datp_tasks.ledger.sql import Sql
 from datp_tasks.ledger.ticker import Ticker
 from datp_tasks.ledger.types import NewBatch, Work
 from datp_tasks.model.batch import BatchState
+from datp_tasks.record import ledger_sql
+from datp_tasks.record.ledger_batches import BatchStore
+from datp_tasks.record.ledger_batches import Query as BatchQuery
+from datp_tasks.record.ledger_claims import ClaimStore
+from datp_tasks.record.ledger_claims import Query as ClaimQuery
+from datp_tasks.record.ledger_sql import Sql
 from tests.ledger.conftest import NewWorld
 from tests.support.eventually import eventually
 from tests.support.ledger_world import SERVICE, Instance, World
@@ -333,7 +334,7 @@ def test_begin_holds_the_claim_so_nobody_takes_it_in_the_middle(real: World) -> 
 def test_control_comparing_the_epoch_without_a_lock_is_no_fence(
     real: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches_sql, "BEGIN", batches_sql.BEGIN.replace("FOR SHARE OF c", ""))
+    monkeypatch.setattr(BatchQuery, "begin", BatchQuery.begin.replace("FOR SHARE OF c", ""))
     batches = stores(real)[1]
     work = Work(SERVICE, "", 1)
     begun, taken = begin_while_the_lease_runs_out(real, lambda: batches.begin_many([work], "a"))
@@ -354,7 +355,7 @@ def test_numbers_are_given_in_the_order_of_commits(
     rows = first._sql.rows
 
     def pause_before_storing(connection: Any, statement: str, values: Any = None) -> Any:
-        if statement is batches_sql.STORE:
+        if statement is BatchQuery.store:
             assert may_store.wait(20)
         return rows(connection, statement, values)
 
@@ -402,10 +403,10 @@ def test_a_batch_stored_while_its_service_is_looked_at_is_not_forgotten(real: Wo
     new = NewBatch(service_id=SERVICE, batch_id="one", payload=b"1")
     with real.engine.connect() as looking, ThreadPoolExecutor(1) as pool:
         values = {"me": "a", "limit": 10, "now": None, "services": [SERVICE], "again": 10}
-        looking.exec_driver_sql(claims_sql.LOCK_DUE, values)
+        looking.exec_driver_sql(ClaimQuery.lock_due, values)
         storing = pool.submit(batches.store_many, [new])
         eventually(lambda: waits_for_lock(real))
-        looking.exec_driver_sql(claims_sql.LOOK, values)
+        looking.exec_driver_sql(ClaimQuery.look, values)
         looking.commit()
         storing.result(10)
     works = claims.next_work("a", rows_max=10)
@@ -518,9 +519,10 @@ def test_a_tick_reads_no_table_from_end_to_end(world: World) -> None:
         "recheck": 1,
         "swallow": 1,
     }
-    names = ("RENEW", "SURVEY", "FORGET", "MARK_LATE", "TAKE_NOBODYS", "TAKE_FORMER", "RELEASE")
-    statements = [getattr(claims_sql, name) for name in (*names, "ANY_DUE", "LOCK_DUE", "LOOK")]
-    statements += [batches_sql.BEGIN, batches_sql.TAKE_UP]
+    every = ClaimQuery
+    statements = [every.renew, every.survey, every.forget_instances, every.mark_late]
+    statements += [every.take_unclaimed, every.take_former, every.release]
+    statements += [every.any_due, every.lock_due, every.look, BatchQuery.begin, BatchQuery.take_up]
     for statement in statements:
         assert full_scans(world, statement, values) == [], statement
 

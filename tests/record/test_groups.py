@@ -16,10 +16,13 @@ from datp_tasks.cli import groups as groups_cli
 from datp_tasks.cli import nodes as nodes_cli
 from datp_tasks.errors import GroupInvalid
 from datp_tasks.jobs import archiver, schedule
+from datp_tasks.live.group_copy import GroupCopy
 from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.local.ports import HOST, pick_free_port
-from datp_tasks.record.groups import LIMITS, GroupBook, GroupStore, NodeGroup
+from datp_tasks.model.node_groups import LIMITS, NodeGroup
+from datp_tasks.record.groups import GroupStore
 from datp_tasks.runtime.container import make_redis
+from datp_tasks.runtime.group_book import GroupBook
 from datp_tasks.testing import Kit
 
 
@@ -170,7 +173,7 @@ def test_an_outage_keeps_the_last_answer(datp: Kit, groups: GroupStore) -> None:
     assert book.holders("ledger") == ["night"]
     nobody = make_redis(replace(datp.settings, redis_url=f"redis://{HOST}:{pick_free_port()}/0"))
     keys = datp.connections.live.keys
-    book._store = GroupStore(datp.connections.engine, nobody, keys, datp.clock)
+    book._store = GroupStore(datp.connections.engine, GroupCopy(nobody, keys), datp.clock)
     assert book.holders("ledger") == ["night"]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from datp_tasks.model.journal import entries_from_text
 from datp_tasks.model.view import View
-from datp_tasks.record.journal import HEADS, ROWS_SINCE, Journal
+from datp_tasks.record.journal import Journal, Query
 from datp_tasks.testing import Kit
 from tests.support.archive_world import World
 
@@ -48,7 +48,7 @@ def long_ones(world: World) -> list[str]:
 
 
 def test_appending_looks_at_the_last_row_only(world: World, long_ones: list[str]) -> None:
-    assert rows_read(world, HEADS, tx_id=[*long_ones, "unknown"]) == len(long_ones)
+    assert rows_read(world, Query.heads, tx_id=[*long_ones, "unknown"]) == len(long_ones)
     connections = world.kit.connections
     versions = Journal(connections.engine, connections.clock).last_versions([*long_ones, "unknown"])
     assert versions == dict.fromkeys(long_ones, ROWS * 10 + 9)
@@ -60,7 +60,7 @@ def test_what_followed_a_version_is_read_without_what_was_before(
     first, second, _ = long_ones
     since = {first: ROWS * 10 + 9, second: (ROWS - 2) * 10 + 5}
     values = {"tx_id": list(since), "since": list(since.values())}
-    assert rows_read(world, ROWS_SINCE, **values) <= 2 * (1 + 3)
+    assert rows_read(world, Query.rows_since, **values) <= 2 * (1 + 3)
     connections = world.kit.connections
     found = Journal(connections.engine, connections.clock).entries_since(since)
     assert [each.version for each in found[first]] == [ROWS * 10]

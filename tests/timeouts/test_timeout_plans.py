@@ -68,13 +68,13 @@ def whole_tables(nodes: list[dict[str, Any]]) -> set[str]:
 
 
 STATEMENTS = {
-    "PEEK": timeouts.PEEK,
-    "LOCK": timeouts.LOCK,
-    "READ_WINDOW": timeouts.READ_WINDOW,
-    "TAKE_DUE": timeouts.TAKE_DUE,
-    "NOTE_ASKED": timeouts.NOTE_ASKED,
-    "LOOK_AGAIN": timeouts.LOOK_AGAIN,
-    "FORGET": timeouts.FORGET,
+    "PEEK": timeouts.Query.peek,
+    "LOCK": timeouts.Query.lock_segment,
+    "READ_WINDOW": timeouts.Query.read_window,
+    "TAKE_DUE": timeouts.Query.take_due,
+    "NOTE_ASKED": timeouts.Query.note_asked,
+    "LOOK_AGAIN": timeouts.Query.look_again,
+    "FORGET": timeouts.Query.forget,
 }
 
 
@@ -132,9 +132,9 @@ def test_a_pass_touches_only_what_is_new(filled: ChangeLog) -> None:
         "final": [str(status) for status in FINAL],
     }
     with filled.engine.begin() as sql:
-        at = sql.exec_driver_sql(timeouts.LOCK, values).one()
+        at = sql.exec_driver_sql(timeouts.Query.lock_segment, values).one()
         order = {**values, "xact": at.xact, "value": at.value}
-        assert pages(sql, timeouts.READ_WINDOW, order) < 60
+        assert pages(sql, timeouts.Query.read_window, order) < 60
     assert filled.watched().count("new") == 1
     assert "live1" not in filled.watched()
 
@@ -142,7 +142,7 @@ def test_a_pass_touches_only_what_is_new(filled: ChangeLog) -> None:
 def test_a_look_touches_a_handful_of_pages(filled: ChangeLog) -> None:
     values = {**timeouts.SEGMENT, "now": filled.now, "alert": timeouts.BEHIND}
     with filled.engine.connect() as sql:
-        assert pages(sql, timeouts.PEEK, values) < 15
+        assert pages(sql, timeouts.Query.peek, values) < 15
     filled.read()
     with filled.engine.connect() as sql:
-        assert pages(sql, timeouts.PEEK, values) < 15
+        assert pages(sql, timeouts.Query.peek, values) < 15

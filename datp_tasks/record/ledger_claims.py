@@ -10,15 +10,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from sqlalchemy import Connection
 
-from datp_tasks.ledger import claims_sql as statements
-from datp_tasks.ledger.sql import Sql, tried_again
-from datp_tasks.ledger.types import Claim, Work
-from datp_tasks.model.batch import BatchState
+from datp_tasks.record.ledger_sql import Sql, tried_again
+from datp_tasks.record.ledger_types import Claim, Work, claim_from_row
+from datp_tasks.record.queries import Queries
 from datp_tasks.settings import Settings
+
+
+class Query(Queries, topic="ledger_claims"):
+    join: str
+    renew: str
+    leave: str
+    forget_instances: str
+    mark_late: str
+    survey: str
+    counts: str
+    take_unclaimed: str
+    take_former: str
+    mark_orphans: str
+    release: str
+    any_due: str
+    lock_due: str
+    lock_claimed: str
+    look: str
+    claims: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +61,25 @@ class ClaimStore:
     # The lease of an instance.
 
     def join(self, instance: str) -> None:
-        self._sql.run(statements.JOIN, {"me": instance, **self._lease})
+        self._sql.run(Query.join, {"me": instance, **self._lease})
 
     def renew(self, instance: str) -> bool:
         """False: the lease has run out, and everything that was claimed under it is lost."""
-        return bool(self._sql.run(statements.RENEW, {"me": instance, **self._lease}))
+        return bool(self._sql.run(Query.renew, {"me": instance, **self._lease}))
 
     def leave(self, instance: str) -> None:
         """End the lease now, so that others need not wait for it to run out."""
-        self._sql.run(statements.LEAVE, {"me": instance})
+        self._sql.run(Query.leave, {"me": instance})
 
     # What a tick does, in this order.
 
     def clean_up(self, *, rows_max: int) -> int:
         """Forget instances that hold nothing; attempts nobody will end become UNKNOWN."""
-        self._sql.run(statements.FORGET)
-        return len(self._sql.run(statements.MARK_LATE, {"limit": rows_max}))
+        self._sql.run(Query.forget_instances)
+        return len(self._sql.run(Query.mark_late, {"limit": rows_max}))
 
     def survey(self) -> Survey:
-        rows = self._sql.run(statements.SURVEY)
+        rows = self._sql.run(Query.survey)
         return Survey(
             live=frozenset(row.instance for row in rows if row.instance and row.is_live),
             dead=frozenset(row.instance for row in rows if row.instance and not row.is_live),
@@ -72,7 +89,7 @@ class ClaimStore:
 
     def counts(self) -> dict[str | None, int]:
         """How many services each claimant has; None for those that are nobody's."""
-        return {row.claimant: row.services for row in self._sql.run(statements.COUNTS)}
+        return {row.claimant: row.services for row in self._sql.run(Query.counts)}
 
     def claim(self, instance: str, *, dead: Iterable[str], rows_max: int) -> list[tuple[str, int]]:
         """Take services that are nobody's or whose claimant is gone; (service, epoch) of each.
@@ -89,7 +106,7 @@ class ClaimStore:
 
     def _take(self, instance: str, former: str | None, rows_max: int) -> list[tuple[str, int]]:
         values = {"me": instance, "former": former, "limit": rows_max}
-        take = statements.TAKE_NOBODYS if former is None else statements.TAKE_FORMER
+        take = Query.take_unclaimed if former is None else Query.take_former
         with self._sql.transaction() as connection:
             rows = self._sql.rows(connection, take, values)
             taken = [(row.service_id, row.epoch) for row in rows]
@@ -97,29 +114,29 @@ class ClaimStore:
                 # A statement of its own: in the same one, an attempt that was begun between its
                 # snapshot and its locks would be missed.
                 services = {"services": [service for service, _ in taken]}
-                self._sql.rows(connection, statements.MARK_ORPHANS, services)
+                self._sql.rows(connection, Query.mark_orphans, services)
         return taken
 
     def release(self, instance: str, *, rows_max: int) -> int:
         """Give services away, idle ones first; those in the middle of a submission stay."""
         values = {"me": instance, "limit": rows_max}
-        return len(self._sql.run(statements.RELEASE, values))
+        return len(self._sql.run(Query.release, values))
 
     def next_work(self, instance: str, *, rows_max: int) -> list[Work]:
         """The first batch in line of each service that is due, for whoever submits."""
         values = {"me": instance, "limit": rows_max}
         # Without a lock first: most of the time nothing is due, and one round trip says so.
-        if not self._sql.run(statements.ANY_DUE, values):
+        if not self._sql.run(Query.any_due, values):
             return []
         with self._sql.transaction() as connection:
-            rows = self._sql.rows(connection, statements.LOCK_DUE, values)
+            rows = self._sql.rows(connection, Query.lock_due, values)
             return self._look(connection, [row.service_id for row in rows])
 
     def work_of(self, services: Sequence[str]) -> list[Work]:
         """The same for these services, whoever has claimed them."""
         with self._sql.transaction() as connection:
             values = {"services": sorted(set(services))}
-            rows = self._sql.rows(connection, statements.LOCK_CLAIMED, values)
+            rows = self._sql.rows(connection, Query.lock_claimed, values)
             return self._look(connection, [row.service_id for row in rows])
 
     def _look(self, connection: Connection, services: list[str]) -> list[Work]:
@@ -127,24 +144,11 @@ class ClaimStore:
         if not services:
             return []
         values = {"services": services, "again": self._ring_again_s}
-        rows = self._sql.rows(connection, statements.LOOK, values)
+        rows = self._sql.rows(connection, Query.look, values)
         return [Work(row.service_id, row.batch_id, row.epoch) for row in rows if row.rings]
 
     # For people.
 
     def claims(self, *, rows_max: int, service_id: str | None = None) -> list[Claim]:
         values = {"limit": rows_max, "service": service_id}
-        return [_claim(row) for row in self._sql.run(statements.CLAIMS, values)]
-
-
-def _claim(row: Any) -> Claim:
-    return Claim(
-        service_id=row.service_id,
-        claimant=row.claimant,
-        epoch=row.epoch,
-        expiry=row.expiry,
-        is_live=bool(row.is_live),
-        waiting=row.waiting,
-        head=row.head,
-        head_state=None if row.head_state is None else BatchState(row.head_state),
-    )
+        return [claim_from_row(row) for row in self._sql.run(Query.claims, values)]

@@ -10,17 +10,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from datp_tasks.errors import BatchConflict, BatchUnknown, ServiceUnknown
-from datp_tasks.ledger import batches_sql as statements
-from datp_tasks.ledger.kinds import KINDS
-from datp_tasks.ledger.sql import Sql, tried_again
-from datp_tasks.ledger.types import (
+from datp_tasks.model.batch import FINAL_STATES, BatchState
+from datp_tasks.model.payload import encode
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.ledger_sql import Sql, tried_again
+from datp_tasks.record.ledger_types import (
     Asked,
     Attempt,
     Batch,
@@ -33,11 +33,13 @@ from datp_tasks.ledger.types import (
     Sighting,
     Stored,
     Work,
+    asked_from_row,
+    attempt_from_row,
     batch_from_row,
+    begun_from_row,
+    finished_from_rows,
 )
-from datp_tasks.model.batch import FINAL_STATES, BatchState, Verdict
-from datp_tasks.model.payload import encode
-from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.queries import Queries
 from datp_tasks.settings import Settings
 
 #: Kinds of alerts. The first names a service, the others a batch.
@@ -48,23 +50,45 @@ TWICE_ALERT = "ledger-batch-twice"
 ANOMALY_ALERT = "ledger-batch-anomaly"
 
 
+class Query(Queries, topic="ledger_batches"):
+    add_service: str
+    services: str
+    give_numbers: str
+    known: str
+    store: str
+    note_due: str
+    begin: str
+    finish: str
+    take_up: str
+    record: str
+    note_late_commit: str
+    find: str
+    list_batches: str
+    attempts: str
+    sightings: str
+
+
 def subject_of(service_id: str, batch_id: str) -> str:
     """How alerts name a batch."""
     return f"{service_id}/{batch_id}"
 
 
 class BatchStore:
-    def __init__(self, sql: Sql, alerts: Alerts, settings: Settings) -> None:
+    def __init__(
+        self, sql: Sql, alerts: Alerts, settings: Settings, *, drops_duplicates: Sequence[str]
+    ) -> None:
+        """`drops_duplicates`: kinds of ledgers that execute a batch that comes twice once."""
         self._sql = sql
         self._alerts = alerts
         self._settings = settings
+        self._drops_duplicates = list(drops_duplicates)
 
     # The way in.
 
     def add_service(self, service: Service) -> bool:
         """Make a service or change its address; False if it exists with another kind."""
         values = {"service": service.service_id, "kind": service.kind, "url": service.url}
-        return bool(self._sql.run(statements.ADD_SERVICE, values))
+        return bool(self._sql.run(Query.add_service, values))
 
     def services(
         self, names: Sequence[str] | None = None, *, rows_max: int = 100_000
@@ -72,7 +96,7 @@ class BatchStore:
         values = {"services": None if names is None else list(names), "limit": rows_max}
         return [
             Service(service_id=row.service_id, kind=row.kind, url=row.url)
-            for row in self._sql.run(statements.SERVICES, values)
+            for row in self._sql.run(Query.services, values)
         ]
 
     def store_many(self, batches: Sequence[NewBatch]) -> list[Stored | BatchConflict]:
@@ -94,12 +118,12 @@ class BatchStore:
         self, connection: Connection, service_id: str, batches: Sequence[NewBatch]
     ) -> list[Stored | BatchConflict]:
         values: dict[str, Any] = {"service": service_id, "count": 0}
-        rows = self._sql.rows(connection, statements.NUMBER, {**values, "count": len(batches)})
+        rows = self._sql.rows(connection, Query.give_numbers, {**values, "count": len(batches)})
         if not rows:
             raise ServiceUnknown(f"there is no ledger service {service_id!r}")
         # The service is locked now, and this statement sees what was committed before.
         names = {"service": service_id, "batches": [each.batch_id for each in batches]}
-        known = {row.batch_id: row for row in self._sql.rows(connection, statements.KNOWN, names)}
+        known = {row.batch_id: row for row in self._sql.rows(connection, Query.known, names)}
         first = rows[0].last_seq - len(batches) + 1
         answers: list[Stored | BatchConflict] = []
         new: dict[str, tuple[int, NewBatch]] = {}
@@ -116,8 +140,8 @@ class BatchStore:
                 new[batch.batch_id] = (seq, batch)
                 answers.append(Stored(service_id, batch.batch_id, seq, BatchState.NEW))
         if new:
-            self._sql.rows(connection, statements.STORE, _columns(service_id, new))
-            self._sql.rows(connection, statements.DUE, {"service": service_id})
+            self._sql.rows(connection, Query.store, _columns(service_id, new))
+            self._sql.rows(connection, Query.note_due, {"service": service_id})
         return answers
 
     # One attempt.
@@ -142,10 +166,10 @@ class BatchStore:
             "sender": sender,
             "budget": self._settings.ledger_post_budget_s,
             "grace": self._settings.ledger_grace_s,
-            "drops_duplicates": [kind.name for kind in KINDS.values() if kind.drops_duplicates],
+            "drops_duplicates": self._drops_duplicates,
             "alert": TWICE_ALERT,
         }
-        return [_begun(row) for row in self._sql.run(statements.BEGIN, values)]
+        return [begun_from_row(row) for row in self._sql.run(Query.begin, values)]
 
     def finish_many(self, ended: Sequence[Ended]) -> tuple[list[Ended], list[Finished]]:
         """Record how attempts ended: those that counted, and the batches that are final now."""
@@ -164,9 +188,9 @@ class BatchStore:
             "subject": [_alert_subject(each) for each in ended],
             "cleared": DELAYED_ALERT,
         }
-        rows = self._sql.run(statements.FINISH, values)
+        rows = self._sql.run(Query.finish, values)
         counted = {(row.service_id, row.batch_id) for row in rows}
-        return [each for each in ended if each.begun.key in counted], _finished(rows)
+        return [each for each in ended if each.begun.key in counted], finished_from_rows(rows)
 
     # What the ledger says.
 
@@ -180,7 +204,7 @@ class BatchStore:
             "recheck": settings.ledger_recheck_s,
             "swallow": settings.ledger_swallow_s - settings.ledger_grace_s,
         }
-        return [_asked(row) for row in self._sql.run(statements.TAKE_UP, values)]
+        return [asked_from_row(row) for row in self._sql.run(Query.take_up, values)]
 
     def record_many(self, moves: Sequence[Move], source: str) -> list[Finished]:
         """Write down what answers made of batches; those that are final by that."""
@@ -203,12 +227,12 @@ class BatchStore:
             "source": source,
             "slowest": self._settings.ledger_poll_s_max,
         }
-        rows = self._sql.run(statements.RECORD, values)
+        rows = self._sql.run(Query.record, values)
         done = {(row.service_id, row.batch_id) for row in rows}
         for move in moves:
             if move.state is BatchState.COMMITTED and move.asked.key not in done:
                 self._report_late_commit(move, source)
-        return _finished(rows)
+        return finished_from_rows(rows)
 
     def _report_late_commit(self, move: Move, source: str) -> None:
         """The ledger has committed what is final here: fine, unless we said otherwise."""
@@ -217,14 +241,14 @@ class BatchStore:
             return
         note = f"the ledger has committed it, but it was recorded as {batch.state}"
         names = {"service": batch.service_id, "batch": batch.batch_id}
-        self._sql.run(statements.SEEN_ANYWAY, {**names, "source": source, "note": note})
+        self._sql.run(Query.note_late_commit, {**names, "source": source, "note": note})
         self._alerts.raise_alert(ANOMALY_ALERT, subject_of(*move.asked.key), note)
 
     # For clients and operators.
 
     def find(self, service_id: str, batch_id: str, *, owner: str | None = None) -> Batch:
         values = {"service": service_id, "batch": batch_id, "owner": owner}
-        rows = self._sql.run(statements.FIND, values)
+        rows = self._sql.run(Query.find, values)
         if not rows:
             raise BatchUnknown(f"{service_id} has no batch {batch_id[:128]!r}")
         return batch_from_row(rows[0])
@@ -248,14 +272,14 @@ class BatchStore:
             "all": with_final or state is not None,
             "limit": rows_max,
         }
-        return [batch_from_row(row) for row in self._sql.run(statements.LIST, values)]
+        return [batch_from_row(row) for row in self._sql.run(Query.list_batches, values)]
 
     def attempts(self, service_id: str, batch_id: str) -> list[Attempt]:
-        rows = self._sql.run(statements.ATTEMPTS, {"service": service_id, "batch": batch_id})
-        return [_attempt(row) for row in rows]
+        rows = self._sql.run(Query.attempts, {"service": service_id, "batch": batch_id})
+        return [attempt_from_row(row) for row in rows]
 
     def sightings(self, service_id: str, batch_id: str) -> list[Sighting]:
-        rows = self._sql.run(statements.SIGHTINGS, {"service": service_id, "batch": batch_id})
+        rows = self._sql.run(Query.sightings, {"service": service_id, "batch": batch_id})
         return [
             Sighting(
                 state=BatchState(row.state), source=row.source, note=row.note, seen_at=row.seen_at
@@ -296,50 +320,3 @@ def _columns(service_id: str, new: Mapping[str, tuple[int, NewBatch]]) -> dict[s
         "tx_id": [batch.tx_id for batch in batches],
         "switch": [batch.switch for batch in batches],
     }
-
-
-def _begun(row: Any) -> Begun:
-    return Begun(
-        service_id=row.service_id,
-        batch_id=row.batch_id,
-        kind=row.kind,
-        url=row.url,
-        payload=bytes(row.payload),
-        epoch=row.claim_epoch,
-        attempt=row.attempts,
-        possible=row.possible,
-    )
-
-
-def _asked(row: Any) -> Asked:
-    names = ("service_id", "batch_id", "kind", "url", "attempts", "possible", "resubmits")
-    more = ("unknown_seen", "grace_over", "swallow_over")
-    values = dict(zip((*names, *more), attrgetter(*names, *more)(row), strict=True))
-    return Asked(state=BatchState(row.state), **values)
-
-
-def _attempt(row: Any) -> Attempt:
-    return Attempt(
-        attempt=row.attempt,
-        epoch=row.epoch,
-        sender=row.sender,
-        begun_at=row.begun_at,
-        ended_at=row.ended_at,
-        verdict=None if row.verdict is None else Verdict(row.verdict),
-        http_status=row.http_status,
-        note=row.note,
-    )
-
-
-def _finished(rows: Sequence[Any]) -> list[Finished]:
-    return [
-        Finished(
-            service_id=row.service_id,
-            batch_id=row.batch_id,
-            state=BatchState(row.state),
-            tx_id=row.tx_id,
-            switch=row.switch,
-        )
-        for row in rows
-        if row.final
-    ]

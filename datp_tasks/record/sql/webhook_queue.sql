@@ -1,8 +1,7 @@
-"""The statements by which webhooks are claimed, settled and held back."""
+-- How webhooks are claimed, settled and held back.
 
-from __future__ import annotations
-
-LOOK = """
+-- :name look
+-- Deliveries that have not ended, and what is known of their targets.
 SELECT d.id, d.tx_id, d.sequence, d.owner, d.url, d.target, d.attempts,
        greatest(0, extract(epoch FROM d.next_at - coalesce(%(now)s, now())))::float AS wait_s,
        t.target IS NOT NULL AS is_broken,
@@ -12,10 +11,10 @@ SELECT d.id, d.tx_id, d.sequence, d.owner, d.url, d.target, d.attempts,
 FROM webhook_delivery d LEFT JOIN webhook_target t ON t.target = d.target
 WHERE d.id = ANY(%(id)s) AND d.state = 'pending'
 ORDER BY d.next_at, d.id
-"""
 
-# The number of attempts is compared and set: two senders never send the same attempt.
-CLAIM = """
+-- :name claim
+-- Take attempts that are due and note that they begin. The number of attempts is compared and set:
+-- two senders never send the same attempt.
 WITH locked AS MATERIALIZED (
     SELECT d.id FROM webhook_delivery d
     JOIN unnest(%(id)s::text[], %(attempts)s::integer[]) AS v (id, attempts) ON v.id = d.id
@@ -35,10 +34,10 @@ WITH locked AS MATERIALIZED (
     SELECT id, attempts, %(sender)s, coalesce(%(now)s, now()) FROM claimed
 )
 SELECT *, coalesce(%(now)s, now()) AS at FROM claimed
-"""
 
-# A success counts whoever brings the news; a failure only if nobody has begun another attempt.
-SETTLE = """
+-- :name settle
+-- Write down what became of attempts. A success counts in any case; a failure only if no other
+-- attempt has begun.
 WITH v AS MATERIALIZED (
     SELECT * FROM unnest(
         %(id)s::text[], %(attempt)s::integer[], %(state)s::text[], %(wait_s)s::float[],
@@ -62,9 +61,9 @@ WITH v AS MATERIALIZED (
     RETURNING d.id
 )
 SELECT id FROM settled
-"""
 
-HOLD = """
+-- :name hold
+-- Put off deliveries whose target is disabled, without an attempt.
 WITH locked AS MATERIALIZED (
     SELECT d.id FROM webhook_delivery d
     WHERE d.id = ANY(%(id)s) AND d.state = 'pending' AND d.next_at <= coalesce(%(now)s, now())
@@ -74,46 +73,46 @@ UPDATE webhook_delivery d
 SET held = true, next_at = coalesce(%(now)s, now()) + make_interval(secs => v.wait_s)
 FROM locked JOIN unnest(%(id)s::text[], %(wait_s)s::float[]) AS v (id, wait_s) ON v.id = locked.id
 WHERE d.id = locked.id
-"""
 
-# Its target was disabled for as long as anybody waits for a webhook.
-BURY = """
+-- :name bury
+-- Give up deliveries whose target was disabled for as long as a delivery may take.
 UPDATE webhook_delivery
 SET state = 'dead', held = false, finished_at = coalesce(%(now)s, now()),
     last_error = 'its target was disabled until its time was over'
 WHERE id = ANY(%(id)s) AND state = 'pending' AND next_at <= coalesce(%(now)s, now())
-"""
 
-# From the index of what is pending: what Redis does not know of, or lost.
-OVERDUE = """
+-- :name overdue
+-- Deliveries that no sender has taken although they are due, the oldest first. From the index of
+-- what is pending: what Redis does not know of, or lost.
 SELECT tx_id, sequence FROM webhook_delivery
 WHERE state = 'pending'
   AND next_at < coalesce(%(now)s, now()) - make_interval(secs => %(overdue_s)s)
 ORDER BY next_at LIMIT %(limit)s
-"""
 
-# True for the one that disabled it; further failures only prolong it.
-DISABLE = """
+-- :name disable
+-- Send nothing to a target for a while. True for the one that disabled it; further failures only
+-- prolong it.
 INSERT INTO webhook_target (target, disabled_at, disabled_until, reason)
 VALUES (%(target)s, coalesce(%(now)s, now()),
         coalesce(%(now)s, now()) + make_interval(secs => %(disable_s)s), %(reason)s)
 ON CONFLICT (target) DO UPDATE
 SET disabled_until = excluded.disabled_until, reason = excluded.reason
 RETURNING xmax = 0 AS is_new
-"""
 
-# One sender at a time may try whether the target is back; for the others it stays disabled.
-PROBE = """
+-- :name probe
+-- Take the right to try a disabled target; no row if another sender has it. One sender at a time
+-- may try whether the target is back; for the others it stays disabled.
 UPDATE webhook_target
 SET disabled_until = coalesce(%(now)s, now()) + make_interval(secs => %(hold_s)s)
 WHERE target = %(target)s AND disabled_until <= coalesce(%(now)s, now())
 RETURNING target
-"""
 
-ENABLE = "DELETE FROM webhook_target WHERE target = %(target)s RETURNING target"
+-- :name enable
+-- The target is back; no row if it was not disabled.
+DELETE FROM webhook_target WHERE target = %(target)s RETURNING target
 
-RELEASE = """
+-- :name release
+-- What waited for a target is due now.
 UPDATE webhook_delivery SET held = false, next_at = coalesce(%(now)s, now())
 WHERE target = %(target)s AND held AND state = 'pending'
 RETURNING tx_id, sequence
-"""

@@ -1,4 +1,4 @@
-"""How this room talks to PostgreSQL: short transactions, the database's clock, retried deadlocks.
+"""How batches and claims use PostgreSQL: short transactions, its clock, retried deadlocks.
 
 A statement that stands alone is its own transaction, so a process that is paused between two
 round trips holds no lock. Where two statements must be one transaction, PostgreSQL itself ends
@@ -16,18 +16,19 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from datp_tasks.clock import Clock
+from datp_tasks.record.queries import Queries
 
-#: What stands for the time in a statement: `<now>` is read when a row is looked at, which is right
-#: for a check under a lock that was waited for; `<moment>` once, so that an index can use it.
-NOW = "coalesce(%(now)s::timestamptz, clock_timestamp())"
-MOMENT = f"(SELECT {NOW})"
-
+#: A transaction whose client is silent for longer is ended by PostgreSQL.
 SILENT_MS = 5_000
 TRIES_MAX = 5
 #: Serialization failure and deadlock: nothing happened, the same statement may be sent again.
 AGAIN = ("40001", "40P01")
 
 T = TypeVar("T")
+
+
+class Query(Queries, topic="ledger_sql"):
+    end_when_silent: str
 
 
 class Sql:
@@ -64,15 +65,8 @@ class Sql:
         """Several statements that happen together, each with a snapshot of its own."""
         self.commits += 1
         with self.engine.begin() as connection:
-            connection.exec_driver_sql(
-                f"SET LOCAL idle_in_transaction_session_timeout = {SILENT_MS}"
-            )
+            connection.exec_driver_sql(Query.end_when_silent, {"silent_ms": SILENT_MS})
             yield connection
-
-
-def timed(statement: str) -> str:
-    """A statement with the time put in."""
-    return statement.replace("<now>", NOW).replace("<moment>", MOMENT)
 
 
 def tried_again(act: Callable[[], T]) -> T:

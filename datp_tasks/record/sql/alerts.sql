@@ -1,0 +1,18 @@
+-- :name raise_alert
+-- Open an alert; no row if one of this kind and subject is open.
+INSERT INTO alert (kind, subject, summary, created_at)
+VALUES (%(kind)s, %(subject)s, %(summary)s, coalesce(%(now)s, now()))
+ON CONFLICT (kind, subject) WHERE cleared_at IS NULL DO NOTHING
+RETURNING id
+
+-- :name clear_alert
+-- Close the open alert of a kind and subject; no row if there is none.
+UPDATE alert SET cleared_at = coalesce(%(now)s, now())
+WHERE kind = %(kind)s AND subject = %(subject)s AND cleared_at IS NULL
+RETURNING id
+
+-- :name open_alerts
+-- Alerts that are not cleared, of one kind or of all, the oldest first.
+SELECT id, kind, subject, summary, created_at FROM alert
+WHERE cleared_at IS NULL AND coalesce(kind = %(kind)s, true)
+ORDER BY created_at, id LIMIT %(limit)s

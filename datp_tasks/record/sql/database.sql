@@ -1,0 +1,3 @@
+-- :name ping
+-- Nothing but an answer.
+SELECT 1

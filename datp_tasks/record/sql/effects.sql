@@ -1,0 +1,38 @@
+-- :name hold
+-- Begin the SQL transaction of steps: hold the summary rows under their fences and read the outputs
+-- of earlier tries. Rows are locked in the order of their ids, as by the statement that ends
+-- transactions, so that the two cannot wait for each other. `coalesce` keeps the planner from the
+-- index of open rows. The limits come first, so that they hold for the rows themselves, too.
+SET LOCAL idle_in_transaction_session_timeout = %(idle_ms)s;
+SET LOCAL lock_timeout = %(lock_ms)s;
+WITH wanted AS (
+    SELECT * FROM unnest(%(tx_id)s::text[], %(step_key)s::text[], %(fence)s::bigint[])
+                  AS v (tx_id, step_key, fence)
+), held AS MATERIALIZED (
+    SELECT s.tx_id, s.fence FROM tx_summary s
+    WHERE s.tx_id = ANY(%(tx_id)s) AND coalesce(s.completed_at, 'infinity') = 'infinity'
+    ORDER BY s.tx_id FOR SHARE
+)
+SELECT h.tx_id, e.tx_id IS NOT NULL AS is_recorded, e.output
+FROM held h
+JOIN wanted v ON v.tx_id = h.tx_id AND h.fence <= v.fence
+LEFT JOIN step_effect e ON e.tx_id = v.tx_id AND e.step_key = v.step_key
+
+-- :name save
+-- Record the outputs of steps, in the commit of their effects.
+INSERT INTO step_effect (tx_id, step_key, fence, output, created_at)
+SELECT tx_id, step_key, fence, output::json, coalesce(%(now)s, now())
+FROM unnest(%(tx_id)s::text[], %(step_key)s::text[], %(fence)s::bigint[], %(output)s::text[])
+     AS v (tx_id, step_key, fence, output)
+
+-- :name open_item
+-- Before the first item of a vector, so that it can be undone alone.
+SAVEPOINT datp_item
+
+-- :name next_item
+-- Between two items of a vector: the one before stays, the next one can be undone alone.
+RELEASE SAVEPOINT datp_item; SAVEPOINT datp_item
+
+-- :name undo_item
+-- Undo the current item and nothing else.
+ROLLBACK TO SAVEPOINT datp_item

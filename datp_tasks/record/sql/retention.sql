@@ -1,0 +1,163 @@
+-- :name states
+-- Archived states of transactions that ended long ago, by the time when they were archived.
+WITH page AS (
+    SELECT tx_id AS key, archived_at AS moment FROM tx_state
+    WHERE archived_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+      AND (archived_at, tx_id) > (%(moment)s::timestamptz, %(key)s)
+    ORDER BY archived_at, tx_id LIMIT %(limit)s
+), gone AS (
+    DELETE FROM tx_state s USING page, tx_summary t
+    WHERE s.tx_id = page.key AND t.tx_id = page.key
+      AND t.completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+    RETURNING 1
+)
+SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
+       last.moment, last.key
+FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
+
+-- :name journals
+-- Journals of transactions that ended long ago, whole, by the time of their rows.
+WITH page AS (
+    SELECT tx_id AS key, recorded_at AS moment FROM tx_journal
+    WHERE recorded_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+      AND (recorded_at, tx_id) > (%(moment)s::timestamptz, %(key)s)
+    ORDER BY recorded_at, tx_id LIMIT %(limit)s
+), old AS (
+    SELECT DISTINCT t.tx_id FROM page JOIN tx_summary t ON t.tx_id = page.key
+    WHERE t.completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+), begun AS (
+    DELETE FROM step_begun b USING old WHERE b.tx_id = old.tx_id
+), gone AS (
+    DELETE FROM tx_journal j USING old WHERE j.tx_id = old.tx_id RETURNING 1
+)
+SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
+       last.moment, last.key
+FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
+
+-- :name state_changes
+-- The history of transactions that ended long ago.
+WITH page AS (
+    SELECT tx_id AS key, completed_at AS moment FROM tx_summary
+    WHERE completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+      AND (completed_at, tx_id) > (%(moment)s::timestamptz, %(key)s)
+    ORDER BY completed_at, tx_id LIMIT %(limit)s
+), gone AS (
+    DELETE FROM tx_state_change c USING page WHERE c.tx_id = page.key RETURNING 1
+)
+SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
+       last.moment, last.key
+FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
+
+-- :name effects
+-- Outputs and begun steps of transactions that ended long ago.
+WITH page AS (
+    SELECT tx_id AS key, completed_at AS moment FROM tx_summary
+    WHERE completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+      AND (completed_at, tx_id) > (%(moment)s::timestamptz, %(key)s)
+    ORDER BY completed_at, tx_id LIMIT %(limit)s
+), begun AS (
+    DELETE FROM step_begun b USING page WHERE b.tx_id = page.key
+), gone AS (
+    DELETE FROM step_effect e USING page WHERE e.tx_id = page.key RETURNING 1
+)
+SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
+       last.moment, last.key
+FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
+
+-- :name events
+-- Events of transactions that ended long ago.
+WITH page AS (
+    SELECT tx_id AS key, completed_at AS moment FROM tx_summary
+    WHERE completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+      AND (completed_at, tx_id) > (%(moment)s::timestamptz, %(key)s)
+    ORDER BY completed_at, tx_id LIMIT %(limit)s
+), gone AS (
+    DELETE FROM tx_event e USING page WHERE e.tx_id = page.key RETURNING 1
+)
+SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
+       last.moment, last.key
+FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
+
+-- :name webhooks
+-- Deliveries that ended long ago, with their attempts, if their transaction ended long ago, too.
+WITH page AS (
+    SELECT id AS key, created_at AS moment FROM webhook_delivery
+    WHERE created_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+      AND (created_at, id) > (%(moment)s::timestamptz, %(key)s)
+    ORDER BY created_at, id LIMIT %(limit)s
+), gone AS (
+    DELETE FROM webhook_delivery d USING page, tx_summary t
+    WHERE d.id = page.key
+      AND d.finished_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+      AND t.tx_id = d.tx_id
+      AND t.completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+    RETURNING d.id
+), attempts AS (
+    DELETE FROM webhook_attempt a USING gone WHERE a.delivery_id = gone.id
+)
+SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
+       last.moment, last.key
+FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
+
+-- :name batches
+-- Batches that ended long ago, with their attempts and sightings, unless a transaction waits for
+-- them.
+WITH page AS (
+    SELECT service_id || ' ' || batch_id AS key, final_at AS moment FROM ledger_batch
+    WHERE final_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+      AND (final_at, service_id || ' ' || batch_id) > (%(moment)s::timestamptz, %(key)s)
+    ORDER BY final_at, service_id || ' ' || batch_id LIMIT %(limit)s
+), gone AS (
+    DELETE FROM ledger_batch b USING page
+    WHERE b.service_id || ' ' || b.batch_id = page.key AND b.final_at = page.moment
+      AND NOT EXISTS (SELECT 1 FROM tx_summary t
+                      WHERE t.tx_id = b.tx_id AND t.completed_at IS NULL)
+    RETURNING b.service_id, b.batch_id
+), attempts AS (
+    DELETE FROM batch_attempt a USING gone
+    WHERE a.service_id = gone.service_id AND a.batch_id = gone.batch_id
+), log AS (
+    DELETE FROM batch_status l USING gone
+    WHERE l.service_id = gone.service_id AND l.batch_id = gone.batch_id
+)
+SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
+       last.moment, last.key
+FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
+
+-- :name ended
+-- A page of transactions that ended long ago.
+SELECT completed_at, tx_id FROM tx_summary
+WHERE completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+  AND (completed_at, tx_id) > (%(moment)s::timestamptz, %(key)s)
+ORDER BY completed_at, tx_id LIMIT %(limit)s
+
+-- :name summaries
+-- Transactions that ended long ago, with everything that belongs to them. One whose webhook is
+-- still to be delivered stays: its receiver will ask for the transaction.
+WITH old AS MATERIALIZED (
+    SELECT tx_id FROM tx_summary t
+    WHERE tx_id = ANY(%(tx_id)s)
+      AND completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+      AND NOT EXISTS (
+        SELECT 1 FROM webhook_delivery d WHERE d.tx_id = t.tx_id AND d.state = 'pending')
+    ORDER BY tx_id FOR UPDATE
+), states AS (DELETE FROM tx_state r USING old WHERE r.tx_id = old.tx_id
+), journals AS (DELETE FROM tx_journal r USING old WHERE r.tx_id = old.tx_id
+), changes AS (DELETE FROM tx_state_change r USING old WHERE r.tx_id = old.tx_id
+), effects AS (DELETE FROM step_effect r USING old WHERE r.tx_id = old.tx_id
+), begun AS (DELETE FROM step_begun r USING old WHERE r.tx_id = old.tx_id
+), events AS (DELETE FROM tx_event r USING old WHERE r.tx_id = old.tx_id
+), signals AS (DELETE FROM tx_signal r USING old WHERE r.tx_id = old.tx_id
+), timeouts AS (DELETE FROM tx_timeout r USING old WHERE r.tx_id = old.tx_id
+), deliveries AS (DELETE FROM webhook_delivery r USING old WHERE r.tx_id = old.tx_id RETURNING r.id
+), attempts AS (DELETE FROM webhook_attempt r USING deliveries d WHERE r.delivery_id = d.id)
+DELETE FROM tx_summary r USING old WHERE r.tx_id = old.tx_id
+
+-- :name mark
+-- Where the last run of a kind ended; the row is locked until the commit.
+SELECT moment, tx_id FROM job_mark WHERE name = %(name)s FOR UPDATE
+
+-- :name set_mark
+-- Where the next run of a kind goes on.
+INSERT INTO job_mark (name, moment, tx_id) VALUES (%(name)s, %(moment)s, %(tx_id)s)
+ON CONFLICT (name) DO UPDATE SET moment = excluded.moment, tx_id = excluded.tx_id

@@ -1,0 +1,36 @@
+-- :name add
+-- Keep a signal for a transaction that has not ended; the one of that name before it, if any.
+WITH added AS (
+    INSERT INTO tx_signal (tx_id, name, value, created_at)
+    SELECT tx_id, %(name)s, %(value)s, coalesce(%(now)s, now()) FROM tx_summary
+    WHERE tx_id = %(tx_id)s AND coalesce(completed_at, 'infinity') = 'infinity'
+    ON CONFLICT (tx_id, name) DO UPDATE
+    SET value = excluded.value, created_at = excluded.created_at
+)
+SELECT tx_id, name, value FROM tx_signal WHERE tx_id = %(tx_id)s AND name = %(name)s
+
+-- :name put_back
+-- Withdraw a signal in favour of the one before it. Only if it still
+-- holds: another client may have set something else since.
+UPDATE tx_signal SET value = %(before)s
+WHERE tx_id = %(tx_id)s AND name = %(name)s AND value = %(value)s
+
+-- :name withdraw
+-- Withdraw a signal that had none before it.
+DELETE FROM tx_signal WHERE tx_id = %(tx_id)s AND name = %(name)s AND value = %(value)s
+
+-- :name of_transactions
+-- The signals of transactions, in the order in which they came.
+SELECT tx_id, name, value FROM tx_signal WHERE tx_id = ANY(%(tx_id)s) ORDER BY created_at
+
+-- :name recent
+-- Signals of the last while, which the reconciler repeats after a loss of Redis.
+SELECT tx_id, name, value FROM tx_signal
+WHERE created_at > coalesce(%(now)s, now()) - make_interval(secs => %(age_s)s)
+ORDER BY created_at LIMIT %(limit)s
+
+-- :name forget_ended
+-- Drop some signals of transactions that have ended.
+DELETE FROM tx_signal WHERE (tx_id, name) IN (
+    SELECT g.tx_id, g.name FROM tx_signal g JOIN tx_summary t ON t.tx_id = g.tx_id
+    WHERE t.completed_at IS NOT NULL LIMIT %(limit)s)
