@@ -96,7 +96,7 @@ class Archiver:
     def __init__(self, live: LiveStore, tables: Tables, limits: Limits) -> None:
         self._live = live
         self._limits = limits
-        self._outgoing = ArchiveFeed(live)
+        self._feed = ArchiveFeed(live)
         self._journal = tables.journal
         self._states = tables.states
         self._alerts = tables.alerts
@@ -107,7 +107,7 @@ class Archiver:
         self.result = Result(entries=0, copied=0, archived=0)
 
     def take_role(self) -> bool:
-        fence = self._outgoing.take_role(
+        fence = self._feed.take_role(
             self._role.node,
             role_ms=int(self._limits.role_s * 1_000),
             grace_ms=int(self._limits.grace_s * 1_000),
@@ -119,7 +119,7 @@ class Archiver:
         return True
 
     def leave_role(self) -> None:
-        self._outgoing.leave_role(self._role.node)
+        self._feed.leave_role(self._role.node)
 
     def work(self) -> Result:
         """As long as there is something to do, for a while."""
@@ -162,7 +162,7 @@ class Archiver:
         return self._drain(shards, self._limits.entries_max) if shards else (0, set())
 
     def _drain(self, shards: Sequence[str], entries_max: int) -> tuple[int, set[str]]:
-        drained = self._outgoing.read_journal(
+        drained = self._feed.read_journal(
             entries_max=entries_max,
             bytes_max=self._limits.bytes_max,
             entry_bytes_max=self._limits.output_bytes_max,
@@ -178,7 +178,7 @@ class Archiver:
         if self._files:
             self._files.append(drained.changes, self._live.server_now_ms())
         reach("archiver.after_journal")
-        self._outgoing.drop_journal(drained)
+        self._feed.drop_journal(drained)
         return drained.count, set(drained.behind)
 
     def _drain_in_parts(
@@ -220,7 +220,7 @@ class Archiver:
         chars = 0
         for first in range(0, len(due), at_a_time):
             part = due[first : first + at_a_time]
-            copies = self._outgoing.copies(part)
+            copies = self._feed.copies(part)
             found += zip(part, copies, strict=True)
             chars += sum(map(_chars, copies))
             if chars >= bytes_max:

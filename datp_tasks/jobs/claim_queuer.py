@@ -1,6 +1,6 @@
 """Claim services for this instance, and ring for the batch that is first in line in each.
 
-Moves:    SUBMITTING -> UNKNOWN where nobody recorded the end or the claimant is gone; claims of
+Moves:    SUBMITTING -> UNKNOWN where the end was not recorded or the claimant is gone; claims of
           instances that are gone change hands; then rings for NEW and DELAYED batches in turn.
 Knows:    that a lease has run out; not whether its holder is dead or paused. So a claim changes
           hands with a higher epoch, and the holder of the old one is refused should it wake up.

@@ -28,7 +28,7 @@ JOBS = {
 LEDGER_JOBS = {"claim_queuer", "batch_poller"}
 #: Job -> role of the node groups that do it. Beat's message goes to the same queue as ever; a
 #: worker there that lacks the role passes it on to a group that has it. Where no group was given
-#: the role, and for all other jobs, whoever takes the message does the job.
+#: the role, and for all other jobs, the worker that takes the message does the job.
 ROLES = {
     "archiver": "archiving",
     "webhook_sender": "webhooks",

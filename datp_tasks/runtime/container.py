@@ -84,7 +84,6 @@ class Container:
         send: Send | None = None,
         ring_ledger: Ring | None = None,
         ring_webhooks: Callable[[], None] | None = None,
-        tracing: Tracing | None = None,
     ) -> Container:
         """Nothing is connected before it is used."""
         clock = clock or ServerClock()
@@ -96,7 +95,7 @@ class Container:
         pipelines = PipelineStore(engine, redis, live.keys)
         doorbells = Doorbells(live) if send is None else None
         ringer = Ringer(send or CelerySend(celery), costs, doorbells)
-        tracing = tracing or make_tracing(settings)
+        tracing = make_tracing(settings)
         webhooks = WebhookService(
             settings,
             engine,

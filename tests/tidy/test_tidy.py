@@ -74,6 +74,12 @@ def imported(path: Path) -> set[str]:
     }
 
 
+def parameters(function: ast.FunctionDef) -> list[ast.arg]:
+    given = function.args
+    found = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+    return [each for each in found if each.arg not in ("self", "cls")]
+
+
 each_job = pytest.mark.parametrize(
     "path",
     [path for path in sorted((PACKAGE / "jobs").glob("*.py")) if path.stem not in NOT_JOBS],
@@ -174,27 +180,21 @@ def test_a_job_gets_what_it_needs_and_never_everything(path: Path) -> None:
         for node in tree(path).body
         if isinstance(node, ast.FunctionDef) and node.name == "run_once"
     )
-    given = run_once.args
-    assert given.vararg is given.kwarg is None
-    needs = [*given.posonlyargs, *given.args]
-    assert needs
-    assert len(needs) + len(given.kwonlyargs) <= PARAMETERS_MAX
-    annotations = {ast.unparse(each.annotation) for each in needs if each.annotation}
-    # Settings are everything too: limits come one by one, or as the job's own `Limits`.
-    assert not annotations & {"Container", "Settings", "Any", "object"}
-    assert "Settings" not in {ast.unparse(each.annotation or each) for each in given.kwonlyargs}
+    assert run_once.args.args
+    assert run_once.args.vararg is run_once.args.kwarg is None
+    assert len(parameters(run_once)) <= PARAMETERS_MAX
+    types = {ast.unparse(each.annotation) for each in parameters(run_once) if each.annotation}
+    # Settings are everything, too: limits come one by one, or as the job's own `Limits`.
+    assert not types & {"Container", "Settings", "Any", "object"}
 
 
-def test_classes_of_the_runtime_and_the_jobs_are_made_of_few_things() -> None:
+def test_functions_of_the_runtime_and_of_the_jobs_are_given_few_things() -> None:
     many = [
-        f"{shown(path, init)} {made.name}"
+        f"{shown(path, node)} {node.name}"
         for path in [*(PACKAGE / "runtime").glob("*.py"), *(PACKAGE / "jobs").glob("*.py")]
-        for made in ast.walk(tree(path))
-        if isinstance(made, ast.ClassDef)
-        for init in made.body
-        if isinstance(init, ast.FunctionDef) and init.name == "__init__"
-        # Not counting `self`.
-        if len(init.args.args) + len(init.args.kwonlyargs) - 1 > PARAMETERS_MAX
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef)
+        if len(parameters(node)) > PARAMETERS_MAX
     ]
     assert many == []
 
