@@ -26,6 +26,10 @@ def _keys() -> ApiKeys:
     return ApiKeys(context.engine, context.connections.clock, context.settings.key_pepper)
 
 
+def add_commands(root: typer.Typer) -> None:
+    root.add_typer(app, name="keys")
+
+
 @app.command()
 def create(
     owner: Annotated[str, typer.Option(help="Whose transactions it is for.")],

@@ -58,7 +58,7 @@ def claims(
     limit: Limit = 100,
     as_json: AsJson = False,
 ) -> None:
-    """Show which instance has claimed which service, until when, and under which epoch."""
+    """Show which instance has claimed which ledger service, and until when."""
     found = _ledger().claims.claims(rows_max=limit, service_id=service)
     if as_json:
         print_json(Console(), [_claim_json(each) for each in found])
@@ -239,7 +239,7 @@ def ledger_sim(
     commit_ms: Annotated[float, typer.Option(min=0, help="From acceptance to commit.")] = 200,
     seed: Annotated[int | None, typer.Option(help="For faults with a probability.")] = None,
 ) -> None:
-    """Run a stand-in for Sawtooth and scabbard ledgers, with faults that can be switched on.
+    """Run a stand-in for Sawtooth and scabbard ledgers. Its faults can be switched on:
 
     POST /sim/faults and /sim/options change how it behaves, POST /sim/restart makes it forget,
     GET /sim/log tells what was executed.

@@ -46,7 +46,7 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def why(tx_id: TxId, as_json: AsJson = False) -> None:
-    """Tell what a transaction waits for, who has it and when it moves."""
+    """Tell what a transaction waits for, which node has it and when it moves."""
     found = connect().client.why(tx_id)
     console = Console()
     if as_json:
@@ -130,7 +130,7 @@ def clear_alert(
     reason: Reason,
     as_json: AsJson = False,
 ) -> None:
-    """Close an alert that somebody has dealt with. Exit code 1: there is no such alert."""
+    """Close an alert that was dealt with. Exit code 1: there is no such alert."""
     connections = connect().connections
     with connections.engine.begin() as connection:
         store = Alerts(connections.engine, connections.clock)
@@ -155,7 +155,10 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be
 
 
 def retry(tx_id: TxId, reason: Reason = "retried by hand", as_json: AsJson = False) -> None:
-    """Make a transaction go on now: wake it, run its step again if in doubt, or ring again."""
+    """Make a transaction go on now.
+
+    One that sleeps is woken, one in doubt runs its step again, for others a bell is rung again.
+    """
     done = connect().client.act("retry", tx_id, reason=reason, actor=getpass.getuser())
     if as_json:
         print_json(Console(), _done_json(done))

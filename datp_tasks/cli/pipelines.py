@@ -50,6 +50,10 @@ VersionOption = Annotated[str | None, typer.Option("--version", help="Version, o
 AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
+def add_commands(root: typer.Typer) -> None:
+    root.add_typer(app, name="pipelines")
+
+
 @app.command()
 def apply(
     files: Annotated[list[Path], typer.Argument(help="YAML or JSON files, or folders of them.")],

@@ -157,7 +157,7 @@ def resolve(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Decide what became of the step of a transaction that is in doubt; it goes on from there."""
+    """Decide what became of the step of a transaction that is in doubt. It goes on from there."""
     decision = _decision(done=done, redo=redo, fail=fail)
     client = connect().client
     client.resolve(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 
-from datp_tasks.api.serializers import summary_json as as_mapping
-from datp_tasks.record.types import Summary
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from datp_tasks.record.types import Summary
 
 __all__ = ["as_mapping", "print_json", "print_summary"]
 
@@ -24,6 +25,13 @@ COLOURS = {
     "sleeping": "cyan",
     "running": "blue",
 }
+
+
+def as_mapping(summary: Summary) -> dict[str, Any]:
+    """In the words of the API."""
+    from datp_tasks.api.serializers import summary_json
+
+    return summary_json(summary)
 
 
 def print_json(console: Console, value: Any) -> None:

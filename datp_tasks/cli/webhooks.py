@@ -23,6 +23,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 Owner = Annotated[str, typer.Option(help="Whose secret.")]
 
 
+def add_commands(root: typer.Typer) -> None:
+    root.add_typer(app, name="webhooks")
+
+
 @app.command("list")
 def list_(
     state: Annotated[str, typer.Option(help=f"One of {', '.join(STATES)}; or all.")] = "dead",

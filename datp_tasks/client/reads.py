@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from redis.exceptions import RedisError
 
@@ -20,7 +21,9 @@ from datp_tasks.record.database import translate_outage
 from datp_tasks.record.states import States
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Summary
-from datp_tasks.runtime.container import Container
+
+if TYPE_CHECKING:
+    from datp_tasks.runtime.container import Container
 
 log = logging.getLogger("datp.client")
 
