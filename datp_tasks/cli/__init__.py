@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
+from datp_tasks.cli.lazy import LazyGroup
 from datp_tasks.errors import DatabaseUnavailable, DatpError
 
 app = typer.Typer(
     name="datp",
+    cls=LazyGroup,
     help="Distributed asynchronous transaction pipelines on Celery.",
     no_args_is_help=True,
     add_completion=False,
@@ -25,64 +25,43 @@ def root(
     show_version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")] = False,
 ) -> None:
+    import logging
+
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s")
     if show_version:
+        from importlib.metadata import version
+
         typer.echo(f"datp-tasks {version('datp-tasks')}")
         raise typer.Exit
 
 
-def _build() -> typer.Typer:
-    from datp_tasks.cli import (
-        api,
-        env,
-        groups,
-        keys,
-        ledger,
-        nodes,
-        operate,
-        pipelines,
-        resolve,
-        timeouts,
-        top,
-        transactions,
-        up,
-        webhooks,
-    )
-
-    up.add_commands(app)
-    env.add_commands(app)
-    transactions.add_commands(app)
-    resolve.add_commands(app)
-    timeouts.add_commands(app)
-    ledger.add_commands(app)
-    nodes.add_commands(app)
-    operate.add_commands(app)
-    top.add_commands(app)
-    api.add_commands(app)
-    app.add_typer(pipelines.app, name="pipelines")
-    app.add_typer(groups.app, name="groups")
-    app.add_typer(keys.app, name="keys")
-    app.add_typer(webhooks.app, name="webhooks")
-    return app
-
-
 def main() -> None:
-    from redis.exceptions import RedisError
-    from sqlalchemy.exc import DBAPIError
-
     try:
-        _build()()
+        app()
     except DatabaseUnavailable as error:
         _fail(f"{error} Is `datp up` running here, or DATP_DATABASE_URL right?")
     except DatpError as error:
         _fail(str(error))
-    except RedisError as error:
-        _fail(f"Redis does not answer: {error}. Is `datp up` running, or DATP_REDIS_URL right?")
-    except DBAPIError as error:
-        reason = str(error.orig).strip().splitlines()[0] if error.orig else "no reason given"
-        _fail(f"PostgreSQL: {reason}. Is `datp up` running, or DATP_DATABASE_URL right?")
     except KeyboardInterrupt:
         sys.exit(130)
+    except Exception as error:
+        sentence = _of_a_server(error)
+        if sentence is None:
+            raise
+        _fail(sentence)
+
+
+def _of_a_server(error: Exception) -> str | None:
+    """What a driver raised, as a sentence. The drivers are imported only now."""
+    from redis.exceptions import RedisError
+    from sqlalchemy.exc import DBAPIError
+
+    if isinstance(error, RedisError):
+        return f"Redis does not answer: {error}. Is `datp up` running, or DATP_REDIS_URL right?"
+    if isinstance(error, DBAPIError):
+        reason = str(error.orig).strip().splitlines()[0] if error.orig else "no reason given"
+        return f"PostgreSQL: {reason}. Is `datp up` running, or DATP_DATABASE_URL right?"
+    return None
 
 
 def _fail(message: str) -> None:

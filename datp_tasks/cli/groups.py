@@ -30,6 +30,10 @@ Name = Annotated[str, typer.Argument(help="Name of the node group.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
+def add_commands(root: typer.Typer) -> None:
+    root.add_typer(app, name="groups")
+
+
 @app.command("list")
 def list_groups(as_json: AsJson = False) -> None:
     """Show every group that was told something, or that has a live worker."""

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
 
 from datp_tasks.api.serializers import time_text
 from datp_tasks.cli.context import connect
-from datp_tasks.cli.tables import print_json
+from datp_tasks.cli.tables import list_table, print_json, print_list, short_time
 from datp_tasks.record.api_keys import ApiKey, ApiKeys, OwnerLimits, Scope
 
 app = typer.Typer(help="API keys, and the limits of their owners.", no_args_is_help=True)
@@ -24,6 +24,10 @@ DAY_S = 86_400
 def _keys() -> ApiKeys:
     context = connect()
     return ApiKeys(context.engine, context.connections.clock, context.settings.key_pepper)
+
+
+def add_commands(root: typer.Typer) -> None:
+    root.add_typer(app, name="keys")
 
 
 @app.command()
@@ -57,14 +61,20 @@ def list_(
     if as_json:
         print_json(console, [_as_mapping(each) for each in found])
         return
-    table = Table("id", "owner", "scope", "name", "made", "last used", "state", box=None)
-    for each in found:
-        used = f"{each.last_used_at:%Y-%m-%d %H:%M}" if each.last_used_at else "never"
-        made = f"{each.created_at:%Y-%m-%d}"
-        table.add_row(
-            each.id, each.owner, str(each.scope), each.name or "", made, used, _state(each)
+    rows = [
+        (
+            each.id,
+            _state(each),
+            str(each.scope),
+            short_time(each.last_used_at) if each.last_used_at else "never",
+            short_time(each.created_at),
+            escape(each.owner),
+            escape(each.name or ""),
         )
-    console.print(table)
+        for each in found
+    ]
+    columns = ("id", "state", "scope", "last used", "made", "owner", "name")
+    print_list(console, list_table(columns, rows, whole=columns[:5]))
 
 
 @app.command()
@@ -120,8 +130,8 @@ def _actor() -> str:
 
 def _state(key: ApiKey) -> str:
     if key.revoked_at:
-        return f"revoked {key.revoked_at:%Y-%m-%d %H:%M}"
-    return f"until {key.expires_at:%Y-%m-%d %H:%M}" if key.expires_at else "live"
+        return f"revoked {short_time(key.revoked_at)}"
+    return f"until {key.expires_at:%Y-%m-%d}" if key.expires_at else "live"
 
 
 def _as_mapping(key: ApiKey) -> dict[str, Any]:

@@ -6,16 +6,14 @@ import asyncio
 import contextlib
 import getpass
 import os
-from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from datp_tasks.cli.context import connect
-from datp_tasks.cli.tables import print_json
+from datp_tasks.cli.tables import list_table, print_json, print_list, short_time
 from datp_tasks.errors import BatchInvalid, LedgerError, LocalStackError
 from datp_tasks.ledger.service import Ledger
 from datp_tasks.ledger.sim.server import LedgerSim, serve
@@ -58,23 +56,24 @@ def claims(
     limit: Limit = 100,
     as_json: AsJson = False,
 ) -> None:
-    """Show which instance has claimed which service, until when, and under which epoch."""
+    """Show which instance has claimed which ledger service, and until when."""
     found = _ledger().claims.claims(rows_max=limit, service_id=service)
     if as_json:
         print_json(Console(), [_claim_json(each) for each in found])
         return
-    table = Table("Service", "Claimant", "Epoch", "Until", "Waiting", "First in line")
-    for each in found:
-        head = f"{each.head[:ID_CHARS]}… {_state(each.head_state)}" if each.head else "-"
-        table.add_row(
+    rows = [
+        (
             each.service_id,
             each.claimant or "-",
             str(each.epoch),
             _until(each),
             str(each.waiting),
-            head,
+            f"{each.head[:ID_CHARS]} {_state(each.head_state)}" if each.head else "-",
         )
-    Console().print(table)
+        for each in found
+    ]
+    columns = ("Service", "Claimant", "Epoch", "Until", "Waiting", "First in line")
+    print_list(Console(), list_table(columns, rows, whole=("Claimant", "Until")))
 
 
 @batches_app.command("list")
@@ -95,18 +94,21 @@ def list_batches(
     if as_json:
         print_json(Console(), [_batch_json(each) for each in found])
         return
-    table = Table("Service", "No.", "Batch", "State", "Tries", "Since", "Note")
-    for each in found:
-        table.add_row(
+    # The start of an id is enough for the other commands, so it stands without an ellipsis.
+    rows = [
+        (
             each.service_id,
             str(each.seq),
-            f"{each.batch_id[:ID_CHARS]}…",
+            each.batch_id[:ID_CHARS],
             _state(each.state),
             str(each.attempts),
-            _time(each.created_at),
+            short_time(each.created_at),
             escape(each.note or ""),
         )
-    Console().print(table)
+        for each in found
+    ]
+    columns = ("Service", "No.", "Batch", "State", "Tries", "Since", "Note")
+    print_list(Console(), list_table(columns, rows, whole=("Batch", "State", "Since")))
 
 
 @batches_app.command()
@@ -147,23 +149,31 @@ def show(service: Service, batch: BatchId, as_json: AsJson = False) -> None:
     console.print(found.batch_id, soft_wrap=True)
     if found.note:
         console.print(found.note, markup=False)
-    tries = Table("Try", "Epoch", "By", "Begun", "Ended", "Verdict", "HTTP", "Note")
-    for each in attempts:
-        tries.add_row(
+    tries = [
+        (
             str(each.attempt),
             str(each.epoch),
             each.sender,
-            _time(each.begun_at),
-            _time(each.ended_at) if each.ended_at else "-",
+            short_time(each.begun_at),
+            short_time(each.ended_at),
             each.verdict or "[yellow]not recorded[/]",
             str(each.http_status or "-"),
             escape(each.note or ""),
         )
-    seen = Table("Seen", "State", "By", "Note")
-    for sighting in sightings:
-        note = escape(sighting.note or "")
-        seen.add_row(_time(sighting.seen_at), _state(sighting.state), sighting.source, note)
-    console.print(tries, seen)
+        for each in attempts
+    ]
+    columns = ("Try", "Epoch", "By", "Begun", "Ended", "Verdict", "HTTP", "Note")
+    print_list(console, list_table(columns, tries, whole=("Begun", "Ended")))
+    seen = [
+        (
+            short_time(each.seen_at),
+            _state(each.state),
+            each.source,
+            escape(each.note or ""),
+        )
+        for each in sightings
+    ]
+    print_list(console, list_table(("Seen", "State", "By", "Note"), seen, whole=("Seen", "State")))
 
 
 @batches_app.command()
@@ -227,10 +237,9 @@ def list_services(limit: Limit = 100, as_json: AsJson = False) -> None:
         rows = [{"service": each.service_id, "kind": each.kind, "url": each.url} for each in found]
         print_json(Console(), rows)
         return
-    table = Table("Service", "Kind", "Address")
-    for each in found:
-        table.add_row(each.service_id, each.kind, escape(each.url))
-    Console().print(table)
+    services = [(each.service_id, each.kind, escape(each.url)) for each in found]
+    columns = ("Service", "Kind", "Address")
+    print_list(Console(), list_table(columns, services, whole=("Service", "Kind")))
 
 
 def ledger_sim(
@@ -239,7 +248,7 @@ def ledger_sim(
     commit_ms: Annotated[float, typer.Option(min=0, help="From acceptance to commit.")] = 200,
     seed: Annotated[int | None, typer.Option(help="For faults with a probability.")] = None,
 ) -> None:
-    """Run a stand-in for Sawtooth and scabbard ledgers, with faults that can be switched on.
+    """Run a stand-in for Sawtooth and scabbard ledgers. Its faults can be switched on:
 
     POST /sim/faults and /sim/options change how it behaves, POST /sim/restart makes it forget,
     GET /sim/log tells what was executed.
@@ -299,10 +308,6 @@ def _until(claim: Claim) -> str:
         return "-"
     shown = f"{claim.expiry:%H:%M:%S}"
     return shown if claim.is_live else f"[red]{shown}, over[/]"
-
-
-def _time(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S}"
 
 
 def _claim_json(claim: Claim) -> dict[str, Any]:

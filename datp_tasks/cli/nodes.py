@@ -6,10 +6,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from datp_tasks.cli.context import connect
-from datp_tasks.cli.tables import print_json
+from datp_tasks.cli.tables import list_table, print_json, print_list
 from datp_tasks.live.nodes import Node, NodeRegister
 
 #: Exit code, for scripts: no node is alive.
@@ -47,21 +46,26 @@ def nodes(
 
 
 def _print(console: Console, found: list[Node], now_ms: int, step_types: bool) -> None:
-    table = Table(
-        *("group", "node", "worker", "version", "build", "up", "beat", "busy", "hops/s", "tx/s"),
-        box=None,
-    )
+    if not found:
+        console.print("no node is alive")
+        return
+    rows = []
     for node in found:
         record, load = node.record, node.load
-        table.add_row(
-            *(node.group, node.name, record.get("worker") or "-", record.get("version") or "-"),
-            *(record.get("build") or "-", _ago(now_ms - node.joined_ms)),
-            *(_ago(now_ms - int(record.get("beatMs", now_ms))), _busy(load)),
-            *(f"{load.get('hopsPerS', 0):g}", f"{load.get('transactionsPerS', 0):g}"),
+        rows.append(
+            (
+                *(node.name, node.group, _busy(load), _ago(now_ms - node.joined_ms)),
+                _ago(now_ms - int(record.get("beatMs", now_ms))),
+                *(f"{load.get('hopsPerS', 0):g}", f"{load.get('transactionsPerS', 0):g}"),
+                *(record.get("version") or "-", record.get("build") or "-"),
+            )
         )
-        if step_types:
-            table.add_row("", f"[dim]{', '.join(node.step_types)}[/dim]")
-    console.print(table if found else "no node is alive")
+    columns = ("node", "group", "busy", "up", "beat", "hops/s", "tx/s", "version", "build")
+    print_list(console, list_table(columns, rows, whole=columns[:5]))
+    if step_types:
+        for node in found:
+            worker, steps = node.record.get("worker") or "-", ", ".join(node.step_types)
+            console.print(f"{node.name} ({worker}): {steps}", highlight=False)
 
 
 def _busy(load: dict[str, Any]) -> str:

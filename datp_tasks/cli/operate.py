@@ -7,11 +7,19 @@ from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
 from datp_tasks.cli.context import connect
-from datp_tasks.cli.tables import COLOURS, as_mapping, print_json
+from datp_tasks.cli.tables import (
+    COLOURS,
+    as_mapping,
+    list_table,
+    print_json,
+    print_list,
+    short_time,
+)
 from datp_tasks.operator.bulk import Action, ActionResult, Where
 from datp_tasks.operator.why import Why
 from datp_tasks.record.alerts import Alerts
@@ -46,7 +54,7 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def why(tx_id: TxId, as_json: AsJson = False) -> None:
-    """Tell what a transaction waits for, who has it and when it moves."""
+    """Tell what a transaction waits for, which node has it and when it moves."""
     found = connect().operator.why(tx_id)
     console = Console()
     if as_json:
@@ -79,18 +87,28 @@ def list_transactions(where: Filters = None, limit: Limit = 50, as_json: AsJson 
     if as_json:
         print_json(console, [as_mapping(each) for each in found])
         return
-    console.print(_table(found) if found else "no transaction matches")
+    if found:
+        print_list(console, _table(found))
+    else:
+        console.print("no transaction matches")
 
 
 def _table(found: list[Summary]) -> Table:
-    table = Table("transaction", "status", "pipeline", "owner", "external id", "accepted", box=None)
+    rows = []
     for each in found:
         colour = COLOURS.get(each.status, "white")
-        table.add_row(
-            *(each.tx_id, f"[{colour}]{each.status}[/{colour}]", each.pipeline, each.owner),
-            *(each.external_id or "", f"{each.created_at:%Y-%m-%d %H:%M:%S}"),
+        rows.append(
+            (
+                each.tx_id,
+                f"[{colour}]{each.status}[/{colour}]",
+                short_time(each.created_at),
+                each.pipeline,
+                escape(each.owner),
+                escape(each.external_id or ""),
+            )
         )
-    return table
+    columns = ("transaction", "status", "accepted", "pipeline", "owner", "external id")
+    return list_table(columns, rows, whole=("transaction", "status", "accepted"))
 
 
 def alerts(as_json: AsJson = False) -> None:
@@ -110,11 +128,12 @@ def alerts(as_json: AsJson = False) -> None:
         ]
         print_json(console, rows)
     elif found:
-        table = Table("since", "kind", "subject", "what", box=None)
-        for each in found:
-            since = f"{each.created_at:%Y-%m-%d %H:%M:%S}"
-            table.add_row(since, each.kind, each.subject, each.summary)
-        console.print(table)
+        rows_shown = [
+            (short_time(each.created_at), each.kind, escape(each.subject), escape(each.summary))
+            for each in found
+        ]
+        columns, whole = ("since", "kind", "subject", "what"), ("since", "kind", "subject")
+        print_list(console, list_table(columns, rows_shown, whole=whole))
     else:
         console.print("no alert is open")
     if found:
@@ -130,7 +149,7 @@ def clear_alert(
     reason: Reason,
     as_json: AsJson = False,
 ) -> None:
-    """Close an alert that somebody has dealt with. Exit code 1: there is no such alert."""
+    """Close an alert that was dealt with. Exit code 1: there is no such alert."""
     connections = connect().connections
     with connections.engine.begin() as connection:
         store = Alerts(connections.engine, connections.clock)
@@ -155,7 +174,10 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be
 
 
 def retry(tx_id: TxId, reason: Reason = "retried by hand", as_json: AsJson = False) -> None:
-    """Make a transaction go on now: wake it, run its step again if in doubt, or ring again."""
+    """Make a transaction go on now.
+
+    One that sleeps is woken, one in doubt runs its step again, for others a bell is rung again.
+    """
     done = connect().operator.act("retry", tx_id, reason=reason, actor=getpass.getuser())
     if as_json:
         print_json(Console(), _done_json(done))
@@ -223,7 +245,7 @@ def _act(
     if dry_run:
         if as_json:
             return print_json(console, [as_mapping(each) for each in chosen])
-        console.print(_table(chosen[:50]))
+        print_list(console, _table(chosen[:50]))
         console.print(f"{len(chosen)} would be changed ({action}); nothing was done")
         return None
     actor = getpass.getuser()

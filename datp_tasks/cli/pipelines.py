@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -11,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
-from rich.table import Table
 
+from datp_tasks.cli.tables import list_table, print_list, short_time
 from datp_tasks.engine.registry import discover, param_mistakes, registry
 from datp_tasks.errors import PipelineInvalid
 from datp_tasks.pipelines.files import load_definitions, read_json_file
@@ -50,6 +49,10 @@ VersionOption = Annotated[str | None, typer.Option("--version", help="Version, o
 AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
+def add_commands(root: typer.Typer) -> None:
+    root.add_typer(app, name="pipelines")
+
+
 @app.command()
 def apply(
     files: Annotated[list[Path], typer.Argument(help="YAML or JSON files, or folders of them.")],
@@ -81,17 +84,19 @@ def list_(as_json: AsJson = False) -> None:
     if as_json:
         _say_json([_pipeline_json(each) for each in found])
         return
-    table = Table("Pipeline", "In use", "State", "Versions", "Drafts", "Changed")
-    for each in found:
-        table.add_row(
+    rows = [
+        (
             each.name,
             each.version_in_use or "-",
             _state(each),
             str(each.versions),
             str(each.drafts),
-            _time(each.updated_at),
+            short_time(each.updated_at),
         )
-    Console().print(table)
+        for each in found
+    ]
+    columns = ("Pipeline", "In use", "State", "Versions", "Drafts", "Changed")
+    print_list(Console(), list_table(columns, rows, whole=("In use", "State", "Changed")))
 
 
 @app.command()
@@ -109,15 +114,15 @@ def show(name: Name, version: VersionOption = None, as_json: AsJson = False) -> 
             }
         )
         return
-    table = Table("", "Version", "State", "Applied", "Committed", "Comment")
+    rows = []
     for each in versions:
         mark = ">" if each.version == stored.info.version else ""
         state = f"{each.state}, in use" if each.in_use else each.state
-        committed = _time(each.committed_at) if each.committed_at else "-"
-        comment = escape(each.comment or "")
-        table.add_row(mark, each.version, state, _time(each.created_at), committed, comment)
+        applied, committed = short_time(each.created_at), short_time(each.committed_at)
+        rows.append((mark, each.version, state, applied, committed, escape(each.comment or "")))
     console = Console()
-    console.print(table)
+    columns = ("", "Version", "State", "Applied", "Committed", "Comment")
+    print_list(console, list_table(columns, rows, whole=columns[1:5]))
     console.print(_highlighted(dump(stored.definition.to_mapping()), "yaml"))
 
 
@@ -211,10 +216,6 @@ def _warn(text: str) -> None:
 
 def _highlighted(text: str, language: str) -> Syntax:
     return Syntax(text, language, background_color="default", word_wrap=True)
-
-
-def _time(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _state(info: PipelineInfo) -> str:

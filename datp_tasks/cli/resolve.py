@@ -16,7 +16,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from datp_tasks.cli.context import connect
-from datp_tasks.cli.tables import COLOURS, as_mapping, print_json
+from datp_tasks.cli.tables import (
+    COLOURS,
+    as_mapping,
+    list_table,
+    print_json,
+    print_list,
+    short_time,
+)
 from datp_tasks.errors import DecisionInvalid
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.payload import NotJson, parse
@@ -83,13 +90,13 @@ def _show_diagnosis(console: Console, found: Diagnosis) -> None:
     _section(
         console,
         "In flight",
-        ("transaction", "place", "step", "since", "node", "stands"),
+        ("transaction", "since", "place", "step", "node", "stands"),
         [
             (
                 each.tx_id,
+                _time(each.since_ms),
                 each.place,
                 each.step_type,
-                _time(each.since_ms),
                 f"[red]{escape(each.node)} (gone)[/red]" if each.orphaned else escape(each.node),
                 "in the middle of its step" if each.mid_step else "between two steps",
             )
@@ -99,9 +106,9 @@ def _show_diagnosis(console: Console, found: Diagnosis) -> None:
     _section(
         console,
         "In doubt: decide each with `datp resolve`",
-        ("transaction", "place", "step", "since", "why"),
+        ("transaction", "since", "place", "step", "why"),
         [
-            (each.tx_id, each.place, each.step_type, _time(each.since_ms), escape(each.why))
+            (each.tx_id, _time(each.since_ms), each.place, each.step_type, escape(each.why))
             for each in found.in_doubt
         ],
     )
@@ -130,18 +137,14 @@ def _section(
 ) -> None:
     if not rows:
         return
-    table = Table(*columns, title=title, title_justify="left", title_style="bold", box=None)
-    table.columns[-1].overflow = "fold"
-    table.columns[0].no_wrap = True
-    for row in rows[:SHOWN_MAX]:
-        table.add_row(*row)
-    console.print(table)
+    whole = ("transaction", "since")
+    print_list(console, list_table(columns, rows[:SHOWN_MAX], whole=whole, title=title))
     if len(rows) > SHOWN_MAX:
         console.print(f"[dim]… and {len(rows) - SHOWN_MAX} more; --json shows all[/dim]")
 
 
 def _time(at_ms: float) -> str:
-    return f"{datetime.fromtimestamp(at_ms / 1_000, UTC):%Y-%m-%d %H:%M:%S}"
+    return short_time(datetime.fromtimestamp(at_ms / 1_000, UTC))
 
 
 # Deciding.
@@ -158,7 +161,7 @@ def resolve(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Decide what became of the step of a transaction that is in doubt; it goes on from there."""
+    """Decide what became of the step of a transaction that is in doubt. It goes on from there."""
     decision = _decision(done=done, redo=redo, fail=fail)
     context = connect()
     context.operator.resolve(

@@ -1,17 +1,26 @@
-"""How summaries look on a terminal and as JSON."""
+"""How summaries and lists look on a terminal and as JSON.
+
+A list never cuts what a person copies: ids, names and times stay whole at 80 columns, and what
+does not fit is folded.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from datp_tasks.api.serializers import summary_json as as_mapping
-from datp_tasks.record.types import Summary
+if TYPE_CHECKING:
+    from rich.console import Console
 
-__all__ = ["as_mapping", "print_json", "print_summary"]
+    from datp_tasks.record.types import Summary
+
+#: What is left of a column that is folded, in the worst case.
+FOLDED_CHARS_MIN = 4
 
 COLOURS = {
     "success": "green",
@@ -26,9 +35,54 @@ COLOURS = {
 }
 
 
+def as_mapping(summary: Summary) -> dict[str, Any]:
+    """In the words of the API."""
+    from datp_tasks.api.serializers import summary_json
+
+    return summary_json(summary)
+
+
 def print_json(console: Console, value: Any) -> None:
     """Plain text, so that it can be piped."""
     console.file.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def short_time(moment: datetime | None, now: datetime | None = None) -> str:
+    """In UTC: `12:03:55` if that was today, else `Nov 14 12:03`, else `2025-11-14`."""
+    if moment is None:
+        return "-"
+    moment, now = moment.astimezone(UTC), (now or datetime.now(UTC)).astimezone(UTC)
+    if moment.date() == now.date():
+        return f"{moment:%H:%M:%S}"
+    return f"{moment:%b %d %H:%M}" if moment.year == now.year else f"{moment:%Y-%m-%d}"
+
+
+def list_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    whole: Collection[str],
+    title: str | None = None,
+) -> Table:
+    """A list in which the columns `whole` are never cut or broken; the others are folded."""
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, title=title)
+    table.title_justify, table.title_style = "left", "bold"
+    for number, name in enumerate(columns):
+        if name in whole:
+            cells = (Text.from_markup(row[number]).cell_len for row in rows)
+            table.add_column(name, no_wrap=True, min_width=max((len(name), *cells)))
+        else:
+            table.add_column(name, overflow="fold", min_width=FOLDED_CHARS_MIN)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def print_list(console: Console, table: Table) -> None:
+    """Wider than the terminal rather than cut, if the terminal is very narrow."""
+    needed = sum((column.min_width or 0) + 1 for column in table.columns) - 1
+    console.width = max(console.width, needed)
+    console.print(table, highlight=False)
 
 
 def print_summary(console: Console, summary: Summary) -> None:

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from datp_tasks.cli.context import connect
-from datp_tasks.cli.tables import print_json
+from datp_tasks.cli.tables import list_table, print_json, print_list, short_time
 from datp_tasks.record.timeouts import Next, Peek, Standing, Timeouts
 
 #: Exit code, for scripts: the handler is further behind than it may be.
@@ -77,13 +78,14 @@ def _print(
     facts.add_row("watched", f"{standing.watched} in process, {standing.due} of them due")
     console.print(facts)
     if due:
-        console.print(_listed(due))
+        print_list(console, _listed(due))
 
 
 def _listed(due: list[Next]) -> Table:
-    table = Table("transaction", "pipeline", "owner", "expires", "in", box=None)
+    rows = []
     for each in due:
         left = "rolls back" if each.expiring_at else f"{each.left_s:.0f} s"
-        when = f"{each.expires_at:%Y-%m-%d %H:%M:%S}"
-        table.add_row(each.tx_id, each.pipeline, each.owner, when, left)
-    return table
+        when = short_time(each.expires_at)
+        rows.append((each.tx_id, when, left, each.pipeline, escape(each.owner)))
+    columns = ("transaction", "expires", "in", "pipeline", "owner")
+    return list_table(columns, rows, whole=("transaction", "expires", "in"))

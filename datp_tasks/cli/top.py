@@ -14,7 +14,7 @@ from rich.text import Text
 
 from datp_tasks.bells.broker import backlog, make_celery
 from datp_tasks.cli.context import Context, connect
-from datp_tasks.cli.tables import print_json
+from datp_tasks.cli.tables import list_table, print_json
 from datp_tasks.live.metrics import RESOLUTIONS, Metrics, Slot, summed
 from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.model.status import FINAL
@@ -136,11 +136,15 @@ def _drawn(view: View) -> Group:
         )
     rates = "   ".join(f"{what} {rate:,.1f}/s" for what, rate in view.rates.items())
     sizes = "   ".join(f"{name[:-1]} {size:,}" for name, size in view.sizes.items())
-    long = Table("transaction", "step", "node", "since", title="Longest", box=None)
+    running = []
     for each in view.longest:
         node = f"[red]{each.node}[/red]" if each.orphaned else each.node
         since_s = max(0.0, (view.now_ms - each.since_ms) / 1_000)
-        long.add_row(each.tx_id, f"{each.place} {each.step_type}", node, f"{since_s:.1f} s")
+        running.append(
+            (each.tx_id, f"{since_s:.1f} s", f"{each.place} {each.step_type}", node),
+        )
+    columns, whole = ("transaction", "for", "step", "node"), ("transaction", "for")
+    long = list_table(columns, running, whole=whole, title="Longest")
     parts: list[Any] = [groups, Text(rates), Text(f"{plot(view.ended)}  ended"), Text(sizes), long]
     parts += [Text(f"! {text}", style="bold red") for text in view.alerts]
     return Group(*parts)

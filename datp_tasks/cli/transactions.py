@@ -78,7 +78,7 @@ def submit(
 
 def status(tx_id: TxId, as_json: AsJson = False) -> None:
     """Show a transaction as its client sees it."""
-    _show(connect().client.status(tx_id), as_json)
+    _show(connect().reader.status(tx_id), as_json)
 
 
 def watch(
@@ -86,7 +86,7 @@ def watch(
     timeout_s: Annotated[float, typer.Option(help="Give up after so many seconds.")] = 3600.0,
 ) -> None:
     """Follow a transaction until it has ended, a line for each change."""
-    client = connect().client
+    client = connect().reader
     console = Console()
     give_up_s = time.monotonic() + timeout_s
     seen: tuple[Any, ...] = ()

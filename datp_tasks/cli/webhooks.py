@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from datp_tasks.cli.context import connect
-from datp_tasks.cli.tables import print_json
+from datp_tasks.cli.tables import list_table, print_json, print_list, short_time
 from datp_tasks.record.webhooks import STATES, Attempt, Delivery
 
 app = typer.Typer(help="Webhooks: deliveries, dead letters, secrets.", no_args_is_help=True)
@@ -21,6 +22,10 @@ COLOURS = {"delivered": "green", "dead": "red", "pending": "cyan", "cancelled": 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Owner = Annotated[str, typer.Option(help="Whose secret.")]
+
+
+def add_commands(root: typer.Typer) -> None:
+    root.add_typer(app, name="webhooks")
 
 
 @app.command("list")
@@ -44,18 +49,19 @@ def list_(
     if not found:
         console.print("no such deliveries")
         return
-    table = Table("id", "state", "attempts", "created", "to", "last", box=None)
-    for each in found:
-        colour = COLOURS[each.state]
-        table.add_row(
+    rows = [
+        (
             each.id,
-            f"[{colour}]{each.state}[/{colour}]",
+            f"[{COLOURS[each.state]}]{each.state}[/{COLOURS[each.state]}]",
             str(each.attempts),
-            f"{each.created_at:%Y-%m-%d %H:%M:%S}",
-            each.url,
-            each.last_error or str(each.last_status or ""),
+            short_time(each.created_at),
+            escape(each.url),
+            escape(each.last_error or str(each.last_status or "")),
         )
-    console.print(table)
+        for each in found
+    ]
+    columns = ("id", "state", "tries", "made", "to", "last")
+    print_list(console, list_table(columns, rows, whole=("id", "state", "made")))
 
 
 @app.command()
@@ -79,17 +85,19 @@ def show(
         facts.add_row(name, "" if value is None else str(value))
     console.print(facts)
     console.print(payload, highlight=False, markup=False, soft_wrap=True)
-    table = Table("attempt", "begun", "took ms", "status", "error", "sender", box=None)
-    for each in attempts:
-        table.add_row(
+    rows = [
+        (
             str(each.attempt),
-            f"{each.begun_at:%Y-%m-%d %H:%M:%S}",
+            short_time(each.begun_at),
             "" if each.took_ms is None else str(each.took_ms),
             str(each.http_status or ""),
-            each.error or ("" if each.ended_at else "no end is known"),
-            each.sender,
+            escape(each.error or ("" if each.ended_at else "no end is known")),
+            escape(each.sender),
         )
-    console.print(table)
+        for each in attempts
+    ]
+    columns = ("attempt", "begun", "took ms", "status", "error", "sender")
+    print_list(console, list_table(columns, rows, whole=("begun", "sender")))
 
 
 @app.command()

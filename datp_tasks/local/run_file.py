@@ -15,6 +15,10 @@ from typing import Any
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.files import read_text, write_private
 
+#: Where `datp up` keeps its data, unless it is told otherwise.
+DEFAULT_DIRECTORY = ".datp"
+#: The server's part of every API key, kept as long as the data are.
+PEPPER_FILE = "key-pepper"
 RUN_FILE = "run.json"
 LOCK_FILE = "lock"
 LOCK_TRIES = 10

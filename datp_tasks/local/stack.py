@@ -18,6 +18,8 @@ from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.local.run_file import (
+    DEFAULT_DIRECTORY,
+    PEPPER_FILE,
     DirectoryLock,
     RunInfo,
     read_last_run,
@@ -36,9 +38,6 @@ from datp_tasks.local.workers import (
 
 __all__ = ["DEFAULT_DIRECTORY", "PEPPER_FILE", "RunInfo", "Stack", "StackUrls", "read_run_file"]
 
-DEFAULT_DIRECTORY = ".datp"
-#: The server's part of every API key, kept as long as the data are.
-PEPPER_FILE = "key-pepper"
 # Celery's messages are kept apart from the transactions, in a database of the same server.
 BROKER_DATABASE = 1
 

@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from sqlalchemy import Engine
-
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.errors import DatpError, FilterInvalid
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell
 from datp_tasks.model.status import FINAL, Status
 from datp_tasks.operator.resolve import Resolver
-from datp_tasks.record.database import translate_outage
+from datp_tasks.record.database import Engine, translate_outage
 from datp_tasks.record.listing import Listing, Wanted
 from datp_tasks.record.operator_actions import record_action
 from datp_tasks.record.transactions import Record

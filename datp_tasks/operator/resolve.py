@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import Engine
-
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.errors import (
     DecisionInvalid,
@@ -30,7 +28,7 @@ from datp_tasks.model.status import Status
 from datp_tasks.model.view import View
 from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.database import translate_outage
+from datp_tasks.record.database import Engine, translate_outage
 from datp_tasks.record.operator_actions import record_action
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.record.transactions import Record

@@ -9,9 +9,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from datp_tasks.cli import _build
+from datp_tasks.cli.families import FAMILIES
+from datp_tasks.cli.lazy import commands_of
 from datp_tasks.jobs import watcher
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.record import ledger_batches as batches
@@ -53,9 +52,11 @@ def test_every_command_that_is_named_exists() -> None:
     code = " ; ".join(re.findall(r"`[^`\n]+`", prose))
     named = re.findall(r"datp ([a-z][a-z-]*)(?: ([a-z]+)\b)?", code)
     assert len(named) > 20
-    known: Any = typer.main.get_command(_build())
+    known: dict[str, Any] = {}
+    for family in FAMILIES:
+        known |= commands_of(family)
     for first, second in named:
-        command = known.commands.get(first)
+        command = known.get(first)
         assert command is not None, f"there is no `datp {first}`"
         if hasattr(command, "commands"):
             assert second in command.commands, f"there is no `datp {first} {second}`"

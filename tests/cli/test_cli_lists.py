@@ -1,0 +1,148 @@
+"""Lists fit into 80 columns, and nothing that a person copies from them is cut."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import typer
+from rich.console import Console
+from tests.record.test_groups import register_node
+from typer.testing import CliRunner
+
+from datp_tasks import Pipeline, Sleep
+from datp_tasks.cli import keys, ledger, nodes, operate, resolve, timeouts, top, webhooks
+from datp_tasks.cli.tables import list_table, print_list, short_time
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.api_keys import ApiKeys, Scope
+from datp_tasks.testing import Kit
+
+COLUMNS = 80
+NOW = datetime(2026, 11, 16, 12, 3, 55, tzinfo=UTC)
+MODULES = (keys, ledger, nodes, operate, resolve, timeouts, top, webhooks)
+PEPPER = "a pepper of the test, longer than thirty-two characters"
+
+
+@pytest.fixture
+def run(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Runs a command at 80 columns; every line fits."""
+    context = SimpleNamespace(
+        client=datp.client,
+        reader=datp.client,
+        connections=datp.connections,
+        settings=datp.settings,
+        redis=datp.connections.redis,
+    )
+    app = typer.Typer()
+    for module in MODULES:
+        monkeypatch.setattr(module, "connect", lambda: context)
+        module.add_commands(app)
+    monkeypatch.setattr(top, "backlog", lambda celery, group: 0)
+    monkeypatch.setattr(keys, "_keys", lambda: ApiKeys(datp.connections.engine, datp.clock, PEPPER))
+    monkeypatch.setenv("COLUMNS", str(COLUMNS))
+
+    def run(*words: str) -> list[str]:
+        result = CliRunner().invoke(app, list(words))
+        assert result.exit_code in (0, operate.ALERTS_OPEN), result.output
+        lines = result.output.splitlines()
+        assert max(map(len, lines)) <= COLUMNS, result.output
+        return lines
+
+    return run
+
+
+@pytest.fixture
+def waiting(datp: Kit) -> str:
+    """A transaction with long names that sleeps, expires and has an end to tell."""
+
+    @datp.step("a-long-name-of-a-step/that-waits-for-a-person")
+    def gate(ctx: Any, data: dict[str, Any]) -> Sleep:
+        return Sleep(switch="go", seconds=3_600)
+
+    name = "international-transfers-with-approval"
+    datp.use(Pipeline(name).step("a-long-name-of-a-step/that-waits-for-a-person").build())
+    return datp.submit(
+        name,
+        {},
+        owner="the-bank-of-north-and-south",
+        external_id="invoice-2026-11-16-000000000000000000004711",
+        expires_in_s=86_000,
+    )
+
+
+def holds(lines: list[str], word: str) -> bool:
+    return any(word in line.split() for line in lines)
+
+
+def test_transactions_are_listed_with_whole_ids(
+    run: Callable[..., list[str]], datp: Kit, waiting: str
+) -> None:
+    lines = run("list")
+    assert holds(lines, waiting) and holds(lines, "sleeping")
+    datp.run_job("timeout_handler")
+    assert holds(run("timeouts"), waiting)
+
+
+def test_what_runs_is_shown_with_whole_ids(
+    run: Callable[..., list[str]], datp: Kit, waiting: str
+) -> None:
+    datp.lose_bells()
+    datp.set_switch(waiting, "go", True)
+    live = datp.connections.live
+    live.claim_many([(waiting, int(live.fields_many([waiting])[0]["sequence"]))], "a-node-" * 5)
+    assert holds(run("top", "--once"), waiting)
+
+
+def test_alerts_are_listed_with_whole_subjects(
+    run: Callable[..., list[str]], datp: Kit, waiting: str
+) -> None:
+    alerts = Alerts(datp.connections.engine, datp.clock)
+    alerts.raise_alert("webhook-dead", waiting, "a sentence that is long enough to be folded " * 4)
+    lines = run("alerts")
+    assert holds(lines, waiting) and holds(lines, "webhook-dead")
+
+
+def test_keys_are_listed_with_whole_ids(run: Callable[..., list[str]], datp: Kit) -> None:
+    store = ApiKeys(datp.connections.engine, datp.clock, PEPPER)
+    made = store.create(
+        "the-bank-of-north-and-south",
+        Scope.OPERATOR,
+        actor="ann",
+        name="for the tills on the ground floor and in the garden",
+        expires_in_s=86_400 * 30,
+    )
+    assert holds(run("keys", "list"), made.key.id)
+
+
+def test_nodes_are_listed_with_whole_names(run: Callable[..., list[str]], datp: Kit) -> None:
+    register_node(datp)
+    assert holds(run("nodes", "--steps"), "n1")
+
+
+@pytest.mark.parametrize(
+    ("moment", "shown"),
+    [
+        (NOW.replace(hour=0, minute=0, second=1), "00:00:01"),
+        (NOW.replace(hour=23), "23:03:55"),
+        (NOW.replace(day=15, hour=23, minute=59), "Nov 15 23:59"),
+        (NOW.replace(year=2025), "2025-11-16"),
+        (None, "-"),
+    ],
+)
+def test_times_are_as_short_as_today_allows(moment: datetime | None, shown: str) -> None:
+    assert short_time(moment, NOW) == shown
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 200])
+def test_whole_columns_survive_any_width(width: int) -> None:
+    console = Console(file=io.StringIO(), width=width)
+    rows = [("t" * 36, "[red]internal-error[/red]", "x" * 90)]
+    print_list(console, list_table(("id", "status", "note"), rows, whole=("id", "status")))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "t" * 36 + " internal-error" in text
+    assert text.count("x") == 90
