@@ -110,7 +110,7 @@ def _before_the_end(answer_all: Callable[[], None]) -> None:
 
 
 class Shell:
-    """Around everything: headers, counts, and an answer even to what nobody expected."""
+    """Around everything: headers, counts, and an answer even to an unexpected error."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -141,7 +141,7 @@ class Shell:
             else:
                 await self._app(scope, receive, sending)
         except ClientGone:
-            # Nobody is there to be answered; the server wants an end all the same.
+            # The client has gone; the server wants an end all the same.
             answered = answered or 499
         except Exception as error:
             if answered:

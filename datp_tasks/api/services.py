@@ -117,7 +117,7 @@ def caller_of(request: Request) -> Caller:
 
 
 def accept_bulk(client: Client, wanted: Sequence[Wanted], *, batch_max: int) -> Sequence[Accepted]:
-    """As many as somebody likes. What is committed stays so if the database goes away half-way:
+    """As many as the caller likes. What is committed stays so if the database goes away half-way:
     those that are not say so themselves."""
     answers: list[Accepted] = []
     for start in range(0, len(wanted), batch_max):
