@@ -1,6 +1,6 @@
 FROM python:3.12-slim AS build
 WORKDIR /src
-COPY pyproject.toml requirements.lock README.md celeryconfig.py ./
+COPY pyproject.toml requirements.lock README.md LICENSE celeryconfig.py ./
 COPY datp_tasks datp_tasks
 COPY migrations migrations
 COPY examples examples

@@ -7,9 +7,13 @@ PEERS := .venv-peers
 PEERS_STAMP := $(PEERS)/.installed
 PIP_FLAGS := --quiet --disable-pip-version-check
 ONLY ?=
+# One file of each kind, without what takes long.
+QUICK := tests/tidy tests/model tests/bells tests/runtime tests/mutants tests/live tests/client \
+	tests/engine/test_hop.py tests/engine/test_outcomes.py tests/engine/test_rollback.py tests/docs/test_docs_blocks.py \
+	tests/docs/test_docs_reference.py tests/docs/test_operations_doc.py --ignore=tests/live/test_state_machine.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install up demo test test-cluster chaos ledger-chaos mutants lint format bench bench-peers bench-table lock clean
+.PHONY: help install up demo quick test diagrams test-cluster chaos ledger-chaos mutants lint format bench bench-peers bench-table lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +31,9 @@ up: $(STAMP) ## Run the whole product here; Ctrl-C ends it
 
 demo: $(STAMP) ## A few hundred transfers of all kinds, and a check of the books
 	@$(BIN)/datp demo
+
+quick: $(STAMP) ## Tests that need no worker processes: a minute and a half on two cores
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q -m "not acceptance" $(QUICK)
 
 test: $(STAMP) ## All tests, on real servers that the tests start themselves
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q
@@ -54,6 +61,9 @@ lint: $(STAMP) ## Style, types and the direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+diagrams: $(STAMP) ## Draw the pictures of the documentation from the scripts
+	$(BIN)/python -m tools.diagrams
 
 format: $(STAMP) ## Put the code into its style
 	$(BIN)/ruff check --fix .

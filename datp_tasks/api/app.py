@@ -103,7 +103,7 @@ def _before_the_end(answer_all: Callable[[], None]) -> None:
 
 
 class Shell:
-    """Around everything: headers, counts, and an answer also where a route fails."""
+    """Around everything: headers, counts, and an answer even to an unexpected error."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -134,7 +134,7 @@ class Shell:
             else:
                 await self._app(scope, receive, sending)
         except ClientGone:
-            # The client has left; the server wants an end all the same.
+            # The client has gone; the server wants an end all the same.
             answered = answered or 499
         except Exception as error:
             if answered:

@@ -1,6 +1,6 @@
 """What arrives together is done together: one commit, one query, one round trip for many requests.
 
-Nobody waits for company: the first goes at once, and what arrives while that is being done goes
+No request waits for others: the first goes at once, and what arrives while that is being done goes
 together next. The work itself runs in a thread, so that the event loop never waits for a server.
 """
 
@@ -75,7 +75,7 @@ class Batcher(Generic[Item, Answer]):
                             future.set_exception(error)
                     continue
                 for (_, future), answer in zip(batch, answers, strict=True):
-                    # Whoever asked may have gone.
+                    # The client may have gone.
                     if not future.done():
                         future.set_result(answer)
         finally:

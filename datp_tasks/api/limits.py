@@ -2,7 +2,8 @@
 
 Both are shared by all processes. A process takes a few tokens along at a time, so that a busy
 owner does not cost a round trip per request; and it counts what is in flight once a second, plus
-what it accepted since. Limits protect the others: if Redis is away, nobody is refused for it.
+what it accepted since. Limits protect the others: while Redis is unavailable, they refuse no
+request.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Limits:
         if self._take_along(share, cost):
             return
         async with share.lock:
-            # Whoever held the lock before may have brought some.
+            # The thread that held the lock before may have brought some.
             if not self._take_along(share, cost):
                 await self._ask(owner, share, cost)
 
@@ -112,7 +113,7 @@ class Limits:
                 more=more,
             )
         except RedisError as error:
-            log.warning("Redis is away; rates are not limited now: %s", error)
+            log.warning("Redis is unavailable; rates are not limited now: %s", error)
             answer = Granted(max(more, int(share.per_s * LEASE_S)))
         now_s = time.monotonic()
         if isinstance(answer, Granted):

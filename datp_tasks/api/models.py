@@ -33,7 +33,7 @@ EXAMPLE_ID = "t07-0197d3a1c5b27b1f8e0c2d4f6a8b9c0d"
 
 
 class Sent(BaseModel):
-    """Nothing is guessed: a field of another type, or that nobody knows, is refused."""
+    """Nothing is guessed: a field of another type, or an unknown one, is refused."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, extra="forbid", strict=True, serialize_by_alias=True
@@ -97,10 +97,6 @@ class CancelIn(Sent):
 
 class SwitchIn(Sent):
     value: Annotated[bool | int | float | str | None, Field(description="null removes the switch.")]
-
-
-class ReasonIn(Sent):
-    reason: Long = ""
 
 
 class BatchIn(Sent):

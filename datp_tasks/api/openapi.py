@@ -19,7 +19,7 @@ PROBLEMS = {
     400: "The body is not JSON, or the address is garbled.",
     401: "An API key is missing, unknown, expired or revoked.",
     403: "The key has not the scope that this needs.",
-    404: "There is no such thing, or it is somebody else's.",
+    404: "There is no such thing, or it belongs to another owner.",
     408: "The body did not arrive in time.",
     409: "The state of things does not allow it.",
     413: "The body is too large.",
@@ -27,7 +27,7 @@ PROBLEMS = {
     422: "The request does not fit; the problem names each mistake.",
     429: "Too often, or too much in flight; Retry-After says when.",
     500: "The server made a mistake.",
-    503: "A server that is needed is away; Retry-After says when to ask again.",
+    503: "A server that is needed is unavailable; Retry-After says when to ask again.",
 }
 WITH_BODY = (408, 413, 415)
 AFTER = {429, 503}

@@ -97,7 +97,7 @@ class Problem(HTTPException):
 
 
 def not_found(what: str) -> Problem:
-    """Also for what belongs to somebody else: that it exists is not told."""
+    """Also for what belongs to another owner: that it exists is not told."""
     return Problem(404, "not-found", f"There is no {what}.")
 
 
@@ -107,7 +107,7 @@ def limited(detail: str, wait_s: float) -> Problem:
 
 
 def problem_of(error: Exception) -> Problem:
-    """How an error is shown; one that nobody expected is shown without its text."""
+    """How an error is shown; an unexpected one is shown without its text."""
     if isinstance(error, Problem):
         return error
     for each in type(error).__mro__:

@@ -68,7 +68,7 @@ def router(
 
 
 def _refuse_doubled(request: Request) -> None:
-    """Which of two values was meant, nobody knows."""
+    """Which of two values was meant is not known."""
     names = [name for name, _ in request.query_params.multi_items()]
     for name in names:
         if names.count(name) > 1:

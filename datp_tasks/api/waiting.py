@@ -35,12 +35,12 @@ Sequences = Callable[[Sequence[str]], dict[str, int]]
 
 
 class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
+    """The client does not wait for the answer any more."""
 
 
 @dataclass(slots=True)
 class _Watched:
-    """A transaction that somebody waits for."""
+    """A transaction that a client waits for."""
 
     bells: set[asyncio.Event] = field(default_factory=set)
     #: The number of the last event that its waiters know.
@@ -157,13 +157,13 @@ class Waiters:
                 self._watched.pop(tx_id, None)
 
     async def _subscribed(self) -> None:
-        """What is published from now on is heard; if Redis is away, the tick has to do."""
+        """What is published from now on is heard; without Redis, the tick has to do."""
         if not self._heard.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._heard.wait(), SUBSCRIBE_S)
 
     def _on_news(self, tx_id: str | None) -> None:
-        """In the listening thread. Most news are of transactions that nobody waits for here."""
+        """In the listening thread. Most news are of transactions that no client waits for here."""
         if (tx_id is None or tx_id in self._watched) and self._loop is not None:
             with suppress(RuntimeError):
                 # The loop may have ended meanwhile.

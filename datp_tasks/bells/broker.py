@@ -46,7 +46,7 @@ class _RabbitCelery(Celery):  # type: ignore[misc]
 
 @cache
 def _celeryconfig() -> ModuleType:
-    """The file beside this package: a module of that name on the path may be somebody else's."""
+    """The file beside this package: a module of that name on the path may be another one."""
     spec = spec_from_file_location("datp_celeryconfig", CELERYCONFIG)
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)

@@ -1,6 +1,6 @@
 """The cost book: how long a transaction takes from a given place, so that a vector stays short.
 
-Workers measure and publish to Redis; whoever rings reads. A place that nobody has measured yet
+Workers measure and publish to Redis; the ringer reads. A place that no worker has measured yet
 gets vectors of one.
 """
 

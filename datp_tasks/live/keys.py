@@ -2,7 +2,7 @@
 
 Keys of transactions lie in shards, `datp:{07}:stateH:<tx>`: the part in braces is Redis
 Cluster's hash tag, so all keys that one script touches live on one server. The shard is part of
-the transaction id (`t07-…`), so whoever has the id can name its keys.
+the transaction id (`t07-…`), so every process that has the id can name its keys.
 
 | key (in a shard)          | type   | holds                                      | leaves when            |
 |---------------------------|--------|--------------------------------------------|------------------------|
@@ -13,7 +13,7 @@ the transaction id (`t07-…`), so whoever has the id can name its keys.
 | runningS:<node>           | set    | tx that this node runs                     | hop ends               |
 | sleepingZ                 | zset   | tx by wake time                            | wake, switch, cancel   |
 | toArchiveZ                | zset   | tx by the time it may be archived          | archived, or changed   |
-| exceptionZ                | zset   | tx parked in doubt, by time                | somebody decides       |
+| exceptionZ                | zset   | tx parked in doubt, by time                | a person decides       |
 | journalX                  | stream | every change, on its way to SQL            | SQL has it             |
 | countsH                   | hash   | slot|what|group|pipeline|owner -> number   | the meter takes it     |
 | rebuilding                | string | token of the repair that restores it       | repaired               |
@@ -67,7 +67,6 @@ Fields of stateH:
 | node        | who runs it                                                                 |
 | begun       | "1" from the moment any step may have had an effect                         |
 | recreated   | "1" once Redis had lost it: a step may have had one that is not known       |
-| crashes     | how often a worker died or was lost while it ran this step                  |
 | unsafe      | "<fence>:<time limit in ms>" in the middle of a step not safe to run again  |
 | wakeTime    | when it wakes (ms)                                                          |
 | wakeSwitch  | switch it waits for                                                         |
@@ -79,7 +78,7 @@ Fields of stateH:
 | progress    | last progress report, JSON                                                  |
 | problem     | why it is not moving, for people                                            |
 | trace       | ids of its span and when it began, if it is traced (observe/tracing.py)     |
-| externalId, metadata, created | as the client gave them                                   |
+| externalId, metadata | as the client gave them                                            |
 
 (1) Not called `stop`: workers of the version before, which run on during a rolling upgrade, look
 for a request to stop in the field `cancel`. The same holds for the entries of the journal.

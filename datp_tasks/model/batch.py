@@ -12,7 +12,7 @@ class BatchState(StrEnum):
     SUBMITTING = "SUBMITTING"
     #: The ledger has certainly not taken it, or may be asked to take it again; next_at says when.
     DELAYED = "DELAYED"
-    #: Nobody knows whether the ledger has it. It is asked before anything else is done.
+    #: It is not known whether the ledger has it. It is asked before anything else is done.
     UNKNOWN = "UNKNOWN"
     #: The ledger has it in its queue.
     PENDING = "PENDING"
@@ -29,8 +29,6 @@ class BatchState(StrEnum):
 
 
 FINAL_STATES = frozenset({BatchState.COMMITTED, BatchState.INVALID, BatchState.REFUSED})
-#: Somebody can begin an attempt.
-TO_SUBMIT = frozenset({BatchState.NEW, BatchState.DELAYED})
 #: The ledger is asked what became of it.
 TO_ASK = frozenset({BatchState.PENDING, BatchState.VALID, BatchState.UNKNOWN})
 #: At most one batch of a service can be in one of these: the serial rule, held by an index.

@@ -156,7 +156,7 @@ class PipelineDefinition:
 
 
 def parse_definition(raw: object, *, source: str, steps_max: int) -> PipelineDefinition:
-    """What somebody wrote to a definition, or PipelineInvalid with every mistake in it."""
+    """What a user wrote to a definition, or PipelineInvalid with every mistake in it."""
     return PipelineDefinition.from_mapping(
         clean_definition(raw, source=source, steps_max=steps_max)
     )

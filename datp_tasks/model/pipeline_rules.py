@@ -1,6 +1,6 @@
 """What a pipeline file may say. Every mistake is collected and named, not only the first.
 
-Pure functions from what somebody wrote to a clean mapping with the keys of the file; the classes
+Pure functions from what a user wrote to a clean mapping with the keys of the file; the classes
 in `pipeline` are made from that mapping.
 """
 

@@ -34,7 +34,7 @@ class Undo:
     index: int
     path: str
     data: Json
-    #: None: nobody knows whether the step took effect.
+    #: None: it is not known whether the step took effect.
     output: Json | None
 
 
@@ -61,7 +61,7 @@ class Decision:
 class State:
     stack: list[Frame]
     data: Json
-    #: The current step was opened and not closed: after a crash nobody knows how far it got.
+    #: The current step was opened and not closed: after a crash it is not known how far it got.
     open: bool = False
     #: Failed tries of the current step.
     errors: int = 0
@@ -71,7 +71,7 @@ class State:
     sleeps: int = 0
     undo: list[Undo] = field(default_factory=list)
     ending: Ending | None = None
-    #: What somebody decided about the current step, which was in doubt.
+    #: What a person decided about the current step, which was in doubt.
     decided: Decision | None = None
 
     @property
@@ -240,7 +240,7 @@ def _close(state: State, _: Delta) -> None:
 
 
 def _crash(state: State, _: Delta) -> None:
-    # The step stays open: whoever claims next must decide what became of it.
+    # The step stays open: the worker that claims next must decide what became of it.
     state.crashes += 1
 
 

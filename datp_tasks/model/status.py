@@ -12,7 +12,7 @@ class Status(StrEnum):
     RUNNING = "running"
     #: Waits for a time or a switch.
     SLEEPING = "sleeping"
-    #: Parked: nobody knows whether a step took effect, so a person or a probe must decide.
+    #: Parked: it is not known whether a step took effect, so a person or a probe must decide.
     IN_DOUBT = "in-doubt"
     #: Every step was done.
     SUCCESS = "success"

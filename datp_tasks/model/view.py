@@ -119,7 +119,7 @@ class View:
 
     def _turn(self, kind: str, extra: str) -> None:
         if kind not in KINDS:
-            raise ValueError(f"nobody knows entries of the kind {kind!r}")
+            raise ValueError(f"unknown kind of entry: {kind!r}")
         status = KINDS[kind]
         if status == "as told":
             status = "" if kind == "rebuild" and extra == self.status else extra

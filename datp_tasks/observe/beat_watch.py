@@ -43,7 +43,7 @@ class BeatWatch:
             now_ms = self._live.server_now_ms()
             seen_ms = self._redis.get(self._seen_key)
             if seen_ms is None:
-                # Nobody has ever looked, or Redis has forgotten: patience starts now.
+                # No worker has looked yet, or Redis has forgotten: patience starts now.
                 self._redis.set(self._seen_key, now_ms, nx=True)
                 return False
             silent_ms = now_ms - int(str(seen_ms))

@@ -10,7 +10,7 @@ sentence does:
 | hop.done             | INFO    | a hop is over: one line for its vector                        |
 | step.broken          | WARNING | a step raised, timed out or returned what it must not         |
 | tx.lost              | WARNING | another worker owns the transaction now                       |
-| tx.waits             | WARNING | PostgreSQL or Redis is away; it goes on later                 |
+| tx.waits             | WARNING | PostgreSQL or Redis is unavailable; it goes on later          |
 | tx.stuck             | WARNING | a step does not return; its neighbours go on elsewhere        |
 | tx.late              | ERROR   | a success that came after the expiry was refused              |
 | tx.parked            | ERROR   | it is in doubt, and a person must decide                      |
@@ -58,7 +58,7 @@ _HINTS = (
     *("api-key", "token", "pepper", "authorization"),
 )
 _SECRET_NAME = re.compile(r"(?i)(password|passwd|secret|api[_-]?key|token|pepper|authorization)$")
-#: What a record has anyway; all else was given by whoever wrote the line.
+#: What a record has anyway; all else was given by the caller that wrote the line.
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {
     *("message", "asctime", "taskName", "data"),
     # Celery's own.

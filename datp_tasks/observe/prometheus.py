@@ -39,7 +39,7 @@ def _transactions(metrics: Metrics) -> Iterator[Metric]:
     ended = CounterMetricFamily(
         "datp_transactions_ended", "Ended, by final status.", labels=[*labels, "status"]
     )
-    # Owners are added up: whoever can scrape need not know who they are.
+    # Owners are added up: a scraper need not know who they are.
     totals: Counter[tuple[str, str, str]] = Counter()
     for label, number in metrics.totals().items():
         totals[label.what, label.group, label.pipeline] += number

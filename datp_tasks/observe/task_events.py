@@ -1,6 +1,6 @@
 """Celery's task events for steps that no message brought: Flower shows them like any other task.
 
-Whether anybody wants events is known by a worker's main process, which Flower tells. It writes
+Whether events are wanted is known by a worker's main process, which Flower tells. It writes
 that into one byte of shared memory; its pool processes look at the byte and pay nothing else
 while it is 0. Events are collected and sent by a thread, a batch at a time, so that a slow broker
 holds up no step; what cannot be sent is dropped, because events are only there to be looked at.
@@ -59,7 +59,7 @@ class TaskEvents:
         self._thread: threading.Thread | None = None
 
     def __bool__(self) -> bool:
-        """Whether anybody wants them."""
+        """Whether they are wanted."""
         return bool(self._wanted)
 
     def received(self, task: str, args: str, *, parent: str, retries: int) -> str:

@@ -1,14 +1,14 @@
 """OpenTelemetry: a span for each transaction, each of its hops and each of its steps.
 
-A transaction may live for days in many processes, so nobody can hold its span open. Its ids are
+A transaction may live for days in many processes, so no process can hold its span open. Its ids are
 chosen when it is accepted and travel in the field `trace` of its hash:
 
     <trace id>-<span id of the transaction>-<span id of its submitter>-<when it began, ns>
 
-Hops and steps are children of that span, and whoever commits the end sends it. Spans go to the
-provider that the process has set up, for example in its module of steps. The field is only there
-for transactions that are sampled, so the others cost nothing; and what Redis loses before it was
-archived goes on without a trace.
+Hops and steps are children of that span, and the worker that commits the end sends it. Spans go to
+the provider that the process has set up, for example in its module of steps. The field is only
+there for transactions that are sampled, so the others cost nothing; and what Redis loses before it
+was archived goes on without a trace.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Tracing:
             tracer: Any = provider.get_tracer("datp_tasks", version("datp-tasks"))
             generator = getattr(tracer, "id_generator", None)
             if generator is None:
-                # Nobody has set up a provider yet: what is traced now goes nowhere.
+                # No provider is set up yet: what is traced now goes nowhere.
                 return tracer
             if isinstance(generator, FixedIds):
                 self._ids = generator

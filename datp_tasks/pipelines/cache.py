@@ -3,11 +3,11 @@
 | field       | holds                                                        |
 |-------------|--------------------------------------------------------------|
 | inUse       | version that new transactions get; empty: none               |
-| disabled    | "1" or "0"; missing: nobody has copied the head of this one  |
+| disabled    | "1" or "0"; missing: the head of this one was not copied yet |
 | v:<version> | canonical JSON of that version                               |
 
 SQL is the record. Only `PipelineStore.refresh` writes the head, under a lock in SQL. A version
-never changes, so anybody may fill it in.
+never changes, so any process may fill it in.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Catalogue:
             return self._cache.head(name) or self._store.refresh(name)
         except redis.RedisError as error:
             log.warning(
-                "Redis is away, so SQL tells which version of %s is in use: %s", name, error
+                "Redis is unavailable, so SQL tells which version of %s is in use: %s", name, error
             )
             return self._store.head(name)
 

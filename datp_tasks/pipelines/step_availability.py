@@ -1,4 +1,4 @@
-"""Which step types the live nodes offer, and which steps of a pipeline nobody could run."""
+"""Which step types the live nodes offer, and which steps of a pipeline no node could run."""
 
 from __future__ import annotations
 

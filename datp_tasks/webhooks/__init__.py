@@ -1,1 +1,1 @@
-"""Webhooks: telling clients by HTTP, to addresses that they chose and nobody should trust."""
+"""Webhooks: telling clients by HTTP, to addresses that they chose and that are not trusted."""

@@ -18,7 +18,7 @@ from datp_tasks.settings import Settings
 TAKE_FACTOR = 4
 #: Those that wait for a target come back spread over so much more of the time.
 SPREAD = 0.2
-#: How long an attempt takes, as long as nobody has measured it.
+#: How long an attempt takes, until it was measured.
 PACE_S = 0.05
 
 
@@ -87,7 +87,7 @@ class Picker:
         return Picked(claimed, is_more=True, turn_s=min(found.turns, default=None))
 
     def repair(self) -> int:
-        """Put back what Redis does not know of: SQL has it, and nobody has taken it."""
+        """Put back what Redis does not know of: SQL has it, and no sender has taken it."""
         settings = self._settings
         overdue = self._queue.overdue(settings.webhook_overdue_s, settings.webhook_batch_max)
         self._schedule.place([(member, 0.0) for member in overdue], only_new=True)

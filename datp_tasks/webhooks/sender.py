@@ -54,7 +54,7 @@ class Sent:
 
 
 class _Turns:
-    """Remembers that some wait for their turn, until nobody has found any for a while."""
+    """Remembers that some wait for their turn, until none was found for a while."""
 
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
@@ -195,10 +195,10 @@ class Sender:
                 if not (picked.is_more or self._under_way or settling or is_waited_for):
                     break
         except Exception:
-            # A server is away. What was claimed is due again after a while.
+            # PostgreSQL or Redis is unavailable. What was claimed is due again after a while.
             log.exception("webhooks are not sent now; the next run tries again")
         finally:
-            # Ended by a crash or by the end of the process: nobody waits for the rest.
+            # Ended by a crash or by the end of the process: no caller waits for the rest.
             for task in (*self._under_way, *filter(None, [settling])):
                 task.cancel()
             self._under_way.clear()

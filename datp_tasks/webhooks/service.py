@@ -79,7 +79,7 @@ class WebhookService:
         reach("webhooks.before_place")
         try:
             self.schedule.place([(member, 0.0) for member in due])
-            # One message is enough until somebody looks.
+            # One message is enough until a sender looks.
             if self._live.redis.set(self._rung, "1", nx=True, px=RUNG_MS):
                 self._ring()
         except Exception as error:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import typer
 from rich.console import Console
-from tests.record.test_groups import register_node
 from typer.testing import CliRunner
 
 from datp_tasks import Pipeline, Sleep
@@ -20,6 +19,7 @@ from datp_tasks.cli.tables import list_table, print_list, short_time
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys, Scope
 from datp_tasks.testing import Kit
+from tests.record.test_groups import register_node
 
 COLUMNS = 80
 NOW = datetime(2026, 11, 16, 12, 3, 55, tzinfo=UTC)

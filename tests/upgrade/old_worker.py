@@ -6,6 +6,7 @@ from typing import Any
 
 from datp_tasks.live.scripts import header_sections
 from datp_tasks.live.types import flat_to_dict
+from datp_tasks.model.journal import Entry
 from datp_tasks.model.payload import Json, encode
 from datp_tasks.model.state import (
     BEGIN,
@@ -22,6 +23,8 @@ from datp_tasks.model.status import Status
 from datp_tasks.record.types import Final
 from tests.upgrade.upgraded import BEFORE, Upgraded
 
+#: Its journal entries began with the transaction id.
+OLD_TX_CHARS = 36
 #: Names of keys in the headers of scripts, and what they are in a shard.
 LISTS = {
     "queued": "queuedZ",
@@ -173,3 +176,9 @@ class OldWorker:
             return keys.deltas(self.tx_id)
         listed = f"runningS:{self._node}" if name == "running" else LISTS[name]
         return keys.of_tx(self.tx_id, listed)
+
+
+def old_archiver_reads(fields: list[str]) -> None:
+    """What an archiver of that version does with an entry of the stream; it raises or returns."""
+    _, text = fields
+    Entry.from_text(text[OLD_TX_CHARS + 1 :])

@@ -11,8 +11,9 @@ from datp_tasks import Pipeline
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.invariants import check_all
+from datp_tasks.model.journal import BrokenJournal
 from datp_tasks.model.status import Status
-from tests.upgrade.old_worker import OldWorker
+from tests.upgrade.old_worker import OldWorker, old_archiver_reads
 from tests.upgrade.upgraded import Upgraded
 
 #: How many transactions, of one shard: both versions write to the same lists and journal.
@@ -133,3 +134,27 @@ def test_a_message_of_the_version_before_rings_here(mixed: Upgraded) -> None:
     [tx_id] = queued(mixed, 1)
     mixed.celery.tasks["datp.step.u/note"].apply_async(args=([(tx_id, 1)],))
     assert mixed.status(tx_id).status is Status.SUCCESS
+
+
+def test_an_archiver_of_the_version_before_fails_at_new_entries_and_takes_none(
+    mixed: Upgraded,
+) -> None:
+    """So archivers are upgraded first: docs/operations.md, Upgrades."""
+    mixed.run_job("archiver")
+    [alone] = queued(mixed, 1)
+    OldWorker(mixed, alone).claim()
+    by_old = [fields for _, fields in mixed.journal_entries() if fields[0] == "e"]
+    assert by_old
+    for fields in by_old:
+        old_archiver_reads(fields)
+    others = queued(mixed)[1:]
+    mixed.ring_together(others[:1])
+    mixed.ring_together(others[1:])
+    by_new = [fields for _, fields in mixed.journal_entries() if fields[0] != "e"]
+    assert {len(fields) > 2 for fields in by_new} == {True, False}
+    for fields in by_new:
+        with pytest.raises((BrokenJournal, ValueError)):
+            old_archiver_reads(fields)
+    mixed.recover()
+    mixed.run_job("archiver")
+    assert ArchiveFeed(mixed.connections.live).journal_length() == 0

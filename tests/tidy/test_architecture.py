@@ -1,0 +1,48 @@
+"""ARCHITECTURE.md says what the code says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from datp_tasks.jobs import schedule
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = {name: (ROOT / name).read_text() for name in ("ARCHITECTURE.md", "CONTRIBUTING.md")}
+PAGE = PAGES["ARCHITECTURE.md"]
+PACKAGE = ROOT / "datp_tasks"
+#: Files and folders that a page names: with a folder, from the package or from the top.
+PATH = re.compile(r"`([a-z_]+/[\w/.]*)`")
+
+
+def rows(heading: str) -> list[str]:
+    """First cells of the first table below a heading."""
+    part = PAGE.partition(f"\n{heading}\n")[2].partition("\n## ")[0].partition("\n### ")[0]
+    return re.findall(r"^\| (`.+?) \|", part, re.MULTILINE)
+
+
+def test_the_jobs_are_those_that_beat_runs() -> None:
+    assert [row.strip("`") for row in rows("### Jobs")] != []
+    assert sorted(row.strip("`") for row in rows("### Jobs")) == sorted(schedule.JOBS)
+
+
+def test_every_room_has_a_row() -> None:
+    named = {name for row in rows("## The rooms") for name in re.findall(r"`(\w+)/`", row)}
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert named == rooms
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_that_are_named_exist(page: str) -> None:
+    named = set(PATH.findall(PAGES[page]))
+    assert len(named) > 10
+    tops = (ROOT, PACKAGE)
+    assert {path for path in named if not any((top / path).exists() for top in tops)} == set()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    targets = re.findall(r"\]\(([^)#\s]+)\)", PAGES[page])
+    assert [each for each in targets if "://" not in each and not (ROOT / each).exists()] == []

@@ -1,0 +1,91 @@
+"""Names and words: one name for one thing, few parameters, and sentences that name the actor."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import datp_tasks
+
+PACKAGE = Path(datp_tasks.__file__).parent
+ROOT = PACKAGE.parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+#: One topic in several rooms, each with its own part of it: a door, storage, a word.
+ONE_TOPIC = {
+    *("batches", "groups", "journal", "metrics", "nodes", "resolve", "retention"),
+    *("timeouts", "transactions", "webhooks"),
+}
+#: Different things under one name. This list may only shrink.
+DIFFERENT_THINGS = {
+    *("app", "batch", "bell", "context", "decide", "faults", "files", "keys", "operate", "server"),
+    *("service", "store", "tables", "types"),
+}
+
+PARAMETERS_MAX = 6
+#: This list may only shrink.
+MANY_PARAMETERS = {
+    "cli/resolve.py resolve",
+    "cli/transactions.py submit",
+    "ledger/operate.py _change",
+    "testing/sweep.py __init__",
+}
+
+#: Words that hide who acts, and how often they are left. The numbers may only go down.
+HIDING = re.compile(r"\b(nobody|somebody|whoever|anybody)\b|is away", re.IGNORECASE)
+HIDING_MAX = {"datp_tasks": 115, "docs": 2}
+TEXTS = (".py", ".lua", ".md", ".sql")
+
+
+def test_a_module_has_the_name_of_another_only_for_the_same_topic() -> None:
+    rooms: dict[str, set[str]] = defaultdict(set)
+    for path in MODULES:
+        if path.name != "__init__.py":
+            rooms[path.stem].add(path.parent.relative_to(PACKAGE).as_posix())
+    shared = {name: places for name, places in rooms.items() if len(places) > 1}
+    known = ONE_TOPIC | DIFFERENT_THINGS
+    assert {name: places for name, places in shared.items() if name not in known} == {}
+
+
+def many_parameters(source: str) -> list[str]:
+    return [
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and len(positional(node)) > PARAMETERS_MAX
+    ]
+
+
+def positional(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+    return names[1:] if names[:1] in (["self"], ["cls"]) else names
+
+
+def test_functions_have_few_positional_parameters() -> None:
+    found = {
+        f"{path.relative_to(PACKAGE)} {name}"
+        for path in MODULES
+        for name in many_parameters(path.read_text())
+    }
+    assert found <= MANY_PARAMETERS, found - MANY_PARAMETERS
+
+
+def test_a_function_with_too_many_is_found() -> None:
+    assert many_parameters("def f(self, a, b, c, d, e, g, *, h): ...") == []
+    assert many_parameters("async def f(a, b, c, d, e, f, g): ...") == ["f"]
+
+
+def test_sentences_name_the_actor() -> None:
+    found = {
+        top: [
+            f"{path.relative_to(ROOT)}: {match[0]}"
+            for path in sorted((ROOT / top).rglob("*"))
+            if path.suffix in TEXTS
+            for match in HIDING.finditer(path.read_text())
+        ]
+        for top in HIDING_MAX
+    }
+    too_many = {top: lines for top, lines in found.items() if len(lines) > HIDING_MAX[top]}
+    assert too_many == {}
