@@ -44,7 +44,7 @@ class TakeOver:
         found = dict(zip(held, self._live.named_many(held, HELD), strict=True))
         held = [tx for tx in held if not _is_mid_way(found[tx], now_ms)]
         fences = {tx: int(found[tx]["fence"]) for tx in held if found[tx].get("node") == node}
-        raised = self._record.raise_fences(list(fences.items()))
+        raised = self._raise_fences(node, fences)
         reach("reaper.after_fence")
         queued = self._queue_again(node, [(tx, fences[tx], raised[tx]) for tx in raised])
         ended = self._follow_sql(node, [tx for tx in held if tx not in raised], fences)
@@ -52,11 +52,35 @@ class TakeOver:
 
     def from_worker(self, node: str, claims: Sequence[tuple[str, int]]) -> int:
         """Take these claims (transaction and fence) from a node that beats; how many it lost."""
-        raised = self._record.raise_fences(claims)
+        raised = self._raise_fences(node, dict(claims))
         reach("timeouts.after_fence")
         lost = [(tx_id, fence, raised[tx_id]) for tx_id, fence in claims if tx_id in raised]
         self._queue_again(node, lost)
         return len(lost)
+
+    def _raise_fences(self, node: str, fences: Mapping[str, int]) -> dict[str, int]:
+        """New fences in SQL, above those of these claims and above what SQL has.
+
+        SQL may be further ahead than one claim: a restore raised it, or Redis lost a claim that
+        SQL had heard of. A claim is in Redis before SQL hears of its fence, so where Redis still
+        has the old one, it is the last.
+        """
+        raised = self._record.raise_fences(list(fences.items()))
+        left = [tx for tx in fences if tx not in raised]
+        ahead = {
+            each.tx_id: each.fence
+            for each in (self._record.summaries(left) if left else [])
+            if not each.is_final and each.fence > fences[each.tx_id] + 1
+        }
+        found = self._live.named_many(list(ahead), HELD) if ahead else []
+        still_held = [
+            (tx, ahead[tx])
+            for tx, fields in zip(ahead, found, strict=True)
+            if fields.get("node") == node and fields.get("fence") == str(fences[tx])
+        ]
+        if still_held:
+            raised |= self._record.raise_fences(still_held)
+        return raised
 
     def _queue_again(self, node: str, fenced: Sequence[tuple[str, int, int]]) -> int:
         answers = self._live.take_over_many(fenced, node)

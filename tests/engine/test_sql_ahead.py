@@ -105,3 +105,24 @@ def test_a_step_in_doubt_whose_parking_sql_refuses_is_not_run(datp: Kit) -> None
         datp.run_jobs()
     assert datp.status(tx_id).status is Status.IN_DOUBT
     assert calls == []
+
+
+@pytest.mark.parametrize("node_is_gone", [True, False])
+def test_a_claim_that_sql_is_ahead_of_is_taken_from_its_node(
+    datp: Kit, books: Books, node_is_gone: bool
+) -> None:
+    """Its worker stopped in the middle, after SQL was raised above its fence."""
+    declare(datp, books)
+    (tx_id,) = queued_together(datp, "book", 1)
+    worker = datp.process.worker
+    datp.crash_at("hop.after_claim")
+    datp.ring_together([tx_id])
+    put_sql_ahead(datp, [tx_id])()
+    assert fields(datp, tx_id)["status"] == "running"
+    if node_is_gone:
+        datp.recover()
+    else:
+        taken = datp.connections.take_over.from_node(worker.node, [tx_id])
+        assert taken.queued == 1
+    assert datp.finish(tx_id).status is Status.SUCCESS
+    assert books.lines() == ["book"]
