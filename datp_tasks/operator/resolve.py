@@ -29,6 +29,7 @@ from datp_tasks.model.view import View
 from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.database import Engine, translate_outage
+from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.operator_actions import record_action
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.record.transactions import Record
@@ -49,6 +50,7 @@ class Resolver:
     ringer: Ringer
     alerts: Alerts
     begun_steps: BegunSteps
+    effects: EffectStore
 
     def resolve(
         self,
@@ -72,12 +74,15 @@ class Resolver:
         output = self._checked_output(decision, output)
         view = self._in_doubt_view(tx_id)
         made, action = next_action(view.state, self.catalogue.version)
-        deltas = [*made, *_decision_deltas(decision, clean_note(reason), output, action)]
+        deltas = [
+            *made,
+            *self._decision_deltas(tx_id, decision, clean_note(reason), output, action),
+        ]
         for delta in deltas[len(made) :]:
             apply(view.state, delta)
+        fence = self._decide_in_sql(tx_id, view.fence, decision, reason, actor, action)
         if decision == "redo":
             self._forget_begun(tx_id, view, action)
-        fence = self._decide_in_sql(tx_id, view.fence, decision, reason, actor, action)
         reach("resolve.after_sql")
         held = Held(tx_id, fence, tuple(deltas))
         to = action.position("admin") if action.kind != "end" else None
@@ -86,6 +91,21 @@ class Resolver:
             raise TransactionError(f"{tx_id} has changed meanwhile ({bell.word}); look again")
         self.alerts.clear_alert(LOST, tx_id)
         self.ringer.ring([bell])
+
+    def _decision_deltas(
+        self, tx_id: str, decision: Decision, reason: str, output: Json | None, action: Action
+    ) -> list[Delta]:
+        if decision == "redo":
+            # A recorded effect is found by the next claim, if the step is still open. A cancel
+            # would be heeded before that otherwise, and leave the effect in place.
+            key = f"{tx_id}:{action.path}{':undo' if action.kind == 'undo' else ''}"
+            with translate_outage():
+                return [] if self.effects.is_recorded(tx_id, key) else [CLOSE]
+        if decision == "done":
+            return [decided("done", reason, output)]
+        if action.kind == "undo":
+            return [ending(Status.INTERNAL_ERROR, f"not rolled back: {reason}", output)]
+        return [decided("failed", reason, output)]
 
     def _checked_output(self, decision: Decision, output: Json | None) -> Json | None:
         if output is None:
@@ -140,15 +160,3 @@ class Resolver:
             )
             self.record.mark(tx_id, raised[tx_id], Status.QUEUED, f"resolved: {reason}")
         return raised[tx_id]
-
-
-def _decision_deltas(
-    decision: Decision, reason: str, output: Json | None, action: Action
-) -> list[Delta]:
-    if decision == "redo":
-        return [CLOSE]
-    if decision == "done":
-        return [decided("done", reason, output)]
-    if action.kind == "undo":
-        return [ending(Status.INTERNAL_ERROR, f"not rolled back: {reason}", output)]
-    return [decided("failed", reason, output)]

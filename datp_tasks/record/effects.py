@@ -34,6 +34,7 @@ PASSING = ("40001", "40P01")
 class Query(Queries, topic="effects"):
     hold: str
     save: str
+    is_recorded: str
     open_item: str
     next_item: str
     undo_item: str
@@ -129,6 +130,13 @@ class EffectStore:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock
+
+    def is_recorded(self, tx_id: str, step_key: str) -> bool:
+        """Whether the step has taken effect."""
+        values = {"tx_id": tx_id, "step_key": step_key}
+        with self._engine.connect() as connection:
+            found = connection.exec_driver_sql(Query.is_recorded, values).scalar_one()
+        return bool(found)
 
     @contextmanager
     def open(self, wanted: Sequence[Wanted], *, idle_s: float, lock_ms: int) -> Iterator[Effects]:

@@ -15,6 +15,7 @@ one and dies has only delayed it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,6 +28,8 @@ from datp_tasks.failpoints import reach
 from datp_tasks.model.status import FINAL
 from datp_tasks.record.queries import Queries
 
+log = logging.getLogger("datp.timeouts")
+
 #: The kind of alert that is open while the handler is too far behind.
 BEHIND = "timeouts-behind"
 
@@ -37,6 +40,8 @@ class Query(Queries, topic="timeouts"):
     peek: str
     lock_segment: str
     first_lock: str
+    renumber: str
+    read_from_the_start: str
     read_window: str
     take_due: str
     note_asked: str
@@ -131,11 +136,25 @@ class Timeouts:
         )
         if at is None:
             return Window()
+        if at.is_ahead:
+            return self._begin_again(connection, rows_max)
         values = self._values(
             xact=at.xact, value=at.value, rows_max=rows_max, final=[str(each) for each in FINAL]
         )
         row = connection.exec_driver_sql(Query.read_window, values).one()
         return Window(row.rows, row.added, row.removed)
+
+    def _begin_again(self, connection: Connection, rows_max: int) -> Window:
+        """The segment comes from another server, whose transaction ids were higher.
+
+        That is so after a dump was restored. New rows would never be read.
+        """
+        values = self._values(rows_max=rows_max)
+        renumbered = connection.exec_driver_sql(Query.renumber, values).rowcount
+        if renumbered < rows_max:
+            log.warning("the log of state changes comes from another server; it is read again")
+            connection.exec_driver_sql(Query.read_from_the_start, values)
+        return Window(renumbered)
 
     def _take_due(self, connection: Connection, batch_max: int, again_s: float) -> list[Due]:
         values = self._values(batch_max=batch_max, again_s=again_s)

@@ -14,6 +14,7 @@ from datp_tasks.operator.operator import Operator
 from datp_tasks.operator.resolve import Resolver
 from datp_tasks.operator.why import Explainer
 from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.journal import Journal
 from datp_tasks.record.states import States
 from datp_tasks.record.step_starts import BegunSteps
@@ -77,6 +78,7 @@ def make_operator(container: Container) -> Operator:
         ringer=container.ringer,
         alerts=alerts,
         begun_steps=BegunSteps(container.engine, container.clock),
+        effects=EffectStore(container.engine, container.clock),
     )
     return Operator(
         explainer=Explainer(

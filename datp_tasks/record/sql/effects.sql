@@ -25,6 +25,12 @@ SELECT tx_id, step_key, fence, output::json, coalesce(%(now)s, now())
 FROM unnest(%(tx_id)s::text[], %(step_key)s::text[], %(fence)s::bigint[], %(output)s::text[])
      AS v (tx_id, step_key, fence, output)
 
+-- :name is_recorded
+-- Whether a step has taken effect.
+SELECT EXISTS (
+    SELECT 1 FROM step_effect WHERE tx_id = %(tx_id)s AND step_key = %(step_key)s
+) AS is_recorded
+
 -- :name open_item
 -- Before the first item of a vector, so that it can be undone alone.
 SAVEPOINT datp_item

@@ -3,7 +3,8 @@
 -- condition of the index that all of this lives on: transactions without an expiry cost nothing
 -- here. The smallest `due_at` is asked for instead of EXISTS, so that the index answers, however
 -- many are due.
-SELECT n.created_at IS NOT NULL AND n.xact < pg_snapshot_xmin(pg_current_snapshot()) AS is_new,
+SELECT (n.created_at IS NOT NULL AND n.xact < pg_snapshot_xmin(pg_current_snapshot()))
+       OR coalesce(g.xact >= pg_snapshot_xmax(pg_current_snapshot()), false) AS is_new,
        coalesce((SELECT due_at FROM tx_timeout ORDER BY due_at LIMIT 1)
                 <= coalesce(%(now)s, now()), false) AS is_due,
        EXISTS (SELECT 1 FROM alert WHERE kind = %(alert)s AND cleared_at IS NULL) AS is_alarmed,
@@ -22,7 +23,8 @@ LEFT JOIN LATERAL (
 -- :name lock_segment
 -- Become the only reader of the log; no row if another pass reads it. Its own statement, so that
 -- the next one sees everything that the holder before has committed.
-SELECT xact::text, value FROM segment
+SELECT xact::text, value, xact >= pg_snapshot_xmax(pg_current_snapshot()) AS is_ahead
+FROM segment
 WHERE segment_type = %(segment_type)s AND enumeration = %(enumeration)s
   AND table_name = %(table_name)s
 FOR UPDATE SKIP LOCKED
@@ -32,7 +34,23 @@ FOR UPDATE SKIP LOCKED
 INSERT INTO segment (segment_type, enumeration, table_name, xact, value, changed_at)
 VALUES (%(segment_type)s, %(enumeration)s, %(table_name)s, '0', 0, coalesce(%(now)s, now()))
 ON CONFLICT DO NOTHING
-RETURNING xact::text, value
+RETURNING xact::text, value, false AS is_ahead
+
+-- :name renumber
+-- After a dump was restored into another server: transaction ids of the log that this server has
+-- not reached yet. They become that of this transaction, so that the rows can be read.
+UPDATE tx_state_change SET xact = pg_current_xact_id()
+WHERE id = ANY(ARRAY(
+    SELECT id FROM tx_state_change
+    WHERE expires_at IS NOT NULL AND xact >= pg_snapshot_xmax(pg_current_snapshot())
+    LIMIT %(rows_max)s
+))
+
+-- :name read_from_the_start
+-- The log is read once more: what is watched already stays so.
+UPDATE segment SET xact = '0', value = 0, changed_at = coalesce(%(now)s, now())
+WHERE segment_type = %(segment_type)s AND enumeration = %(enumeration)s
+  AND table_name = %(table_name)s
 
 -- :name read_window
 -- One pass over the new rows of the log: watch what goes on, forget what is final, advance the
