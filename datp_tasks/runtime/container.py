@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from celery import Celery
@@ -31,9 +32,9 @@ from datp_tasks.record.database import make_engine
 from datp_tasks.record.groups import GroupStore
 from datp_tasks.record.transactions import Record
 from datp_tasks.settings import Settings
-from datp_tasks.transactions.batch_waiters import BatchWaiters
 from datp_tasks.transactions.restore import Restorer
 from datp_tasks.transactions.take_over import TakeOver
+from datp_tasks.transactions.tell_waiting import tell_waiting
 from datp_tasks.webhooks.bell import CeleryRing as WebhookRing
 from datp_tasks.webhooks.service import WebhookService
 
@@ -133,7 +134,7 @@ class Container:
                 engine,
                 clock,
                 ring=ring_ledger or CeleryRing(celery, settings.ledger_group),
-                tell=BatchWaiters(live, ringer, restorer).wake,
+                tell=partial(tell_waiting, live, ringer, restorer),
             ),
             groups=GroupStore(engine, GroupCopy(redis, live.keys), clock),
             webhooks=webhooks,

@@ -24,6 +24,9 @@ from datp_tasks.record.groups import GroupStore
 from datp_tasks.runtime.container import make_redis
 from datp_tasks.runtime.group_book import GroupBook
 from datp_tasks.testing import Kit
+from datp_tasks.webhooks.bell import SEND_TASK
+from datp_tasks.webhooks.sender import Pace
+from datp_tasks.webhooks.service import WebhookService
 
 
 @pytest.fixture
@@ -159,6 +162,22 @@ def test_the_batch_of_the_group_is_that_of_the_job(
     assert datp.process.jobs.run("archiver") == 1
     assert (seen, passed) == ([7], [])
     assert datp.settings.archiver_batch_max != 7
+
+
+def test_webhooks_are_sent_at_the_pace_of_the_group(
+    datp: Kit, groups: GroupStore, passed: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Pace] = []
+    monkeypatch.setattr(WebhookService, "run", lambda service, pace: seen.append(pace))
+    groups.set("master", {"webhookWorkers": 3, "webhookPause": 9}, actor="ann")
+    expected = replace(Pace.of(datp.settings), workers=3, pause_ms=9)
+    assert datp.process.jobs.run("webhook_sender") is not None
+    assert datp.process.jobs.run_webhooks() is not None
+    assert (seen, passed) == ([expected, expected], [])
+    groups.set("night", {"webhookWorkers": 1}, actor="ann")
+    groups.set("master", {"webhookWorkers": 0}, actor="ann")
+    assert datp.process.jobs.run_webhooks() is None
+    assert passed == [(SEND_TASK, "night")]
 
 
 def test_every_value_that_stands_for_a_setting_names_one(datp: Kit) -> None:
