@@ -173,7 +173,7 @@ def _noted(text: object) -> dict[str, str]:
 
 def _restore_older(ids: Sequence[str], connections: Container) -> int:
     """Restore those that Redis does not have, or has in an older version than SQL."""
-    versions = connections.restorer.versions(ids)
+    versions = connections.restorer.views.versions(ids)
     found = connections.live.versions_many(ids)
     placed = connections.live.placed_many(ids)
     stale = [

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,10 +10,8 @@ from typing import Any
 from celery import Celery
 from redis import Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 from redis.retry import Retry
 from sqlalchemy import Engine
-from sqlalchemy.exc import OperationalError
 
 from datp_tasks.bells.broker import CelerySend, make_celery
 from datp_tasks.bells.costs import CostBook
@@ -22,13 +19,11 @@ from datp_tasks.bells.ringer import Ringer, Send
 from datp_tasks.clock import Clock, ServerClock
 from datp_tasks.ledger.bell import CeleryRing
 from datp_tasks.ledger.service import Ledger
-from datp_tasks.ledger.types import Finished, Ring
+from datp_tasks.ledger.types import Ring
 from datp_tasks.live.cluster import Cluster
 from datp_tasks.live.cluster_redis import ClusterRedis
 from datp_tasks.live.doorbells import Doorbells
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Bell, Refused
-from datp_tasks.model.switch import switch_json
 from datp_tasks.observe.tracing import TracedRecord, Tracing, make_tracing
 from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.pipelines.store import PipelineStore
@@ -36,12 +31,10 @@ from datp_tasks.record.database import make_engine
 from datp_tasks.record.groups import GroupStore
 from datp_tasks.record.transactions import Record
 from datp_tasks.settings import Settings
-from datp_tasks.transactions.locate import ask_many
 from datp_tasks.transactions.restore import Restorer
+from datp_tasks.transactions.tell_waiting import tell_waiting
 from datp_tasks.webhooks.bell import CeleryRing as WebhookRing
 from datp_tasks.webhooks.service import WebhookService
-
-log = logging.getLogger("datp.ledger")
 
 
 def make_redis(settings: Settings) -> Redis:
@@ -140,7 +133,7 @@ class Container:
                 engine,
                 clock,
                 ring=ring_ledger or CeleryRing(celery, settings.ledger_group),
-                tell=partial(_wake_waiting, live, ringer, restorer),
+                tell=partial(tell_waiting, live, ringer, restorer),
             ),
             groups=GroupStore(engine, redis, live.keys, clock),
             webhooks=webhooks,
@@ -153,26 +146,3 @@ class Container:
         self.costs.publish()
         self.redis.close()
         self.engine.dispose()
-
-
-def _wake_waiting(
-    live: LiveStore, ringer: Ringer, restorer: Restorer, final: Sequence[Finished]
-) -> None:
-    """Set the switches of transactions that wait for batches. One that is missed wakes by time."""
-    for batch in final:
-        if batch.tx_id and batch.switch:
-            try:
-                value = switch_json(batch.switch, str(batch.state))
-                set_switch = partial(_set_switch, live, batch.switch, value)
-                answer = ask_many(restorer, [batch.tx_id], set_switch).answers[0]
-            except (RedisError, OperationalError) as error:
-                about = {"event": "tx.waits", "tx": batch.tx_id, "fence": None}
-                log.warning("%s is not told of its batch: %s", batch.tx_id, error, extra=about)
-            else:
-                ringer.ring([answer if isinstance(answer, Bell) else None])
-
-
-def _set_switch(
-    live: LiveStore, name: str, value_json: str, tx_ids: Sequence[str]
-) -> list[Bell | Refused]:
-    return [live.set_switch(tx_id, name, value_json) for tx_id in tx_ids]

@@ -16,10 +16,10 @@ from datp_tasks.model.batch import BatchState
 from datp_tasks.model.status import Status
 from datp_tasks.operator.bulk import Where
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.runtime.container import _wake_waiting
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from datp_tasks.transactions.restore import LOST
+from datp_tasks.transactions.tell_waiting import tell_waiting
 from tests.archive.archive_world import HOUR_S, World
 
 
@@ -140,7 +140,7 @@ def test_the_end_of_a_batch_wakes_it(datp: Kit, quiet: World) -> None:
     ended = Finished(
         service_id="s", batch_id="b", state=BatchState.COMMITTED, tx_id=tx_id, switch="go"
     )
-    _wake_waiting(connections.live, connections.ringer, connections.restorer, [ended])
+    tell_waiting(connections.live, connections.ringer, connections.restorer, [ended])
     assert datp.status(tx_id).output == {"go": "COMMITTED", "booked": 1}
 
 
