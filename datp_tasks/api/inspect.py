@@ -20,7 +20,7 @@ from datp_tasks.model.view import View
 from datp_tasks.operator.resolve import Decision
 from datp_tasks.record.api_keys import Scope
 from datp_tasks.record.database import translate_outage
-from datp_tasks.transactions.restore import view_of_copy
+from datp_tasks.transactions.views import view_of_copy
 
 routes = router("/v1", "operator", scope=Scope.OPERATOR)
 

@@ -30,6 +30,7 @@ from datp_tasks.model.state import BEGIN, ending
 from datp_tasks.model.status import Status
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Final, Mark
+from datp_tasks.transactions.follow_record import follow_summaries
 
 log = logging.getLogger("datp.hop")
 
@@ -305,7 +306,7 @@ class Committer:
         turned = self._record.mark_expiring([run.tx_id for run in late]) if late else set()
         for run in late:
             self._late.tell(run, found[run.tx_id])
-        self._live.follow_sql([(each.tx_id, each.status) for each in final.values()])
+        follow_summaries(self._live, found.values())
         for run in lost:
             if run.tx_id in turned:
                 note = "it was done only after its expiry"

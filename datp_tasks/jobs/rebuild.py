@@ -148,7 +148,7 @@ class Rebuild:
 
     def _restore_older(self, ids: Sequence[str]) -> int:
         """Restore those that Redis does not have, or has in an older version than SQL."""
-        versions = self._restorer.versions(ids)
+        versions = self._restorer.views.versions(ids)
         found = self._live.versions_many(ids)
         placed = self._live.placed_many(ids)
         stale = [

@@ -20,7 +20,7 @@ from datp_tasks.record.journal import Journal, Row
 from datp_tasks.record.states import States
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Summary
-from datp_tasks.transactions.restore import view_of_copy
+from datp_tasks.transactions.views import view_of_copy
 
 #: How many transactions are read at a time.
 AUDIT_BATCH = 500

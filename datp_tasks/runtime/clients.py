@@ -66,7 +66,7 @@ def make_operator(container: Container) -> Operator:
         live=container.live,
         states=States(container.engine, container.clock),
         journal=journal,
-        first_view=container.restorer.first_view,
+        first_view=container.restorer.views.first,
         keep_journal_days=container.settings.keep_journal_days,
     )
     resolver = Resolver(

@@ -1,8 +1,7 @@
 """Bringing transactions back into Redis: those that left it, and those that it has lost.
 
-What SQL knows of a transaction is its last archived copy and the journal since then, or its
-accepted request and the whole journal. Folding gives the view; the restore script puts it back,
-unless a newer version is there by now.
+`views` folds what SQL knows of a transaction; the restore script puts that back, unless a newer
+version is there by now.
 """
 
 from __future__ import annotations
@@ -15,26 +14,26 @@ from sqlalchemy import Engine
 
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.clock import Clock
-from datp_tasks.errors import PipelineError, StateLost
+from datp_tasks.errors import StateLost
 from datp_tasks.failpoints import reach
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell, Refused, Restored
-from datp_tasks.model.journal import BrokenJournal, Entry, living_branch
-from datp_tasks.model.state import Delta, State, delta_json
+from datp_tasks.model.state import Delta, delta_json
 from datp_tasks.model.status import FINAL, Status
 from datp_tasks.model.view import View
 from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.journal import Journal
 from datp_tasks.record.signals import Signal, Signals
-from datp_tasks.record.states import States, version_of
+from datp_tasks.record.states import States
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Summary
 from datp_tasks.settings import Settings
 from datp_tasks.transactions.follow_record import follow_record
 from datp_tasks.transactions.repeat_signals import repeat_signals
 from datp_tasks.transactions.state_fields import StateFields
+from datp_tasks.transactions.views import RecordedViews
 
 log = logging.getLogger("datp.resurrect")
 
@@ -67,52 +66,14 @@ class Restorer:
         self._settings = settings
         self._live = live
         self._record = record
-        self._hashes = StateFields(catalogue)
+        self._fields = StateFields(catalogue)
         self._ringer = ringer
         self._states = States(engine, clock)
         self._journal = Journal(engine, clock)
         self._alerts = Alerts(engine, clock)
+        #: What SQL knows of transactions.
+        self.views = RecordedViews(self._states, self._journal, self._fields)
         self.signals = Signals(engine, clock)
-
-    # What SQL knows.
-
-    def views(self, summaries: Sequence[Summary]) -> dict[str, View | StateLost]:
-        """Each transaction as far as SQL can tell, or why it cannot."""
-        ids = [each.tx_id for each in summaries]
-        copies = self._states.load(ids)
-        # What is older than a copy is not needed, and a journal can be long.
-        entries = self._journal.entries_since({tx: version_of(copies.get(tx)) for tx in ids})
-        return {
-            each.tx_id: self._view(each, copies.get(each.tx_id), entries.get(each.tx_id, []))
-            for each in summaries
-        }
-
-    def versions(self, tx_ids: Sequence[str]) -> dict[str, int]:
-        """The newest version of each that SQL has."""
-        found = self._journal.last_versions(tx_ids)
-        for tx, version in self._states.versions(tx_ids).items():
-            found[tx] = max(version, found.get(tx, 0))
-        return found
-
-    def _view(
-        self, summary: Summary, fields: dict[str, str] | None, entries: list[Entry]
-    ) -> View | StateLost:
-        try:
-            archived = None if fields is None else view_of_copy(fields)
-            if archived and (not entries or entries[-1].version <= archived.version):
-                return archived
-            since = _branch_since(archived, entries)
-            if archived and since is not None:
-                return archived.fold(since)
-            if archived:
-                entries = self._journal.entries([summary.tx_id]).get(summary.tx_id, [])
-            return self.first_view(summary).fold(living_branch(entries))
-        except (BrokenJournal, PipelineError, ValueError, KeyError, IndexError) as error:
-            return StateLost(f"its archived state and journal do not lead to a state: {error}")
-
-    def first_view(self, summary: Summary) -> View:
-        """As it was when it was accepted."""
-        return View(State.from_json(self._hashes.first_json(summary)))
 
     # Those that left.
 
@@ -133,7 +94,7 @@ class Restorer:
             return []
         over = (Status.IN_DOUBT, *FINAL)
         summaries = [each for each in self._record.summaries(missing) if each.status not in over]
-        views = self.views(summaries)
+        views = self.views.load(summaries)
         reach("resurrect.after_load")
         # Only what sleeps or has ended leaves: anything else that is missing, Redis has lost.
         back = [
@@ -153,7 +114,7 @@ class Restorer:
             # SQL would refuse the ending of a worker that claims it under an older one.
             fence=max(view.fence, summary.fence, fence),
             status=view.status,
-            fields=self._hashes.fields(summary, view),
+            fields=self._fields.fields(summary, view),
             wake_ms="" if view.wake_ms is None else view.wake_ms,
             ttl_ms=self._settings.sleeping_ttl_s * 1_000 if view.status == Status.SLEEPING else 0,
         )
@@ -193,7 +154,7 @@ class Restorer:
         self, summaries: Sequence[Summary], nodes: Mapping[str, str], *, has_begun: bool = False
     ) -> tuple[Rebuilt, list[Bell]]:
         """What became of them, and the bells to ring for those that are queued."""
-        views = self.views(summaries)
+        views = self.views.load(summaries)
         now_ms = self._live.server_now_ms()
         # The clock of a server that took over may be behind that of the one before it.
         fences = self._record.raise_fences(
@@ -227,7 +188,7 @@ class Restorer:
         whole = self._whole_shards() if fresh else set()
         new = [
             replace(
-                self._hashes.new(each),
+                self._fields.new(each),
                 fence=fences[each.tx_id],
                 recreated=each.tx_id[1:3] not in whole,
             )
@@ -250,7 +211,7 @@ class Restorer:
 
     def rebuild_finals(self, summaries: Sequence[Summary]) -> int:
         """Let the archive and the journal learn how these ended: Redis lost that on its way."""
-        views = self.views(summaries)
+        views = self.views.load(summaries)
         archived = self._states.statuses([each.tx_id for each in summaries])
         back = [
             self._ended(each, view)
@@ -264,7 +225,7 @@ class Restorer:
     def _ended(self, summary: Summary, view: View) -> Restored:
         is_news = view.status != summary.status
         view.wake_ms = view.wake_switch = view.cancel = view.problem = None
-        fields = self._hashes.fields(summary, view)
+        fields = self._fields.fields(summary, view)
         fields.pop("stepType", None)
         return Restored(
             tx_id=summary.tx_id,
@@ -299,8 +260,8 @@ class Restorer:
             return replace(self._restored(summary, view, fence), rebuilt=True, ttl_ms=0)
         deltas: list[Delta] = []
         view.status = str(Status.QUEUED)
-        position = self._hashes.position(view.state, deltas)
-        fields = self._hashes.fields(summary, view, position)
+        position = self._fields.position(view.state, deltas)
+        fields = self._fields.fields(summary, view, position)
         return Restored(
             tx_id=summary.tx_id,
             version=view.version,
@@ -318,7 +279,7 @@ class Restorer:
         log.error("%s cannot be brought back: %s", summary.tx_id, why, extra=about)
         self._record.mark(summary.tx_id, fence, Status.IN_DOUBT, note)
         self._alerts.raise_alert(LOST, summary.tx_id, note)
-        view = self.first_view(summary)
+        view = self.views.first(summary)
         view.status, view.problem, view.begun = str(Status.IN_DOUBT), note, True
         version = max(self._journal.last_versions([summary.tx_id]).get(summary.tx_id, 0), 1)
         return Restored(
@@ -326,14 +287,8 @@ class Restorer:
             version=version,
             fence=fence,
             status=view.status,
-            fields=self._hashes.fields(summary, view),
+            fields=self._fields.fields(summary, view),
         )
-
-
-def view_of_copy(fields: dict[str, str]) -> View:
-    """From an archived copy, which carries the deltas since its JSON as one more field."""
-    deltas = fields.get("deltas", "")
-    return View.from_fields(fields, [deltas] if deltas else [])
 
 
 def _fence(view: View | StateLost) -> int:
@@ -343,11 +298,3 @@ def _fence(view: View | StateLost) -> int:
 def _is_fresh(summary: Summary, view: View | StateLost) -> bool:
     in_doubt = summary.status == Status.IN_DOUBT
     return isinstance(view, View) and view.version == 0 and not in_doubt
-
-
-def _branch_since(archived: View | None, entries: Sequence[Entry]) -> list[Entry] | None:
-    """What followed a copy; None if that is of a branch that was lost."""
-    try:
-        return living_branch(entries, since=archived.version) if archived else None
-    except BrokenJournal:
-        return None

@@ -107,7 +107,7 @@ def test_one_whose_copy_is_of_a_branch_that_was_lost_is_read_from_the_beginning(
     archiver.leave_role()
     assert sound.archived_version(tx_id) == copied
     summaries = datp.connections.record.summaries([tx_id])
-    view = datp.connections.restorer.views(summaries)[tx_id]
+    view = datp.connections.restorer.views.load(summaries)[tx_id]
     assert sound.entries(tx_id)[-1].before != copied
     assert isinstance(view, View)
     assert view.switches["other"].endswith(":3")
