@@ -10,9 +10,9 @@ from functools import partial
 from sqlalchemy import Engine
 
 from datp_tasks.clock import Clock
+from datp_tasks.failpoints import reach
 from datp_tasks.ledger.batches import BatchStore
 from datp_tasks.ledger.claims import ClaimStore
-from datp_tasks.ledger.http_transport import Wire
 from datp_tasks.ledger.intake import Intake
 from datp_tasks.ledger.operate import Operator
 from datp_tasks.ledger.poller import Asking
@@ -20,11 +20,18 @@ from datp_tasks.ledger.queuer import Queuer
 from datp_tasks.ledger.sql import Sql
 from datp_tasks.ledger.submitter import Submitter
 from datp_tasks.ledger.types import Ring, RingAll, Tell, Work
+from datp_tasks.outbound.guard import AnyAddress
+from datp_tasks.outbound.http_client import Manners
+from datp_tasks.outbound.response_reader import BodyLimits
+from datp_tasks.outbound.threaded_client import ThreadedHttpClient
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.database import make_engine
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.ledger")
+
+BODY_BYTES_MAX = 1_048_576
+IDLE_MAX = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +54,7 @@ class Ledger:
     queuer: Queuer
     submitter: Submitter
     asking: Asking
-    wire: Wire
+    wire: ThreadedHttpClient
     ring: RingAll
     #: Its own: each of its statements is a transaction.
     engine: Engine
@@ -62,7 +69,7 @@ class Ledger:
         alerts = Alerts(engine, clock)
         batches = BatchStore(sql, alerts, settings)
         claims = ClaimStore(sql, settings)
-        wire = Wire(settings)
+        wire = ledger_client(settings)
         ring_all = partial(_ring_all, ring, settings.ledger_vector_max)
         asking = Asking(settings=settings, batches=batches, wire=wire, tell=tell)
         submitter = Submitter(
@@ -101,6 +108,24 @@ class Ledger:
     def close(self) -> None:
         self.wire.close()
         self.engine.dispose()
+
+
+def ledger_client(settings: Settings) -> ThreadedHttpClient:
+    """What talks to ledgers. Which hosts those may be is decided by DATP_LEDGER_HOSTS."""
+    headers = {"user-agent": "datp-tasks"}
+    if settings.ledger_authorization:
+        headers["authorization"] = settings.ledger_authorization
+    manners = Manners(
+        connect_s=settings.ledger_connect_s,
+        body=BodyLimits(bytes_max=BODY_BYTES_MAX),
+        idle_max=IDLE_MAX,
+        headers=headers,
+    )
+    return ThreadedHttpClient(AnyAddress(), manners, before_send=_before_send)
+
+
+def _before_send() -> None:
+    reach("ledger.before_send")
 
 
 def _ring_all(ring: Ring, vector_max: int, works: Sequence[Work]) -> list[Work]:
