@@ -126,7 +126,7 @@ class Shell:
                 raise problems.Problem(
                     400,
                     "request-invalid",
-                    "The address holds a character that nothing is named by.",
+                    "The URL contains a NUL byte.",
                 )
             if _is_submit(scope):
                 response = await transactions.submit_directly(Request(scope, receive))

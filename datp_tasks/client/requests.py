@@ -18,10 +18,10 @@ from datp_tasks.model.payload import NotJson, canonical, checked
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.state import first_state_json
 from datp_tasks.model.status import Status
+from datp_tasks.outbound.addresses import check_url
 from datp_tasks.record.types import Acceptance
 from datp_tasks.settings import Settings
 from datp_tasks.timeouts.expiry import ExpiryPast, Now, checked_expiry, moment_of
-from datp_tasks.webhooks.addresses import check_url
 
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 METADATA_BYTES_MAX = 16_384

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 
-from datp_tasks.ledger.http_types import Answer, Outcome
 from datp_tasks.ledger.kinds import KINDS, LedgerKind
 from datp_tasks.ledger.rules import NOT_ALLOWED, Rule, judge
 from datp_tasks.ledger.types import Asked, Begun, Ended, Move, Seen
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.batch import BatchState
 from datp_tasks.model.notes import clean_note
+from datp_tasks.outbound.messages import Outcome, Response
 from datp_tasks.record.ledger_batches import (
     ANOMALY_ALERT,
     DELAYED_ALERT,
@@ -29,13 +29,13 @@ def ended(
 ) -> Ended:
     """How an attempt ended, by the table of answers."""
     kind = KINDS[begun.kind]
-    code = kind.error_code(outcome) if isinstance(outcome, Answer) else None
+    code = kind.error_code(outcome) if isinstance(outcome, Response) else None
     rule = judge(outcome, code, kind.rules) if allowed else NOT_ALLOWED
     return Ended(
         begun=begun,
         verdict=rule.verdict,
         state=rule.state,
-        http_status=outcome.status if isinstance(outcome, Answer) else None,
+        http_status=outcome.status if isinstance(outcome, Response) else None,
         note=clean_note(_note(rule, outcome, code)),
         pause_s=_pause_s(rule, begun.attempt, settings, rng),
         alert=_alert(rule, begun.attempt),
@@ -43,7 +43,7 @@ def ended(
 
 
 def _note(rule: Rule, outcome: Outcome, code: int | None) -> str:
-    if not isinstance(outcome, Answer):
+    if not isinstance(outcome, Response):
         return f"{rule.meaning}: {outcome.reason}"
     number = f"HTTP {outcome.status}" if code is None else f"HTTP {outcome.status} code {code}"
     if rule.state is BatchState.PENDING:

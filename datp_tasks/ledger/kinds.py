@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 from datp_tasks.errors import BatchInvalid
 from datp_tasks.ledger.batch_list import BATCH_ID, NotABatchList, batch_ids
-from datp_tasks.ledger.http_types import Answer, HttpRequest
 from datp_tasks.ledger.rules import RULES, Rule
 from datp_tasks.ledger.types import Asked, Begun, Seen
 from datp_tasks.model.batch import BatchState
 from datp_tasks.model.notes import clean_note
+from datp_tasks.outbound.messages import HttpRequest, Response
 
 RECEIPT_CHARS_MAX = 16_384
 
@@ -51,7 +51,7 @@ class LedgerKind(ABC):
     def submission(self, begun: Begun) -> HttpRequest: ...
 
     @abstractmethod
-    def error_code(self, answer: Answer) -> int | None:
+    def error_code(self, answer: Response) -> int | None:
         """The ledger's own number for what went wrong, if the answer has one."""
 
     @abstractmethod
@@ -59,7 +59,7 @@ class LedgerKind(ABC):
         """As few status requests as possible, each with the batches it asks for."""
 
     @abstractmethod
-    def statuses(self, answer: Answer) -> dict[str, Seen]:
+    def statuses(self, answer: Response) -> dict[str, Seen]:
         """What an answer says, by batch id; empty if it says nothing."""
 
     def proof(self, asked: Asked) -> HttpRequest | None:
@@ -86,7 +86,7 @@ class Sawtooth(LedgerKind):
         url = f"{begun.url}/batches"
         return HttpRequest(method="POST", url=url, headers=headers, content=begun.payload)
 
-    def error_code(self, answer: Answer) -> int | None:
+    def error_code(self, answer: Response) -> int | None:
         error = _object(answer).get("error")
         code = error.get("code") if isinstance(error, dict) else None
         return code if isinstance(code, int) else None
@@ -97,7 +97,7 @@ class Sawtooth(LedgerKind):
             for url, part in _grouped(asked, self.ids_max, lambda each: each.url)
         ]
 
-    def statuses(self, answer: Answer) -> dict[str, Seen]:
+    def statuses(self, answer: Response) -> dict[str, Seen]:
         data = _object(answer).get("data") if answer.status == 200 else None
         found = {}
         for each in data if isinstance(data, list) else []:
@@ -138,7 +138,7 @@ class Scabbard(LedgerKind):
         url = f"{_of_service(begun.url, begun.service_id)}/batches"
         return HttpRequest(method="POST", url=url, headers=headers, content=begun.payload)
 
-    def error_code(self, answer: Answer) -> int | None:
+    def error_code(self, answer: Response) -> int | None:
         return None
 
     def questions(self, asked: Iterable[Asked]) -> list[tuple[HttpRequest, list[Asked]]]:
@@ -149,7 +149,7 @@ class Scabbard(LedgerKind):
             )
         ]
 
-    def statuses(self, answer: Answer) -> dict[str, Seen]:
+    def statuses(self, answer: Response) -> dict[str, Seen]:
         data = _json(answer) if answer.status == 200 else None
         found = {}
         for each in data if isinstance(data, list) else []:
@@ -189,14 +189,14 @@ def _grouped(asked: Iterable[Asked], ids_max: int, place: Any) -> list[tuple[str
     return parts
 
 
-def _json(answer: Answer) -> Any:
+def _json(answer: Response) -> Any:
     try:
         return json.loads(answer.body)
     except ValueError:
         return None
 
 
-def _object(answer: Answer) -> dict[str, Any]:
+def _object(answer: Response) -> dict[str, Any]:
     found = _json(answer)
     return found if isinstance(found, dict) else {}
 

@@ -15,11 +15,11 @@ from itertools import groupby
 
 from datp_tasks.ledger.decide import decide
 from datp_tasks.ledger.hosts import url_mistake
-from datp_tasks.ledger.http_transport import Wire
-from datp_tasks.ledger.http_types import Answer, HttpRequest, Outcome
 from datp_tasks.ledger.kinds import KINDS
 from datp_tasks.ledger.types import Asked, Finished, Seen, Tell
 from datp_tasks.model.batch import BatchState
+from datp_tasks.outbound.messages import HttpRequest, Outcome, Response
+from datp_tasks.outbound.threaded_client import ThreadedHttpClient
 from datp_tasks.record.ledger_batches import BatchStore
 from datp_tasks.settings import Settings
 
@@ -43,7 +43,7 @@ class Asking:
         *,
         settings: Settings,
         batches: BatchStore,
-        wire: Wire,
+        wire: ThreadedHttpClient,
         tell: Tell,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -111,7 +111,7 @@ class Asking:
         found: dict[tuple[str, str], Seen] = {}
         answers = self._send([request for request, _ in questions], within_s)
         for (request, part), answer in zip(questions, answers, strict=True):
-            said = KINDS[part[0].kind].statuses(answer) if isinstance(answer, Answer) else {}
+            said = KINDS[part[0].kind].statuses(answer) if isinstance(answer, Response) else {}
             if not said:
                 log.warning("no statuses from %s: %.200s", request.url.split("?")[0], answer)
             found |= {each.key: said[each.batch_id] for each in part if each.batch_id in said}
@@ -124,9 +124,9 @@ class Asking:
         answers = self._send([request for _, request in wanted], ASK_S_MAX)
         found: dict[tuple[str, str], Seen | None] = {}
         for (each, _), answer in zip(wanted, answers, strict=True):
-            if isinstance(answer, Answer) and answer.status == 200:
+            if isinstance(answer, Response) and answer.status == 200:
                 found[each.key] = Seen(state=BatchState.COMMITTED, note="found in a block")
-            elif not isinstance(answer, Answer) or answer.status != 404:
+            elif not isinstance(answer, Response) or answer.status != 404:
                 found[each.key] = None
         return found
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from datp_tasks.ledger.http_types import Answer, NotSent, Outcome
 from datp_tasks.model.batch import BatchState, Verdict
+from datp_tasks.outbound.messages import NotSent, Outcome, Response
 
 ACCEPTED, REFUSED, UNSURE = Verdict.ACCEPTED, Verdict.REFUSED, Verdict.UNSURE
 PENDING, DELAYED, UNKNOWN = BatchState.PENDING, BatchState.DELAYED, BatchState.UNKNOWN
@@ -56,7 +56,7 @@ NOT_ALLOWED = Rule(0, None, REFUSED, DELAYED, "not sent", alert=True, is_long=Tr
 def judge(outcome: Outcome, code: int | None, rules: Sequence[Rule] = RULES) -> Rule:
     """The row that fits how an exchange ended; `code` is what the ledger says in its body."""
     status = 0 if isinstance(outcome, NotSent) else None
-    if isinstance(outcome, Answer):
+    if isinstance(outcome, Response):
         status = outcome.status
     return next(
         rule for rule in rules if rule.status in (None, status) and rule.code in (None, code)

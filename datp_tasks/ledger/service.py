@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from datp_tasks.clock import Clock
-from datp_tasks.ledger.http_transport import Wire
+from datp_tasks.failpoints import reach
 from datp_tasks.ledger.intake import Intake
 from datp_tasks.ledger.kinds import KINDS
 from datp_tasks.ledger.operate import Operator
@@ -16,6 +16,10 @@ from datp_tasks.ledger.poller import Asking
 from datp_tasks.ledger.queuer import Queuer
 from datp_tasks.ledger.submitter import Submitter
 from datp_tasks.ledger.types import Ring, RingAll, Tell, Work
+from datp_tasks.outbound.guard import AnyAddress
+from datp_tasks.outbound.http_client import Manners
+from datp_tasks.outbound.response_reader import BodyLimits
+from datp_tasks.outbound.threaded_client import ThreadedHttpClient
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.database import Engine, make_engine
 from datp_tasks.record.ledger_actions import BatchActions
@@ -25,6 +29,9 @@ from datp_tasks.record.ledger_sql import Sql
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.ledger")
+
+BODY_BYTES_MAX = 1_048_576
+IDLE_MAX = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +54,7 @@ class Ledger:
     queuer: Queuer
     submitter: Submitter
     asking: Asking
-    wire: Wire
+    wire: ThreadedHttpClient
     ring: RingAll
     #: Its own: each of its statements is a transaction.
     engine: Engine
@@ -63,7 +70,7 @@ class Ledger:
         once = [kind.name for kind in KINDS.values() if kind.drops_duplicates]
         batches = BatchStore(sql, alerts, settings, drops_duplicates=once)
         claims = ClaimStore(sql, settings)
-        wire = Wire(settings)
+        wire = ledger_client(settings)
         ring_all = partial(_ring_all, ring, settings.ledger_vector_max)
         asking = Asking(settings=settings, batches=batches, wire=wire, tell=tell)
         submitter = Submitter(
@@ -102,6 +109,24 @@ class Ledger:
     def close(self) -> None:
         self.wire.close()
         self.engine.dispose()
+
+
+def ledger_client(settings: Settings) -> ThreadedHttpClient:
+    """What talks to ledgers. Which hosts those may be is decided by DATP_LEDGER_HOSTS."""
+    headers = {"user-agent": "datp-tasks"}
+    if settings.ledger_authorization:
+        headers["authorization"] = settings.ledger_authorization
+    manners = Manners(
+        connect_s=settings.ledger_connect_s,
+        body=BodyLimits(bytes_max=BODY_BYTES_MAX),
+        idle_max=IDLE_MAX,
+        headers=headers,
+    )
+    return ThreadedHttpClient(AnyAddress(), manners, before_send=_before_send)
+
+
+def _before_send() -> None:
+    reach("ledger.before_send")
 
 
 def _ring_all(ring: Ring, vector_max: int, works: Sequence[Work]) -> list[Work]:

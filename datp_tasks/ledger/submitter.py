@@ -22,12 +22,12 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from datp_tasks.failpoints import reach
 from datp_tasks.ledger.decide import ended
 from datp_tasks.ledger.hosts import url_mistake
-from datp_tasks.ledger.http_transport import Wire
-from datp_tasks.ledger.http_types import NotSent, Outcome
 from datp_tasks.ledger.kinds import KINDS
 from datp_tasks.ledger.poller import Asking
 from datp_tasks.ledger.types import Asked, Begun, Ended, RingAll, Tell, Work
 from datp_tasks.model.batch import BatchState, Verdict
+from datp_tasks.outbound.messages import NotSent, Outcome
+from datp_tasks.outbound.threaded_client import ThreadedHttpClient
 from datp_tasks.record.ledger_batches import BatchStore
 from datp_tasks.settings import Settings
 
@@ -69,7 +69,7 @@ class Submitter:
         *,
         settings: Settings,
         batches: BatchStore,
-        wire: Wire,
+        wire: ThreadedHttpClient,
         asking: Asking,
         ring: RingAll,
         tell: Tell,

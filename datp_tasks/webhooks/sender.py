@@ -17,18 +17,19 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from datp_tasks.failpoints import reach
+from datp_tasks.outbound.http_client import HttpClient
+from datp_tasks.outbound.messages import HttpRequest, NoResponse
 from datp_tasks.record.webhook_queue import Claimed, Outcome
 from datp_tasks.settings import Settings
 from datp_tasks.webhooks.breaker import Notice
 from datp_tasks.webhooks.picker import PACE_S, Busy, Picked
-from datp_tasks.webhooks.post import Answer, NotSent, Poster
 from datp_tasks.webhooks.verdict import outcome_of
 
 log = logging.getLogger("datp.webhooks")
 
 STOP_S = 5.0
 CLOSE_S = 0.01
-#: Looking for a few free places is not worth it.
+#: Refill only when a quarter of the places are free.
 ROOM = 0.25
 #: The newest measurement of a target weighs so much.
 PACE_WEIGHT = 0.3
@@ -107,12 +108,12 @@ class Pace:
 
 class Sender:
     def __init__(
-        self, settings: Settings, office: SenderPorts, poster: Poster, rng: random.Random
+        self, settings: Settings, office: SenderPorts, client: HttpClient, rng: random.Random
     ) -> None:
         self._settings = settings
         self._pace = Pace.of(settings)
         self._office = office
-        self._poster = poster
+        self._client = client
         self._rng = rng
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -226,8 +227,8 @@ class Sender:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        self._poster.close()
-        # Connections are closed by the loop itself, in one of its next rounds.
+        self._client.close()
+        # The loop closes connections in one of its next rounds.
         await asyncio.sleep(CLOSE_S)
 
     async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
@@ -286,21 +287,23 @@ class Sender:
 
     async def _attempt(self, claimed: Claimed) -> Outcome:
         began_s = time.monotonic()
-        answer: Answer | NotSent
         try:
-            headers = self._office.headers(claimed)
+            request = HttpRequest(
+                method="POST",
+                url=claimed.url,
+                headers=self._office.headers(claimed),
+                content=claimed.payload.encode(),
+            )
             reach("webhooks.before_post")
-            answer = await self._poster.post(claimed.url, headers, claimed.payload.encode())
+            sent = await self._client.send(request, self._settings.webhook_timeout_s)
             reach("webhooks.after_post")
-        except NotSent as error:
-            answer = error
         except Exception as error:
             log.exception("%s could not be sent", claimed.id)
-            answer = NotSent(f"it could not be sent: {error!r:.200}")
+            sent = NoResponse(f"it could not be sent: {error!r:.200}")
         took_s = time.monotonic() - began_s
         self._measured(claimed.target, took_s)
         took_ms = int(took_s * 1_000)
-        return outcome_of(claimed, answer, self._settings, self._rng, took_ms=took_ms)
+        return outcome_of(claimed, sent, self._settings, self._rng, took_ms=took_ms)
 
     def _measured(self, target: str, took_s: float) -> None:
         if len(self._paces) >= PACES_MAX:

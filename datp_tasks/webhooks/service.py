@@ -20,13 +20,16 @@ from datp_tasks.failpoints import reach
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.webhook_schedule import WebhookSchedule
 from datp_tasks.model.payload import encode
+from datp_tasks.outbound.guard import WebhookGuard
+from datp_tasks.outbound.http_client import HttpClient, Manners, Network
+from datp_tasks.outbound.messages import HttpRequest, Response
+from datp_tasks.outbound.resolver import SystemResolver
+from datp_tasks.outbound.response_reader import BodyLimits
 from datp_tasks.record.webhook_queue import Claimed, Member, Outcome, WebhookQueue
 from datp_tasks.record.webhooks import Webhooks
 from datp_tasks.settings import Settings
 from datp_tasks.webhooks.breaker import Breaker, Notice
 from datp_tasks.webhooks.picker import Busy, Picked, Picker
-from datp_tasks.webhooks.post import NotSent, Open, Poster
-from datp_tasks.webhooks.resolver import Resolve, SystemResolver
 from datp_tasks.webhooks.sender import Pace, Sender, SenderPorts, Sent
 from datp_tasks.webhooks.signing import signed_headers
 
@@ -36,6 +39,8 @@ log = logging.getLogger("datp.webhooks")
 OPERATOR = "operator"
 #: A message to the senders that was lost does not keep others from being sent for longer.
 RUNG_MS = 1_000
+#: So much of an answer is kept for people.
+EXCERPT_BYTES_MAX = 1_024
 
 
 class WebhookService:
@@ -47,8 +52,7 @@ class WebhookService:
         clock: Clock,
         *,
         ring: Callable[[], None],
-        resolve: Resolve | None = None,
-        open_connection: Open | None = None,
+        network: Network | None = None,
     ) -> None:
         self._settings = settings
         self._live = live
@@ -63,13 +67,13 @@ class WebhookService:
         self._picker = Picker(settings, queue, self.schedule, rng)
         self._breaker = Breaker(settings, live.redis, live.keys, queue)
         self._names = SystemResolver(settings.webhook_workers)
-        resolve = resolve or self._names
-        self._alert_poster = Poster(
-            _trusting(settings), resolve, open_connection, keeps_connections=False
+        network = network or Network(resolve=self._names)
+        self._operator_client = HttpClient(
+            WebhookGuard(_trusting(settings)), _manners(settings, idle_max=0), network
         )
         office = SenderPorts(self._pick, self._settle, self._headers, self._tell_operator)
-        poster = Poster(settings, resolve, open_connection)
-        self._sender = Sender(settings, office, poster, rng)
+        client = webhook_client(settings, network)
+        self._sender = Sender(settings, office, client, rng)
         self._secrets: dict[str, list[str]] = {}
 
     # For those who make events.
@@ -149,17 +153,31 @@ class WebhookService:
         now_s = self._live.server_now_ms() // 1_000
         keys = self.store.signing_secrets({OPERATOR})[OPERATOR]
         headers = signed_headers(f"alert_{secrets.token_hex(16)}", now_s, body, keys)
-        try:
-            answer = await self._alert_poster.post(url, _common_headers() | headers, body)
-        except NotSent as error:
-            log.error("the operator could not be told of %s: %s", notice.subject, error)
-        else:
-            if not 200 <= answer.status < 300:
-                log.error("the operator's webhook answered %d", answer.status)
+        headers |= _common_headers()
+        request = HttpRequest(method="POST", url=url, headers=headers, content=body)
+        sent = await self._operator_client.send(request, self._settings.webhook_timeout_s)
+        if not isinstance(sent, Response):
+            log.error("the operator could not be told of %s: %s", notice.subject, sent.reason)
+        elif not 200 <= sent.status < 300:
+            log.error("the operator's webhook answered %d", sent.status)
 
     @property
     def _rung(self) -> str:
         return self._live.keys.outside("webhooksRung")
+
+
+def webhook_client(settings: Settings, network: Network) -> HttpClient:
+    """What sends webhooks: only to where they may go, over connections that are kept a while."""
+    manners = _manners(settings, idle_max=settings.webhook_workers)
+    return HttpClient(WebhookGuard(settings), manners, network)
+
+
+def _manners(settings: Settings, *, idle_max: int) -> Manners:
+    body = BodyLimits(
+        bytes_max=settings.webhook_answer_bytes_max, excerpt_bytes_max=EXCERPT_BYTES_MAX
+    )
+    # Receivers know a webhook by its id, so one that a kept connection has lost is sent again.
+    return Manners(connect_s=settings.webhook_connect_s, body=body, idle_max=idle_max, repeats=True)
 
 
 def _common_headers() -> dict[str, str]:

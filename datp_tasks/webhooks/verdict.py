@@ -9,9 +9,10 @@ from functools import lru_cache
 
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.notes import clean_note
+from datp_tasks.outbound.messages import Outcome as Exchange
+from datp_tasks.outbound.messages import Response
 from datp_tasks.record.webhook_queue import Claimed, Outcome
 from datp_tasks.settings import Settings
-from datp_tasks.webhooks.post import Answer, NotSent
 
 GONE = 410
 TOO_MANY = 429
@@ -21,17 +22,18 @@ JITTER = 0.1
 
 def outcome_of(
     claimed: Claimed,
-    answer: Answer | NotSent,
+    exchange: Exchange,
     settings: Settings,
     rng: random.Random,
     *,
     took_ms: int,
 ) -> Outcome:
-    if isinstance(answer, NotSent):
-        status, error, asked_s = None, clean_note(str(answer)), 0.0
+    status, asked_s = None, 0.0
+    if isinstance(exchange, Response):
+        status, error = exchange.status, _said(exchange)
+        asked_s = retry_after_s(exchange, claimed.at)
     else:
-        status, error = answer.status, _said(answer)
-        asked_s = retry_after_s(answer, claimed.at)
+        error = clean_note(exchange.reason)
     if status is not None and 200 <= status < 300:
         return Outcome(claimed=claimed, state="delivered", status=status, took_ms=took_ms)
     is_last = status == GONE or claimed.try_number >= settings.webhook_attempts_max
@@ -73,15 +75,15 @@ def _factor(delays: int, first_s: float, total_s: float) -> float:
     return low
 
 
-def retry_after_s(answer: Answer, now: datetime) -> float:
+def retry_after_s(response: Response, now: datetime) -> float:
     """What the receiver asks for, as seconds or as a time by its own clock; 0 if nothing."""
-    text = answer.headers.get("retry-after", "")
+    text = response.headers.get("retry-after", "")
     if text.isdecimal():
         return float(text[:9])
     when = _moment(text)
     if when is None:
         return 0.0
-    then = _moment(answer.headers.get("date", "")) or now
+    then = _moment(response.headers.get("date", "")) or now
     return max(0.0, (when - then).total_seconds())
 
 
@@ -93,7 +95,7 @@ def _moment(text: str) -> datetime | None:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
-def _said(answer: Answer) -> str:
-    excerpt = " ".join(answer.excerpt.split())[:EXCERPT_CHARS_MAX]
-    more = "; redirects are not followed" if 300 <= answer.status < 400 else ""
-    return clean_note(f"answered {answer.status}{more}{f': {excerpt}' if excerpt else ''}")
+def _said(response: Response) -> str:
+    excerpt = " ".join(response.body.decode(errors="replace").split())[:EXCERPT_CHARS_MAX]
+    more = "; redirects are not followed" if 300 <= response.status < 400 else ""
+    return clean_note(f"answered {response.status}{more}{f': {excerpt}' if excerpt else ''}")

@@ -164,9 +164,9 @@ class NaiveInstance:
         kind = KINDS[self._world.kind]
         [(request, _)] = kind.questions([_asked(self._world, batch_id)])
         answer = httpx.get(request.url, headers=dict(request.headers), trust_env=False)
-        from datp_tasks.ledger.http_types import Answer
+        from datp_tasks.outbound.messages import Response
 
-        return kind.statuses(Answer(answer.status_code, answer.content))[batch_id].state
+        return kind.statuses(Response(answer.status_code, answer.content))[batch_id].state
 
 
 def _begun(world: World, batch_id: str) -> Begun:

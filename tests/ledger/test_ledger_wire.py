@@ -10,17 +10,18 @@ from contextlib import contextmanager
 
 import pytest
 
-from datp_tasks.ledger.http_transport import BODY_BYTES_MAX, Wire
-from datp_tasks.ledger.http_types import Answer, HttpRequest, NoAnswer, NotSent, Outcome
+from datp_tasks.ledger.service import BODY_BYTES_MAX, ledger_client
 from datp_tasks.local.ports import pick_free_port
+from datp_tasks.outbound.messages import HttpRequest, NoResponse, NotSent, Outcome, Response
+from datp_tasks.outbound.threaded_client import ThreadedHttpClient
 from datp_tasks.settings import Settings
 
 Talk = Callable[[socket.socket], None]
 
 
 @pytest.fixture
-def wire() -> Iterator[Wire]:
-    made = Wire(Settings(ledger_connect_s=1.0, ledger_authorization="Bearer let-me-in"))
+def wire() -> Iterator[ThreadedHttpClient]:
+    made = ledger_client(Settings(ledger_connect_s=1.0, ledger_authorization="Bearer let-me-in"))
     yield made
     made.close()
 
@@ -41,7 +42,7 @@ def server(talk: Talk) -> Iterator[str]:
         thread.join(10)
 
 
-def post(wire: Wire, url: str, *, within_s: float = 5.0) -> Outcome:
+def post(wire: ThreadedHttpClient, url: str, *, within_s: float = 5.0) -> Outcome:
     request = HttpRequest(method="POST", url=url, content=b"x" * 100)
     return wire.start(request, time.monotonic() + within_s).result(20)
 
@@ -53,7 +54,7 @@ def read_request(connection: socket.socket) -> bytes:
     return data
 
 
-def test_an_answer_is_passed_on(wire: Wire) -> None:
+def test_an_answer_is_passed_on(wire: ThreadedHttpClient) -> None:
     heard: list[bytes] = []
 
     def talk(connection: socket.socket) -> None:
@@ -61,25 +62,26 @@ def test_an_answer_is_passed_on(wire: Wire) -> None:
         connection.sendall(b"HTTP/1.1 202 Accepted\r\nContent-Length: 2\r\n\r\n{}")
 
     with server(talk) as url:
-        assert post(wire, url) == Answer(202, b"{}")
+        answer = post(wire, url)
+    assert isinstance(answer, Response) and (answer.status, answer.body) == (202, b"{}")
     assert b"authorization: bearer let-me-in" in heard[0].lower()
     assert b"accept-encoding: identity" in heard[0].lower()
 
 
-def test_a_connection_that_is_refused_was_not_sent(wire: Wire) -> None:
+def test_a_connection_that_is_refused_was_not_sent(wire: ThreadedHttpClient) -> None:
     assert isinstance(post(wire, f"http://127.0.0.1:{pick_free_port()}"), NotSent)
 
 
-def test_a_host_that_is_not_found_was_not_sent(wire: Wire) -> None:
+def test_a_host_that_is_not_found_was_not_sent(wire: ThreadedHttpClient) -> None:
     assert isinstance(post(wire, "http://nowhere.invalid"), NotSent)
 
 
 @pytest.mark.parametrize("url", ["http://[half", "nonsense", "http://127.0.0.1:99999"])
-def test_an_address_that_cannot_be_used_was_not_sent(wire: Wire, url: str) -> None:
+def test_an_address_that_cannot_be_used_was_not_sent(wire: ThreadedHttpClient, url: str) -> None:
     assert isinstance(post(wire, url), NotSent)
 
 
-def test_what_is_over_before_it_begins_was_not_sent(wire: Wire) -> None:
+def test_what_is_over_before_it_begins_was_not_sent(wire: ThreadedHttpClient) -> None:
     def never(connection: socket.socket) -> None:
         raise AssertionError("it was sent")
 
@@ -88,24 +90,26 @@ def test_what_is_over_before_it_begins_was_not_sent(wire: Wire) -> None:
     assert outcome == NotSent("its time was over before it was sent")
 
 
-def test_a_connection_that_is_dropped_after_the_request_has_no_answer(wire: Wire) -> None:
+def test_a_connection_that_is_dropped_after_the_request_has_no_answer(
+    wire: ThreadedHttpClient,
+) -> None:
     def talk(connection: socket.socket) -> None:
         read_request(connection)
 
     with server(talk) as url:
-        assert isinstance(post(wire, url), NoAnswer)
+        assert isinstance(post(wire, url), NoResponse)
 
 
-def test_an_answer_that_is_cut_off_is_no_answer(wire: Wire) -> None:
+def test_an_answer_that_is_cut_off_is_no_answer(wire: ThreadedHttpClient) -> None:
     def talk(connection: socket.socket) -> None:
         read_request(connection)
         connection.sendall(b"HTTP/1.1 202 Accepted\r\nContent-Length: 100\r\n\r\n{")
 
     with server(talk) as url:
-        assert isinstance(post(wire, url), NoAnswer)
+        assert isinstance(post(wire, url), NoResponse)
 
 
-def test_an_answer_that_drips_is_cut_off_at_the_deadline(wire: Wire) -> None:
+def test_an_answer_that_drips_is_cut_off_at_the_deadline(wire: ThreadedHttpClient) -> None:
     """Each byte comes in time for a timeout per read; the whole does not."""
     pause, hung_up = threading.Event(), threading.Event()
 
@@ -126,11 +130,11 @@ def test_an_answer_that_drips_is_cut_off_at_the_deadline(wire: Wire) -> None:
         took_s = time.monotonic() - began_s
         # Nobody is left listening, and the thread is free for the next one.
         assert hung_up.wait(2)
-    assert isinstance(outcome, NoAnswer)
+    assert isinstance(outcome, NoResponse)
     assert 0.4 <= took_s < 3
 
 
-def test_an_answer_without_end_is_not_read_to_its_end(wire: Wire) -> None:
+def test_an_answer_without_end_is_not_read_to_its_end(wire: ThreadedHttpClient) -> None:
     def talk(connection: socket.socket) -> None:
         read_request(connection)
         connection.sendall(b"HTTP/1.1 202 Accepted\r\nContent-Length: 999999999\r\n\r\n")
@@ -142,21 +146,22 @@ def test_an_answer_without_end_is_not_read_to_its_end(wire: Wire) -> None:
 
     with server(talk) as url:
         outcome = post(wire, url)
-    assert outcome == NoAnswer(f"the answer is longer than {BODY_BYTES_MAX} bytes")
+    assert outcome == NoResponse(f"the response is longer than {BODY_BYTES_MAX} bytes")
 
 
-def test_a_redirect_is_an_answer_and_is_not_followed(wire: Wire) -> None:
+def test_a_redirect_is_an_answer_and_is_not_followed(wire: ThreadedHttpClient) -> None:
     def talk(connection: socket.socket) -> None:
         read_request(connection)
         where = b"Location: http://169.254.169.254/latest\r\n"
         connection.sendall(b"HTTP/1.1 302 Found\r\n" + where + b"Content-Length: 0\r\n\r\n")
 
     with server(talk) as url:
-        assert post(wire, url) == Answer(302, b"")
+        answer = post(wire, url)
+    assert isinstance(answer, Response) and (answer.status, answer.body) == (302, b"")
 
 
 def test_a_deadline_before_the_connection_is_made_means_not_sent(
-    wire: Wire, monkeypatch: pytest.MonkeyPatch
+    wire: ThreadedHttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A backlog that is full: connecting hangs.
     with socket.socket() as listener:
@@ -174,7 +179,7 @@ def test_a_deadline_before_the_connection_is_made_means_not_sent(
                 each.close()
 
 
-def test_it_can_be_closed_twice_and_used_from_many_threads(wire: Wire) -> None:
+def test_it_can_be_closed_twice_and_used_from_many_threads(wire: ThreadedHttpClient) -> None:
     outcomes: list[Outcome] = []
     url = f"http://127.0.0.1:{pick_free_port()}"
     threads = [threading.Thread(target=lambda: outcomes.append(post(wire, url))) for _ in range(8)]

@@ -20,11 +20,11 @@ from datp_tasks.ledger.batch_list import (
 )
 from datp_tasks.ledger.decide import decide, ended
 from datp_tasks.ledger.hosts import url_mistake
-from datp_tasks.ledger.http_types import Answer, NoAnswer, NotSent, Outcome
 from datp_tasks.ledger.kinds import KINDS, RECEIPT_CHARS_MAX
 from datp_tasks.ledger.rules import RULES, judge
 from datp_tasks.ledger.types import Asked, Begun, Seen
 from datp_tasks.model.batch import FINAL_STATES, TO_ASK, BatchState, Verdict
+from datp_tasks.outbound.messages import NoResponse, NotSent, Outcome, Response
 from datp_tasks.settings import Settings
 
 ID = "ab" * 64
@@ -182,11 +182,11 @@ def test_scabbard_requests_go_to_the_service_of_the_circuit() -> None:
 def test_answers_are_read_in_the_words_of_each_ledger() -> None:
     reason = {"id": "t", "message": "too little", "extended_data": ""}
     data = {"id": ID, "status": "INVALID", "invalid_transactions": [reason]}
-    sawtooth = KINDS["sawtooth"].statuses(Answer(200, json.dumps({"data": [data]}).encode()))
+    sawtooth = KINDS["sawtooth"].statuses(Response(200, json.dumps({"data": [data]}).encode()))
     assert sawtooth == {ID: Seen(state=BatchState.INVALID, receipt=data, note="too little")}
     why = {"transaction_id": "t", "error_message": "no", "error_data": []}
     entry = {"id": ID, "status": {"statusType": "Invalid", "message": [why]}}
-    scabbard = KINDS["scabbard"].statuses(Answer(200, json.dumps([entry]).encode()))
+    scabbard = KINDS["scabbard"].statuses(Response(200, json.dumps([entry]).encode()))
     assert scabbard == {ID: Seen(state=BatchState.INVALID, receipt=entry, note="no")}
 
 
@@ -200,16 +200,16 @@ ODD = [
 @pytest.mark.parametrize("kind", list(KINDS))
 @pytest.mark.parametrize("body", ODD)
 def test_an_answer_that_cannot_be_read_says_nothing(kind: str, body: bytes) -> None:
-    assert KINDS[kind].statuses(Answer(200, body)) == {}
-    assert KINDS[kind].statuses(Answer(500, b'{"data": []}')) == {}
-    assert KINDS[kind].error_code(Answer(503, body)) is None
+    assert KINDS[kind].statuses(Response(200, body)) == {}
+    assert KINDS[kind].statuses(Response(500, b'{"data": []}')) == {}
+    assert KINDS[kind].error_code(Response(503, body)) is None
 
 
 def test_a_receipt_that_cannot_be_stored_is_left_out() -> None:
     for odd in ("x" * RECEIPT_CHARS_MAX, "a\x00b"):
         data = {"id": ID, "status": "COMMITTED", "more": odd}
         body = json.dumps({"data": [data]}).encode()
-        receipt = KINDS["sawtooth"].statuses(Answer(200, body))[ID].receipt
+        receipt = KINDS["sawtooth"].statuses(Response(200, body))[ID].receipt
         assert receipt is not None
         assert set(receipt) == {"id", "dropped"}
 
@@ -220,29 +220,29 @@ def test_a_receipt_that_cannot_be_stored_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("outcome", "code", "verdict", "state"),
     [
-        (Answer(202), None, "accepted", "PENDING"),
-        (Answer(200), None, "accepted", "PENDING"),
-        (Answer(400), 30, "refused", "REFUSED"),
-        (Answer(400), 34, "refused", "REFUSED"),
-        (Answer(400), None, "refused", "REFUSED"),
-        (Answer(401), None, "refused", "DELAYED"),
-        (Answer(403), None, "refused", "DELAYED"),
-        (Answer(404), None, "refused", "DELAYED"),
-        (Answer(408), 19, "refused", "DELAYED"),
-        (Answer(408), None, "unsure", "UNKNOWN"),
-        (Answer(413), None, "refused", "REFUSED"),
-        (Answer(429), 31, "refused", "DELAYED"),
-        (Answer(429), None, "refused", "DELAYED"),
-        (Answer(500), 10, "unsure", "UNKNOWN"),
-        (Answer(503), 15, "refused", "DELAYED"),
-        (Answer(503), 17, "unsure", "UNKNOWN"),
-        (Answer(503), 18, "unsure", "UNKNOWN"),
-        (Answer(503), None, "unsure", "UNKNOWN"),
-        (Answer(302), None, "unsure", "UNKNOWN"),
-        (Answer(204), None, "unsure", "UNKNOWN"),
-        (Answer(502), None, "unsure", "UNKNOWN"),
+        (Response(202), None, "accepted", "PENDING"),
+        (Response(200), None, "accepted", "PENDING"),
+        (Response(400), 30, "refused", "REFUSED"),
+        (Response(400), 34, "refused", "REFUSED"),
+        (Response(400), None, "refused", "REFUSED"),
+        (Response(401), None, "refused", "DELAYED"),
+        (Response(403), None, "refused", "DELAYED"),
+        (Response(404), None, "refused", "DELAYED"),
+        (Response(408), 19, "refused", "DELAYED"),
+        (Response(408), None, "unsure", "UNKNOWN"),
+        (Response(413), None, "refused", "REFUSED"),
+        (Response(429), 31, "refused", "DELAYED"),
+        (Response(429), None, "refused", "DELAYED"),
+        (Response(500), 10, "unsure", "UNKNOWN"),
+        (Response(503), 15, "refused", "DELAYED"),
+        (Response(503), 17, "unsure", "UNKNOWN"),
+        (Response(503), 18, "unsure", "UNKNOWN"),
+        (Response(503), None, "unsure", "UNKNOWN"),
+        (Response(302), None, "unsure", "UNKNOWN"),
+        (Response(204), None, "unsure", "UNKNOWN"),
+        (Response(502), None, "unsure", "UNKNOWN"),
         (NotSent("refused"), None, "refused", "DELAYED"),
-        (NoAnswer("reset"), None, "unsure", "UNKNOWN"),
+        (NoResponse("reset"), None, "unsure", "UNKNOWN"),
     ],
 )
 def test_every_answer_has_its_row(
@@ -256,7 +256,7 @@ def test_every_answer_has_its_row(
 def test_only_what_the_table_names_may_be_sent_again_without_asking(
     status: int, code: int | None
 ) -> None:
-    rule = judge(Answer(status), code)
+    rule = judge(Response(status), code)
     named = {(row.status, row.code) for row in RULES if row.verdict is Verdict.REFUSED}
     if rule.verdict is Verdict.REFUSED:
         assert (status, code) in named or (status, None) in named
@@ -266,13 +266,13 @@ def test_only_what_the_table_names_may_be_sent_again_without_asking(
 def test_delays_grow_to_a_limit_and_are_spread() -> None:
     settings, rng = Settings(), random.Random(1)
     pauses = [
-        ended(begun(attempt=n), Answer(429), settings, rng).pause_s for n in (1, 2, 3, 8, 900)
+        ended(begun(attempt=n), Response(429), settings, rng).pause_s for n in (1, 2, 3, 8, 900)
     ]
     assert 0.8 <= pauses[0] <= 1.2
     assert 1.6 <= pauses[1] <= 2.4
     assert all(pause <= 36 for pause in pauses)
     assert pauses[3] >= 24
-    assert ended(begun(), Answer(401), settings, rng).pause_s == settings.ledger_long_delay_s
+    assert ended(begun(), Response(401), settings, rng).pause_s == settings.ledger_long_delay_s
 
 
 # Decisions about what a ledger says.

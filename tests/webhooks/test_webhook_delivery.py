@@ -145,7 +145,7 @@ BAD: dict[str, tuple[Behaviour, str]] = {
     "hang": (hangs, "no answer within 0.4 s"),
     "drip": (drips, "no answer within 0.4 s"),
     "reset": (resets, "ConnectionResetError"),
-    "lost answer": (loses_its_answer, "IncompleteReadError"),
+    "lost answer": (loses_its_answer, "the response was cut off"),
     "redirect": (
         answers(302, "location: http://169.254.169.254/latest/meta-data/"),
         "answered 302; redirects are not followed",

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from datp_tasks.outbound.messages import NotSent, Response
 from datp_tasks.record.webhook_queue import Claimed
 from datp_tasks.settings import Settings
-from datp_tasks.webhooks.post import Answer, NotSent
 from datp_tasks.webhooks.verdict import outcome_of, policy, retry_after_s
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
@@ -34,7 +34,7 @@ def claimed(try_number: int = 1) -> Claimed:
 def decide(status: int, try_number: int = 1, **headers: str) -> tuple[str, float, bool]:
     names = {name.replace("_", "-"): value for name, value in headers.items()}
     found = outcome_of(
-        claimed(try_number), Answer(status, names), SETTINGS, random.Random(1), took_ms=1
+        claimed(try_number), Response(status, headers=names), SETTINGS, random.Random(1), took_ms=1
     )
     return found.state, found.wait_s, found.is_fault
 
@@ -95,7 +95,7 @@ def test_delays_are_spread() -> None:
     ],
 )
 def test_retry_after_is_understood_in_both_forms(headers: dict[str, str], wait_s: float) -> None:
-    assert retry_after_s(Answer(429, headers), NOW) == wait_s
+    assert retry_after_s(Response(429, headers=headers), NOW) == wait_s
 
 
 def test_patience_has_a_limit_and_never_shortens_the_delay() -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
+
+import idna
 
 from datp_tasks.engine.builtin.params import mistakes_in, seconds_mistakes
 from datp_tasks.engine.builtin.paths import PLACEHOLDER, render, template_mistakes
@@ -33,6 +35,9 @@ HEADERS_KEPT = (
 )
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 STATUS = re.compile(r"[1-5]([0-9][0-9]|xx)")
+#: What quote() leaves alone in a path or a query, beside letters and digits.
+URL_SAFE = "%/?:@!$&'()*+,;=[]"
+LONE_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
 TIMEOUT_S_MAX = 300
 URL_CHARS_MAX = 8_000
 
@@ -42,14 +47,31 @@ def matches(status: int, patterns: Sequence[object]) -> bool:
     return any(str(each) in (str(status), f"{status // 100}xx") for each in patterns)
 
 
-def request_url(template: str, data: Mapping[str, Any]) -> str:
-    """The address with its placeholders filled in; no value can leave its place in the path."""
-    url = render(template, data, escape=lambda text: quote(text, safe=""))
-    if any(part in (".", "..") for part in urlsplit(url).path.split("/")):
+def request_url(template: str, data: Mapping[str, Any], query: Mapping[str, str]) -> str:
+    """The address with its placeholders filled in; no value can leave its place in the path.
+
+    A value of `query` replaces the one of that name in the template.
+    """
+    parts = urlsplit(render(template, data, escape=lambda text: quote(text, safe="")))
+    if any(part in (".", "..") for part in parts.path.split("/")):
         raise ValueError('the path would hold "." or ".."')
+    search = _escaped(parts.query)
+    if query:
+        given = parse_qs(parts.query, keep_blank_values=True)
+        search = urlencode(given | {name: [text] for name, text in query.items()}, doseq=True)
+    host = parts.hostname or ""
+    if not host.isascii():
+        host = idna.encode(host).decode()
+        parts = parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host)
+    url = parts._replace(path=_escaped(parts.path), query=search).geturl()
     if len(url) > URL_CHARS_MAX:
         raise ValueError(f"the URL is longer than {URL_CHARS_MAX} characters")
     return url
+
+
+def _escaped(text: str) -> str:
+    """What the author of the template did not escape; escapes that are there stay."""
+    return LONE_PERCENT.sub("%25", quote(text, safe=URL_SAFE))
 
 
 def params_mistakes(params: Mapping[str, Any]) -> list[str]:

@@ -1,7 +1,7 @@
-"""Asking for the addresses of a host, without holding up anybody else.
+"""Asking for the addresses of a host, without holding up the event loop.
 
-The name service of the system blocks a thread, for half a minute if it must. So each sender has
-threads of its own for that, as many as it can have attempts under way.
+The name service of the system blocks a thread, for half a minute if it must. So a client that has
+many requests under way gets threads of its own for that, as many as it can have requests.
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ class SystemResolver:
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+async def resolve_on_loop(host: str, port: int) -> list[str]:
+    """With the threads of the event loop."""
+    return await asyncio.get_running_loop().run_in_executor(None, _addresses, host, port)
 
 
 def _addresses(host: str, port: int) -> list[str]:

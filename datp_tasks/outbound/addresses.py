@@ -26,6 +26,8 @@ from datp_tasks.settings import Settings
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
+#: Scheme, host and port.
+Origin = tuple[str, str, int]
 
 PORTS = {"http": 80, "https": 443}
 #: What RFC 3986 lets a URL consist of; without the fragment, which no server gets to see.
@@ -36,7 +38,7 @@ HOST_CHARS_MAX = 253
 #: Browsers take such a last part for a number, and the whole name for an address: 0x7f.1, 017.
 NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)")
 
-#: Where clouds keep the keys of their machines: never, whatever the operator allows.
+#: Cloud metadata, with the keys of the machine: refused whatever the operator allows.
 METADATA = frozenset(
     ip_address(text)
     for text in ("169.254.169.254", "169.254.170.2", "fd00:ec2::254", "100.100.100.200")
@@ -72,6 +74,10 @@ class Target:
     path: str
     #: The operator named this host, so its addresses need not be public.
     is_trusted: bool
+
+    @property
+    def origin(self) -> Origin:
+        return self.scheme, self.host, self.port
 
     @property
     def host_header(self) -> str:
@@ -112,7 +118,7 @@ def check_addresses(target: Target, addresses: Sequence[str], settings: Settings
     for text in addresses:
         address = ip_address(text.partition("%")[0])
         if _is_metadata(address):
-            raise WebhookInvalid(f"{target.host} leads to {address}, where a cloud keeps its keys")
+            raise WebhookInvalid(f"{target.host} leads to {address}, a cloud metadata address")
         if not target.is_trusted and is_bad(address) and not trusted.holds(address):
             raise WebhookInvalid(f"{target.host} leads to {address}, which is not a public address")
 
@@ -196,7 +202,7 @@ def _literal(host: str) -> Address | None:
 
 def _check_literal(literal: Address, target: Target) -> None:
     if _is_metadata(literal):
-        raise WebhookInvalid(f"{literal} is where a cloud keeps its keys")
+        raise WebhookInvalid(f"{literal} is a cloud metadata address")
     if not target.is_trusted:
         raise WebhookInvalid(
             f"a webhook must name its host, not its address ({literal}); the operator can allow "

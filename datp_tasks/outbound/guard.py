@@ -1,0 +1,54 @@
+"""Which URLs and addresses a client may talk to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from datp_tasks.outbound.addresses import PORTS, Target, check_addresses, target_of
+from datp_tasks.settings import Settings
+
+TARGETS_MAX = 1_024
+
+
+class Guard(Protocol):
+    def target_of(self, url: str) -> Target:
+        """Where a URL leads; WebhookInvalid or ValueError if nothing may be sent there."""
+
+    def check(self, target: Target, addresses: Sequence[str]) -> None:
+        """The same for the addresses that the name of a target has."""
+
+
+class WebhookGuard:
+    """For URLs that clients choose: `outbound/addresses.py` says what is allowed."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        # What a URL says does not change; what its name leads to is checked at every connection.
+        self._target_of = lru_cache(TARGETS_MAX)(lambda url: target_of(url, settings))
+
+    def target_of(self, url: str) -> Target:
+        return self._target_of(url)
+
+    def check(self, target: Target, addresses: Sequence[str]) -> None:
+        check_addresses(target, addresses, self._settings)
+
+
+class AnyAddress:
+    """For URLs that the operator or the author of a pipeline wrote: they may be private."""
+
+    def target_of(self, url: str) -> Target:
+        if not url.isascii() or not url.isprintable() or " " in url:
+            raise ValueError("the URL contains a character that must be written as %..")
+        parts = urlsplit(url)
+        if parts.scheme not in PORTS or not parts.hostname:
+            raise ValueError("the URL must start with http:// or https:// and name a host")
+        path = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
+        port = parts.port or PORTS[parts.scheme]
+        return Target(parts.scheme, parts.hostname, port, path, is_trusted=True)
+
+    def check(self, target: Target, addresses: Sequence[str]) -> None:
+        if not addresses:
+            raise ValueError(f"{target.host} has no address")
