@@ -16,23 +16,7 @@ from sqlalchemy.exc import OperationalError
 
 from datp_tasks.clock import Clock
 from datp_tasks.model.status import Status
-from datp_tasks.record.transactions_sql import (
-    ACCEPT,
-    COUNT,
-    EXISTING,
-    FENCE,
-    FINALS,
-    FINISH,
-    LATE,
-    LOG_PAGE,
-    MARK,
-    MARK_EXPIRING,
-    OPEN_IDS,
-    OPEN_IDS_NEWEST_FIRST,
-    REPORT_PROGRESS,
-    SUMMARIES,
-    TAKE_FENCES,
-)
+from datp_tasks.record.queries import Queries
 from datp_tasks.record.types import (
     Acceptance,
     Change,
@@ -42,6 +26,28 @@ from datp_tasks.record.types import (
     Summary,
     summary_from_row,
 )
+
+
+class Query(Queries, topic="transactions"):
+    accept: str
+    existing: str
+    finish: str
+    report_progress: str
+    raise_fences: str
+    take_fences: str
+    mark: str
+    mark_expiring: str
+    note_late: str
+    by_ids: str
+    page: str
+    by_external_id: str
+    server_now: str
+    log_page: str
+    count: str
+    finals: str
+    open_ids: str
+    open_ids_newest_first: str
+
 
 #: Transactions and the numbers of their events for which a webhook is due from now on.
 Due = Sequence[tuple[str, int]]
@@ -105,7 +111,7 @@ class Record:
         }
         self.commits += 1
         with self._alone.connect() as connection:
-            rows = connection.exec_driver_sql(ACCEPT, columns)
+            rows = connection.exec_driver_sql(Query.accept, columns)
             accepted = {row.tx_id for row in rows}
             refused = [each for each in wanted if each.tx_id not in accepted]
             existing = self._existing(connection, refused) if refused else {}
@@ -118,7 +124,7 @@ class Record:
         self, connection: Any, refused: Sequence[Acceptance]
     ) -> dict[tuple[str, str], Existing]:
         rows = connection.exec_driver_sql(
-            EXISTING,
+            Query.existing,
             {
                 "owner": [each.owner for each in refused],
                 "external_id": [each.external_id for each in refused],
@@ -168,7 +174,7 @@ class Record:
         }
         self.commits += 1
         with self._alone.connect() as connection:
-            rows = connection.exec_driver_sql(FINISH, columns).all()
+            rows = connection.exec_driver_sql(Query.finish, columns).all()
         due = [(row.tx_id, row.due) for row in rows if row.due is not None]
         if due:
             self._tell_due(due)
@@ -179,7 +185,7 @@ class Record:
         values = {"tx_id": tx_id, "fence": fence, "progress": progress_json, "now": self._now()}
         self.commits += 1
         with self._alone.connect() as connection:
-            row = connection.exec_driver_sql(REPORT_PROGRESS, values).first()
+            row = connection.exec_driver_sql(Query.report_progress, values).first()
         if row is None:
             return None
         if row.is_due:
@@ -195,7 +201,7 @@ class Record:
         columns = {"tx_id": [tx for tx, _ in claims], "fence": [fence for _, fence in claims]}
         self.commits += 1
         with self._alone.connect() as connection:
-            rows = connection.exec_driver_sql(FENCE, columns)
+            rows = connection.exec_driver_sql(Query.raise_fences, columns)
             return {row.tx_id: row.fence for row in rows}
 
     def take_fences(self, claims: Sequence[tuple[str, int]]) -> set[str]:
@@ -212,14 +218,14 @@ class Record:
     def _take_fences(self, columns: dict[str, Any]) -> set[str]:
         self.commits += 1
         with self._alone.connect() as connection:
-            return {row.tx_id for row in connection.exec_driver_sql(TAKE_FENCES, columns)}
+            return {row.tx_id for row in connection.exec_driver_sql(Query.take_fences, columns)}
 
     def mark_expiring(self, tx_ids: Sequence[str]) -> set[str]:
         """They expire although work had begun; those that are not final and not locked now."""
         self.commits += 1
         with self._alone.connect() as connection:
             rows = connection.exec_driver_sql(
-                MARK_EXPIRING, {"tx_id": list(tx_ids), "now": self._now()}
+                Query.mark_expiring, {"tx_id": list(tx_ids), "now": self._now()}
             )
             return {row.tx_id for row in rows}
 
@@ -227,7 +233,7 @@ class Record:
         """The history tells, once, that a success was refused."""
         self.commits += 1
         with self._alone.connect() as connection:
-            connection.exec_driver_sql(LATE, {"tx_id": tx_id, "now": self._now()})
+            connection.exec_driver_sql(Query.note_late, {"tx_id": tx_id, "now": self._now()})
 
     def mark(self, tx_id: str, fence: int, status: Status, note: str) -> bool:
         """Show a status that is not final, such as in-doubt, unless a newer fence is known."""
@@ -249,7 +255,7 @@ class Record:
     def _mark(self, columns: dict[str, Any]) -> set[str]:
         self.commits += 1
         with self._alone.connect() as connection:
-            return {row.tx_id for row in connection.exec_driver_sql(MARK, columns)}
+            return {row.tx_id for row in connection.exec_driver_sql(Query.mark, columns)}
 
     def server_now(self) -> datetime:
         """The time that decides what has expired."""
@@ -257,39 +263,36 @@ class Record:
         if given is not None:
             return given
         with self._alone.connect() as connection:
-            now: datetime = connection.exec_driver_sql("SELECT now()").scalar_one()
+            now: datetime = connection.exec_driver_sql(Query.server_now).scalar_one()
             return now
 
     def summaries(self, tx_ids: Sequence[str]) -> list[Summary]:
-        where = SUMMARIES + "WHERE tx_id = ANY(%(tx_id)s)"
-        return self._select(where, {"tx_id": list(tx_ids)})
+        return self._select(Query.by_ids, {"tx_id": list(tx_ids)})
 
     def count(self) -> int:
         """About how many transactions there are."""
         with self._alone.connect() as connection:
-            found = connection.exec_driver_sql(COUNT).scalar_one()
+            found = connection.exec_driver_sql(Query.count).scalar_one()
             return int(found)
 
     def page(self, after: str, rows_max: int) -> list[Summary]:
         """All transactions by id, from the one after `after` on."""
-        where = SUMMARIES + "WHERE tx_id > %(after)s ORDER BY tx_id LIMIT %(limit)s"
-        return self._select(where, {"after": after, "limit": rows_max})
+        return self._select(Query.page, {"after": after, "limit": rows_max})
 
     def log_page(self, before: int | None, rows_max: int) -> list[Change]:
         """Rows of the log of state changes, the newest first, from the one before on."""
         with self._alone.connect() as connection:
-            rows = connection.exec_driver_sql(LOG_PAGE, {"before": before, "limit": rows_max})
+            rows = connection.exec_driver_sql(Query.log_page, {"before": before, "limit": rows_max})
             return [Change(row.id, row.tx_id, Status(row.status), row.created_at) for row in rows]
 
     def finals(self, tx_ids: Sequence[str]) -> dict[str, str]:
         """The final status of each of these that has ended."""
         with self._alone.connect() as connection:
-            rows = connection.exec_driver_sql(FINALS, {"tx_id": list(tx_ids)})
+            rows = connection.exec_driver_sql(Query.finals, {"tx_id": list(tx_ids)})
             return {row.tx_id: row.status for row in rows}
 
     def by_external_id(self, owner: str, external_id: str) -> Summary | None:
-        where = SUMMARIES + "WHERE owner = %(owner)s AND external_id = %(external_id)s"
-        found = self._select(where, {"owner": owner, "external_id": external_id})
+        found = self._select(Query.by_external_id, {"owner": owner, "external_id": external_id})
         return found[0] if found else None
 
     def open_ids(
@@ -317,7 +320,7 @@ class Record:
             "in_doubt": in_doubt,
             "limit": rows_max,
         }
-        sql = OPEN_IDS_NEWEST_FIRST if newest_first else OPEN_IDS
+        sql = Query.open_ids_newest_first if newest_first else Query.open_ids
         with self._alone.connect() as connection:
             rows = connection.exec_driver_sql(sql, values)
             return [(row.created_at, row.tx_id) for row in rows]

@@ -29,10 +29,10 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def without_fence_in_the_final(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that was given up may still end the transaction."""
-    finish = vars(record)["FINISH"]
+    finish = record.Query.finish
     careless = finish.replace("AND s.fence <= v.fence", "")
     assert careless != finish
-    monkeypatch.setattr(record, "FINISH", careless)
+    monkeypatch.setattr(record.Query, "finish", careless)
 
 
 def bell_before_commit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datp_tasks.client.requests import new_tx_id
 from datp_tasks.model.status import Status
-from datp_tasks.record.transactions_sql import FINISH
+from datp_tasks.record.transactions import Query
 from datp_tasks.record.types import Acceptance, Final
 from datp_tasks.testing import Kit
 
@@ -54,7 +54,7 @@ def test_ending_does_not_read_the_rows_that_have_ended_since_the_last_vacuum(dat
         "now": None,
     }
     with record.engine.connect() as connection:
-        rows = connection.exec_driver_sql(f"EXPLAIN (ANALYZE, BUFFERS) {FINISH}", values)
+        rows = connection.exec_driver_sql(f"EXPLAIN (ANALYZE, BUFFERS) {Query.finish}", values)
         plan = "\n".join(row[0] for row in rows)
         connection.rollback()
     with record.engine.begin() as connection:

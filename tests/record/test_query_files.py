@@ -24,10 +24,7 @@ SQL = re.compile(
 )
 #: Where other SQL may be: what starts an embedded server, what a test asks the record, and the
 #: tables, whose constraints and indexes are declared for the migrations.
-ELSEWHERE = (
-    *("local/postgres.py", "testing/at_rest.py", "testing/servers.py", "record/*tables.py"),
-    "record/transactions*.py",
-)
+ELSEWHERE = ("local/postgres.py", "testing/at_rest.py", "testing/servers.py", "record/*tables.py")
 
 each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.stem))
 

@@ -1,13 +1,9 @@
-"""The statements of the record.
+-- What a webhook says is made here, in the statement that makes the event, and stored as text: each
+-- attempt sends the same bytes, and no number is changed on its way.
 
-What a webhook says is made here, in the statement that makes the event, and stored as text: every
-attempt sends the same bytes, and no number is touched by anybody.
-"""
-
-from __future__ import annotations
-
-# In the order of their external ids: two batches that share some could wait for each other else.
-ACCEPT = """
+-- :name accept
+-- Accept requests: their summary rows and the first row of their history. In the order of their
+-- external ids: two batches that share some could wait for each other else.
 WITH accepted AS (
     INSERT INTO tx_summary (tx_id, owner, external_id, fingerprint, pipeline, version, status,
                             input, metadata, created_at, expires_at, webhook,
@@ -31,21 +27,21 @@ WITH accepted AS (
     SELECT tx_id, 'queued', created_at, expires_at FROM accepted
 )
 SELECT tx_id FROM accepted
-"""
 
-EXISTING = """
+-- :name existing
+-- The transactions that have these external ids.
 SELECT s.owner, s.external_id, s.tx_id, s.status, s.fingerprint
 FROM tx_summary s
 JOIN unnest(%(owner)s::text[], %(external_id)s::text[]) AS v (owner, external_id)
   ON s.owner = v.owner AND s.external_id = v.external_id
-"""
 
-# The rows are locked in the order of their ids first, so that two finishers cannot deadlock.
-# `coalesce` keeps the planner from the index of open rows: that is full of rows that were closed
-# since the last vacuum, and all of it would be read. A success must be in time. The history calls
-# an expiry by the names of the seed, which depend on whether work had begun. Who asked for a
-# webhook gets it from this commit on, with what it says: nothing that crashes later can forget it.
-FINISH = """
+-- :name finish
+-- End transactions: the one statement that decides every race. The rows are locked in the order of
+-- their ids first, so that two finishers cannot deadlock. `coalesce` keeps the planner from the
+-- index of open rows: that is full of rows that were closed since the last vacuum, and all of it
+-- would be read. A success must be in time. The history calls an expiry by the names of the seed,
+-- which depend on whether work had begun. A client that asked for a webhook gets it from this
+-- commit on, with what it says: nothing that crashes later can forget it.
 WITH locked AS MATERIALIZED (
     SELECT tx_id FROM tx_summary
     WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') = 'infinity'
@@ -86,11 +82,11 @@ WITH locked AS MATERIALIZED (
     FROM won WHERE webhook IS NOT NULL
 )
 SELECT tx_id, CASE WHEN webhook IS NOT NULL THEN sequence END AS due FROM won
-"""
 
-# Numbered under the lock of the row: no two reports get the same number, and none is left out. The
-# fence is raised to the reporter's, so that one who lost the transaction before cannot report.
-REPORT_PROGRESS = """
+-- :name report_progress
+-- Record a progress report as the next event of a transaction. Numbered under the lock of the row:
+-- no two reports get the same number, and none is left out. The fence is raised to the reporter's,
+-- so that one who lost the transaction before cannot report.
 WITH locked AS MATERIALIZED (
     SELECT tx_id FROM tx_summary
     WHERE tx_id = %(tx_id)s AND completed_at IS NULL AND fence <= %(fence)s FOR NO KEY UPDATE
@@ -120,9 +116,9 @@ WITH locked AS MATERIALIZED (
     FROM reported WHERE webhook IS NOT NULL
 )
 SELECT tx_id, sequence, webhook IS NOT NULL AS is_due FROM reported
-"""
 
-FENCE = """
+-- :name raise_fences
+-- Shut out the holders of claims that are given up.
 WITH locked AS MATERIALIZED (
     SELECT tx_id FROM tx_summary
     WHERE tx_id = ANY(%(tx_id)s) AND completed_at IS NULL
@@ -134,11 +130,10 @@ JOIN unnest(%(tx_id)s::text[], %(fence)s::bigint[]) AS v (tx_id, fence)
   ON v.tx_id = locked.tx_id
 WHERE s.tx_id = locked.tx_id AND s.completed_at IS NULL AND s.fence <= v.fence + 1
 RETURNING s.tx_id, s.fence
-"""
 
-# Unlike FENCE it waits for a row that is locked: the caller must know who has the transaction
-# before it undoes anything.
-TAKE_FENCES = """
+-- :name take_fences
+-- Show the fences of claims; those that hold are returned. Unlike `raise_fences` it waits
+-- for a row that is locked: the caller must know who has the transaction before it undoes anything.
 WITH locked AS MATERIALIZED (
     SELECT tx_id FROM tx_summary
     WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') = 'infinity'
@@ -151,11 +146,11 @@ JOIN unnest(%(tx_id)s::text[], %(fence)s::bigint[]) AS v (tx_id, fence)
 WHERE s.tx_id = locked.tx_id AND coalesce(s.completed_at, 'infinity') = 'infinity'
   AND s.fence <= v.fence
 RETURNING s.tx_id
-"""
 
-# It can be repeated, because a crash may come between this commit and Redis; the history tells
-# only what changed.
-MARK = """
+-- :name mark
+-- Show a status that is not final, such as in-doubt, on behalf of the holders of fences. It can be
+-- repeated, because a crash may come between this commit and Redis; the history tells only what
+-- changed.
 WITH v AS (
     SELECT * FROM unnest(%(tx_id)s::text[], %(fence)s::bigint[], %(note)s::text[])
              AS v (tx_id, fence, note)
@@ -175,10 +170,10 @@ WITH v AS (
     WHERE before <> status
 )
 SELECT tx_id FROM marked
-"""
 
-# Repeating it changes nothing. A row that is locked is passed over, as in FENCE.
-MARK_EXPIRING = """
+-- :name mark_expiring
+-- Mark transactions that expire although work had begun. Repeating it changes nothing. A row that
+-- is locked is passed over, as in `raise_fences`.
 WITH locked AS MATERIALIZED (
     SELECT tx_id FROM tx_summary
     WHERE tx_id = ANY(%(tx_id)s) AND completed_at IS NULL
@@ -192,47 +187,70 @@ WITH locked AS MATERIALIZED (
     SELECT tx_id, status, expiring_at, expires_at, 'RESERVED_TIMEOUT' FROM marked
 )
 SELECT tx_id FROM locked
-"""
 
-LATE = """
+-- :name note_late
+-- The history tells, once, that a success was refused.
 INSERT INTO tx_state_change (tx_id, status, note, created_at, expires_at, detail)
 SELECT tx_id, status, 'a success came too late and was refused', coalesce(%(now)s, now()),
        expires_at, 'LATE_FINISH'
 FROM tx_summary s WHERE tx_id = %(tx_id)s AND NOT EXISTS (
     SELECT 1 FROM tx_state_change c WHERE c.tx_id = s.tx_id AND c.detail = 'LATE_FINISH')
-"""
 
-SUMMARIES = """
+-- :name by_ids
+-- Transactions as their clients see them.
 SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
        progress, note, created_at, completed_at, expires_at, webhook, progress_reports,
        cancel_webhook_on_poll, event_count, notified_at, trace
 FROM tx_summary
-"""
+WHERE tx_id = ANY(%(tx_id)s)
 
-LOG_PAGE = """
+-- :name page
+-- A page of all transactions, by id.
+SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
+       progress, note, created_at, completed_at, expires_at, webhook, progress_reports,
+       cancel_webhook_on_poll, event_count, notified_at, trace
+FROM tx_summary
+WHERE tx_id > %(after)s ORDER BY tx_id LIMIT %(limit)s
+
+-- :name by_external_id
+-- The transaction that has an external id.
+SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
+       progress, note, created_at, completed_at, expires_at, webhook, progress_reports,
+       cancel_webhook_on_poll, event_count, notified_at, trace
+FROM tx_summary
+WHERE owner = %(owner)s AND external_id = %(external_id)s
+
+-- :name server_now
+-- The time that decides what has expired.
+SELECT now()
+
+-- :name log_page
+-- A page of the log of state changes, the newest first.
 SELECT id, tx_id, status, created_at FROM tx_state_change
 WHERE id < coalesce(%(before)s, 9223372036854775807)
 ORDER BY id DESC LIMIT %(limit)s
-"""
 
-COUNT = "SELECT count(*) FROM tx_summary"
+-- :name count
+-- How many transactions there are.
+SELECT count(*) FROM tx_summary
 
-FINALS = """
+-- :name finals
+-- The final status of each of these transactions that has ended.
 SELECT tx_id, status FROM tx_summary
 WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') < 'infinity'
-"""
 
-OPEN_IDS = """
+-- :name open_ids
+-- A page of transactions that go on, the oldest first; only what is needed to find them.
 SELECT created_at, tx_id FROM tx_summary
 WHERE completed_at IS NULL AND (status = 'queued' OR %(in_doubt)s)
   AND created_at BETWEEN %(since)s::timestamptz AND %(until)s::timestamptz
   AND (created_at, tx_id) > (%(after)s::timestamptz, %(after_id)s)
 ORDER BY created_at, tx_id LIMIT %(limit)s
-"""
-OPEN_IDS_NEWEST_FIRST = """
+
+-- :name open_ids_newest_first
+-- The same, the newest first.
 SELECT created_at, tx_id FROM tx_summary
 WHERE completed_at IS NULL AND (status = 'queued' OR %(in_doubt)s)
   AND created_at BETWEEN %(since)s::timestamptz AND %(until)s::timestamptz
   AND (created_at, tx_id) < (%(after)s::timestamptz, %(after_id)s)
 ORDER BY created_at DESC, tx_id DESC LIMIT %(limit)s
-"""
