@@ -8,6 +8,7 @@ import pytest
 
 from datp_tasks.live.invariants import check_all
 from datp_tasks.testing import Kit
+from datp_tasks.testing.servers import Servers
 from tests.support.archive_world import World
 from tests.support.books import Books
 
@@ -15,14 +16,21 @@ pytest_plugins = ("tests.support.house_fixtures",)
 
 
 @pytest.fixture
-def datp(datp: Kit, request: pytest.FixtureRequest) -> Iterator[Kit]:
-    """The shipped kit, and a look at every transaction in Redis when the test is over.
+def datp(request: pytest.FixtureRequest, datp_servers: Servers) -> Iterator[Kit]:
+    """The shipped fixture, and a look at every transaction in Redis when the test is over.
 
-    Tests that damage Redis on purpose are marked `damages_redis`.
+    `@pytest.mark.kit(crashes_max=3)` makes one with settings of its own.
     """
-    yield datp
-    if request.node.get_closest_marker("damages_redis") is None:
-        assert check_all(datp.connections.live) == []
+    marker = request.node.get_closest_marker("kit")
+    if marker is None:
+        kit: Kit = request.getfixturevalue("datp")
+        yield kit
+        assert check_all(kit.connections.live) == []
+        return
+    kit = Kit(datp_servers, **marker.kwargs)
+    yield kit
+    assert check_all(kit.connections.live) == []
+    kit.close()
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from datp_tasks import Pipeline
@@ -12,15 +10,14 @@ from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.observe.beat_watch import BEAT_SILENT, BeatWatch
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
-from datp_tasks.testing.servers import Servers
+
+pytestmark = pytest.mark.kit(queued_alert_max=3, queue_bells_alert_max=10)
 
 
 @pytest.fixture
-def kit(datp_servers: Servers) -> Iterator[Kit]:
-    kit = Kit(datp_servers, queued_alert_max=3, queue_bells_alert_max=10)
-    kit.use(Pipeline("slow", group="kyc").step("util/fixed-reply", params={"output": {}}).build())
-    yield kit
-    kit.close()
+def kit(datp: Kit) -> Kit:
+    datp.use(Pipeline("slow", group="kyc").step("util/fixed-reply", params={"output": {}}).build())
+    return datp
 
 
 @pytest.fixture

@@ -13,6 +13,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = {name: (ROOT / name).read_text() for name in ("ARCHITECTURE.md", "CONTRIBUTING.md")}
 PAGE = PAGES["ARCHITECTURE.md"]
 PACKAGE = ROOT / "datp_tasks"
+#: Folders of tests that are no room: rings, house rules, helpers.
+RINGS = {
+    *("acceptance", "benchmarks", "chaos", "cluster", "docs", "examples", "mutants", "support"),
+    *("tidy", "timeouts", "typing", "upgrade"),
+}
 #: Files and folders that a page names: with a folder, from the package or from the top.
 PATH = re.compile(r"`([a-z_]+/[\w/.]*)`")
 
@@ -32,6 +37,13 @@ def test_every_room_has_a_row() -> None:
     named = {name for row in rows("## The rooms") for name in re.findall(r"`(\w+)/`", row)}
     rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert named == rooms
+
+
+def test_tests_mirror_the_rooms() -> None:
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    folders = {path.parent.name for path in (ROOT / "tests").glob("*/*.py")}
+    assert folders - RINGS <= rooms
+    assert rooms - folders <= {"cli", "testing"}
 
 
 @pytest.mark.parametrize("page", PAGES)
