@@ -19,10 +19,13 @@ from datp_tasks.cli.context import Context, connect, is_running
 from datp_tasks.cli.demo import run_demo
 from datp_tasks.cli.demo_plan import example
 from datp_tasks.cli.flower import start_flower
-from datp_tasks.errors import DatpError, LocalStackError
+from datp_tasks.cli.group_watch import GroupWatch, node_groups
+from datp_tasks.cli.own_steps import import_steps
+from datp_tasks.errors import LocalStackError
 from datp_tasks.local.ports import HOST, pick_free_port
 from datp_tasks.local.stack import DEFAULT_DIRECTORY, Stack, StackUrls
 from datp_tasks.pipelines.files import load_definitions
+from datp_tasks.pipelines.step_availability import offered_step_types
 from datp_tasks.record.database import migrate
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
@@ -40,8 +43,8 @@ def up(
     directory: Directory = Path(DEFAULT_DIRECTORY),
     concurrency: Annotated[int, typer.Option(min=1, help="Processes per worker.")] = 1,
     with_example: Annotated[
-        bool, typer.Option("--example/--no-example", help="Load the payments example.")
-    ] = True,
+        bool, typer.Option("--example", help="Load the payments example, for `datp demo`.")
+    ] = False,
     with_api: Annotated[
         bool, typer.Option("--api/--no-api", help="Serve the HTTP API, on this machine only.")
     ] = True,
@@ -49,8 +52,13 @@ def up(
         bool, typer.Option("--flower/--no-flower", help="Run Flower, on this machine only.")
     ] = True,
 ) -> None:
-    """Run everything here: servers, workers for every node group, and beat. Ctrl-C ends it."""
+    """Run everything here: servers, workers for every node group, and beat. Ctrl-C ends it.
+
+    Workers import the modules that DATP_STEPS names, with commas between them. A node group that a
+    pipeline brings along while this runs gets a worker at once.
+    """
     console = Console()
+    import_steps(_own_modules())
     with _started(console, directory, concurrency, with_example) as stack:
         flower = start_flower(stack) if with_flower else None
         api = start_local_api(stack) if with_api else None
@@ -66,18 +74,33 @@ def up(
                 highlight=False,
                 soft_wrap=True,
             )
-        console.print(
-            "Try in another terminal:\n"
-            "  [bold]datp demo[/bold]\n"
-            "  [bold]datp submit transfer --wait --data "
-            '\'{"from": "ann", "to": "bob", "amount": 2500, "currency": "EUR"}\'[/bold]\n'
-            "  [bold]datp submit settlement --wait --data "
-            '\'{"currency": "EUR"}\'[/bold]\n'
-            "Ctrl-C stops everything; the data stay.",
-            soft_wrap=True,
-        )
-        stack.run_until_interrupted()
+        console.print(_what_to_try(with_example), highlight=False, soft_wrap=True)
+        with GroupWatch(stack) as watch:
+            stack.run_until_interrupted(between=watch.look)
     console.print("stopped")
+
+
+def _what_to_try(with_example: bool) -> str:
+    modules = ", ".join(_own_modules())
+    lines = [
+        f"Steps: those of {modules} (DATP_STEPS), and those that come along."
+        if modules
+        else "Steps: those that come along. DATP_STEPS=my_steps datp up adds those of my_steps.py.",
+        "Try in another terminal:",
+    ]
+    if with_example:
+        lines += [
+            "  [bold]datp demo[/bold]",
+            "  [bold]datp submit transfer --wait --data "
+            '\'{"from": "ann", "to": "bob", "amount": 2500, "currency": "EUR"}\'[/bold]',
+            '  [bold]datp submit settlement --wait --data \'{"currency": "EUR"}\'[/bold]',
+        ]
+    else:
+        lines += [
+            "  [bold]datp pipelines apply my_pipeline.yaml --use[/bold]",
+            "  [bold]datp submit my_pipeline --wait --data '{}'[/bold]",
+        ]
+    return "\n".join([*lines, "Ctrl-C stops everything; the data stay."])
 
 
 def demo(
@@ -110,6 +133,7 @@ def migrate_command() -> None:
 def _run_demo(
     context: Context, console: Console, transfers: int, seed: int, timeout_s: float
 ) -> bool:
+    _require_example_workers(context)
     load_example(context.connections)
     service = example("").SETTLEMENT_SERVICE
     with_ledger = bool(context.connections.ledger.batches.services([service]))
@@ -122,6 +146,16 @@ def _run_demo(
             console=console,
             timeout_s=timeout_s,
             with_ledger=with_ledger,
+        )
+
+
+def _require_example_workers(context: Context) -> None:
+    """Without them every transfer would wait for ever."""
+    offered = offered_step_types(context.redis, context.keys)
+    if offered is not None and not any(each.startswith("payments/") for each in offered):
+        raise LocalStackError(
+            "The workers that run here do not have the payments example. Stop `datp up` and start "
+            "`datp up --example`."
         )
 
 
@@ -143,6 +177,8 @@ def _started(
     )
     with stack:
         urls = stack.start_servers()
+        # `datp keys` needs it also while no API runs.
+        stack.key_pepper()
         ledger_url = f"http://{HOST}:{pick_free_port()}" if with_example else ""
         groups = prepare(urls, with_example=with_example, ledger_url=ledger_url)
         if ledger_url:
@@ -186,22 +222,8 @@ def load_example(connections: Container) -> None:
     example("sample").open_sample_accounts(connections.engine)
 
 
-def node_groups(connections: Container) -> list[str]:
-    """The maintenance group first, then every group that a pipeline in use needs."""
-    groups = {connections.settings.maintenance_group: None}
-    for info in connections.pipelines.list():
-        try:
-            definition = connections.catalogue.current(info.name)
-        except DatpError:
-            continue
-        groups |= dict.fromkeys(
-            definition.group_of(index) for index in range(len(definition.steps))
-        )
-    return list(groups)
-
-
 def _worker_environment(with_example: bool) -> dict[str, str]:
-    steps = [part for part in os.environ.get("DATP_STEPS", "").split(",") if part]
+    steps = _own_modules()
     if with_example:
         steps.append(example("").STEPS_MODULE)
     if importlib.util.find_spec("celeryconfig") is None:
@@ -212,6 +234,10 @@ def _worker_environment(with_example: bool) -> dict[str, str]:
         "DATP_STEPS": ",".join(dict.fromkeys(steps)),
         "DATP_WEBHOOK_PRIVATE_HOSTS": hosts,
     }
+
+
+def _own_modules() -> list[str]:
+    return [part.strip() for part in os.environ.get("DATP_STEPS", "").split(",") if part.strip()]
 
 
 def _what_runs(stack: Stack) -> Table:

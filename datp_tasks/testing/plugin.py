@@ -26,11 +26,12 @@ def datp_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 
 @pytest.fixture
-def datp(datp_servers: Servers) -> Iterator[Kit]:
+def datp(datp_servers: Servers, request: pytest.FixtureRequest) -> Iterator[Kit]:
     """A whole system in this process: empty, with a clock that stands still."""
     from datp_tasks.testing.kit import Kit
 
     kit = Kit(datp_servers)
+    kit.folders = (request.path.parent, *kit.folders)
     yield kit
     kit.close()
 
