@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +21,7 @@ from datp_tasks.cli.demo_plan import example
 from datp_tasks.cli.flower import start_flower
 from datp_tasks.cli.group_watch import GroupWatch, node_groups
 from datp_tasks.cli.own_steps import import_steps
+from datp_tasks.engine.registry import registry
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.ports import HOST, pick_free_port
 from datp_tasks.local.stack import DEFAULT_DIRECTORY, Stack, StackUrls
@@ -58,7 +59,6 @@ def up(
     pipeline brings along while this runs gets a worker at once.
     """
     console = Console()
-    import_steps(_own_modules())
     with _started(console, directory, concurrency, with_example) as stack:
         flower = start_flower(stack) if with_flower else None
         api = start_local_api(stack) if with_api else None
@@ -75,7 +75,7 @@ def up(
                 soft_wrap=True,
             )
         console.print(_what_to_try(with_example), highlight=False, soft_wrap=True)
-        with GroupWatch(stack) as watch:
+        with GroupWatch(stack, registry.names(), _say_to(console)) as watch:
             stack.run_until_interrupted(between=watch.look)
     console.print("stopped")
 
@@ -159,16 +159,21 @@ def _require_example_workers(context: Context) -> None:
         )
 
 
+def _say_to(console: Console) -> Callable[[str], None]:
+    def say(line: str) -> None:
+        console.print(f"[dim]{line}[/dim]", highlight=False, soft_wrap=True)
+
+    return say
+
+
 @contextmanager
 def _started(
     console: Console, directory: Path, concurrency: int, with_example: bool
 ) -> Iterator[Stack]:
-    def say(line: str) -> None:
-        console.print(f"[dim]{line}[/dim]", highlight=False)
-
+    import_steps(_modules(with_example))
     stack = Stack(
         directory,
-        say=say,
+        say=_say_to(console),
         redis_url=os.environ.get("DATP_REDIS_URL") or None,
         broker_url=os.environ.get("DATP_BROKER_URL") or None,
         database_url=os.environ.get("DATP_DATABASE_URL") or None,
@@ -204,7 +209,8 @@ def prepare(urls: StackUrls, *, with_example: bool, ledger_url: str = "") -> lis
                 package.SETTLEMENT_SERVICE, kind="sawtooth", url=ledger_url
             )
         connections.pipelines.refresh_all()
-        groups = [*node_groups(connections), connections.settings.ledger_group]
+        needs = node_groups(connections, registry.names())
+        groups = [*needs.served, connections.settings.ledger_group]
         return list(dict.fromkeys(groups))
     finally:
         connections.close()
@@ -223,21 +229,24 @@ def load_example(connections: Container) -> None:
 
 
 def _worker_environment(with_example: bool) -> dict[str, str]:
-    steps = _own_modules()
-    if with_example:
-        steps.append(example("").STEPS_MODULE)
     if importlib.util.find_spec("celeryconfig") is None:
         raise LocalStackError("celeryconfig.py is missing; install datp-tasks again.")
     # On this machine webhooks may stay on this machine.
     hosts = os.environ.get("DATP_WEBHOOK_PRIVATE_HOSTS", "127.0.0.1,localhost")
     return {
-        "DATP_STEPS": ",".join(dict.fromkeys(steps)),
+        "DATP_STEPS": ",".join(_modules(with_example)),
         "DATP_WEBHOOK_PRIVATE_HOSTS": hosts,
     }
 
 
 def _own_modules() -> list[str]:
     return [part.strip() for part in os.environ.get("DATP_STEPS", "").split(",") if part.strip()]
+
+
+def _modules(with_example: bool) -> list[str]:
+    """What the workers import."""
+    of_example = [example("").STEPS_MODULE] if with_example else []
+    return list(dict.fromkeys([*_own_modules(), *of_example]))
 
 
 def _what_runs(stack: Stack) -> Table:

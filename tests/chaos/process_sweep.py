@@ -14,11 +14,11 @@ from sqlalchemy import create_engine
 
 from datp_tasks.record.types import Summary
 from datp_tasks.testing.at_rest import live_violations, transaction_violations
-from datp_tasks.testing.bank import Bank
 from datp_tasks.testing.fault_orders import give_order
 from tests.acceptance.house import House, process_state, wait_until
 from tests.chaos.transfer_steps import BANK_URL, pipelines
 from tests.chaos.transfer_world import World
+from tests.support.bank import Bank
 
 STEPS = ("tests.chaos.transfer_steps", "datp_tasks.testing.fault_orders")
 #: Everything much quicker than in production, so that a takeover takes a second.

@@ -14,9 +14,9 @@ import pytest
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.record.database import migrate
-from datp_tasks.testing.bank import Bank
 from tests.acceptance.house import House, log_of
 from tests.chaos.process_sweep import QUICK, STEPS, ProcessSweep, environment
+from tests.support.bank import Bank
 
 ALL = bool(os.environ.get("DATP_SWEEP_ALL"))
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(7_200 if ALL else 240)]

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from datp_tasks import Pipeline
 from datp_tasks.cli import transactions
-from datp_tasks.cli.group_watch import GroupWatch, node_groups
+from datp_tasks.cli.group_watch import GroupWatch, Needs, node_groups
 from datp_tasks.cli.own_steps import import_steps
 from datp_tasks.errors import PipelineInvalid, StepTypeInvalid
 from datp_tasks.testing import Kit
@@ -118,7 +118,8 @@ def test_the_kit_uses_a_file_or_a_folder(datp: Kit, in_folder: Path) -> None:
     assert datp.run("order", {}).output == {"cups": 2}
     (in_folder / "more").mkdir()
     (in_folder / "more" / "other.yaml").write_text(ORDER.replace("order", "other"))
-    datp.use(in_folder / "more", Pipeline("third").step("util/progress-report", params={}).build())
+    third = Pipeline("third").step("util/delay", params={"seconds": 1}).build()
+    datp.use(in_folder / "more", third)
     assert datp.run("other", {}).output == {"cups": 2}
 
 
@@ -166,9 +167,10 @@ def fake_stack(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> FakeStack:
 def test_a_group_that_a_pipeline_brings_along_is_found_while_it_runs(
     datp: Kit, fake_stack: FakeStack, in_folder: Path
 ) -> None:
-    assert node_groups(datp.connections) == ["master"]
+    said: list[str] = []
+    assert node_groups(datp.connections, datp.steps.names()) == Needs(["master"], {})
     stack: Any = fake_stack
-    with GroupWatch(stack) as watch:
+    with GroupWatch(stack, datp.steps.names(), said.append) as watch:
         (in_folder / "order.yaml").write_text(ORDER)
         datp.use("order.yaml")
 
@@ -177,3 +179,27 @@ def test_a_group_that_a_pipeline_brings_along_is_found_while_it_runs(
             return fake_stack.asked[-1] == ["master", "shop"]
 
         eventually(is_found)
+    assert said == []
+
+
+def test_a_group_whose_steps_are_not_known_here_gets_no_worker_and_that_is_said_once(
+    datp: Kit, fake_stack: FakeStack, in_folder: Path
+) -> None:
+    """Its worker would take bells from one that has the steps."""
+    said: list[str] = []
+    known = [name for name in datp.steps.names() if name != "util/fixed-reply"]
+    (in_folder / "order.yaml").write_text(ORDER)
+    datp.use("order.yaml")
+    stack: Any = fake_stack
+    with GroupWatch(stack, known, said.append) as watch:
+
+        def is_said() -> bool:
+            watch.look()
+            return bool(said)
+
+        eventually(is_said)
+        watch.look()
+    assert fake_stack.asked[-1] == ["master"]
+    assert said == [
+        "node group shop gets no worker here: DATP_STEPS names no module with util/fixed-reply"
+    ]
