@@ -27,7 +27,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@touch $(STAMP)
 
 up: $(STAMP) ## Run the whole product here; Ctrl-C ends it
-	@$(BIN)/datp up
+	@$(BIN)/datp up --example
 
 demo: $(STAMP) ## A few hundred transfers of all kinds, and a check of the books
 	@$(BIN)/datp demo

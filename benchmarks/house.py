@@ -30,7 +30,7 @@ class House:
         self._stack = stack
         self._directory = stack.folder / f"up-{time.monotonic_ns()}"
         argv = (
-            *(sys.executable, "-W", "ignore", "-c", PROGRAM, "up", "--no-flower"),
+            *(sys.executable, "-W", "ignore", "-c", PROGRAM, "up", "--example", "--no-flower"),
             *("--directory", str(self._directory)),
         )
         env = {**stack.environment, "DATP_BROKER_URL": stack.chain_url}

@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
 
+from datp_tasks.cli.own_steps import import_steps
 from datp_tasks.cli.tables import list_table, print_list, short_time
-from datp_tasks.engine.registry import discover, param_mistakes, registry
+from datp_tasks.engine.registry import param_mistakes, registry
 from datp_tasks.errors import PipelineInvalid
 from datp_tasks.pipelines.files import load_definitions, read_json_file
 from datp_tasks.pipelines.records import PipelineInfo, VersionInfo
@@ -196,7 +197,7 @@ def _connect() -> Connected:
 
 def _check_params(definitions: list[PipelineDefinition], settings: Settings) -> None:
     """Ask the step types that can be imported here; the others are checked when they run."""
-    discover(settings.steps)
+    import_steps(settings.steps)
     mistakes = param_mistakes(definitions, registry)
     if mistakes:
         raise PipelineInvalid(mistakes)

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from datp_tasks.cli.context import connect
 from datp_tasks.cli.tables import as_mapping, print_json, print_summary
-from datp_tasks.errors import InputInvalid, WaitTimeout
+from datp_tasks.errors import DatpError, InputInvalid, WaitTimeout
 from datp_tasks.model.payload import NotJson, parse
 from datp_tasks.model.status import Status
 from datp_tasks.record.types import Summary
+
+if TYPE_CHECKING:
+    from datp_tasks.client.client import Client
 
 #: Exit codes, for scripts: 0 fine, 1 an error, 2 wrong usage, and these.
 NOT_SUCCESSFUL = 3
 NOT_ENDED = 4
 
 WATCH_EVERY_S = 0.25
+#: How long `submit --wait` is silent, and how often it looks whether the reason has changed.
+EXPLAIN_EVERY_S = 2.0
+NUMBERS = re.compile(r"[\d.]+")
 FILE_BYTES_MAX = 64 * 1024 * 1024
 
 TxId = Annotated[str, typer.Argument(help="Transaction id.")]
@@ -66,14 +73,44 @@ def submit(
         if not quiet:
             _show(client.status(submitted.tx_id), as_json)
         return
-    try:
-        summary = client.wait(submitted.tx_id, timeout_s)
-    except WaitTimeout as error:
-        typer.echo(f"{error}; `datp watch {submitted.tx_id}` shows how it goes on", err=True)
-        raise typer.Exit(NOT_ENDED) from None
+    summary = _waited(client, submitted.tx_id, timeout_s, explain=not quiet)
     if not quiet:
         _show(summary, as_json)
     _exit_by(summary)
+
+
+def _waited(client: Client, tx_id: str, timeout_s: float, *, explain: bool) -> Summary:
+    """Wait for the end. Meanwhile say what it waits for, and again when that changes."""
+    give_up_s = time.monotonic() + timeout_s
+    said = ""
+    while (left_s := give_up_s - time.monotonic()) > 0:
+        try:
+            return client.wait(tx_id, min(left_s, EXPLAIN_EVERY_S))
+        except WaitTimeout:
+            said = _explain(client, tx_id, said) if explain else ""
+    typer.echo(
+        f"{tx_id} is still {client.status(tx_id).status} after {timeout_s:g} s; "
+        f"`datp watch {tx_id}` shows how it goes on",
+        err=True,
+    )
+    raise typer.Exit(NOT_ENDED)
+
+
+def _explain(client: Client, tx_id: str, said: str) -> str:
+    """One line to standard error, unless only the seconds in it have changed."""
+    from redis.exceptions import RedisError
+
+    try:
+        found = client.why(tx_id)
+    except (DatpError, RedisError, OSError):
+        # An answer is only a service here; the wait itself knows what to do about an outage.
+        return said
+    answer = NUMBERS.sub("", found.answer)
+    if answer != said:
+        typer.echo(f"waiting: {found.answer}", err=True)
+        for hint in found.hints[:1]:
+            typer.echo(f"  → {hint}", err=True)
+    return answer
 
 
 def status(tx_id: TxId, as_json: AsJson = False) -> None:

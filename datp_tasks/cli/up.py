@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -19,10 +19,14 @@ from datp_tasks.cli.context import Context, connect, is_running
 from datp_tasks.cli.demo import run_demo
 from datp_tasks.cli.demo_plan import example
 from datp_tasks.cli.flower import start_flower
-from datp_tasks.errors import DatpError, LocalStackError
+from datp_tasks.cli.group_watch import GroupWatch, node_groups
+from datp_tasks.cli.own_steps import import_steps
+from datp_tasks.engine.registry import registry
+from datp_tasks.errors import LocalStackError
 from datp_tasks.local.ports import HOST, pick_free_port
 from datp_tasks.local.stack import DEFAULT_DIRECTORY, Stack, StackUrls
 from datp_tasks.pipelines.files import load_definitions
+from datp_tasks.pipelines.step_availability import offered_step_types
 from datp_tasks.record.database import migrate
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
@@ -40,8 +44,8 @@ def up(
     directory: Directory = Path(DEFAULT_DIRECTORY),
     concurrency: Annotated[int, typer.Option(min=1, help="Processes per worker.")] = 1,
     with_example: Annotated[
-        bool, typer.Option("--example/--no-example", help="Load the payments example.")
-    ] = True,
+        bool, typer.Option("--example", help="Load the payments example, for `datp demo`.")
+    ] = False,
     with_api: Annotated[
         bool, typer.Option("--api/--no-api", help="Serve the HTTP API, on this machine only.")
     ] = True,
@@ -49,7 +53,11 @@ def up(
         bool, typer.Option("--flower/--no-flower", help="Run Flower, on this machine only.")
     ] = True,
 ) -> None:
-    """Run everything here: servers, workers for every node group, and beat. Ctrl-C ends it."""
+    """Run everything here: servers, workers for every node group, and beat. Ctrl-C ends it.
+
+    Workers import the modules that DATP_STEPS names, with commas between them. A node group that a
+    pipeline brings along while this runs gets a worker at once.
+    """
     console = Console()
     with _started(console, directory, concurrency, with_example) as stack:
         flower = start_flower(stack) if with_flower else None
@@ -66,18 +74,33 @@ def up(
                 highlight=False,
                 soft_wrap=True,
             )
-        console.print(
-            "Try in another terminal:\n"
-            "  [bold]datp demo[/bold]\n"
-            "  [bold]datp submit transfer --wait --data "
-            '\'{"from": "ann", "to": "bob", "amount": 2500, "currency": "EUR"}\'[/bold]\n'
-            "  [bold]datp submit settlement --wait --data "
-            '\'{"currency": "EUR"}\'[/bold]\n'
-            "Ctrl-C stops everything; the data stay.",
-            soft_wrap=True,
-        )
-        stack.run_until_interrupted()
+        console.print(_what_to_try(with_example), highlight=False, soft_wrap=True)
+        with GroupWatch(stack, registry.names(), _say_to(console)) as watch:
+            stack.run_until_interrupted(between=watch.look)
     console.print("stopped")
+
+
+def _what_to_try(with_example: bool) -> str:
+    modules = ", ".join(_own_modules())
+    lines = [
+        f"Steps: those of {modules} (DATP_STEPS), and those that come along."
+        if modules
+        else "Steps: those that come along. DATP_STEPS=my_steps datp up adds those of my_steps.py.",
+        "Try in another terminal:",
+    ]
+    if with_example:
+        lines += [
+            "  [bold]datp demo[/bold]",
+            "  [bold]datp submit transfer --wait --data "
+            '\'{"from": "ann", "to": "bob", "amount": 2500, "currency": "EUR"}\'[/bold]',
+            '  [bold]datp submit settlement --wait --data \'{"currency": "EUR"}\'[/bold]',
+        ]
+    else:
+        lines += [
+            "  [bold]datp pipelines apply my_pipeline.yaml --use[/bold]",
+            "  [bold]datp submit my_pipeline --wait --data '{}'[/bold]",
+        ]
+    return "\n".join([*lines, "Ctrl-C stops everything; the data stay."])
 
 
 def demo(
@@ -110,6 +133,7 @@ def migrate_command() -> None:
 def _run_demo(
     context: Context, console: Console, transfers: int, seed: int, timeout_s: float
 ) -> bool:
+    _require_example_workers(context)
     load_example(context.connections)
     service = example("").SETTLEMENT_SERVICE
     with_ledger = bool(context.connections.ledger.batches.services([service]))
@@ -125,16 +149,31 @@ def _run_demo(
         )
 
 
+def _require_example_workers(context: Context) -> None:
+    """Without them every transfer would wait for ever."""
+    offered = offered_step_types(context.redis, context.keys)
+    if offered is not None and not any(each.startswith("payments/") for each in offered):
+        raise LocalStackError(
+            "The workers that run here do not have the payments example. Stop `datp up` and start "
+            "`datp up --example`."
+        )
+
+
+def _say_to(console: Console) -> Callable[[str], None]:
+    def say(line: str) -> None:
+        console.print(f"[dim]{line}[/dim]", highlight=False, soft_wrap=True)
+
+    return say
+
+
 @contextmanager
 def _started(
     console: Console, directory: Path, concurrency: int, with_example: bool
 ) -> Iterator[Stack]:
-    def say(line: str) -> None:
-        console.print(f"[dim]{line}[/dim]", highlight=False)
-
+    import_steps(_modules(with_example))
     stack = Stack(
         directory,
-        say=say,
+        say=_say_to(console),
         redis_url=os.environ.get("DATP_REDIS_URL") or None,
         broker_url=os.environ.get("DATP_BROKER_URL") or None,
         database_url=os.environ.get("DATP_DATABASE_URL") or None,
@@ -143,6 +182,8 @@ def _started(
     )
     with stack:
         urls = stack.start_servers()
+        # `datp keys` needs it also while no API runs.
+        stack.key_pepper()
         ledger_url = f"http://{HOST}:{pick_free_port()}" if with_example else ""
         groups = prepare(urls, with_example=with_example, ledger_url=ledger_url)
         if ledger_url:
@@ -168,7 +209,8 @@ def prepare(urls: StackUrls, *, with_example: bool, ledger_url: str = "") -> lis
                 package.SETTLEMENT_SERVICE, kind="sawtooth", url=ledger_url
             )
         connections.pipelines.refresh_all()
-        groups = [*node_groups(connections), connections.settings.ledger_group]
+        needs = node_groups(connections, registry.names())
+        groups = [*needs.served, connections.settings.ledger_group]
         return list(dict.fromkeys(groups))
     finally:
         connections.close()
@@ -186,32 +228,25 @@ def load_example(connections: Container) -> None:
     example("sample").open_sample_accounts(connections.engine)
 
 
-def node_groups(connections: Container) -> list[str]:
-    """The maintenance group first, then every group that a pipeline in use needs."""
-    groups = {connections.settings.maintenance_group: None}
-    for info in connections.pipelines.list():
-        try:
-            definition = connections.catalogue.current(info.name)
-        except DatpError:
-            continue
-        groups |= dict.fromkeys(
-            definition.group_of(index) for index in range(len(definition.steps))
-        )
-    return list(groups)
-
-
 def _worker_environment(with_example: bool) -> dict[str, str]:
-    steps = [part for part in os.environ.get("DATP_STEPS", "").split(",") if part]
-    if with_example:
-        steps.append(example("").STEPS_MODULE)
     if importlib.util.find_spec("celeryconfig") is None:
         raise LocalStackError("celeryconfig.py is missing; install datp-tasks again.")
     # On this machine webhooks may stay on this machine.
     hosts = os.environ.get("DATP_WEBHOOK_PRIVATE_HOSTS", "127.0.0.1,localhost")
     return {
-        "DATP_STEPS": ",".join(dict.fromkeys(steps)),
+        "DATP_STEPS": ",".join(_modules(with_example)),
         "DATP_WEBHOOK_PRIVATE_HOSTS": hosts,
     }
+
+
+def _own_modules() -> list[str]:
+    return [part.strip() for part in os.environ.get("DATP_STEPS", "").split(",") if part.strip()]
+
+
+def _modules(with_example: bool) -> list[str]:
+    """What the workers import."""
+    of_example = [example("").STEPS_MODULE] if with_example else []
+    return list(dict.fromkeys([*_own_modules(), *of_example]))
 
 
 def _what_runs(stack: Stack) -> Table:

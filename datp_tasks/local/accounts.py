@@ -141,7 +141,7 @@ def _open_for_reading(copy: Path) -> None:
 
 
 def _refuse_foreign(directory: Path) -> None:
-    """In a directory anyone may write to, somebody else could have put programs there first."""
+    """In a directory that every user may write to, another user could have put programs first."""
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise LocalStackError(f"{directory} was not made by datp; remove it and try again.")

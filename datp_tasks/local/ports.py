@@ -27,7 +27,7 @@ def port_is_free(port: int) -> bool:
 
 
 def pick_free_port() -> int:
-    """A port nobody listens on now. Another process may still take it first; callers must cope."""
+    """A port that is free now. Another process may still take it first; callers must cope."""
     for _ in range(TRIES):
         port = random.randint(LOWEST_PORT, HIGHEST_PORT)
         if port_is_free(port):

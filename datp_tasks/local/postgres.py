@@ -15,7 +15,7 @@ from datp_tasks.local.accounts import binaries_for, running_as_root
 from datp_tasks.local.binaries import PostgresBinaries, find_postgres
 from datp_tasks.local.files import create_directory, read_or_create_secret
 from datp_tasks.local.ports import HOST
-from datp_tasks.local.postgres_files import USER, Cluster, environment, find_cluster
+from datp_tasks.local.postgres_files import USER, PostgresFiles, environment, find_files
 from datp_tasks.local.processes import ManagedProcess, StopStep
 from datp_tasks.local.server import START_TIMEOUT_S, EmbeddedServer
 
@@ -79,7 +79,7 @@ class PostgresServer(EmbeddedServer):
         self._settings = SETTINGS | ({} if durable else NOT_DURABLE) | dict(settings or {})
         self._binaries = binaries
         self._open_base = open_base
-        self._cluster: Cluster | None = None
+        self._files: PostgresFiles | None = None
         self._password = ""
 
     @property
@@ -89,7 +89,7 @@ class PostgresServer(EmbeddedServer):
     @property
     def cluster_dir(self) -> Path:
         """PostgreSQL's own data directory."""
-        return self._found_cluster().directory
+        return self._found_files().directory
 
     def destroy(self) -> None:
         elsewhere = None
@@ -100,23 +100,23 @@ class PostgresServer(EmbeddedServer):
             shutil.rmtree(elsewhere, ignore_errors=True)
 
     def _recorded_pid(self) -> int | None:
-        return self._found_cluster().recorded_pid()
+        return self._found_files().recorded_pid()
 
     def _recognizes(self, command: str) -> bool:
-        return self._found_cluster().is_served_by(command)
+        return self._found_files().is_served_by(command)
 
-    def _found_cluster(self) -> Cluster:
-        if self._cluster is None:
+    def _found_files(self) -> PostgresFiles:
+        if self._files is None:
             self._prepare_directory()
-            self._cluster = find_cluster(self.data_dir, self._durable, self._open_base)
-        return self._cluster
+            self._files = find_files(self.data_dir, self._durable, self._open_base)
+        return self._files
 
     def _prepare_directory(self) -> None:
         create_directory(self.data_dir, 0o711 if running_as_root() else 0o700)
         self._password = read_or_create_secret(self.data_dir / "password")
 
     def _prepare_data(self) -> None:
-        cluster = self._found_cluster()
+        cluster = self._found_files()
         self._binaries = binaries_for(
             self._binaries or find_postgres(), cluster.account, self._open_base
         )
@@ -124,7 +124,7 @@ class PostgresServer(EmbeddedServer):
             cluster.create(self._binaries, self._password, self._durable)
 
     def _new_process(self) -> ManagedProcess:
-        cluster = self._found_cluster()
+        cluster = self._found_files()
         assert self._binaries is not None
         cluster.excuse_reused_pid()
         argv = [str(self._binaries.postgres), "-D", str(cluster.directory)]

@@ -37,7 +37,7 @@ def environment() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class PostgresFiles:
     """`directory` is PostgreSQL's own data directory; `account` is None for the current user."""
 
     directory: Path
@@ -129,10 +129,10 @@ class Cluster:
         return int(first_line) if first_line.isdigit() else None
 
 
-def find_cluster(data_dir: Path, durable: bool, base: Path | None = None) -> Cluster:
+def find_files(data_dir: Path, durable: bool, base: Path | None = None) -> PostgresFiles:
     """Where the cluster of this data directory is or will be, and who runs it."""
     if not running_as_root():
-        return Cluster(_checked_owner(data_dir / "data"), None)
+        return PostgresFiles(_checked_owner(data_dir / "data"), None)
     account = unprivileged_account()
     directory = _place(data_dir, account, durable, base)
     if directory.exists():
@@ -140,7 +140,7 @@ def find_cluster(data_dir: Path, durable: bool, base: Path | None = None) -> Clu
         if status.st_uid != 0:
             # Made by a normal user before: it stays with that user.
             account = Account(status.st_uid, status.st_gid)
-    return Cluster(directory, account)
+    return PostgresFiles(directory, account)
 
 
 def _place(data_dir: Path, account: Account, durable: bool, base: Path | None) -> Path:

@@ -65,10 +65,10 @@ class ClusterMember(RedisServer):
                 "cluster-config-file nodes.conf",
                 f"cluster-port {self.bus_port}",
                 f"cluster-node-timeout {NODE_TIMEOUT_MS}",
-                # A master that is away costs its own slots, and not those of the others.
+                # A master that is down costs its own slots, and not those of the others.
                 "cluster-require-full-coverage no",
                 f"masterauth {self._given_password}",
-                # Nobody else is about to ask for a copy, so there is nothing to wait for.
+                # No replica is about to ask for a copy, so there is nothing to wait for.
                 "repl-diskless-sync-delay 0",
                 "",
             )

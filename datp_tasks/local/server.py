@@ -112,7 +112,7 @@ class EmbeddedServer(ABC):
     def stop_leftover(self) -> None:
         """Stop a server that some other process or object started on the same data.
 
-        Only for a caller who knows that nobody needs that server any more.
+        Only for a caller that knows that no process needs that server any more.
         """
         pid = self._leftover_pid() if self.data_dir.exists() else None
         if pid is None:

@@ -33,6 +33,7 @@ from datp_tasks.local.workers import (
     beat_process,
     check_groups,
     kill_leftover_workers,
+    worker_log,
     worker_process,
 )
 
@@ -137,32 +138,44 @@ class Stack:
         check_groups(groups)
         if self._groups:
             raise LocalStackError("The workers have already been started.")
-        env = {**os.environ, **self._environment, **self.urls.as_environment()}
-        workers = [
-            worker_process(
-                group,
-                app=self._app,
-                concurrency=self._concurrency,
-                logs_dir=self.logs_dir,
-                env=env,
-            )
-            for group in groups
-        ]
         beat = beat_process(
             app=self._app,
             schedule_path=self.directory / "celerybeat-schedule",
             logs_dir=self.logs_dir,
-            env=env,
+            env=self._child_environment(),
         )
         self._groups = tuple(groups)
-        self._supervisor.start([*workers, beat])
+        self._supervisor.start([*map(self._worker, groups), beat])
+
+    def add_workers(self, groups: Sequence[str]) -> None:
+        """Start a worker for each of these node groups that has none yet, and say so."""
+        new = [group for group in groups if group not in self._groups]
+        if not new:
+            return
+        check_groups(new)
+        self._groups = (*self._groups, *new)
+        self._supervisor.start([self._worker(group) for group in new])
+        for group in new:
+            log_path = os.path.relpath(worker_log(self.logs_dir, group))
+            self._say(f"node group {group} is new: its worker has started, see {log_path}")
+
+    def _worker(self, group: str) -> ManagedProcess:
+        return worker_process(
+            group,
+            app=self._app,
+            concurrency=self._concurrency,
+            logs_dir=self.logs_dir,
+            env=self._child_environment(),
+        )
+
+    def _child_environment(self) -> dict[str, str]:
+        return {**os.environ, **self._environment, **self.urls.as_environment()}
 
     def start_program(
         self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> None:
         """Start one more program beside the servers, with their addresses in its environment."""
-        env = {**os.environ, **self._environment, **self.urls.as_environment()}
-        env |= environment or {}
+        env = self._child_environment() | dict(environment or {})
         log_path = self.logs_dir / f"{name}.log"
         self._supervisor.start([ManagedProcess(name, argv, log_path=log_path, env=env)])
 
@@ -173,11 +186,14 @@ class Stack:
         """Start again what has ended since the last look; for callers with a loop of their own."""
         self._supervisor.check()
 
-    def run_until_interrupted(self) -> None:
-        """Watch over everything until Ctrl-C or SIGTERM, then stop it; Ctrl-C again kills."""
+    def run_until_interrupted(self, between: Callable[[], None] = lambda: None) -> None:
+        """Watch over everything until Ctrl-C or SIGTERM, then stop it; Ctrl-C again kills.
+
+        `between` two looks the caller has a turn, for example to call `add_workers`.
+        """
         with Interruptions() as interruptions:
             try:
-                self._supervisor.run(until=interruptions.asked)
+                self._supervisor.run(until=interruptions.asked, between=between)
                 self._say("stopping (Ctrl-C again to force)")
             finally:
                 self.stop(forced=interruptions.forced)
@@ -215,7 +231,7 @@ class Stack:
             ignore_file.write_text("*\n", encoding="utf-8")
 
     def _end_last_run(self) -> None:
-        """Holding the lock, whatever still runs from an earlier stack here is nobody's."""
+        """Holding the lock, whatever still runs from an earlier stack here has no owner."""
         with contextlib.suppress(LocalStackError):
             last_run = read_last_run(self.directory)
             if last_run is not None:

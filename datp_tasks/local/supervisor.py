@@ -80,10 +80,11 @@ class Supervisor:
             self._watched[-1].started_at_s = self._now_s()
         self._on_change()
 
-    def run(self, until: Callable[[], bool]) -> None:
-        """Watch over the children until told to end."""
+    def run(self, until: Callable[[], bool], *, between: Callable[[], None] = lambda: None) -> None:
+        """Watch over the children until told to end; `between` two looks the caller has a turn."""
         while not until():
             self.check()
+            between()
             self._sleep_s(CHECK_PERIOD_S)
 
     def check(self) -> None:

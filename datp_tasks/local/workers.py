@@ -48,8 +48,7 @@ def worker_process(
         "--loglevel",
         "INFO",
     )
-    log_path = logs_dir / f"worker-{group}.log"
-    return ManagedProcess(worker_name(group), argv, log_path=log_path, env=env)
+    return ManagedProcess(worker_name(group), argv, log_path=worker_log(logs_dir, group), env=env)
 
 
 def beat_process(
@@ -64,6 +63,10 @@ def kill_leftover_workers(last_run: RunInfo) -> None:
     for group in last_run.groups:
         _kill_if(last_run.pids.get(worker_name(group)), _node_name(group))
     _kill_if(last_run.pids.get(BEAT), str(last_run.directory))
+
+
+def worker_log(logs_dir: Path, group: str) -> Path:
+    return logs_dir / f"worker-{group}.log"
 
 
 def worker_name(group: str) -> str:

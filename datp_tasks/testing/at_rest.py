@@ -15,7 +15,7 @@ from datp_tasks.runtime.container import Container
 CHANGES = "SELECT status FROM tx_state_change WHERE tx_id = :tx_id ORDER BY id"
 KNOWN = "SELECT tx_id FROM tx_summary WHERE tx_id = ANY(:tx_ids)"
 ARCHIVED = "SELECT version, fields FROM tx_state WHERE tx_id = :tx_id"
-#: Lists in which nobody is when there is nothing to do.
+#: Lists that are empty when there is nothing to do.
 EMPTY_AT_REST = ("queuedZ", "processingZ")
 
 

@@ -1,4 +1,4 @@
-"""Boundaries that nobody can forget: each script call, commit, message and step is one.
+"""Boundaries that cannot be forgotten: each script call, commit, message and step is one.
 
 While they are installed, each of them is a failpoint before and one after it, without a line in
 the code itself. Names:
@@ -231,7 +231,7 @@ def _outside_is_away() -> Exception:
 
 
 def _caller() -> str | None:
-    """Which function commits; None if it is nobody of ours, such as a test."""
+    """Which function commits; None if it is not one of ours, such as a test."""
     frame: FrameType | None = sys._getframe(1)
     found: str | None = None
     while frame is not None:

@@ -51,7 +51,7 @@ class Fault:
 
 
 def die_in_the_middle(name: str) -> None:
-    """The step has taken effect, and nobody has written that down."""
+    """The step has taken effect, and that is not recorded yet."""
     if name.startswith(("effect:", "undo:")) and name.endswith(":after"):
         raise SimulatedCrash
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from datp_tasks import failpoints
@@ -15,6 +16,7 @@ from datp_tasks.errors import PipelineInvalid
 from datp_tasks.jobs.schedule import JOBS
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.status import Status
+from datp_tasks.pipelines.files import load_definitions
 from datp_tasks.record.types import Summary
 from datp_tasks.runtime import jobs
 from datp_tasks.runtime.clients import make_client, make_operator
@@ -43,6 +45,9 @@ def _no_message_waits(group: str) -> int:
 
 class Kit:
     """Submit, let time pass, set switches, crash: everything happens at once and in order."""
+
+    #: Where `use` looks for files.
+    folders: tuple[Path, ...] = (Path(),)
 
     def __init__(self, servers: Servers, **changes: Any) -> None:
         discover(())
@@ -98,14 +103,29 @@ class Kit:
         """Like `@step`, for this kit only."""
         return self.steps.step(name, **options)
 
-    def use(self, *definitions: PipelineDefinition) -> None:
-        """Put pipelines into use; mistakes in the params of their steps are refused."""
+    def use(self, *pipelines: PipelineDefinition | str | Path) -> None:
+        """Put pipelines into use: built ones, or YAML and JSON files or folders of them.
+
+        A relative path is looked for beside the test, then in the current directory. Mistakes in
+        the params of their steps are refused.
+        """
+        definitions = list(self._definitions(pipelines))
         mistakes = param_mistakes(definitions, self.steps)
         if mistakes:
             raise PipelineInvalid(mistakes)
         for definition in definitions:
             applied = self.connections.pipelines.apply(definition)
             self.connections.pipelines.use(applied.name, applied.version)
+
+    def _definitions(
+        self, pipelines: Sequence[PipelineDefinition | str | Path]
+    ) -> Iterator[PipelineDefinition]:
+        for each in pipelines:
+            if isinstance(each, PipelineDefinition):
+                yield each
+                continue
+            path = next((base / each for base in self.folders if (base / each).exists()), each)
+            yield from load_definitions([Path(path)], steps_max=self.settings.pipeline_steps_max)
 
     # Running.
 

@@ -1,6 +1,6 @@
 """The pytest plugin.
 
-Fixtures: `datp` (a fresh Kit per test), `datp_bank` (one per module), `datp_servers` (one for all).
+Fixtures: `datp` (a fresh Kit per test) and `datp_servers` (the same servers for all of them).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from datp_tasks.testing.bank import Bank
     from datp_tasks.testing.kit import Kit
     from datp_tasks.testing.servers import Servers
 
@@ -26,19 +25,11 @@ def datp_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 
 
 @pytest.fixture
-def datp(datp_servers: Servers) -> Iterator[Kit]:
+def datp(datp_servers: Servers, request: pytest.FixtureRequest) -> Iterator[Kit]:
     """A whole system in this process: empty, with a clock that stands still."""
     from datp_tasks.testing.kit import Kit
 
     kit = Kit(datp_servers)
+    kit.folders = (request.path.parent, *kit.folders)
     yield kit
     kit.close()
-
-
-@pytest.fixture(scope="module")
-def datp_bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
-    """An outside bank: a process of its own, whose log tells what really happened."""
-    from datp_tasks.testing.bank_process import running_bank
-
-    with running_bank(tmp_path_factory.mktemp("datp-bank")) as bank:
-        yield bank

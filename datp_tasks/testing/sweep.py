@@ -171,7 +171,7 @@ class _Sweep:
     # Trying cases.
 
     def try_all(self, cases: Sequence[Case]) -> Iterator[Result]:
-        """Some at a time share the clearing up and the looking; whoever is to blame is found."""
+        """Some at a time share the clean-up and the checks; the one to blame is found."""
         for start in range(0, len(cases), TOGETHER):
             batch = cases[start : start + TOGETHER]
             results = self._try_together(batch)
@@ -214,7 +214,7 @@ class _Sweep:
         return run
 
     def _look(self, runs: Sequence[_Run]) -> None:
-        """Let what is left over be cleared away, then see what is wrong with each."""
+        """Let what is left over be cleaned up, then see what is wrong with each."""
         self._kit.repair()
         self._kit.advance(seconds=self._kit.settings.delay_before_archiving_s + 1)
         left = list(live_violations(self._kit.connections))
@@ -233,7 +233,7 @@ class _Sweep:
     # One run.
 
     def _to_the_end(self, tx_ids: Sequence[str]) -> None:
-        """Until all have ended and were archived, or nobody can move them."""
+        """Until all have ended and were archived, or nothing can move them."""
         for _ in range(ROUNDS_MAX):
             try:
                 ends = [self._moved(self._kit, tx_id) for tx_id in tx_ids]

@@ -28,10 +28,10 @@ from datp_tasks.local.supervisor import Supervisor
 from datp_tasks.model.status import Status
 from datp_tasks.record.types import Summary
 from datp_tasks.testing.at_rest import live_violations, transaction_violations
-from datp_tasks.testing.bank import Bank, moved
 from tests.chaos.transfer_steps import pipelines
 from tests.chaos.transfer_world import ALL_SENT, World
 from tests.chaos.troubles import KINDS, Round, Troublemaker, plan
+from tests.support.bank import Bank, moved
 from tests.support.house import House
 
 #: Everything some ten times quicker than in production.

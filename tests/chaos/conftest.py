@@ -7,11 +7,19 @@ from collections.abc import Iterator
 import pytest
 
 from datp_tasks.testing import Kit
-from datp_tasks.testing.bank import Bank
 from datp_tasks.testing.servers import Servers
 from tests.chaos.transfer_steps import BANK_URL, pipelines
 from tests.chaos.transfer_world import World
 from tests.chaos.vector_world import VectorWorld
+from tests.support.bank import Bank
+from tests.support.bank_process import running_bank
+
+
+@pytest.fixture(scope="module")
+def datp_bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
+    """An outside bank: a process of its own, whose log tells what really happened."""
+    with running_bank(tmp_path_factory.mktemp("datp-bank")) as bank:
+        yield bank
 
 
 @pytest.fixture

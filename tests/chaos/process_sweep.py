@@ -14,10 +14,10 @@ from sqlalchemy import create_engine
 
 from datp_tasks.record.types import Summary
 from datp_tasks.testing.at_rest import live_violations, transaction_violations
-from datp_tasks.testing.bank import Bank
 from datp_tasks.testing.fault_orders import give_order
 from tests.chaos.transfer_steps import BANK_URL, pipelines
 from tests.chaos.transfer_world import World
+from tests.support.bank import Bank
 from tests.support.eventually import eventually
 from tests.support.house import House, process_state
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from datp_tasks.testing.bank import Bank, BankRefused, moved, problems
-from datp_tasks.testing.bank_process import running_bank
+from tests.support.bank import Bank, BankRefused, moved, problems
+from tests.support.bank_process import running_bank
 
 
 def lines_of(bank: Bank, reference: str) -> list[tuple[str, str]]:

@@ -17,10 +17,10 @@ from rich.console import Console
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.record.database import migrate
-from datp_tasks.testing.bank_process import running_bank
 from tests.chaos.chaos import QUICK, Chaos
 from tests.chaos.transfer_steps import BANK_URL
 from tests.chaos.troubles import KINDS, plan
+from tests.support.bank_process import running_bank
 from tests.support.house import House
 
 TROUBLE_S = float(os.environ.get("DATP_CHAOS_S", "60"))

@@ -14,8 +14,8 @@ import pytest
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.record.database import migrate
-from datp_tasks.testing.bank import Bank
 from tests.chaos.process_sweep import QUICK, STEPS, ProcessSweep, environment
+from tests.support.bank import Bank
 from tests.support.house import House, log_of
 
 ALL = bool(os.environ.get("DATP_SWEEP_ALL"))

@@ -13,8 +13,8 @@ from typing import Any
 from sqlalchemy import text
 
 from datp_tasks import Batch, Call, Done, Fail, NotDone, Pipeline, Sleep, StepContext, step
-from datp_tasks.testing.bank import Bank
 from examples.payments import steps as payments_steps
+from tests.support.bank import Bank
 
 BANK_URL = "CHAOS_BANK_URL"
 #: Table of `chaos/book`.

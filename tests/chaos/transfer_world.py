@@ -10,9 +10,9 @@ from sqlalchemy import Engine, text
 
 from datp_tasks.model.status import Status
 from datp_tasks.record.types import Summary
-from datp_tasks.testing.bank import Bank, Line, moved, problems
 from examples.payments import audit, ledger, tables
 from tests.chaos.transfer_steps import BOOKING, SENT, WIRED
+from tests.support.bank import Bank, Line, moved, problems
 
 AMOUNT = 7
 DEPOSIT = 10_000_000

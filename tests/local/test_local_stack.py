@@ -140,6 +140,25 @@ def test_workers_are_supervised_and_finish_their_task_before_the_end(
     assert read_run_file(place) is None
 
 
+def test_a_group_that_comes_later_gets_a_worker_once_and_that_is_said(
+    stack: Stack, place: Path, said: list[str], process_is_gone: IsGone
+) -> None:
+    stack.start_servers()
+    stack.start_workers(["master"])
+    for _ in range(2):
+        stack.add_workers(["master", "shop"])
+    info = read_run_file(place)
+    assert info is not None and info.groups == ("master", "shop")
+    assert [child.name for child in stack.children].count("worker shop") == 1
+    (line,) = [line for line in said if "shop" in line]
+    assert line.startswith("node group shop is new: its worker has started, see ")
+    assert line.endswith("logs/worker-shop.log")
+    with pytest.raises(LocalStackError, match="is not the name of a node group"):
+        stack.add_workers(["../shop"])
+    stack.stop()
+    assert process_is_gone(info.pids["worker shop"])
+
+
 def test_a_second_stack_in_the_same_place_is_refused(stack: Stack, place: Path) -> None:
     stack.start_servers()
     second = Stack(place, durable=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.local.processes import ManagedProcess
-from datp_tasks.testing.bank import HOST, Bank
+from tests.support.bank import HOST, Bank
 
 START_TIMEOUT_S = 20.0
 POLL_S = 0.02
@@ -26,7 +26,7 @@ def running_bank(folder: Path) -> Iterator[Bank]:
     process = ManagedProcess(
         "bank",
         (
-            *(sys.executable, "-m", "datp_tasks.testing.bank"),
+            *(sys.executable, "-m", "tests.support.bank"),
             *("--port", str(port), "--log", str(folder / "bank.jsonl")),
         ),
         log_path=folder / "bank.log",

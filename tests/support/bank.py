@@ -1,6 +1,6 @@
 """An outside bank: a process of its own that keeps a log of what really happened.
 
-    python -m datp_tasks.testing.bank --port 8123 --log bank.jsonl
+    python -m tests.support.bank --port 8123 --log bank.jsonl
 
 Tests let steps move money there and never kill it, so its log tells whether anything was applied
 twice or not undone. A transfer or undo that comes again under the same key is not applied again
@@ -250,7 +250,7 @@ def serve(port: int, log: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m datp_tasks.testing.bank")
+    parser = argparse.ArgumentParser(prog="python -m tests.support.bank")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--log", type=Path, required=True, help="where everything is written down")
     options = parser.parse_args()
