@@ -20,7 +20,7 @@ from datp_tasks.model.status import Status
 from datp_tasks.record.types import Summary
 
 if TYPE_CHECKING:
-    from datp_tasks.client.client import Client
+    from datp_tasks.cli.context import Context
 
 #: Exit codes, for scripts: 0 fine, 1 an error, 2 wrong usage, and these.
 NOT_SUCCESSFUL = 3
@@ -58,7 +58,8 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Hand in a transaction. Exit code 3: it ended otherwise than successfully; 4: not yet."""
-    client = connect().client
+    context = connect()
+    client = context.client
     submitted = client.submit(
         pipeline,
         _parsed("--data", data),
@@ -73,35 +74,35 @@ def submit(
         if not quiet:
             _show(client.status(submitted.tx_id), as_json)
         return
-    summary = _waited(client, submitted.tx_id, timeout_s, explain=not quiet)
+    summary = _waited(context, submitted.tx_id, timeout_s, explain=not quiet)
     if not quiet:
         _show(summary, as_json)
     _exit_by(summary)
 
 
-def _waited(client: Client, tx_id: str, timeout_s: float, *, explain: bool) -> Summary:
+def _waited(context: Context, tx_id: str, timeout_s: float, *, explain: bool) -> Summary:
     """Wait for the end. Meanwhile say what it waits for, and again when that changes."""
     give_up_s = time.monotonic() + timeout_s
     said = ""
     while (left_s := give_up_s - time.monotonic()) > 0:
         try:
-            return client.wait(tx_id, min(left_s, EXPLAIN_EVERY_S))
+            return context.client.wait(tx_id, min(left_s, EXPLAIN_EVERY_S))
         except WaitTimeout:
-            said = _explain(client, tx_id, said) if explain else ""
+            said = _explain(context, tx_id, said) if explain else ""
     typer.echo(
-        f"{tx_id} is still {client.status(tx_id).status} after {timeout_s:g} s; "
+        f"{tx_id} is still {context.client.status(tx_id).status} after {timeout_s:g} s; "
         f"`datp watch {tx_id}` shows how it goes on",
         err=True,
     )
     raise typer.Exit(NOT_ENDED)
 
 
-def _explain(client: Client, tx_id: str, said: str) -> str:
+def _explain(context: Context, tx_id: str, said: str) -> str:
     """One line to standard error, unless only the seconds in it have changed."""
     from redis.exceptions import RedisError
 
     try:
-        found = client.why(tx_id)
+        found = context.operator.why(tx_id)
     except (DatpError, RedisError, OSError):
         # An answer is only a service here; the wait itself knows what to do about an outage.
         return said

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import typer
-from tests.engine.eventually import eventually
 from typer.testing import CliRunner, Result
 
 from datp_tasks import Pipeline
@@ -17,6 +16,7 @@ from datp_tasks.cli.group_watch import GroupWatch, Needs, node_groups
 from datp_tasks.cli.own_steps import import_steps
 from datp_tasks.errors import PipelineInvalid, StepTypeInvalid
 from datp_tasks.testing import Kit
+from tests.support.eventually import eventually
 
 ORDER = """
 pipeline: order
