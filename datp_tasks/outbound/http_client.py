@@ -77,9 +77,9 @@ class HttpClient:
     async def _send(self, attempt: _Attempt, deadline: asyncio.Timeout) -> Response:
         target = self._guard.target_of(attempt.request.url)
         data = attempt.request.encoded(target, self._manners.headers)
+        _check(deadline)
         kept = self._pool.take(target.origin)
         if kept is not None:
-            _check(deadline)
             try:
                 return await self._ask(kept, target, data, attempt)
             except (OSError, ResponseInvalid):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from datp_tasks.engine.builtin.http_params import request_url
 from datp_tasks.engine.builtin.http_request import (
     RESPONSE_BYTES_MAX,
     NoAnswer,
@@ -178,6 +179,23 @@ def test_values_in_the_address_cannot_leave_their_place(service: Service) -> Non
     path, _, query = service.asked[0]["path"].partition("?")
     assert path == "/json/a%2Fb%3Fc%3Dd%23e%26f%20%C3%BC/end"
     assert query == "q=1%26admin%3Dtrue&page=2"
+
+
+@pytest.mark.parametrize(
+    ("template", "query", "url"),
+    [
+        ("https://x:8443/a", {}, "https://x:8443/a"),
+        ("http://bücher.example:81/ü b", {}, "http://xn--bcher-kva.example:81/%C3%BC%20b"),
+        ("http://straße.de/", {}, "http://xn--strae-oqa.de/"),
+        ("http://x/%2F/100%?q=50%", {}, "http://x/%2F/100%25?q=50%25"),
+        ("http://x/a?b=1&c=2&b=3", {"b": "ü &"}, "http://x/a?b=%C3%BC+%26&c=2"),
+        ("http://[::1]:8/a", {"b": ""}, "http://[::1]:8/a?b="),
+    ],
+)
+def test_what_the_author_did_not_escape_is_escaped(
+    template: str, query: dict[str, str], url: str
+) -> None:
+    assert request_url(template, {}, query) == url
 
 
 @pytest.mark.parametrize("value", ["..", "."])
