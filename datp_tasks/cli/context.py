@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from datp_tasks.local.files import read_text
-from datp_tasks.local.run_file import DEFAULT_DIRECTORY, PEPPER_FILE, read_run_file
+from datp_tasks.local.run_file import (
+    DEFAULT_DIRECTORY,
+    MAINTENANCE,
+    PEPPER_FILE,
+    read_run_file,
+)
 from datp_tasks.settings import Settings
 
 if TYPE_CHECKING:
@@ -93,6 +98,7 @@ def _of_running_stack(directory: Path | None) -> dict[str, str]:
     if run is None:
         return {}
     return {
+        **MAINTENANCE,
         "DATP_REDIS_URL": run.redis_url,
         "DATP_BROKER_URL": run.broker_url,
         "DATP_DATABASE_URL": run.database_url,

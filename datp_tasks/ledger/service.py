@@ -16,7 +16,7 @@ from datp_tasks.ledger.poller import Asking
 from datp_tasks.ledger.queuer import Queuer
 from datp_tasks.ledger.submitter import Submitter
 from datp_tasks.ledger.types import Ring, RingAll, Tell, Work
-from datp_tasks.outbound.guard import AnyAddress
+from datp_tasks.outbound.address_guard import AnyAddress
 from datp_tasks.outbound.http_client import Manners
 from datp_tasks.outbound.response_reader import BodyLimits
 from datp_tasks.outbound.threaded_client import ThreadedHttpClient

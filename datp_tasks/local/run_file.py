@@ -20,6 +20,8 @@ DEFAULT_DIRECTORY = ".datp"
 #: The server's part of every API key, kept as long as the data are.
 PEPPER_FILE = "key-pepper"
 RUN_FILE = "run.json"
+#: The jobs of beat have a worker of their own here: an archiver at work holds up no transaction.
+MAINTENANCE = {"DATP_MAINTENANCE_GROUP": "maintenance"}
 LOCK_FILE = "lock"
 LOCK_TRIES = 10
 LOCK_PAUSE_S = 0.05

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 
-from datp_tasks.outbound.guard import Guard
+from datp_tasks.outbound.address_guard import Guard
 from datp_tasks.outbound.http_client import HttpClient, Manners, Network
 from datp_tasks.outbound.messages import HttpRequest, NoResponse, NotSent, Outcome
 from datp_tasks.outbound.resolver import SystemResolver

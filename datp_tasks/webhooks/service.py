@@ -20,7 +20,7 @@ from datp_tasks.failpoints import reach
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.webhook_schedule import WebhookSchedule
 from datp_tasks.model.payload import encode
-from datp_tasks.outbound.guard import WebhookGuard
+from datp_tasks.outbound.address_guard import WebhookGuard
 from datp_tasks.outbound.http_client import HttpClient, Manners, Network
 from datp_tasks.outbound.messages import HttpRequest, Response
 from datp_tasks.outbound.resolver import SystemResolver

@@ -177,6 +177,7 @@ def test_given_servers_are_used(tmp_path: Path) -> None:
         urls = stack.start_servers()
         assert not stack.children
         assert urls.as_environment() == {
+            "DATP_MAINTENANCE_GROUP": "maintenance",
             "DATP_REDIS_URL": "unix:///run/r.sock",
             "DATP_DATABASE_URL": "postgresql://db/x",
         }

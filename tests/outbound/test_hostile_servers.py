@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from datp_tasks.outbound.guard import AnyAddress
+from datp_tasks.outbound.address_guard import AnyAddress
 from datp_tasks.outbound.http_client import HttpClient, Manners
 from datp_tasks.outbound.messages import HttpRequest, NoResponse, Outcome, Response
 from datp_tasks.outbound.response_reader import (

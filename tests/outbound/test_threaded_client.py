@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from datp_tasks.outbound import threaded_client
-from datp_tasks.outbound.guard import AnyAddress
+from datp_tasks.outbound.address_guard import AnyAddress
 from datp_tasks.outbound.http_client import Manners
 from datp_tasks.outbound.messages import HttpRequest, NoResponse, NotSent, Response
 from datp_tasks.outbound.response_reader import BodyLimits

@@ -27,19 +27,30 @@ USERS = [
     ROOT / "celeryconfig.py",
 ]
 
-#: Used by name from outside: the standard library, Celery, pydantic, SQLAlchemy, PyYAML, psycopg2.
+#: Used by name from outside: the standard library, Celery, pydantic, SQLAlchemy, PyYAML, psycopg2,
+#: asyncio and httptools.
 CALLED_BY_FRAMEWORKS = {
     "abstract",
     "cache_ok",
+    "connection_lost",
+    "connection_made",
     "cursor_factory",
+    "data_received",
     "do_GET",
     "do_POST",
+    "eof_received",
     "get_col_spec",
     "ignore_aliases",
     "ignore_result",
     "log_message",
     "makefile",
     "model_config",
+    "on_body",
+    "on_chunk_header",
+    "on_header",
+    "on_headers_complete",
+    "on_message_begin",
+    "on_message_complete",
     "readinto",
 }
 #: What users call: the client, batches of vector steps, the test kit; and fields of HTTP answers.

@@ -15,8 +15,8 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 #: One topic in several rooms, each with its own part of it: a door, storage, a word.
 ONE_TOPIC = {
-    *("batches", "groups", "journal", "metrics", "nodes", "resolve", "retention"),
-    *("timeouts", "transactions", "webhooks"),
+    *("api", "batches", "groups", "journal", "metrics", "nodes", "operator", "pipelines"),
+    *("resolve", "retention", "timeouts", "transactions", "webhooks"),
 }
 #: Different things under one name. This list may only shrink.
 DIFFERENT_THINGS = {

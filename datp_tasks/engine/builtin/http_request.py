@@ -25,7 +25,7 @@ from datp_tasks.engine.builtin.paths import FieldMissing, fill, render
 from datp_tasks.engine.registry import step
 from datp_tasks.model.outcome import Fail
 from datp_tasks.model.payload import NotJson, encode, parse
-from datp_tasks.outbound.guard import AnyAddress
+from datp_tasks.outbound.address_guard import AnyAddress
 from datp_tasks.outbound.http_client import HttpClient, Manners
 from datp_tasks.outbound.messages import HttpRequest, Response
 from datp_tasks.outbound.response_reader import BodyLimits
