@@ -12,7 +12,7 @@ import httpx
 import pytest
 from sqlalchemy.engine import make_url
 
-from datp_tasks.client import client as client_module
+from datp_tasks.client import submit as submit_module
 from datp_tasks.client.requests import Request, prepare
 from datp_tasks.errors import DatabaseUnavailable
 from datp_tasks.testing import Kit
@@ -104,7 +104,7 @@ class Spoiler:
     """Makes some requests such that nobody notices before the database does."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(client_module, "prepare", self._prepare)
+        monkeypatch.setattr(submit_module, "prepare", self._prepare)
 
     def _prepare(self, request: Request, *rest: Any) -> Any:
         if "away" in request.data:

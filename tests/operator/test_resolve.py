@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from datp_tasks import DontKnow, Fail, Pipeline, failpoints
+from datp_tasks import DontKnow, Fail, Operator, Pipeline, failpoints
 from datp_tasks.errors import (
     DecisionInvalid,
     TransactionError,
@@ -121,6 +121,12 @@ def test_open_alerts_are_counted(datp: Kit, sound: World) -> None:
 
 
 # Resolve.
+
+
+def test_an_operator_of_another_process_is_opened_by_its_settings(datp: Kit, in_doubt: str) -> None:
+    with Operator.from_settings(datp.settings) as operator:
+        assert [each.tx_id for each in operator.in_doubt()] == [in_doubt]
+        assert operator.replay(in_doubt).faults == []
 
 
 def test_done_goes_on_with_the_output_that_was_given(
