@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from datp_tasks.errors import WebhookInvalid
+from datp_tasks.outbound.address_guard import Guard
 from datp_tasks.outbound.addresses import Target
 from datp_tasks.outbound.connection import Connect, Connection, open_connection
 from datp_tasks.outbound.connection_pool import ConnectionPool
-from datp_tasks.outbound.address_guard import Guard
 from datp_tasks.outbound.messages import HttpRequest, NoResponse, NotSent, Outcome, Response
 from datp_tasks.outbound.resolver import Resolve, resolve_on_loop
 from datp_tasks.outbound.response_reader import BodyLimits, ResponseInvalid, ResponseReader

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from datp_tasks.outbound.address_guard import AnyAddress
 from datp_tasks.outbound.addresses import Target
 from datp_tasks.outbound.connection import Connection, open_connection
-from datp_tasks.outbound.address_guard import AnyAddress
 from datp_tasks.outbound.http_client import HttpClient, Manners, Network
 from datp_tasks.outbound.messages import HttpRequest, NoResponse, NotSent, Outcome, Response
 from datp_tasks.outbound.response_reader import BodyLimits
