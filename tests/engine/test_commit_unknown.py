@@ -106,3 +106,35 @@ def test_what_was_committed_counts_when_nothing_else_happens(
     tx_id = datp.submit(pipeline, {})
     assert datp.finish(tx_id).status is Status.SUCCESS
     assert books.lines(tx_id) == ["book", "book"]
+
+
+@pytest.mark.parametrize("pipeline", ["book", "book-all"])
+def test_what_was_committed_is_undone_although_sql_refused_the_next_try(
+    datp: Kit, books: Books, pipeline: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to the commit was lost, and SQL was raised above the claim meanwhile."""
+    declare(datp, books)
+    opened, tries = EffectStore.open, 0
+
+    @contextmanager
+    def cut(self: EffectStore, *arguments: Any, **options: Any) -> Iterator[Any]:
+        nonlocal tries
+        tries += 1
+        first = tries == 1
+        with opened(self, *arguments, **options) as effects:
+            yield effects
+        if first:
+            (wanted,) = arguments[0]
+            datp.connections.record.raise_fences([(wanted.tx_id, wanted.fence + 5)])
+            error = Exception("server closed the connection unexpectedly")
+            raise OperationalError("COMMIT", {}, error, connection_invalidated=True)
+
+    monkeypatch.setattr(EffectStore, "open", cut)
+    tx_id = datp.submit(pipeline, {})
+    assert books.lines(tx_id) == ["book"]
+    datp.client.cancel(tx_id)
+    for _ in range(3):
+        datp.advance(seconds=20)
+        datp.run_jobs()
+    assert datp.status(tx_id).status is Status.CANCELLED
+    assert books.lines(tx_id) == ["book", "unbook"]
