@@ -19,6 +19,8 @@ Pair = tuple[str, int]
 RINGING_MS = 1_000
 #: What waits for so long has been rung again by the reconciler.
 WAITING_MS = 600_000
+#: The reconciler rings again for what waits at a group without workers, so the list would grow.
+WAITING_MAX = 10_000
 
 
 class Doorbells:
@@ -30,7 +32,9 @@ class Doorbells:
     def ring(self, place: str, pairs: Sequence[Pair]) -> bool:
         """True if the caller must send a message for these pairs; else they go with another."""
         texts = [f"{tx_id} {sequence}" for tx_id, sequence in pairs]
-        order = call(script("ring"), self._keys(place), (RINGING_MS, WAITING_MS, *texts))
+        order = call(
+            script("ring"), self._keys(place), (RINGING_MS, WAITING_MS, WAITING_MAX, *texts)
+        )
         return bool(self._live.run([order])[0][0] == "SEND")
 
     def answering(self, place: str, take_max: int, next_max: int) -> Call:

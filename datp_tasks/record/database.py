@@ -51,7 +51,11 @@ def make_engine(settings: Settings, *, autocommit: bool = False) -> Engine:
         isolation_level="AUTOCOMMIT" if autocommit else None,
         connect_args={
             "connect_timeout": 5,
-            "keepalives_idle": 30,
+            # A server that vanished without a word must not hold up a worker for minutes.
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 15_000,
             "application_name": "datp",
             "connection_factory": LentConnection,
             "options": (

@@ -151,9 +151,9 @@ class WorkerProcess:
             )
         except BaseException:
             # This node may still hold claims without a worker: only its silence frees them.
+            self._local.worker = None
             self.heartbeat.retire(worker.node)
             worker.close()
-            self._local.worker = None
             if self._watch:
                 # What it would see from now on is a step that never ends.
                 self._local.guard.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from datp_tasks.live import doorbells
 from datp_tasks.live.doorbells import Doorbells, Pair
 from tests.support.live_states import Stage
 
@@ -71,3 +72,13 @@ def test_a_message_that_is_lost_is_not_waited_for_for_ever(stage: Stage, bells: 
     stage.redis.delete(ringing)
     assert bells.ring(PLACE, pairs(2, 1))
     assert answer(stage, bells, 10, 10) == (pairs(1, 1), [])
+
+
+def test_a_list_that_no_worker_takes_from_does_not_grow_for_ever(
+    stage: Stage, bells: Doorbells, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbells, "WAITING_MAX", 3)
+    bells.ring(PLACE, pairs(0, 1))
+    for first in (1, 3, 5, 7):
+        assert not bells.ring(PLACE, pairs(first, 2))
+    assert answer(stage, bells, 100, 100) == (pairs(1, 4), [])
