@@ -67,7 +67,7 @@ class Prepared:
     overdue: ExpiryPast | None = None
 
     def traced(self, text: str) -> Prepared:
-        """With its place in the trace of whoever submits it; an empty text is none."""
+        """With its place in the trace of the client that submits it; an empty text is none."""
         if not text:
             return self
         acceptance = replace(self.acceptance, trace=text)

@@ -144,8 +144,8 @@ class Committer:
             if int(reply[3]) > run.switch_seq:
                 plan.refresh.append(run)
             if reply[2] and run.state.ending is None:
-                run.cancel = reply[2]
-                self._decider.cancel(run)
+                run.stop_request = reply[2]
+                self._decider.stop(run)
                 plan.again.append((run, Next()))
             else:
                 plan.staying.append(run)
@@ -194,10 +194,10 @@ class Committer:
                     run.pending = list(held.deltas)
                     plan.again.append((run, Next()))
                 case "CANCEL":
-                    run.cancel = reply[1]
+                    run.stop_request = reply[1]
                     run.pending = list(held.deltas)
                     if run.state.ending is None:
-                        self._decider.cancel(run)
+                        self._decider.stop(run)
                     plan.again.append((run, Next()))
                 case _:
                     self._lost(run, reply)

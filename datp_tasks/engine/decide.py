@@ -161,11 +161,13 @@ class Decider:
                 return Next(alone=True)
         return None
 
-    def cancel(self, run: Run) -> None:
-        """Turn a transaction around that was recalled: cancelled, or expired."""
-        recall = StopRequest.from_text(run.cancel)
+    def stop(self, run: Run) -> None:
+        """Turn a transaction around that was asked to stop: cancelled, or expired."""
+        request = StopRequest.from_text(run.stop_request)
         partial = run.state.errors > 0 and self._can_undo_partly(run)
-        run.change(ending(recall.status, recall.reason, None, rollback=True, undo_current=partial))
+        run.change(
+            ending(request.status, request.reason, None, rollback=True, undo_current=partial)
+        )
 
     def follow_decision(self, run: Run) -> Move:
         """A person has decided what became of the step, so it is not run."""

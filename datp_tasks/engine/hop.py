@@ -192,11 +192,11 @@ class Hop:
         if run.crashed:
             # What the lost worker did must be found out before anything else.
             return self._decider.too_many_crashes(run) or STAY
-        if run.cancel and run.state.ending is None:
+        if run.stop_request and run.state.ending is None:
             if "recreated" in run.fields and "begun" not in run.fields:
                 # What it had done before the loss is not known, so it cannot simply end.
-                return Park("Redis had lost it, and it was recalled before it ran again")
-            self._decider.cancel(run)
+                return Park("Redis had lost it, and it was asked to stop before it ran again")
+            self._decider.stop(run)
             return NEXT
         if run.is_overdue and run.action.kind == "run":
             close(run)

@@ -38,7 +38,7 @@ class StepType:
     #: Its functions take all transactions of a vector at once, as a Batch.
     vector: bool = False
     rollback_function: StepFunction | None = None
-    #: The rollback can also undo a try of which nobody knows whether it took effect.
+    #: The rollback can also undo a try of which it is not known whether it took effect.
     rollback_partial: bool = False
     probe_function: StepFunction | None = None
     check_function: Callable[[Mapping[str, Any]], list[str]] | None = None
@@ -69,7 +69,7 @@ class StepType:
         """Decorator: how to undo the step, called with (ctx, data, output).
 
         With `partial=True` it is also called, with None as the output, for a try that broke or
-        was interrupted, of which nobody knows whether it took effect.
+        was interrupted, of which it is not known whether it took effect.
         """
 
         def declare(given: StepFunction) -> StepFunction:
@@ -188,7 +188,7 @@ class Registry:
         return declare
 
     def copy(self) -> Registry:
-        """The same step types, and room for more that nobody else sees."""
+        """The same step types, and room for more that only this registry has."""
         other = Registry()
         other._types = dict(self._types)
         return other

@@ -1,8 +1,8 @@
-"""Progress reports: numbered and recorded in SQL, then shown by Redis to whoever waits.
+"""Progress reports: numbered and recorded in SQL, then shown by Redis to those who wait.
 
-SQL is asked first, so that whoever is woken by Redis finds the new number there. If SQL is away
-the step goes on: the report is shown, but it is no event, and no number is left out. A worker that
-has lost its transaction is refused by one or the other.
+SQL is asked first, so that a client that Redis wakes finds the new number there. If SQL is
+unavailable the step goes on: the report is shown, but it is no event, and no number is left out. A
+worker that has lost its transaction is refused by one or the other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Reporter:
         self._record = record
 
     def report(self, run: Run, text: str) -> None:
-        """One report, at once; StaleFence if the transaction is somebody else's by now."""
+        """One report, at once; StaleFence if the transaction is another worker's by now."""
         if run.held_reports is not None:
             # The step holds the row of the summary until its commit: SQL would wait for the step.
             run.held_reports.append(text)

@@ -29,7 +29,8 @@ class Run:
     crashed: bool
     switches: Mapping[str, str]
     switch_seq: int
-    cancel: str
+    #: As Redis has it (model/stop_request.py); empty if it was not asked to stop.
+    stop_request: str
     #: Node group it runs in now, as Redis has it.
     group: str
     #: Last progress report, JSON.
@@ -69,7 +70,7 @@ class Run:
             crashed=crashed,
             switches=switches_of(fields),
             switch_seq=int(fields.get("switchSeq", 0)),
-            cancel=fields.get("cancel", ""),
+            stop_request=fields.get("cancel", ""),
             group=fields.get("group", ""),
             progress=fields.get("progress"),
             expires_at_ms=int(fields["expiresAt"]) if "expiresAt" in fields else None,

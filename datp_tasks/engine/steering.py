@@ -18,7 +18,7 @@ from datp_tasks.record.groups import NodeGroup
 
 log = logging.getLogger("datp.groups")
 
-#: Groups by name; None while nobody knows.
+#: Groups by name; None while they are not known.
 ReadGroups = Callable[[], Mapping[str, NodeGroup] | None]
 
 
@@ -52,7 +52,7 @@ class Steering:
         self._nudged.set()
 
     def nudge(self) -> None:
-        """Look now: somebody says that something has changed."""
+        """Look now: a broadcast says that something has changed."""
         self._nudged.set()
 
     def _run(self) -> None:

@@ -65,7 +65,7 @@ class Intake:
         return self._store(checked)
 
     def submit(self, new: NewBatch) -> Stored:
-        """Store one batch that somebody waits for, or raise what is wrong with it."""
+        """Store one batch that a client waits for, or raise what is wrong with it."""
         kinds = {each.service_id: each.kind for each in self._batches.services([new.service_id])}
         check = self._checked(new.service_id, new.payload, new.batch_id, new.owner, kinds)
         answer = check if isinstance(check, LedgerError) else self._store([new])[0]

@@ -1,7 +1,7 @@
 """Asking ledgers what became of batches, and writing it down.
 
-Observations are facts whoever makes them, so no claim is needed: any process may ask, and what
-it writes only ever goes forward.
+An observation is a fact, whichever process makes it, so no claim is needed: any
+process may ask, and what it writes only ever goes forward.
 """
 
 from __future__ import annotations

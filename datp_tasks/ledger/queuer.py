@@ -25,7 +25,7 @@ log = logging.getLogger("datp.ledger")
 
 @dataclass(frozen=True, slots=True)
 class TickResult:
-    #: Attempts of which nobody recorded the end.
+    #: Attempts of which no process recorded the end.
     late: int = 0
     claimed: int = 0
     released: int = 0
@@ -78,7 +78,7 @@ class Queuer:
         return TickResult(late=late, claimed=claimed, released=released, rung=len(works))
 
     def _keep_lease(self) -> None:
-        """A lease that has run out is over for good: what it held may be somebody else's."""
+        """A lease that has run out is over for good: what it held may be another instance's."""
         if self.instance and self._claims.renew(self.instance):
             return
         if self.instance:

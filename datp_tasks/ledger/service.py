@@ -130,7 +130,7 @@ def _before_send() -> None:
 
 
 def _ring_all(ring: Ring, vector_max: int, works: Sequence[Work]) -> list[Work]:
-    """In messages of a size one process can handle; a broker that is away breaks nothing."""
+    """In messages of a size one process can handle; a broker that is unavailable breaks nothing."""
     for start in range(0, len(works), vector_max):
         try:
             ring(works[start : start + vector_max])

@@ -34,7 +34,7 @@ class Ticker:
             self._thread.start()
 
     def stop(self) -> None:
-        """Leave in order, so that nobody has to wait for the lease to run out."""
+        """Leave in order, so that no instance has to wait for the lease to run out."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(STOP_S)

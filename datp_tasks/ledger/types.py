@@ -23,7 +23,7 @@ from datp_tasks.record.ledger_types import (
     Work,
 )
 
-#: Rings for work: sends one message to whoever takes submissions, or raises.
+#: Rings for work: sends one message to a worker that takes submissions, or raises.
 Ring = Callable[[Sequence[Work]], None]
 #: Rings for any amount of work; what could not be rung for.
 RingAll = Callable[[Sequence[Work]], list[Work]]

@@ -3,7 +3,7 @@
 Every command goes to the master that has the slot of its first key. A server that does not have
 the slot (any more) says so and executes nothing, so those commands, and only those, are sent
 again to the right one. A master that does not answer is an outage, as with a single server:
-whoever asked gets the error, and the map is read anew before the next command.
+the caller gets the error, and the map is read anew before the next command.
 
 redis-py's own client for clusters is not used: it connects when it is made, sends again what may
 have been executed, and raises errors that are none of its RedisErrors.
@@ -212,7 +212,7 @@ class Cluster:
         return self._map
 
     def _renew(self, known: list[Address | None], *, first: Address | None = None) -> None:
-        """Ask for the map, unless somebody else has just done it."""
+        """Ask for the map, unless another thread has just done it."""
         with self._lock:
             if self._map is not known:
                 return

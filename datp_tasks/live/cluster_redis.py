@@ -1,7 +1,7 @@
 """A Redis client whose commands find their server in a cluster.
 
-It has the methods of redis-py's client, so nobody else has to know. The keys of one command, and
-of one MULTI, lie in one slot; what a pipeline without MULTI holds may lie anywhere.
+It has the methods of redis-py's client, so no other module has to know. The keys of one command,
+and of one MULTI, lie in one slot; what a pipeline without MULTI holds may lie anywhere.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def look(live: LiveStore, tx_ids: Iterable[str], nodes: Collection[str]) -> list
 
 
 def find_nodes(live: LiveStore) -> set[str]:
-    """All nodes that are said to run something, even those that nobody knows any more."""
+    """All nodes that are said to run something, even those that are not registered any more."""
     pattern = live.keys.in_shard("*", "runningS:*")
     keys = live.redis.scan_iter(match=pattern, count=SCAN_COUNT)
     return {key.partition(":runningS:")[2] for key in keys}
@@ -126,7 +126,7 @@ def check_transaction(seen: Seen) -> list[str]:
         return _misplaced(seen, "gone") + left
     status = seen.fields.get("status", "")
     if status not in list(Status):
-        return [f"its status is {status!r}, which nobody knows"]
+        return [f"its status is {status!r}, which is not a status"]
     mode = "final" if Status(status) in FINAL else status
     faults = _misplaced(seen, mode) + _wrong_fields(seen, mode)
     return faults or _wrong_values(seen, Status(status))
@@ -176,7 +176,7 @@ def _wrong_values(seen: Seen, status: Status) -> list[str]:
     lost = behind < 0 or (behind == 0 and seen.deltas > 0)
     unclaimed = status in CLAIMED_ONCE and fields["fence"] == "0"
     rules = {
-        f"{status}, but its fence is 0: nobody claimed it": unclaimed,
+        f"{status}, but its fence is 0: no worker claimed it": unclaimed,
         f"its JSON is as new as its version, or newer, but there are {seen.deltas} deltas": lost,
         f"its priority is {fields['priority']!r}": fields["priority"] not in PRIORITIES,
         f"begun is {fields.get('begun')!r}, not 1": fields.get("begun", "1") != "1",

@@ -16,7 +16,7 @@ from datp_tasks.live.keys import Keys
 from datp_tasks.live.store import LiveStore
 
 RECORD_TTL_S = 60
-#: Nobody came in its place for so long: it is not missed any more.
+#: No node came in its place for so long: it is not missed any more.
 LOST_KEPT_MS = 86_400_000
 
 
@@ -75,7 +75,7 @@ class NodeRegister:
         pipeline.execute()
 
     def leave(self, node: str, groups: Iterable[str]) -> None:
-        """In order: nobody misses it."""
+        """In order: no alert is raised for it."""
         pipeline = self._redis.pipeline(transaction=False)
         for group in groups:
             pipeline.delete(self._keys.node(group, node))

@@ -103,7 +103,7 @@ class Notifications:
                 on_news(tx_id)
 
     def _wake_all(self) -> None:
-        """What was published while nobody listened is gone: whoever waits looks for himself."""
+        """What was published without a subscription is gone: each waiter must look."""
         with self._lock:
             for waiting in self._waiters.values():
                 for news in waiting:

@@ -34,7 +34,7 @@ def exchange(batches: Sequence[tuple[Redis, Sequence[Command]]]) -> list[list[An
             for (_, connection), (_, commands) in zip(used, batches, strict=True)
         ]
     except BaseException:
-        # Replies that nobody has read would be taken for those of the next caller.
+        # Replies that were not read would be taken for those of the next caller.
         for _, connection in used:
             connection.disconnect()
         raise

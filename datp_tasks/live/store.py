@@ -163,7 +163,7 @@ class LiveStore(Reading):
     def call_finish(
         self, held: Held, node: str, status: str, state_json: str, *, follow_sql: bool = False
     ) -> Call:
-        """`follow_sql`: the record is final, whoever holds the live transaction."""
+        """`follow_sql`: the record is final, whichever node holds the live transaction."""
         tx = held.tx_id
         lists = (
             *("queuedZ", "processingZ", f"runningS:{node}", "sleepingZ", "exceptionZ"),
@@ -175,7 +175,7 @@ class LiveStore(Reading):
         return Call(frame, self._own(tx), (tx, fence, status, held.lines, state_json))
 
     def follow_sql(self, ended: Sequence[tuple[str, str]]) -> None:
-        """The record has these final statuses: the live transactions end, whoever holds them."""
+        """The record has these final statuses: the live ones end, whichever node has them."""
         found = self.named_many([tx for tx, _ in ended], ("node",))
         holders = [fields.get("node", "") for fields in found]
         self.run(
@@ -293,7 +293,7 @@ class LiveStore(Reading):
     def resolve(
         self, held: Held, version: int, state_json: str, to: Position | None
     ) -> Bell | Refused:
-        """Queue one that was in doubt, with what somebody decided about its step."""
+        """Queue one that was in doubt, with what an operator decided about its step."""
         tx, of_tx = held.tx_id, self.keys.of_tx
         keys = (
             *self._own(tx),

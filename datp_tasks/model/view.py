@@ -31,7 +31,7 @@ KINDS = {
     "progress": "",
     "rebuild": "as told",
 }
-#: Kinds whose extra text is a part of the view; what has ended is not recalled any more.
+#: Kinds whose extra text is a part of the view; what has ended is not stopped any more.
 NAMED = {
     "cancel": "cancel",
     "cancel-wake": "cancel",

@@ -86,8 +86,8 @@ class KeyHash:
     def __init__(self, pepper: str) -> None:
         if len(pepper) < PEPPER_CHARS_MIN:
             raise SettingsError(
-                f"DATP_KEY_PEPPER must be at least {PEPPER_CHARS_MIN} characters that nobody can "
-                "guess, and the same for every process that makes or checks API keys. "
+                f"DATP_KEY_PEPPER must be at least {PEPPER_CHARS_MIN} characters that an attacker "
+                "cannot guess, and the same for every process that makes or checks API keys. "
                 "`openssl rand -base64 48` makes one; `datp up` keeps its own."
             )
         self._pepper = pepper.encode()

@@ -1,4 +1,4 @@
-"""Who may archive. Redis grants the role for a while; SQL refuses whoever had it before."""
+"""The archiver's role. Redis grants it for a while; SQL refuses the archiver that had it before."""
 
 from __future__ import annotations
 

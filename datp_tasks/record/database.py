@@ -106,8 +106,8 @@ def translate_outage() -> Iterator[None]:
             raise
         reason = str(error.orig).strip().partition("\n")[0]
         raise DatabaseUnavailable(
-            f"PostgreSQL is away ({reason}). Ask again later; a request with an external id can "
-            "be repeated safely."
+            f"PostgreSQL is unavailable ({reason}). Ask again later; a request with an external id "
+            "can be repeated safely."
         ) from error
 
 

@@ -30,7 +30,7 @@ from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.archiver")
 
-#: A process that was killed may have left a batch cut off, so nobody goes on in its file: not
+#: A process that was killed may have left a batch cut off, so no process goes on in its file: not
 #: even one with the same number on the same host, as containers have after a restart.
 _START = secrets.token_hex(4)
 

@@ -61,7 +61,7 @@ def declare(metadata: MetaData) -> None:
         PrimaryKeyConstraint("tx_id", "name"),
         Index("tx_signal_age", "created_at"),
     )
-    #: Who may archive: nobody with a lower fence.
+    #: The archiver's role: no archiver with a lower fence may write.
     Table(
         "archive_role",
         metadata,

@@ -2,7 +2,7 @@
 
 A batch is accepted when its row is committed. `begin` commits before anything is sent; `finish`
 counts only for the attempt that is still the current one; what the ledger itself says (`record`)
-is a fact whoever saw it, but never takes back what is final.
+is a fact, whichever process saw it, but never takes back what is final.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ def _alert_subject(ended: Ended) -> str:
 
 
 def _fingerprint(batch: NewBatch) -> str:
-    """Of the bytes and of whose they are: nobody learns about the batches of others."""
+    """Of the bytes and of whose they are: no client learns about the batches of others."""
     return hashlib.sha256(batch.owner.encode() + b"\x00" + batch.payload).hexdigest()
 
 

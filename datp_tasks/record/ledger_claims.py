@@ -2,7 +2,7 @@
 
 Everything is decided by PostgreSQL and its clock. An instance has one lease; its claims end with
 it. A lease that has run out is never renewed: the instance starts anew under another name, so a
-claim can only go on with a higher epoch. Whoever shows an older epoch is refused by `begin`.
+claim can only go on with a higher epoch. `begin` refuses an instance that shows an older one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Survey:
     live: frozenset[str]
     #: Their leases have run out. With two-phase expiry some of their services may not be free yet.
     dead: frozenset[str]
-    #: Some service is nobody's.
+    #: Some service is not claimed.
     unclaimed: bool
     any_service: bool
 
@@ -74,7 +74,7 @@ class ClaimStore:
     # What a tick does, in this order.
 
     def clean_up(self, *, rows_max: int) -> int:
-        """Forget instances that hold nothing; attempts nobody will end become UNKNOWN."""
+        """Forget instances that hold nothing; attempts that no instance will end become UNKNOWN."""
         self._sql.run(Query.forget_instances)
         return len(self._sql.run(Query.mark_late, {"limit": rows_max}))
 
@@ -88,11 +88,11 @@ class ClaimStore:
         )
 
     def counts(self) -> dict[str | None, int]:
-        """How many services each claimant has; None for those that are nobody's."""
+        """How many services each claimant has; None for those that are not claimed."""
         return {row.claimant: row.services for row in self._sql.run(Query.counts)}
 
     def claim(self, instance: str, *, dead: Iterable[str], rows_max: int) -> list[tuple[str, int]]:
-        """Take services that are nobody's or whose claimant is gone; (service, epoch) of each.
+        """Take services that are not claimed or whose claimant is gone; (service, epoch) of each.
 
         Those with something to do come first. What a former claimant had begun is UNKNOWN from
         the same commit on.
@@ -123,7 +123,7 @@ class ClaimStore:
         return len(self._sql.run(Query.release, values))
 
     def next_work(self, instance: str, *, rows_max: int) -> list[Work]:
-        """The first batch in line of each service that is due, for whoever submits."""
+        """The first batch in line of each service that is due, for the submitter."""
         values = {"me": instance, "limit": rows_max}
         # Without a lock first: most of the time nothing is due, and one round trip says so.
         if not self._sql.run(Query.any_due, values):
@@ -133,7 +133,7 @@ class ClaimStore:
             return self._look(connection, [row.service_id for row in rows])
 
     def work_of(self, services: Sequence[str]) -> list[Work]:
-        """The same for these services, whoever has claimed them."""
+        """The same for these services, whichever instance has claimed them."""
         with self._sql.transaction() as connection:
             values = {"services": sorted(set(services))}
             rows = self._sql.rows(connection, Query.lock_claimed, values)

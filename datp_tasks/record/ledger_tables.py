@@ -68,10 +68,10 @@ def _declare_claims(metadata: MetaData) -> None:
         metadata,
         Column("service_id", Text, primary_key=True),
         Column("claimant", Text),
-        #: Grows with every change of hands; whoever shows an older one is refused.
+        #: Grows with every change of hands; an instance that shows an older one is refused.
         Column("epoch", BigInteger, nullable=False, server_default=text("0")),
         Column("claimed_at", Time),
-        #: When its first batch needs somebody to look at it.
+        #: When its first batch must be looked at.
         Column("due_at", Time, nullable=False, server_default=INFINITY),
         ForeignKeyConstraint(["service_id"], ["ledger_service.service_id"]),
         CheckConstraint("(claimant IS NULL) = (claimed_at IS NULL)", name="service_claim_claimed"),

@@ -147,7 +147,7 @@ class Ended:
     note: str
     #: Pause before the next attempt, or before the ledger is asked.
     pause_s: float
-    #: Somebody should look: the kind of alert.
+    #: An operator should look: the kind of alert.
     alert: str | None = None
 
 
@@ -184,13 +184,13 @@ class Move:
     resubmits: int = 0
     receipt: Json | None = None
     note: str | None = None
-    #: Somebody should look: the kind of alert.
+    #: An operator should look: the kind of alert.
     alert: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A batch that has just become final; whoever waits for it can be told."""
+    """A batch that has just become final; a transaction that waits for it can be told."""
 
     service_id: str
     batch_id: str

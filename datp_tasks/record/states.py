@@ -62,7 +62,7 @@ class States:
     def save(self, role: Role, copies: Sequence[Copy]) -> None:
         """Keep these copies; an older version never replaces a newer one."""
         with self._engine.begin() as connection:
-            # Whoever has the role is the only one who writes here, so what is read stays true.
+            # The archiver that has the role is the only writer here, so what is read stays true.
             now = guard(connection, role)
             found = self._versions(connection, [copy.tx_id for copy in copies])
             new = [copy for copy in copies if found.get(copy.tx_id, 0) <= copy.version]

@@ -1,7 +1,7 @@
 """Steps that are not safe to run again, written down in SQL just before they run.
 
 Redis knows as well, and is asked first after a crash. This is for the case that Redis has lost
-its last writes: without it such a step would run a second time, and nobody would know.
+its last writes: without it such a step would run a second time, and no trace would be left of it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class BegunSteps:
             return {row.tx_id for row in connection.exec_driver_sql(Query.mark, columns)}
 
     def forget(self, tx_id: str, step_key: str) -> None:
-        """Somebody has decided that this try had no effect."""
+        """An operator has decided that this try had no effect."""
         with self._engine.begin() as connection:
             connection.exec_driver_sql(Query.forget, {"tx_id": tx_id, "step_key": step_key})
 

@@ -9,8 +9,8 @@ Rows become visible in the order of commits, not in the order of ids: a row can 
 one that was read before. So the window ends where the oldest transaction that still runs began
 (`pg_snapshot_xmin`), and its order is that of transaction ids; nothing can appear behind it.
 
-A row of `tx_timeout` stays until the log says that its transaction is final. Whoever takes a due
-one and dies has only delayed it.
+A row of `tx_timeout` stays until the log says that its transaction is final. A process that takes
+a due one and dies has only delayed it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A transaction whose time is over; nobody else takes it for a while."""
+    """A transaction whose time is over; no other process takes it for a while."""
 
     tx_id: str
     expires_at: datetime

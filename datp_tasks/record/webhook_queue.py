@@ -118,7 +118,7 @@ class WebhookQueue:
             ]
 
     def claim(self, chosen: Sequence[Waiting], hold_s: float) -> list[Claimed]:
-        """Take attempts; nobody else gets one of them before `hold_s` is over."""
+        """Take attempts; no other sender gets one of them before `hold_s` is over."""
         probes = {each.id for each in chosen if each.is_broken}
         values = self._values(
             id=[each.id for each in chosen],
@@ -170,7 +170,7 @@ class WebhookQueue:
             connection.exec_driver_sql(Query.bury, self._values(id=list(ids)))
 
     def overdue(self, overdue_s: float, rows_max: int) -> list[Member]:
-        """Deliveries that nobody has taken although they are due, the oldest first."""
+        """Deliveries that no sender has taken although they are due, the oldest first."""
         values = self._values(overdue_s=overdue_s, limit=rows_max)
         with self._engine.connect() as connection:
             rows = connection.exec_driver_sql(Query.overdue, values)

@@ -179,7 +179,7 @@ class Webhooks:
             connection.exec_driver_sql(Query.retire_secrets, values)
             added = self._values(owner=[owner], secret=[made])
             if connection.exec_driver_sql(Query.add_secrets, added).rowcount == 0:
-                raise WebhookBusy(f"the secret of {owner} is being rotated by somebody else")
+                raise WebhookBusy(f"the secret of {owner} is being rotated by another process")
             self._note(connection, actor, "webhook.rotate-secret", owner)
         return made
 

@@ -4,7 +4,7 @@ params:  service: settlement-eur      # name of the service; may hold {{fields}}
          content: settlement          # path to what the batch carries; without it, all the data
          payload: signed              # instead: path to a signed BatchList, in base64
          into: ledger                 # {service, batch, state, receipt} goes into this field
-         seconds: 60                  # look again after this time, should nobody wake it
+         seconds: 60                  # look again after this time, if it is not woken before
 The batch has an id that follows from the transaction and the step, so it is submitted once,
 however often the step runs. A batch that the ledger calls invalid fails the transaction. What is
 committed in a ledger stays there: this step has no rollback, and belongs at the end.

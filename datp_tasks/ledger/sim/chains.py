@@ -1,7 +1,7 @@
 """What the stand-in remembers and forgets, after the sources of Sawtooth 1.2 and Splinter.
 
 Time is a number of seconds that the caller gives. Nothing runs by itself: what is due by then is
-executed when somebody looks.
+executed when a client looks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 --[[
 Forget that a node runs a transaction, unless it does: a node that was only slow may have claimed
-it again since somebody looked.
+it again since the caller looked.
 
 KEYS:
   state        hash  the transaction

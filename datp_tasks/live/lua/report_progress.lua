@@ -1,5 +1,5 @@
 --[[
-Show a progress report to whoever asks for the status.
+Show a progress report to clients that ask for the status.
 
 Moves:
   running -> running

@@ -1,5 +1,5 @@
 --[[
-Queue a transaction again that was in doubt: somebody has decided what became of its step.
+Queue a transaction again that was in doubt: an operator has decided what became of its step.
 
 Moves:
   in-doubt -> queued

@@ -13,7 +13,7 @@ KEYS:
   deltas       list  deltas since the last full JSON
   queued       zset  transactions by time queued
   processing   zset  transactions by claim time
-  running      set   transactions of the node that had the older version, or of nobody
+  running      set   transactions of the node that had the older version, or of none
   sleeping     zset  transactions by wake time
   exception    zset  transactions in doubt
   to_archive   zset  transactions by the time they may be archived

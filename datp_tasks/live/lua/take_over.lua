@@ -19,7 +19,7 @@ ARGV:
   delta        json  that says so
 Returns:
   OK           bell
-  STALE        status found; somebody else was quicker
+  STALE        status found; another process was quicker
 ]]
 --- @include "clock"
 --- @include "holds"

@@ -1,5 +1,5 @@
 --[[
-Hand out webhooks that are due. Each stays on the schedule, for later: should whoever takes it die,
+Hand out webhooks that are due. Each stays on the schedule, for later: should the sender that takes it die,
 it is due again then.
 
 KEYS:

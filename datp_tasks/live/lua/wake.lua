@@ -1,5 +1,5 @@
 --[[
-Queue a sleeping transaction: because its time has come, or because somebody says so.
+Queue a sleeping transaction: because its time has come, or because a client says so.
 
 Moves:
   sleeping -> queued

@@ -54,7 +54,7 @@ WITH late AS (
     RETURNING b.service_id, b.batch_id
 )
 INSERT INTO batch_status (service_id, batch_id, state, source, note, seen_at)
-SELECT service_id, batch_id, 'UNKNOWN', 'queuer', 'nobody has recorded how the attempt ended',
+SELECT service_id, batch_id, 'UNKNOWN', 'queuer', 'no instance has recorded how the attempt ended',
        coalesce(%(now)s, clock_timestamp())
 FROM marked RETURNING batch_id
 
