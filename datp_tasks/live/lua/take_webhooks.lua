@@ -1,6 +1,6 @@
 --[[
-Hand out webhooks that are due. Each stays on the schedule, for later: should the sender that takes it die,
-it is due again then.
+Hand out webhooks that are due. Each stays on the schedule, for later: should the sender that
+takes it die, it is due again then.
 
 KEYS:
   webhooks     zset  notifications by the time of their next attempt
