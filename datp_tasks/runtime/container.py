@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from celery import Celery
 from redis import Redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 from sqlalchemy import Engine
 
 from datp_tasks.bells.broker import CelerySend, make_celery
@@ -20,8 +17,7 @@ from datp_tasks.clock import Clock, ServerClock
 from datp_tasks.ledger.bell import CeleryRing
 from datp_tasks.ledger.service import Ledger
 from datp_tasks.ledger.types import Ring
-from datp_tasks.live.cluster import Cluster
-from datp_tasks.live.cluster_redis import ClusterRedis
+from datp_tasks.live.connect import make_redis
 from datp_tasks.live.doorbells import Doorbells
 from datp_tasks.live.group_copy import GroupCopy
 from datp_tasks.live.store import LiveStore
@@ -37,22 +33,6 @@ from datp_tasks.transactions.take_over import TakeOver
 from datp_tasks.transactions.tell_waiting import tell_waiting
 from datp_tasks.webhooks.bell import CeleryRing as WebhookRing
 from datp_tasks.webhooks.service import WebhookService
-
-
-def make_redis(settings: Settings) -> Redis:
-    """No retries of our own: a script that was sent twice would be counted twice."""
-    options: dict[str, Any] = {
-        "decode_responses": True,
-        "socket_timeout": settings.redis_timeout_s,
-        "socket_connect_timeout": settings.redis_timeout_s,
-        "socket_keepalive": True,
-        "health_check_interval": 15,
-        "retry": Retry(NoBackoff(), 0),
-    }
-    if settings.redis_cluster == "on":
-        return ClusterRedis(Cluster(settings.redis_url, **options))
-    redis: Redis = Redis.from_url(settings.redis_url, **options)
-    return redis
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,12 +71,11 @@ class Locator:
         except RedisError as error:
             log.warning("Redis is unavailable; %d statuses may be old: %s", len(going_on), error)
             return list(summaries)
-        ended = [tx for tx, fields in found.items() if fields and _is_over(fields)]
+        ended = [tx for tx, fields in found.items() if fields and is_over(fields)]
         with translate_outage():
             final = {each.tx_id: each for each in self._record.summaries(ended)} if ended else {}
         return [
-            final.get(each.tx_id) or _overlaid(each, found.get(each.tx_id, {}))
-            for each in summaries
+            final.get(each.tx_id) or overlaid(each, found.get(each.tx_id, {})) for each in summaries
         ]
 
     def _fields_of(self, tx_ids: Sequence[str], restore: bool) -> dict[str, dict[str, str]]:
@@ -133,12 +132,14 @@ def is_missing(answer: object) -> bool:
     return answer == {} or answer == ({}, [])
 
 
-def _is_over(fields: Mapping[str, str]) -> bool:
+def is_over(fields: Mapping[str, str]) -> bool:
+    """Whether Redis has it as ended."""
     return Status(fields["status"]).is_final
 
 
-def _overlaid(summary: Summary, fields: Mapping[str, str]) -> Summary:
-    if not fields or _is_over(fields):
+def overlaid(summary: Summary, fields: Mapping[str, str]) -> Summary:
+    """The summary, with what Redis knows better."""
+    if not fields or is_over(fields):
         return summary
     progress = fields.get("progress")
     return replace(

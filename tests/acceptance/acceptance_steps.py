@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from datp_tasks import Call, Fail, step
 from datp_tasks.engine.context import StepContext
-from datp_tasks.runtime.container import make_redis
+from datp_tasks.live.connect import make_redis
 from datp_tasks.settings import Settings
 
 HELD_S_MAX = 60.0

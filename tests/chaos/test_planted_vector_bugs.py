@@ -56,9 +56,8 @@ def half_a_batch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
             effects.recorded = {}
 
     monkeypatch.setattr(Effects, "hold", careless)
-    monkeypatch.setattr(
-        effects_module, "SAVE", vars(effects_module)["SAVE"] + "ON CONFLICT DO NOTHING"
-    )
+    query = effects_module.Query
+    monkeypatch.setattr(query, "save", query.save + "ON CONFLICT DO NOTHING")
 
 
 def no_savepoint_for_one_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:

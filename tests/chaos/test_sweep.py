@@ -72,7 +72,9 @@ def test_nothing_that_dies_or_fails_on_the_way_of_a_transfer_changes_its_end(
     # Nothing of it is ever in doubt.
     assert on_the_way - {"hop.after_park_mark"} <= set(report.points)
     assert reached(report, "script") >= set(script_names()) - OTHER_SCRIPTS
-    assert {"record.accept", "record.finish", "effects.open"} <= reached(report, "commit")
+    assert {"transactions.accept", "transactions.finish", "effects.open"} <= reached(
+        report, "commit"
+    )
     assert {"payments/commit", "chaos/kyc"} <= reached(report, "publish")
     effects = {"payments/reserve", "chaos/book", "chaos/send", "chaos/wire"}
     assert effects <= reached(report, "effect")

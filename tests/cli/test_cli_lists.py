@@ -32,6 +32,7 @@ def run(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Runs a command at 80 columns; every line fits."""
     context = SimpleNamespace(
         client=datp.client,
+        operator=datp.operator,
         reader=datp.client,
         connections=datp.connections,
         settings=datp.settings,

@@ -36,7 +36,7 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def submit(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Any:
-    context = SimpleNamespace(client=datp.client, connections=datp.connections)
+    context = SimpleNamespace(client=datp.client, operator=datp.operator)
     monkeypatch.setattr(transactions, "connect", lambda: context)
     monkeypatch.setattr(transactions, "EXPLAIN_EVERY_S", 0.05)
     app = typer.Typer()
@@ -74,7 +74,7 @@ def test_a_wait_says_it_again_when_the_reason_changes(
             answer = "It runs."
         return SimpleNamespace(answer=answer, hints=[])
 
-    monkeypatch.setattr(datp.client, "why", why)
+    monkeypatch.setattr(datp.operator, "why", why)
     result = submit("ask", "--wait", "--timeout-s", "30")
     assert result.exit_code == 0
     assert result.stderr.splitlines() == ["waiting: It waits since 1 s.", "waiting: It runs."]

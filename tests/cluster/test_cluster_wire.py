@@ -14,10 +14,10 @@ from redis.exceptions import ConnectionError, RedisError, ResponseError
 from datp_tasks.live import pipelining as wire
 from datp_tasks.live.cluster import slot_of
 from datp_tasks.live.cluster_redis import ClusterRedis
+from datp_tasks.live.connect import make_redis
 from datp_tasks.live.scripts import script
 from datp_tasks.live.types import Claimed
 from datp_tasks.local.redis_cluster import ClusterMember, RedisCluster
-from datp_tasks.runtime.container import make_redis
 from datp_tasks.settings import Settings
 from datp_tasks.testing.servers import Servers
 from tests.support.eventually import eventually

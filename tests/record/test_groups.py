@@ -16,12 +16,12 @@ from datp_tasks.cli import groups as groups_cli
 from datp_tasks.cli import nodes as nodes_cli
 from datp_tasks.errors import GroupInvalid
 from datp_tasks.jobs import archiver, schedule
+from datp_tasks.live.connect import make_redis
 from datp_tasks.live.group_copy import GroupCopy
 from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.local.ports import HOST, pick_free_port
 from datp_tasks.model.node_groups import LIMITS, NodeGroup
 from datp_tasks.record.groups import GroupStore
-from datp_tasks.runtime.container import make_redis
 from datp_tasks.runtime.group_book import GroupBook
 from datp_tasks.testing import Kit
 from datp_tasks.webhooks.bell import SEND_TASK

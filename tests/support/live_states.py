@@ -16,6 +16,7 @@ from redis import Redis
 
 from datp_tasks.clock import Clock, VirtualClock
 from datp_tasks.live.cluster_redis import servers_of
+from datp_tasks.live.connect import make_redis
 from datp_tasks.live.invariants import Seen, check_transaction, look
 from datp_tasks.live.keys import LISTS
 from datp_tasks.live.scripts import FOLDER, Call, Reply, Script, header_sections, script_names
@@ -26,7 +27,6 @@ from datp_tasks.model.plan import Position
 from datp_tasks.model.state import BEGIN, PASSED, State, delta_json
 from datp_tasks.model.status import FINAL
 from datp_tasks.model.view import View
-from datp_tasks.runtime.container import make_redis
 from datp_tasks.settings import Settings
 from datp_tasks.testing.servers import Servers
 from tests.support.lua_tokens import calls_of, tokens_of
