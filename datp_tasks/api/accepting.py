@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy.exc import DBAPIError, OperationalError
-
 from datp_tasks.client.client import Client
 from datp_tasks.client.requests import Request, Submitted
+from datp_tasks.record.errors import DBAPIError, OperationalError
 
 Accepted = Submitted | Exception
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from redis.exceptions import RedisError
 
 from datp_tasks.api import models
 from datp_tasks.api.problems import RETRY_AFTER_S, Problem
 from datp_tasks.api.routing import json_response
 from datp_tasks.api.services import Services, services_of
+from datp_tasks.live.errors import RedisError
 from datp_tasks.record.database import answers
 
 router = APIRouter(tags=["health"], redirect_slashes=False)
@@ -41,7 +41,7 @@ async def readyz(request: Request) -> Response:
 def look_at_servers(services: Services) -> tuple[bool, bool]:
     sql, redis = answers(services.record.engine), True
     try:
-        services.live.redis.ping()
+        services.live.ping()
     except RedisError:
         redis = False
     return sql, redis

@@ -14,14 +14,13 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from redis.exceptions import RedisError
-from sqlalchemy.exc import OperationalError
-
 from datp_tasks.api.problems import limited
 from datp_tasks.api.threads import Threads
+from datp_tasks.live.errors import RedisError
 from datp_tasks.live.rates import Granted, Rates
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.database import translate_outage
+from datp_tasks.record.errors import OperationalError
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.api")

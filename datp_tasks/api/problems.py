@@ -12,14 +12,13 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import ValidationError
-from redis.exceptions import RedisError
-from sqlalchemy.exc import OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
 from datp_tasks import errors
 from datp_tasks.api.batcher import TooMany
+from datp_tasks.live.errors import RedisError
 from datp_tasks.model.payload import encode
+from datp_tasks.record.errors import OperationalError, PoolTimeout
 
 log = logging.getLogger("datp.api")
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any
 
-from redis import Redis
-from redis.exceptions import RedisError
-
+from datp_tasks.live.errors import RedisError
+from datp_tasks.live.step_costs import StepCosts
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.bells")
@@ -86,11 +84,8 @@ def _mean(before: float | None, new: float) -> float:
 
 
 class CostBook:
-    def __init__(self, redis: Redis, key: str, times_key: str, settings: Settings) -> None:
-        self._redis = redis
-        self._key = key
-        #: Where times are added up, for people.
-        self._times_key = times_key
+    def __init__(self, published: StepCosts, settings: Settings) -> None:
+        self._published = published
         self._times: dict[str, tuple[int, int]] = {}
         self._budget_us = settings.vector_budget_ms * 1_000
         self._vector_max = settings.vector_max
@@ -141,20 +136,13 @@ class CostBook:
     def publish(self) -> None:
         """Show the measurements to those who ring; an outage costs only precision."""
         with self._lock:
-            fresh: dict[str | bytes | bytearray | memoryview | int | float, Any] = {
-                place: int(self._measured[place]) for place in self._unpublished
-            }
+            fresh = {place: int(self._measured[place]) for place in self._unpublished}
             self._unpublished.clear()
             times, self._times = self._times, {}
             self._published_at = time.monotonic()
         if fresh:
             try:
-                pipeline = self._redis.pipeline(transaction=False)
-                pipeline.hset(self._key, mapping=fresh)
-                for place, (passed, spent_us) in times.items():
-                    pipeline.hincrby(self._times_key, f"{place}|n", passed)
-                    pipeline.hincrby(self._times_key, f"{place}|us", spent_us)
-                pipeline.execute()
+                self._published.publish(fresh, times)
             except RedisError as error:
                 log.debug("cost book not published: %s", error)
 
@@ -164,8 +152,6 @@ class CostBook:
             return
         self._read_at = time.monotonic()
         try:
-            book = self._redis.hgetall(self._key)
+            self._known = self._published.read()
         except RedisError as error:
             log.debug("cost book not read: %s", error)
-            return
-        self._known = {str(name): int(cost) for name, cost in book.items()}

@@ -19,14 +19,13 @@ from datp_tasks.local.run_file import (
 from datp_tasks.settings import Settings
 
 if TYPE_CHECKING:
-    from redis import Redis
-    from sqlalchemy import Engine
-
     from datp_tasks.cli.reader import StatusReader
     from datp_tasks.client.client import Client
+    from datp_tasks.live.connect import Redis
     from datp_tasks.live.keys import Keys
     from datp_tasks.operator.operator import Operator
     from datp_tasks.pipelines.store import PipelineStore
+    from datp_tasks.record.database import Engine
     from datp_tasks.runtime.container import Container
 
 URL_VARIABLES = ("DATP_REDIS_URL", "DATP_DATABASE_URL")

@@ -20,7 +20,6 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from sqlalchemy import Engine
 
 from datp_tasks.cli.demo_plan import (
     CURRENCY,
@@ -36,6 +35,7 @@ from datp_tasks.client.client import Client
 from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.errors import ExternalIdConflict, TransactionError, TransactionFinal
 from datp_tasks.model.status import Status
+from datp_tasks.record.database import Engine
 
 BATCH_MAX = 100
 POLL_S = 0.1

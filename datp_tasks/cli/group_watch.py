@@ -9,11 +9,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Self
 
-from redis.exceptions import RedisError
-from sqlalchemy.exc import DBAPIError
-
 from datp_tasks.errors import DatpError
+from datp_tasks.live.errors import RedisError
 from datp_tasks.local.stack import Stack
+from datp_tasks.record.errors import DBAPIError
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 

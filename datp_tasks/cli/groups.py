@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 from kombu.exceptions import OperationalError
-from redis.exceptions import RedisError
 from rich.console import Console
 from rich.table import Table
 
@@ -16,6 +15,7 @@ from datp_tasks.bells.broker import backlog, make_celery
 from datp_tasks.cli.context import connect
 from datp_tasks.cli.tables import print_json
 from datp_tasks.errors import GroupInvalid
+from datp_tasks.live.errors import RedisError
 from datp_tasks.live.nodes import Node, NodeRegister
 from datp_tasks.record.groups import LIMITS, NodeGroup
 from datp_tasks.runtime.container import Container

@@ -21,8 +21,7 @@ from datp_tasks.pipelines.step_availability import offered_step_types, unoffered
 from datp_tasks.pipelines.yaml_text import dump
 
 if TYPE_CHECKING:
-    import redis
-
+    from datp_tasks.live.connect import Redis
     from datp_tasks.live.keys import Keys
     from datp_tasks.model.pipeline import PipelineDefinition
     from datp_tasks.pipelines.store import PipelineStore
@@ -37,7 +36,7 @@ class Connected(Protocol):
     @property
     def pipelines(self) -> PipelineStore: ...
     @property
-    def redis(self) -> redis.Redis: ...
+    def redis(self) -> Redis: ...
     @property
     def keys(self) -> Keys: ...
 

@@ -99,7 +99,7 @@ def _waited(context: Context, tx_id: str, timeout_s: float, *, explain: bool) ->
 
 def _explain(context: Context, tx_id: str, said: str) -> str:
     """One line to standard error, unless only the seconds in it have changed."""
-    from redis.exceptions import RedisError
+    from datp_tasks.live.errors import RedisError
 
     try:
         found = context.operator.why(tx_id)

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from redis.exceptions import RedisError
-
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.client.requests import Prepared, Request, Submitted, prepare
 from datp_tasks.errors import ExternalIdConflict, PipelineError, RequestError
 from datp_tasks.failpoints import reach
+from datp_tasks.live.errors import RedisError
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.status import Status
 from datp_tasks.observe.tracing import Tracing

@@ -16,9 +16,8 @@ from datp_tasks.model.outcome import Abort, Call, Done, DontKnow, Fail, NotDone,
 from datp_tasks.model.payload import Json, copied
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from datp_tasks.engine.run import Run
+    from datp_tasks.record.database import Connection
 
 log = logging.getLogger("datp.step")
 

@@ -34,9 +34,8 @@ from datp_tasks.model.status import Status
 from datp_tasks.settings import Settings
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from datp_tasks.engine.observer import Observer
+    from datp_tasks.record.database import Connection
 
 log = logging.getLogger("datp.step")
 

@@ -11,8 +11,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy.exc import DBAPIError, OperationalError
-
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.engine.decide import Decider, Follow, Move, Next, Park, Pipelines, Rest, Stay, close
 from datp_tasks.engine.late_success import LateDesk
@@ -28,6 +26,7 @@ from datp_tasks.model.payload import encode
 from datp_tasks.model.plan import Action, Position
 from datp_tasks.model.state import BEGIN, ending
 from datp_tasks.model.status import Status
+from datp_tasks.record.errors import DBAPIError, OperationalError
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Final, Mark
 from datp_tasks.transactions.follow_record import follow_summaries

@@ -15,10 +15,9 @@ from datp_tasks.errors import StepError
 from datp_tasks.model.payload import Json, copied
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from datp_tasks.engine.run import Run
     from datp_tasks.ledger.types import Batch as LedgerBatch
+    from datp_tasks.record.database import Connection
 
 SwitchValue = bool | int | float | str
 

@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from concurrent import futures
 from typing import Literal
 
-from sqlalchemy.exc import OperationalError
-
 from datp_tasks.engine.calls import StepCaller
 from datp_tasks.engine.event_loop import EventLoop
 from datp_tasks.engine.outcomes import AskFirst, Lost, Unavailable
@@ -30,6 +28,7 @@ from datp_tasks.live.store import LiveStore
 from datp_tasks.model.state import BEGIN
 from datp_tasks.record.database import is_away
 from datp_tasks.record.effects import EffectStore
+from datp_tasks.record.errors import OperationalError
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.settings import Settings
 

@@ -14,10 +14,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from redis.exceptions import RedisError
-
 from datp_tasks.engine.hop import Hop
 from datp_tasks.engine.orphaned_claims import OrphanedClaims
+from datp_tasks.live.errors import RedisError
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.hop")

@@ -12,8 +12,6 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy.exc import OperationalError
-
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.engine.commit import Committer
@@ -35,6 +33,7 @@ from datp_tasks.live.types import Claimed
 from datp_tasks.live.types import Refused as NotClaimed
 from datp_tasks.model.state import BEGIN, delta_json
 from datp_tasks.record.database import is_away
+from datp_tasks.record.errors import OperationalError
 from datp_tasks.record.transactions import Record
 
 log = logging.getLogger("datp.hop")

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import logging
 
-from sqlalchemy.exc import DBAPIError
-
 from datp_tasks.engine.run import Run
 from datp_tasks.errors import StaleFence
 from datp_tasks.live.store import LiveStore
+from datp_tasks.record.errors import DBAPIError
 from datp_tasks.record.transactions import Record
 
 log = logging.getLogger("datp.step")
@@ -47,8 +46,8 @@ class Reporter:
 
     def _record_report(self, run: Run, text: str) -> bool:
         # Redis is asked before, too: after a loss there, SQL does not know of the newer claim.
-        status, fence = self._live.redis.hmget(self._live.keys.state(run.tx_id), "status", "fence")
-        if status != "running" or fence != str(run.fence):
+        (found,) = self._live.named_many([run.tx_id], ("status", "fence"))
+        if found.get("status") != "running" or found.get("fence") != str(run.fence):
             return False
         try:
             return self._record.report_progress(run.tx_id, run.fence, text) is not None

@@ -12,8 +12,6 @@ import logging
 from collections.abc import Sequence
 from itertools import takewhile
 
-from sqlalchemy.exc import DBAPIError, OperationalError
-
 from datp_tasks.engine.calls import StepCaller
 from datp_tasks.engine.outcomes import Broken, Outcome, Output, Refused, Unavailable
 from datp_tasks.engine.round import Round
@@ -21,6 +19,7 @@ from datp_tasks.engine.run import Run
 from datp_tasks.errors import StepTimeout
 from datp_tasks.model.payload import Json
 from datp_tasks.record.effects import Effects, EffectStore, Wanted, is_passing, is_unavailable
+from datp_tasks.record.errors import DBAPIError, OperationalError
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.step")

@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import frexp
 
-from sqlalchemy.exc import DBAPIError
-
 from datp_tasks.engine.batch import Batch, Item, Purpose
 from datp_tasks.engine.calls import (
     StepCaller,
@@ -44,6 +42,7 @@ from datp_tasks.model.notes import clean_note
 from datp_tasks.model.outcome import Abort, Done, Fail, Retry
 from datp_tasks.model.payload import Json, NotJson
 from datp_tasks.record.effects import Effects, EffectStore, Wanted, is_passing, is_unavailable
+from datp_tasks.record.errors import DBAPIError
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.step")

@@ -17,6 +17,7 @@ from time import monotonic
 
 from datp_tasks.failpoints import reach
 from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.live.job_notes import Gate, Note
 from datp_tasks.live.keys import LISTS
 from datp_tasks.live.store import LiveStore
 from datp_tasks.record.alerts import Alerts
@@ -29,7 +30,7 @@ log = logging.getLogger("datp.reconciler")
 
 #: Kind of the alert that is open while a loss is being repaired.
 REDIS_LOSS = "redis-loss"
-LOCK_S = 60
+LOCK_MS = 60_000
 #: How old a switch or cancel may be to be said again after a restart of Redis.
 SIGNALS_AGAIN_S = 600.0
 #: Transactions whose data is in memory at a time: each may have `input_bytes_max`.
@@ -64,7 +65,7 @@ class Rebuild:
         self._run_s = run_s
         self._batch_max = batch_max
         self._prefix = live.keys.prefix
-        self._lock = live.keys.outside("rebuilding")
+        self._lock = Gate(live, "rebuilding")
 
     def run(self) -> int:
         """How many transactions were brought back; 0 if Redis has lost nothing."""
@@ -78,14 +79,14 @@ class Rebuild:
         if not seen:
             self._journal.note_server(self._prefix, run_id)
         is_new = bool(seen) and run_id != seen
-        if not (lost or is_new) or not self._live.redis.set(self._lock, "1", nx=True, ex=LOCK_S):
+        if not (lost or is_new) or not self._lock.passes(LOCK_MS):
             return 0
         if not lost:
             restored = self._look_after_restart(run_id)
         else:
             lost = self._journal.note_loss({shard: here[shard] for shard in lost})
             restored = self._repair_loss(run_id, lost, known)
-        self._live.redis.delete(self._lock)
+        self._lock.open()
         return restored
 
     def _repair_loss(self, run_id: str, lost: Mapping[str, int], known: Collection[str]) -> int:
@@ -143,7 +144,7 @@ class Rebuild:
                 return restored, True
             after = page[-1]
             repair.go_on(after)
-            self._live.redis.expire(self._lock, LOCK_S)
+            self._lock.keep_shut(LOCK_MS)
         return restored, False
 
     def _restore_older(self, ids: Sequence[str]) -> int:
@@ -195,7 +196,7 @@ class Rebuild:
             for name in LISTS:
                 if name == "toArchiveZ":
                     continue
-                for member, _ in live.redis.zscan_iter(live.keys.in_shard(shard, name), count=500):
+                for member in live.members(shard, name):
                     batch.append(member)
                     if len(batch) >= self._batch_max:
                         yield batch
@@ -215,12 +216,12 @@ class Repair:
         self.shards = frozenset(shards)
         self._live = live
         self._run_id = run_id
-        self._cursor = live.keys.outside("rebuiltTo")
+        self._cursor = Note(live, "rebuiltTo")
         self._token = ""
 
     def resume(self) -> Place | None:
         """The last that was compared, or None at the beginning."""
-        noted = _noted(self._live.redis.get(self._cursor))
+        noted = _noted(self._cursor.read())
         self._token = str(noted.get("token", ""))
         tokens = self._live.send([("GET", self._key(shard)) for shard in sorted(self.shards)])
         is_whole = noted.get("runId") == self._run_id and set(tokens) == {self._token}
@@ -233,10 +234,10 @@ class Repair:
     def go_on(self, after: Place) -> None:
         place = {"createdAt": after[0].isoformat(), "txId": after[1]}
         noted = {"runId": self._run_id, "token": self._token, **place}
-        self._live.redis.set(self._cursor, json.dumps(noted))
+        self._cursor.write(json.dumps(noted))
 
     def end(self) -> None:
-        self._live.redis.delete(self._cursor)
+        self._cursor.forget()
         self._live.send([("DEL", self._key(shard)) for shard in sorted(self.shards)])
 
     def _key(self, shard: str) -> str:

@@ -24,6 +24,7 @@ from datetime import datetime, timedelta
 
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.jobs.rebuild import Rebuild, Tables
+from datp_tasks.live.job_notes import Cursors
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell
 from datp_tasks.model.status import Status
@@ -99,7 +100,7 @@ class LostBells:
         self._ringer = ringer
         self._backlog = backlog
         self._limits = limits
-        self._cursors = Cursors(live)
+        self._cursors = Cursors(live, "reconcilerH")
 
     def ring(self) -> int:
         """Only those that are rung lose their place in the line."""
@@ -178,7 +179,7 @@ class MissingRows:
         self._record = record
         self._restorer = restorer
         self._limits = limits
-        self._cursors = Cursors(live)
+        self._cursors = Cursors(live, "reconcilerH")
 
     def place(self) -> int:
         """What was accepted is never lost, however long ago, and what is new waits for seconds."""
@@ -241,17 +242,3 @@ class MissingRows:
             queued = [each for each in found if each.status is Status.QUEUED]
             placed += self._restorer.rebuild(queued, {}).restored
         return placed
-
-
-class Cursors:
-    """Where the next run goes on. Should Redis lose that, it begins again."""
-
-    def __init__(self, live: LiveStore) -> None:
-        self._redis = live.redis
-        self._key = live.keys.outside("reconcilerH")
-
-    def get(self, name: str) -> str:
-        return str(self._redis.hget(self._key, name) or "")
-
-    def set(self, name: str, value: str) -> None:
-        self._redis.hset(self._key, name, value)

@@ -17,8 +17,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 
-from sqlalchemy.exc import InterfaceError, OperationalError
-
 from datp_tasks.failpoints import reach
 from datp_tasks.ledger.decide import ended
 from datp_tasks.ledger.hosts import url_mistake
@@ -28,6 +26,7 @@ from datp_tasks.ledger.types import Asked, Begun, Ended, RingAll, Tell, Work
 from datp_tasks.model.batch import BatchState, Verdict
 from datp_tasks.outbound.messages import NotSent, Outcome
 from datp_tasks.outbound.threaded_client import ThreadedHttpClient
+from datp_tasks.record.errors import InterfaceError, OperationalError
 from datp_tasks.record.ledger_batches import BatchStore
 from datp_tasks.settings import Settings
 

@@ -11,9 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from sqlalchemy.exc import DBAPIError
-
 from datp_tasks.ledger.queuer import Queuer
+from datp_tasks.record.errors import DBAPIError
 
 log = logging.getLogger("datp.ledger")
 

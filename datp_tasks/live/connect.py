@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from redis import Redis
+from redis import Redis as Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 

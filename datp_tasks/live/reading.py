@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from redis import Redis
@@ -37,6 +37,24 @@ class Reading:
             {name: value for name, value in zip(names, values, strict=True) if value is not None}
             for values in answers
         ]
+
+    def ping(self) -> None:
+        """An error if Redis does not answer."""
+        self.redis.ping()
+
+    def score(self, tx_id: str, name: str) -> float | None:
+        """The time by which a list has the transaction; None if it is not there."""
+        found = self.redis.zscore(self.keys.of_tx(tx_id, name), tx_id)
+        return None if found is None else float(found)
+
+    def beats(self, nodes: Sequence[str]) -> list[float | None]:
+        """When each node beat last, in ms; None for one that is not known."""
+        return list(self.redis.zmscore(self.keys.nodes, list(nodes))) if nodes else []
+
+    def members(self, shard: str, name: str) -> Iterator[str]:
+        """Transactions in a list of a shard; one that moves meanwhile may be missed."""
+        for member, _ in self.redis.zscan_iter(self.keys.in_shard(shard, name), count=500):
+            yield member
 
     def exist_many(self, tx_ids: Sequence[str]) -> list[bool]:
         pipeline = self.redis.pipeline(transaction=False)

@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import logging
 
-from redis import Redis
-from redis.exceptions import RedisError
-from sqlalchemy.exc import SQLAlchemyError
-
+from datp_tasks.live.errors import RedisError
+from datp_tasks.live.job_notes import Gate, Note
 from datp_tasks.live.metrics import Metrics, take_counts
 from datp_tasks.live.store import LiveStore
 from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.errors import SQLAlchemyError
 
 log = logging.getLogger("datp.watcher")
 
 #: Kind of the alert; its subject is the maintenance group.
 BEAT_SILENT = "beat-silent"
 #: Workers that look at the same time raise once; the others need not ask SQL.
-RAISE_AGAIN_S = 10
+RAISE_AGAIN_MS = 10_000
 
 
 class BeatWatch:
     def __init__(self, live: LiveStore, alerts: Alerts, *, silent_s: float, subject: str) -> None:
         self._live = live
-        self._redis: Redis = live.redis
         self._alerts = alerts
         self._silent_ms = int(silent_s * 1_000)
         self._subject = subject
-        self._seen_key = live.keys.outside("beatSeen")
-        self._gate_key = live.keys.outside("tick:beat-silent")
+        self._seen = Note(live, "beatSeen")
+        self._gate = Gate(live, "tick:beat-silent")
 
     def seen(self) -> None:
         """A job of beat arrived here just now."""
-        self._redis.set(self._seen_key, self._live.server_now_ms())
+        self._seen.write(self._live.server_now_ms())
 
     def look(self) -> bool:
         """Raise an alert if no job has arrived anywhere for too long; True if that is so.
@@ -41,15 +39,15 @@ class BeatWatch:
         """
         try:
             now_ms = self._live.server_now_ms()
-            seen_ms = self._redis.get(self._seen_key)
+            seen_ms = self._seen.read()
             if seen_ms is None:
                 # No worker has looked yet, or Redis has forgotten: patience starts now.
-                self._redis.set(self._seen_key, now_ms, nx=True)
+                self._seen.write(now_ms, only_if_missing=True)
                 return False
-            silent_ms = now_ms - int(str(seen_ms))
+            silent_ms = now_ms - int(seen_ms)
             if silent_ms < self._silent_ms:
                 return False
-            if self._redis.set(self._gate_key, "1", nx=True, ex=RAISE_AGAIN_S):
+            if self._gate.passes(RAISE_AGAIN_MS):
                 self._take_counts(now_ms)
                 self._raise(silent_ms)
         except (RedisError, SQLAlchemyError) as error:
@@ -62,7 +60,7 @@ class BeatWatch:
 
     def _take_counts(self, now_ms: int) -> None:
         """The meter does not run either: what the scripts count would only grow."""
-        metrics = Metrics(self._redis, self._live.keys)
+        metrics = Metrics(self._live.redis, self._live.keys)
         metrics.add(take_counts(self._live), {}, now_ms // 1_000)
 
     def _raise(self, silent_ms: int) -> None:

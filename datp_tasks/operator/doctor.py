@@ -101,7 +101,7 @@ class Doctor:
         copies = outgoing.copies([tx for tx, _ in listed])
         silent_since_ms = live.server_now_ms() - self._node_stale_ms
         nodes = sorted({fields["node"] for fields, _ in copies if "node" in fields})
-        beats = live.redis.zmscore(live.keys.nodes, nodes) if nodes else []
+        beats = live.beats(nodes)
         beating = {n for n, beat in zip(nodes, beats, strict=True) if (beat or 0) > silent_since_ms}
         return [
             InFlight(

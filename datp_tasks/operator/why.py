@@ -91,15 +91,14 @@ class Explainer:
         fields, deltas = asked.answers[0]
         if not fields:
             return self._not_here(found[0])
-        keys = self.live.keys
         seen = Situation(
             summary=found[0],
             fields=fields,
             view=View.from_fields(fields, deltas),
             now_ms=self.live.server_now_ms(),
             queued_ms=self.live.queued_since([tx_id])[0],
-            rung_ms=self.live.redis.zscore(keys.of_tx(tx_id, "queuedZ"), tx_id),
-            claimed_ms=self.live.redis.zscore(keys.of_tx(tx_id, "processingZ"), tx_id),
+            rung_ms=self.live.score(tx_id, "queuedZ"),
+            claimed_ms=self.live.score(tx_id, "processingZ"),
         )
         match fields["status"]:
             case Status.QUEUED:
@@ -172,7 +171,7 @@ class Explainer:
         doing = "is being rolled back" if seen.view.state.ending else "runs"
         text = f"It {doing} on node {node} since {ran_s:.1f} s, at {seen.step}."
         if node in self.live.listed_nodes([node]):
-            beat_ms = self.live.redis.zscore(self.live.keys.nodes, node)
+            (beat_ms,) = self.live.beats([node])
             silent_s = seen.ago_s(beat_ms)
             if silent_s * 1_000 < self.settings.node_stale_ms:
                 return Why(tx_id, Status.RUNNING, "running", text)

@@ -13,12 +13,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 
-import redis
-
 from datp_tasks.errors import PipelineDisabled, PipelineUnknown
+from datp_tasks.live.connect import Redis
+from datp_tasks.live.errors import RedisError
+from datp_tasks.live.pipeline_cache import Head, PipelineCache
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.pipeline_rules import PIPELINE_NAME
-from datp_tasks.pipelines.cache import Head, PipelineCache
 from datp_tasks.pipelines.store import PipelineStore
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class Catalogue:
 
     def __init__(
         self,
-        redis: redis.Redis,
+        redis: Redis,
         store: PipelineStore,
         reload_s: float,
         *,
@@ -98,14 +98,14 @@ class Catalogue:
         try:
             # Redis may have been emptied, so only SQL can say that there is no such pipeline.
             return self._cache.head(name) or self._store.refresh(name)
-        except redis.RedisError as error:
+        except RedisError as error:
             log.warning(
                 "Redis is unavailable, so SQL tells which version of %s is in use: %s", name, error
             )
             return self._store.head(name)
 
     def _load(self, name: str, version: str) -> PipelineDefinition:
-        with suppress(redis.RedisError):
+        with suppress(RedisError):
             text = self._cache.text(name, version)
             if text is not None:
                 return PipelineDefinition.from_json(text)
@@ -113,6 +113,6 @@ class Catalogue:
         if definition.version != version:
             # The store also takes the start of a version, which may be unique today only.
             raise PipelineUnknown(f"Pipeline {name} has no version {version!r}.")
-        with suppress(redis.RedisError):
+        with suppress(RedisError):
             self._cache.put_text(name, definition.version, definition.to_json())
         return definition

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import redis
-
+from datp_tasks.live.connect import Redis
 from datp_tasks.live.keys import Keys
 from datp_tasks.live.nodes import live_nodes
 from datp_tasks.model.pipeline import PipelineDefinition
 
 
-def offered_step_types(redis: redis.Redis, keys: Keys) -> set[str] | None:
+def offered_step_types(redis: Redis, keys: Keys) -> set[str] | None:
     """The step types of all live nodes together; None if no node is alive."""
     nodes = live_nodes(redis, keys)
     return {name for node in nodes for name in node.step_types} if nodes else None

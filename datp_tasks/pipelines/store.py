@@ -13,13 +13,13 @@ import os
 from dataclasses import replace
 from typing import Any
 
-import redis
-
 from datp_tasks.errors import PipelineUnknown, VersionMismatch
+from datp_tasks.live.connect import Redis
+from datp_tasks.live.errors import RedisError
 from datp_tasks.live.keys import Keys
+from datp_tasks.live.pipeline_cache import Head, PipelineCache
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.pipelines import exchange
-from datp_tasks.pipelines.cache import Head, PipelineCache
 from datp_tasks.pipelines.records import (
     Applied,
     PipelineInfo,
@@ -41,7 +41,7 @@ class PipelineStore:
     def __init__(
         self,
         engine: Engine,
-        redis: redis.Redis,
+        redis: Redis,
         keys: Keys,
         *,
         steps_max: int = Settings.pipeline_steps_max,
@@ -181,7 +181,7 @@ class PipelineStore:
     def _copy_to_redis(self, name: str) -> None:
         try:
             self.refresh(name)
-        except redis.RedisError as error:
+        except RedisError as error:
             log.warning(
                 "The change of pipeline %s is recorded, but Redis did not take it (%s). "
                 "Workers see it after the next refresh.",

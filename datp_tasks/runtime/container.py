@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from celery import Celery
-from redis import Redis
-from sqlalchemy import Engine
 
 from datp_tasks.bells.broker import CelerySend, make_celery
 from datp_tasks.bells.costs import CostBook
@@ -17,14 +15,15 @@ from datp_tasks.clock import Clock, ServerClock
 from datp_tasks.ledger.bell import CeleryRing
 from datp_tasks.ledger.service import Ledger
 from datp_tasks.ledger.types import Ring
-from datp_tasks.live.connect import make_redis
+from datp_tasks.live.connect import Redis, make_redis
 from datp_tasks.live.doorbells import Doorbells
 from datp_tasks.live.group_copy import GroupCopy
+from datp_tasks.live.step_costs import StepCosts
 from datp_tasks.live.store import LiveStore
 from datp_tasks.observe.tracing import Tracing, make_tracing
 from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.pipelines.store import PipelineStore
-from datp_tasks.record.database import make_engine
+from datp_tasks.record.database import Engine, make_engine
 from datp_tasks.record.groups import GroupStore
 from datp_tasks.record.transactions import Record
 from datp_tasks.settings import Settings
@@ -130,5 +129,4 @@ class Container:
 
 
 def _cost_book(live: LiveStore, settings: Settings) -> CostBook:
-    keys = live.keys
-    return CostBook(live.redis, keys.outside("stepCostH"), keys.outside("stepTimesH"), settings)
+    return CostBook(StepCosts(live.redis, live.keys), settings)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import time
 
-from redis.exceptions import RedisError
-from sqlalchemy.exc import SQLAlchemyError
-
+from datp_tasks.live.errors import RedisError
 from datp_tasks.model.node_groups import NodeGroup
+from datp_tasks.record.errors import SQLAlchemyError
 from datp_tasks.record.groups import GroupStore
 
 log = logging.getLogger("datp.groups")

@@ -11,6 +11,7 @@ from celery import Celery
 
 from datp_tasks.bells.broker import backlog
 from datp_tasks.jobs import schedule
+from datp_tasks.live.job_notes import Gate
 from datp_tasks.observe.beat_watch import BeatWatch
 from datp_tasks.runtime import jobs
 from datp_tasks.runtime.container import Container
@@ -41,9 +42,8 @@ class JobRunner:
         holders = self._book.holders(role) if role else []
         if self._passes_on(schedule.TASK_PREFIX + name, holders, passed_on):
             return None
-        gate = self._container.live.keys.outside(f"tick:{name}")
         pause_ms = int(schedule.period_s(self._settings, name) * 500)
-        if not self._container.redis.set(gate, "1", nx=True, px=pause_ms):
+        if not Gate(self._container.live, f"tick:{name}").passes(pause_ms):
             return None
         waiting = partial(backlog, self._app)
         return jobs.run(name, self._container, waiting, self._as_group_says(holders))

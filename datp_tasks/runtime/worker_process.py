@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from celery import Celery
-from redis.exceptions import RedisError
 
 from datp_tasks.bells.broker import TASK_PREFIX
 from datp_tasks.engine.guard import Guard
@@ -21,6 +20,7 @@ from datp_tasks.engine.task import readable_pairs
 from datp_tasks.engine.worker import Bells, Stores, ThisNode, Worker
 from datp_tasks.jobs import schedule
 from datp_tasks.ledger.ticker import Ticker
+from datp_tasks.live.errors import RedisError
 from datp_tasks.observe.beat_watch import BeatWatch
 from datp_tasks.observe.task_events import TaskEvents
 from datp_tasks.record.alerts import Alerts

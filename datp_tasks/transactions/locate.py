@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from redis.exceptions import RedisError
-
 from datp_tasks.errors import TransactionUnknown
 from datp_tasks.failpoints import reach
+from datp_tasks.live.errors import RedisError
 from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Refused

@@ -10,8 +10,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Engine
-
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.clock import Clock
 from datp_tasks.errors import StateLost
@@ -24,6 +22,7 @@ from datp_tasks.model.status import FINAL, Status
 from datp_tasks.model.view import View
 from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.database import Engine
 from datp_tasks.record.journal import Journal
 from datp_tasks.record.signals import Signal, Signals
 from datp_tasks.record.states import States

@@ -6,14 +6,13 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from redis.exceptions import RedisError
-from sqlalchemy.exc import OperationalError
-
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.ledger.types import Finished
+from datp_tasks.live.errors import RedisError
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell, Refused
 from datp_tasks.model.switch import switch_json
+from datp_tasks.record.errors import OperationalError
 from datp_tasks.transactions.locate import ask_many
 from datp_tasks.transactions.restore import Restorer
 

@@ -7,14 +7,11 @@ attempt at a time finds out whether it is back.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from redis import Redis
-
-from datp_tasks.live.keys import Keys
+from datp_tasks.live.webhook_failures import Tries, WebhookFailures
 from datp_tasks.record.webhook_queue import DEAD, DISABLED, Member, Outcome, WebhookQueue
 from datp_tasks.settings import Settings
 
@@ -40,10 +37,9 @@ class Learned:
 
 
 class Breaker:
-    def __init__(self, settings: Settings, redis: Redis, keys: Keys, queue: WebhookQueue) -> None:
+    def __init__(self, settings: Settings, failures: WebhookFailures, queue: WebhookQueue) -> None:
         self._settings = settings
-        self._redis = redis
-        self._keys = keys
+        self._failures = failures
         self._queue = queue
 
     def learn(self, outcomes: Sequence[Outcome]) -> Learned:
@@ -60,18 +56,14 @@ class Breaker:
     def _count(self, by_target: dict[str, list[Outcome]]) -> dict[str, int]:
         """Failures in a row of each target, these included; a success starts anew."""
         period_ms = int(self._settings.webhook_fail_period_s * 1_000)
-        pipeline = self._redis.pipeline(transaction=False)
-        places: dict[str, int] = {}
-        for target, group in by_target.items():
-            faults = sum(each.is_fault for each in group)
-            if any(each.state == "delivered" for each in group):
-                pipeline.delete(self._key(target))
-            if faults:
-                places[target] = len(pipeline)
-                pipeline.incrby(self._key(target), faults)
-                pipeline.pexpire(self._key(target), period_ms, nx=True)
-        answers = pipeline.execute()
-        return {target: int(answers[place]) for target, place in places.items()}
+        tries = {
+            target: Tries(
+                failed=sum(each.is_fault for each in group),
+                arrived=any(each.state == "delivered" for each in group),
+            )
+            for target, group in by_target.items()
+        }
+        return self._failures.count(tries, period_ms=period_ms)
 
     def _judge(self, target: str, group: list[Outcome], count: int, learned: Learned) -> None:
         faults = [each for each in group if each.is_fault]
@@ -90,7 +82,7 @@ class Breaker:
         if self._queue.disable(target, disable_s, reason):
             log.error("%s; nothing is sent there for %g s", reason, disable_s)
             learned.notices.append(Notice("alert.raised", DISABLED, target, reason))
-        self._redis.delete(self._key(target))
+        self._failures.forget(target)
 
     def _enable(self, target: str, learned: Learned) -> None:
         released = self._queue.enable(target)
@@ -107,7 +99,3 @@ class Breaker:
         log.error("%s", reason)
         if self._queue.alarm_dead(target, reason):
             learned.notices.append(Notice("alert.raised", DEAD, target, reason))
-
-    def _key(self, target: str) -> str:
-        # A URL can be long and hold anything; its hash cannot.
-        return self._keys.outside(f"webhookFail:{hashlib.sha256(target.encode()).hexdigest()[:32]}")

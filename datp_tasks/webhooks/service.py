@@ -13,11 +13,11 @@ from functools import cache
 from importlib.metadata import version
 from urllib.parse import urlsplit
 
-from sqlalchemy import Engine
-
 from datp_tasks.clock import Clock
 from datp_tasks.failpoints import reach
+from datp_tasks.live.job_notes import Gate
 from datp_tasks.live.store import LiveStore
+from datp_tasks.live.webhook_failures import WebhookFailures
 from datp_tasks.live.webhook_schedule import WebhookSchedule
 from datp_tasks.model.payload import encode
 from datp_tasks.outbound.address_guard import WebhookGuard
@@ -25,6 +25,7 @@ from datp_tasks.outbound.http_client import HttpClient, Manners, Network
 from datp_tasks.outbound.messages import HttpRequest, Response
 from datp_tasks.outbound.resolver import SystemResolver
 from datp_tasks.outbound.response_reader import BodyLimits
+from datp_tasks.record.database import Engine
 from datp_tasks.record.webhook_queue import Claimed, Member, Outcome, WebhookQueue
 from datp_tasks.record.webhooks import Webhooks
 from datp_tasks.settings import Settings
@@ -64,8 +65,9 @@ class WebhookService:
         self.store = Webhooks(engine, clock)
         self.schedule = WebhookSchedule(live, clock)
         self._queue = queue
+        self._rung = Gate(live, "webhooksRung")
         self._picker = Picker(settings, queue, self.schedule, rng)
-        self._breaker = Breaker(settings, live.redis, live.keys, queue)
+        self._breaker = Breaker(settings, WebhookFailures(live.redis, live.keys), queue)
         self._names = SystemResolver(settings.webhook_workers)
         network = network or Network(resolve=self._names)
         self._operator_client = HttpClient(
@@ -84,7 +86,7 @@ class WebhookService:
         try:
             self.schedule.place([(member, 0.0) for member in due])
             # One message is enough until a sender looks.
-            if self._live.redis.set(self._rung, "1", nx=True, px=RUNG_MS):
+            if self._rung.passes(RUNG_MS):
                 self._ring()
         except Exception as error:
             log.warning("%d webhooks are sent a little later: %s", len(due), error)
@@ -107,7 +109,7 @@ class WebhookService:
 
     def run(self, pace: Pace) -> Sent | None:
         """Send what is due; None if that goes on in the background."""
-        self._live.redis.delete(self._rung)
+        self._rung.open()
         return self._sender.run(pace)
 
     def close(self) -> None:
@@ -160,10 +162,6 @@ class WebhookService:
             log.error("the operator could not be told of %s: %s", notice.subject, sent.reason)
         elif not 200 <= sent.status < 300:
             log.error("the operator's webhook answered %d", sent.status)
-
-    @property
-    def _rung(self) -> str:
-        return self._live.keys.outside("webhooksRung")
 
 
 def webhook_client(settings: Settings, network: Network) -> HttpClient:

@@ -17,8 +17,8 @@ from sqlalchemy import Engine, text
 
 from datp_tasks.errors import PipelineInvalid, PipelineUnknown, VersionMismatch
 from datp_tasks.live.keys import Keys
+from datp_tasks.live.pipeline_cache import Head, PipelineCache
 from datp_tasks.model.pipeline import PipelineDefinition
-from datp_tasks.pipelines.cache import Head, PipelineCache
 from datp_tasks.pipelines.store import PipelineStore
 
 Define = Callable[..., PipelineDefinition]

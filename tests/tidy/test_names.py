@@ -15,8 +15,9 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 #: One topic in several rooms, each with its own part of it: a door, storage, a word.
 ONE_TOPIC = {
-    *("api", "batches", "groups", "journal", "metrics", "nodes", "operator", "pipelines"),
-    *("resolve", "retention", "timeouts", "transactions", "webhooks"),
+    *("api", "batches", "errors", "groups", "journal", "metrics", "nodes", "operator"),
+    *("pipeline_cache", "pipelines", "resolve", "retention", "timeouts", "transactions"),
+    "webhooks",
 }
 #: Different things under one name. This list may only shrink.
 DIFFERENT_THINGS = {
