@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from benchmarks.stack import PROCESSES, Stack
 from datp_tasks import Pipeline, Request, Settings
@@ -11,6 +12,7 @@ from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.runtime.clients import make_client
 from datp_tasks.runtime.container import Container
+from datp_tasks.settings import environment
 
 STEPS = {"three": 3, "ten": 10}
 POLL_S = 0.01
@@ -103,9 +105,8 @@ class System:
 class Engine(System):
     """With steps that do nothing, so that what is left is the engine."""
 
-    def __init__(self, stack: Stack, *, vector_max: int = Settings.vector_max, **env: str) -> None:
-        env = {"DATP_VECTOR_MAX": str(vector_max), **env}
-        super().__init__(stack, steps="benchmarks.steps", env=env)
+    def __init__(self, stack: Stack, **settings: Any) -> None:
+        super().__init__(stack, steps="benchmarks.steps", env=environment(settings))
         for name, steps in STEPS.items():
             pipeline = Pipeline(name)
             for _ in range(steps):

@@ -17,6 +17,7 @@ from datp_tasks.local.ports import pick_free_port
 from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.runtime.clients import make_client
 from datp_tasks.runtime.container import Container
+from datp_tasks.settings import environment
 
 POLL_S = 0.02
 GIVE_UP_S = 180.0
@@ -33,7 +34,7 @@ class LedgerStand:
         self._port = pick_free_port()
         self._env = {
             **stack.environment,
-            **{f"DATP_{name.upper()}": str(value) for name, value in settings.items()},
+            **environment(settings),
         }
         self.connections = Container.open(Settings.from_env(self._env))
         self.client = make_client(self.connections)

@@ -12,6 +12,7 @@ from datp_tasks import Pipeline, Request, Settings
 from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.runtime.clients import make_client
 from datp_tasks.runtime.container import Container
+from datp_tasks.settings import environment
 
 GROUP = "resume"
 PIPELINE = "bench-resume"
@@ -28,7 +29,7 @@ class ResumeStand:
             **stack.environment,
             "DATP_STEPS": "benchmarks.steps",
             "DATP_MAINTENANCE_GROUP": GROUP,
-            **{f"DATP_{name.upper()}": str(value) for name, value in settings.items()},
+            **environment(settings),
         }
         self._connections = Container.open(Settings.from_env(self._env))
         self._live = self._connections.live

@@ -26,8 +26,15 @@ from datp_tasks.local.ports import pick_free_port
 from datp_tasks.record.api_keys import ApiKeys, Scope
 from datp_tasks.runtime.clients import make_client
 from datp_tasks.runtime.container import Container
+from datp_tasks.settings import environment
 
 PEPPER = "a pepper for benchmarks, long enough"
+#: The server is measured, not what an owner is allowed.
+NO_LIMITS = {
+    "owner_requests_per_s": 1_000_000,
+    "owner_burst_max": 10_000_000,
+    "owner_in_flight_max": 100_000_000,
+}
 CONNECTIONS = 32
 BULK_ITEMS = 500
 ONE = {"pipeline": "three", "data": {"n": 1}}
@@ -164,9 +171,7 @@ def _environment(bench: Bench) -> dict[str, str]:
         **bench.stack.environment,
         "DATP_STEPS": "benchmarks.steps",
         "DATP_KEY_PEPPER": PEPPER,
-        "DATP_OWNER_REQUESTS_PER_S": "1000000",
-        "DATP_OWNER_BURST_MAX": "10000000",
-        "DATP_OWNER_IN_FLIGHT_MAX": "100000000",
+        **environment(NO_LIMITS),
     }
 
 

@@ -29,7 +29,7 @@ ARCHIVED = "SELECT count(*) FROM tx_state"
 def run(bench: Bench) -> Figures:
     rounds = bench.choose(5, 1)
     at_once, total = bench.choose((5_000, 100_000), (300, 1_500))
-    engine = Engine(bench.stack, DATP_DELAY_BEFORE_ARCHIVING_S=str(ARCHIVING_DELAY_S))
+    engine = Engine(bench.stack, delay_before_archiving_s=ARCHIVING_DELAY_S)
     with bench.report.progress("sustained", rounds + -(-total // CHUNK)) as step:
         try:
             step.doing("worker warms up")

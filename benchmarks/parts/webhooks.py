@@ -45,7 +45,7 @@ def run(bench: Bench) -> Figures:
         _receiver(bench.stack) as base,
         bench.report.progress("webhooks", rounds + 1) as step,
     ):
-        engine = Engine(bench.stack, DATP_WEBHOOK_PRIVATE_HOSTS="127.0.0.1")
+        engine = Engine(bench.stack, webhook_private_hosts=("127.0.0.1",))
         try:
             engine.start_worker()
             both, rates = [], []

@@ -1,6 +1,6 @@
 """The original's client API, so that its clients can move without a change.
 
-The original knew no keys. With DATP_COMPAT_OWNER set, requests without a key come in as that
+The original knew no keys. With DATP_API__COMPAT_OWNER set, requests without a key come in as that
 owner; else they need one as everywhere.
 """
 

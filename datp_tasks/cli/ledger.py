@@ -222,7 +222,7 @@ def resolve(
 def add_service(
     name: Service,
     kind: Annotated[str, typer.Option(help="sawtooth or scabbard.")],
-    url: Annotated[str, typer.Option(help="Base address; its host must be in DATP_LEDGER_HOSTS.")],
+    url: Annotated[str, typer.Option(help="Base address; its host must be in DATP_LEDGER__HOSTS.")],
 ) -> None:
     """Make a ledger service, or give it another address."""
     added = _ledger().intake.add_service(name, kind=kind, url=url)

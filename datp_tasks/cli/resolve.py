@@ -234,7 +234,7 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 def _show_replay(console: Console, found: Replay) -> None:
     if found.dropped:
-        console.print("its journal was dropped: it ended longer ago than DATP_KEEP_JOURNAL_DAYS")
+        console.print("its journal was dropped: it ended longer ago than DATP_KEEP__JOURNAL_DAYS")
         return
     table = Table("version", "fence", "what", "with", "deltas", box=None)
     for entry in found.entries:

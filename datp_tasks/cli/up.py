@@ -29,7 +29,7 @@ from datp_tasks.pipelines.files import load_definitions
 from datp_tasks.pipelines.step_availability import offered_step_types
 from datp_tasks.record.database import migrate
 from datp_tasks.runtime.container import Container
-from datp_tasks.settings import Settings
+from datp_tasks.settings import Settings, environment
 
 Directory = Annotated[Path, typer.Option(help="Where data and logs are kept.")]
 
@@ -232,11 +232,8 @@ def _worker_environment(with_example: bool) -> dict[str, str]:
     if importlib.util.find_spec("celeryconfig") is None:
         raise LocalStackError("celeryconfig.py is missing; install datp-tasks again.")
     # On this machine webhooks may stay on this machine.
-    hosts = os.environ.get("DATP_WEBHOOK_PRIVATE_HOSTS", "127.0.0.1,localhost")
-    return {
-        "DATP_STEPS": ",".join(_modules(with_example)),
-        "DATP_WEBHOOK_PRIVATE_HOSTS": hosts,
-    }
+    hosts = Settings.from_env().webhook_private_hosts or ("127.0.0.1", "localhost")
+    return environment({"steps": tuple(_modules(with_example)), "webhook_private_hosts": hosts})
 
 
 def _own_modules() -> list[str]:

@@ -21,12 +21,12 @@ def url_mistake(url: object, hosts: Sequence[str]) -> str:
     if parts.scheme not in PORTS or not parts.hostname:
         return "the address must start with http:// or https:// and name a host"
     if "@" in parts.netloc:
-        return "the address must not hold a name or password; use DATP_LEDGER_AUTHORIZATION"
+        return "the address must not hold a name or password; use DATP_LEDGER__AUTHORIZATION"
     if parts.query or parts.fragment or url.endswith("/") or not url.isprintable() or " " in url:
         return "the address must be a plain base URL, without query, fragment or / at its end"
     if not any(_matches(parts, host.lower()) for host in hosts):
         return (
-            f"the host {parts.netloc} is not allowed; DATP_LEDGER_HOSTS names those that are: "
+            f"the host {parts.netloc} is not allowed; DATP_LEDGER__HOSTS names those that are: "
             f"{', '.join(hosts) or 'none'}"
         )
     return ""

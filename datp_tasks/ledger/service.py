@@ -112,7 +112,7 @@ class Ledger:
 
 
 def ledger_client(settings: Settings) -> ThreadedHttpClient:
-    """What talks to ledgers. Which hosts those may be is decided by DATP_LEDGER_HOSTS."""
+    """What talks to ledgers. Which hosts those may be is decided by DATP_LEDGER__HOSTS."""
     headers = {"user-agent": "datp-tasks"}
     if settings.ledger_authorization:
         headers["authorization"] = settings.ledger_authorization

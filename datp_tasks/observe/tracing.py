@@ -64,8 +64,8 @@ def make_tracing(settings: Settings) -> Tracing | None:
         import opentelemetry.sdk.trace  # noqa: F401
     except ImportError:
         raise TracingMissing(
-            "DATP_TRACING is on, but OpenTelemetry is not installed. "
-            "Run: pip install 'datp-tasks[otel]', or set DATP_TRACING=off."
+            "DATP_OBSERVE__TRACING is on, but OpenTelemetry is not installed. "
+            "Run: pip install 'datp-tasks[otel]', or set DATP_OBSERVE__TRACING=off."
         ) from None
     return Tracing()
 

@@ -206,7 +206,7 @@ def _check_literal(literal: Address, target: Target) -> None:
     if not target.is_trusted:
         raise WebhookInvalid(
             f"a webhook must name its host, not its address ({literal}); the operator can allow "
-            "it by DATP_WEBHOOK_PRIVATE_HOSTS"
+            "it by DATP_WEBHOOKS__PRIVATE_HOSTS"
         )
 
 

@@ -15,7 +15,8 @@ from datp_tasks.engine.registry import Registry, discover, registry
 from datp_tasks.model import pipeline_rules as rules
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.pipeline import Pipeline, PipelineDefinition, StepDefinition
-from datp_tasks.settings import GROUP_NAME, Settings, variable
+from datp_tasks.settings import BASIC, GROUP_NAME, Settings, published, variable
+from datp_tasks.tuning import Tuning
 from tests.docs.docs_blocks import pages
 
 CELLS = re.compile(r"(?<!\\)\|")
@@ -113,7 +114,7 @@ def test_the_limits_of_fields_are_those_of_the_rules() -> None:
         (pipeline["nodeGroup"][-1], GROUP_NAME.pattern),
         (pipeline["expiresInSeconds"][-1], rules.EXPIRY_S_MAX),
         (pipeline["onLate"][-1], rules.NAME_CHARS_MAX),
-        (pipeline["steps"][-1], f"({Settings.pipeline_steps_max})"),
+        (pipeline["steps"][-1], f"1 to {Settings.pipeline_steps_max} "),
         (pipeline["onError"][1], " or ".join(f"`{each}`" for each in rules.ON_ERRORS)),
         (pages()["docs/pipelines.md"], f"at most {rules.DEFINITION_BYTES_MAX} bytes"),
         (step["type"][-1], rules.NAME_CHARS_MAX),
@@ -205,16 +206,49 @@ def default_value(item: Any) -> str:
     return f"`{value}`" if value != "" else "none"
 
 
-def test_every_setting_is_listed_with_its_default_and_limits() -> None:
+def settings_listed() -> dict[str, list[list[str]]]:
+    """The tables of the page, by the heading above each."""
     lines = pages()["docs/settings.md"].split("\n")
     heads = [n for n, line in enumerate(lines) if line.startswith("| variable |")]
-    shown = [row for head in heads for row in rows_from(lines, head)]
+    return {
+        next(line for line in reversed(lines[:head]) if line.startswith("#")): rows_from(
+            lines, head
+        )
+        for head in heads
+    }
+
+
+def test_every_published_setting_is_listed_with_its_default_and_limits() -> None:
+    shown = [row for rows in settings_listed().values() for row in rows]
     expected = [
-        [f"`{variable(item.name)}`", default_value(item), allowed_values(item)]
-        for item in fields(Settings)
+        [f"`{variable(item.name)}`", default_value(item), allowed_values(item), f"`{item.name}`"]
+        for item in published()
     ]
-    assert [row[:3] for row in shown] == expected
+    assert [[*row[:3], row[4]] for row in shown] == expected
     assert [row[0] for row in shown if not row[3]] == []
+
+
+def test_settings_are_listed_by_tier_and_topic() -> None:
+    listed = settings_listed()
+    first, *topics = listed
+    assert first == "## What a deployment sets"
+    assert {row[4].strip("`") for row in listed[first]} == BASIC
+    names = [{row[0].strip("`").partition("__")[0] for row in listed[topic]} for topic in topics]
+    assert all(len(each) == 1 for each in names), "one topic in one table"
+    assert len(set.union(*names)) == len(topics), "one table for one topic"
+
+
+def test_few_settings_are_published() -> None:
+    assert len(BASIC) <= 12
+    assert len(published()) - len(BASIC) <= 40
+
+
+@pytest.mark.parametrize("page", sorted(pages()))
+def test_no_page_names_a_variable_that_is_not_published(page: str) -> None:
+    constants = {f"DATP_{name.upper()}" for name in Tuning.__annotations__}
+    renamed = {f"DATP_{item.name.upper()}" for item in published() if item.name not in BASIC}
+    text = pages()[page].partition("## Old names")[0]
+    assert set(re.findall(r"\bDATP_[A-Z_]+", text)) & (constants | renamed) == set()
 
 
 def test_every_promise_names_a_test() -> None:

@@ -232,7 +232,8 @@ def test_settings_in_which_a_submission_could_outlive_its_claim_are_refused(
 
     for wrong in (
         {"ledger_post_budget_s": 30},
-        {"ledger_http_s": 20},
+        {"ledger_http_s": 25},
+        {"ledger_http_s": 20, "ledger_post_budget_s": 20},
         {"ledger_grace_s": 20},
         {"ledger_claim_ttl_s": 2, "claim_queuer_period_s": 2},
         {"ledger_slow_ttl_s": 30},

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import FrozenInstanceError, fields
 from typing import Any
 
 import pytest
 
 from datp_tasks.errors import SettingsError
-from datp_tasks.settings import Settings, variable
+from datp_tasks.settings import BASIC, Settings, _warn_of_old_name, environment, variable
 
 NUMBERS = [item.name for item in fields(Settings) if "low" in item.metadata]
 URLS = [item.name for item in fields(Settings) if "schemes" in item.metadata]
@@ -45,7 +46,8 @@ def test_a_number_out_of_its_range_is_refused_with_variable_allowed_and_given(na
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
 def test_a_number_that_is_none_is_refused(value: str) -> None:
-    assert refusal_of_env(DATP_STEP_TIMEOUT_S=value).startswith("DATP_STEP_TIMEOUT_S must be from")
+    name = "DATP_ENGINE__STEP_TIMEOUT_S"
+    assert refusal_of_env(**{name: value}).startswith(f"{name} must be from")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +55,10 @@ def test_a_number_that_is_none_is_refused(value: str) -> None:
     [
         ({"DATP_SHARDS": "many"}, "DATP_SHARDS must be a whole number, was 'many'"),
         ({"DATP_SHARDS": "1.5"}, "DATP_SHARDS must be a whole number, was '1.5'"),
-        ({"DATP_STEP_TIMEOUT_S": "1s"}, "DATP_STEP_TIMEOUT_S must be a number, was '1s'"),
+        (
+            {"DATP_ENGINE__STEP_TIMEOUT_S": "1s"},
+            "DATP_ENGINE__STEP_TIMEOUT_S must be a number, was '1s'",
+        ),
         (
             {"DATP_KEY_PREFIX": "a b"},
             "DATP_KEY_PREFIX must match [A-Za-z0-9_.-]{1,32}, was 'a b'",
@@ -63,8 +68,8 @@ def test_a_number_that_is_none_is_refused(value: str) -> None:
             "DATP_MAINTENANCE_GROUP must match [a-z0-9][a-z0-9_-]{0,63}, was 'Master'",
         ),
         (
-            {"DATP_NODE_BEAT_MS": "2000", "DATP_NODE_STALE_MS": "3999"},
-            "DATP_NODE_STALE_MS must be at least twice DATP_NODE_BEAT_MS (2000), was 3999",
+            {"DATP_ENGINE__NODE_STALE_MS": "3999"},
+            "DATP_ENGINE__NODE_STALE_MS must be at least twice node_beat_ms (2000), was 3999",
         ),
     ],
 )
@@ -104,12 +109,88 @@ def test_settings_cannot_be_changed() -> None:
         settings.shards = 3  # type: ignore[misc]
 
 
-def test_every_number_can_be_given_by_the_environment() -> None:
+def test_every_number_can_be_given_to_another_process() -> None:
     wanted = {name: _a_little_more(name) for name in NUMBERS}
-    env = {variable(name): str(value) for name, value in wanted.items()}
-    settings = Settings.from_env(env)
+    settings = Settings.from_env(environment(wanted))
     assert {name: getattr(settings, name) for name in NUMBERS} == wanted
     assert all(getattr(settings, name) != getattr(Settings(), name) for name in NUMBERS)
+
+
+def test_what_is_given_to_another_process_is_read_there_as_it_was() -> None:
+    wanted = {
+        "steps": ("a.steps", "b.steps"),
+        "webhook_timeout_s": 3.0,
+        "webhook_ports": ("80", "81"),
+        "reaper_batch_max": 2,
+    }
+    given = environment(wanted)
+    assert given.keys() == {"DATP_STEPS", "DATP_WEBHOOKS__TIMEOUT_S", "DATP_TUNING"}
+    settings = Settings.from_env(given)
+    assert {name: getattr(settings, name) for name in wanted} == wanted
+
+
+def test_a_constant_that_does_not_exist_is_refused() -> None:
+    assert refusal_of_env(DATP_TUNING='{"reaper_batch": 2}') == (
+        "DATP_TUNING names no constants: reaper_batch"
+    )
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
+    """What was logged; a process says each thing once, so what others said is forgotten."""
+    _warn_of_old_name.cache_clear()
+    yield lambda: [record.getMessage() for record in caplog.records]
+    _warn_of_old_name.cache_clear()
+
+
+def test_an_old_name_is_read_once_more_with_a_warning_that_names_the_new_one(
+    warnings: Callable[[], list[str]],
+) -> None:
+    for _ in range(2):
+        assert Settings.from_env({"DATP_WEBHOOK_TIMEOUT_S": "3"}).webhook_timeout_s == 3
+    assert warnings() == [
+        "DATP_WEBHOOK_TIMEOUT_S is now DATP_WEBHOOKS__TIMEOUT_S; this release still reads the old "
+        "name, the next one does not"
+    ]
+
+
+def test_the_old_name_of_a_constant_is_read_once_more_with_a_warning(
+    warnings: Callable[[], list[str]],
+) -> None:
+    assert Settings.from_env({"DATP_REAPER_BATCH_MAX": "7"}).reaper_batch_max == 7
+    assert warnings() == [
+        "DATP_REAPER_BATCH_MAX is no setting any more, but a constant; this release still reads "
+        "the old name, the next one does not"
+    ]
+
+
+@pytest.mark.parametrize("item", fields(Settings), ids=lambda item: str(item.name))
+def test_every_old_name_is_still_read(item: Any, warnings: Callable[[], list[str]]) -> None:
+    shown = ",".join(item.default) if isinstance(item.default, tuple) else str(item.default)
+    assert Settings.from_env({f"DATP_{item.name.upper()}": shown or " "}) == Settings()
+    assert len(warnings()) == (0 if item.name in BASIC or not shown else 1)
+
+
+def test_the_new_name_goes_before_the_old_one(warnings: Callable[[], list[str]]) -> None:
+    env = {"DATP_WEBHOOK_TIMEOUT_S": "3", "DATP_WEBHOOKS__TIMEOUT_S": "4"}
+    assert Settings.from_env(env).webhook_timeout_s == 4
+    assert warnings() == []
+
+
+def test_a_mistake_under_an_old_name_is_named_as_it_was_given() -> None:
+    assert refusal_of_env(DATP_WEBHOOK_TIMEOUT_S="soon") == (
+        "DATP_WEBHOOK_TIMEOUT_S must be a number, was 'soon'"
+    )
+
+
+def test_times_that_follow_a_setting_grow_with_it() -> None:
+    settings = Settings(webhook_timeout_s=60, ledger_http_s=20)
+    assert settings.webhook_hold_s == 85
+    assert (settings.ledger_post_budget_s, settings.ledger_grace_s) == (25, 30)
+    assert refusal(ledger_http_s=28) == (
+        "ledger_post_budget_s, which follows DATP_LEDGER__HTTP_S, must be below "
+        "ledger_claim_ttl_s (30), was 33"
+    )
 
 
 def _a_little_more(name: str) -> float:
@@ -132,9 +213,9 @@ def test_texts_can_be_given_by_the_environment() -> None:
 
 
 def test_values_are_stripped_and_empty_ones_are_as_if_not_set() -> None:
-    env = {"DATP_SHARDS": " 4 ", "DATP_VECTOR_MAX": "", "DATP_KEY_PREFIX": "   "}
+    env = {"DATP_SHARDS": " 4 ", "DATP_ENGINE__VECTOR_BUDGET_MS": "", "DATP_KEY_PREFIX": "   "}
     settings = Settings.from_env(env)
-    assert (settings.shards, settings.vector_max, settings.key_prefix) == (4, 100, "datp")
+    assert (settings.shards, settings.vector_budget_ms, settings.key_prefix) == (4, 25, "datp")
 
 
 def test_step_modules_are_a_list_with_commas() -> None:

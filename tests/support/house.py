@@ -26,7 +26,7 @@ from datp_tasks.model.status import FINAL
 from datp_tasks.record.types import Summary
 from datp_tasks.runtime.clients import make_client, make_operator
 from datp_tasks.runtime.container import Container
-from datp_tasks.settings import Settings, variable
+from datp_tasks.settings import Settings, environment
 from tests.support.eventually import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,6 +44,9 @@ FAST: dict[str, Any] = {
     "archiver_period_s": 1.0,
 }
 
+#: What a worker may be given that is no setting.
+ORDERS = ("failpoints", "steer_file")
+
 Pairs = list[tuple[str, int]]
 
 
@@ -59,8 +62,8 @@ class House:
         self.connections = Container.open(self.settings, celery=self.celery)
         self.client = make_client(self.connections)
         self.operator = make_operator(self.connections)
-        #: A client whose bells nobody hears, so that a test can ring them as it likes.
-        self.silent = make_client(Container.open(self.settings, send=_nobody_hears))
+        #: A client whose bells are lost, so that a test can ring them as it likes.
+        self.silent = make_client(Container.open(self.settings, send=_lose))
         self.send = CelerySend(self.celery)
         self.redis: Redis = make_redis(self.settings)
         #: A new connection each time: one from before a crash would only be in the way.
@@ -83,7 +86,7 @@ class House:
     def worker(
         self, groups: str = "master", *, name: str = "", concurrency: int = 1, **changes: Any
     ) -> ManagedProcess:
-        """`celery -A datp_tasks worker -Q <groups>`; `changes` are settings or `failpoints`."""
+        """`celery -A datp_tasks worker -Q <groups>`; `changes` are settings or ORDERS."""
         name = name or f"w{len(self.processes)}"
         return self._start(
             name,
@@ -119,7 +122,11 @@ class House:
             for item in fields(self.settings)
             if getattr(self.settings, item.name) != item.default
         }
-        mine = {variable(key): _shown(value) for key, value in (given | dict(changes)).items()}
+        changed = given | dict(changes)
+        orders = {
+            f"DATP_{name.upper()}": str(changed.pop(name)) for name in ORDERS if name in changed
+        }
+        mine = environment(changed) | orders
         python_path = os.pathsep.join(filter(None, (str(ROOT), kept.get("PYTHONPATH"))))
         return kept | mine | {"PYTHONPATH": python_path, "FLOWER_UNAUTHENTICATED_API": "true"}
 
@@ -214,11 +221,5 @@ def process_state(pid: int) -> str:
     return stat.rpartition(")")[2].split()[0]
 
 
-def _nobody_hears(
-    step_type: str, pairs: Pairs, *, group: str, priority: str, answers: str = ""
-) -> None:
+def _lose(step_type: str, pairs: Pairs, *, group: str, priority: str, answers: str = "") -> None:
     """A broker that loses every message."""
-
-
-def _shown(value: Any) -> str:
-    return ",".join(value) if isinstance(value, tuple) else str(value)

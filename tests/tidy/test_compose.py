@@ -14,7 +14,7 @@ import yaml
 from datp_tasks.cli.api import api
 from datp_tasks.cli.nodes import nodes
 from datp_tasks.local.workers import worker_process
-from datp_tasks.settings import Settings
+from datp_tasks.settings import Settings, published, variable
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,7 +37,7 @@ def test_every_service_of_ours_gets_settings_that_are_accepted(services: dict[st
     for name, service in ours(services).items():
         env = {key: resolved(value) for key, value in service["environment"].items()}
         settings = Settings.from_env(env)
-        known = {f"DATP_{field.upper()}" for field in Settings.__dataclass_fields__}
+        known = {variable(item.name) for item in published()}
         assert {key for key in env if key.startswith("DATP_")} <= known, name
         assert "@postgres:5432/datp" in settings.database_url
         assert settings.redis_url != settings.broker_url

@@ -6,6 +6,7 @@ import ast
 import re
 from dataclasses import fields
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -250,6 +251,17 @@ def test_every_scheduled_job_has_its_module_and_its_period() -> None:
 
 def test_a_setting_that_is_a_number_has_its_unit_in_its_name() -> None:
     assert {name for name in NUMBERS if not name.endswith(UNITS)} == WITHOUT_UNIT
+
+
+def test_every_constant_has_its_reason_above_it() -> None:
+    lines = (PACKAGE / "tuning.py").read_text().splitlines()
+    bare = [
+        line.split(":")[0].strip()
+        for before, line in pairwise(lines)
+        if re.match(r"    \w+: (int|float|str|tuple\[str, \.\.\.\]) = ", line)
+        if not re.match(r"    #: .+[^:]$", before)
+    ]
+    assert bare == []
 
 
 def test_every_failpoint_is_reached_and_every_one_reached_is_known() -> None:

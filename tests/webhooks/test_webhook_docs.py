@@ -7,13 +7,12 @@ import json
 import re
 import shutil
 import subprocess
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from datp_tasks.settings import Settings, variable
+from datp_tasks.settings import published, variable
 from datp_tasks.testing import Kit
 from tests.support.receiver import Got, Receiver
 
@@ -118,7 +117,7 @@ def test_the_page_shows_what_is_sent(kit: Kit, receiver: Receiver) -> None:
 
 
 def test_the_settings_on_the_page_exist_with_these_defaults() -> None:
-    known = {variable(item.name): item.default for item in fields(Settings)}
+    known = {variable(item.name): item.default for item in published()}
     rows = re.findall(r"^\| `(DATP_\w+)` \| ([^|]+) \|", PAGE.read_text(), re.MULTILINE)
     assert len(rows) > 8
     for name, shown in rows:
