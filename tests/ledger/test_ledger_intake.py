@@ -204,7 +204,7 @@ def test_a_record_that_is_away_is_named(world: World) -> None:
         ("a b", "sawtooth", "http://127.0.0.1", "must match"),
         ("x" * 200, "sawtooth", "http://127.0.0.1", "must match"),
         (5, "sawtooth", "http://127.0.0.1", "must match"),
-        ("s", "sawtooth", "http://evil.example", "DATP_LEDGER_HOSTS"),
+        ("s", "sawtooth", "http://evil.example", "DATP_LEDGER__HOSTS"),
         ("s", "sawtooth", "http://169.254.169.254", "is not allowed"),
         ("s", "sawtooth", "gopher://127.0.0.1", "http:// or https://"),
     ],
