@@ -124,7 +124,7 @@ def end(process: ManagedProcess) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_workers_and_api_are_replaced_one_by_one_and_nobody_notices(new_house: NewHouse) -> None:
+def test_workers_and_api_are_replaced_one_by_one_and_no_client_notices(new_house: NewHouse) -> None:
     house = new_house(key_pepper=PEPPER, ring_again_after_ms=RING_AGAIN_MS)
     house.use(
         Pipeline("three")

@@ -95,7 +95,7 @@ def test_the_older_ways_to_ask_for_a_webhook_are_understood(house: ApiHouse) -> 
     assert flags == [(False, False), (True, True)]
 
 
-def test_health_is_told_to_anybody(house: ApiHouse) -> None:
+def test_health_needs_no_key(house: ApiHouse) -> None:
     for path in ("/datp/1.0/healthcheck", "/datp/1.0/ping"):
         answer = house.client().get(path)
         assert answer.status_code == 200

@@ -83,7 +83,9 @@ def test_nothing_that_dies_or_fails_on_the_way_of_a_transfer_changes_its_end(
 
 
 @pytest.mark.timeout(900)
-def test_whoever_stands_still_and_goes_on_later_changes_nothing(kit: Kit, world: World) -> None:
+def test_a_worker_that_stands_still_and_goes_on_later_changes_nothing(
+    kit: Kit, world: World
+) -> None:
     report = swept(kit, world, ["pause"], blind=False, where=is_harmful)
     report.assert_clean()
     assert report.missed == []

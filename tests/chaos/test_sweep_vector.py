@@ -60,7 +60,7 @@ def test_nothing_that_dies_or_fails_on_the_way_of_a_vector_changes_an_end(
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("pipeline", ["vectors", "shared"])
-def test_whoever_stands_still_in_a_vector_and_goes_on_later_changes_nothing(
+def test_a_worker_that_stands_still_in_a_vector_and_goes_on_later_changes_nothing(
     kit: Kit, vector_world: VectorWorld, pipeline: str
 ) -> None:
     swept(kit, vector_world, pipeline, STILL, where=is_harmful)

@@ -95,7 +95,7 @@ def test_without_the_broker_a_request_is_accepted_and_rung_later(
     assert datp.status(tx_id).status is Status.SUCCESS
 
 
-def test_without_sql_nothing_is_accepted_and_the_error_says_what_is_away(
+def test_without_sql_nothing_is_accepted_and_the_error_says_what_is_unavailable(
     datp: Kit, nobodys_port: int
 ) -> None:
     url = make_url(datp.settings.database_url).set(

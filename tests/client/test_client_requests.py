@@ -159,7 +159,7 @@ def answers_of(kit: Kit, requests: list[Request]) -> list[Any]:
     return kit.client.submit_many(requests)
 
 
-def test_thousands_at_once_are_answered_in_order_and_bad_ones_hold_nobody_up(datp: Kit) -> None:
+def test_thousands_at_once_are_answered_in_order_and_bad_ones_hold_no_other_up(datp: Kit) -> None:
     datp.lose_bells()
     bad: dict[int, tuple[Callable[[int], Request], type[DatpError]]] = {
         0: (lambda n: Request(pipeline="nope", data={}), PipelineUnknown),

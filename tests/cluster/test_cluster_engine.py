@@ -194,7 +194,7 @@ def test_invariants_are_checked_on_every_master(datp: Kit, world: World) -> None
         live.redis.zadd(live.keys.of_tx(tx_id, "sleepingZ"), wake)
 
 
-def test_news_from_every_master_reaches_whoever_waits(datp: Kit) -> None:
+def test_news_from_every_master_reaches_those_who_wait(datp: Kit) -> None:
     """A message published on one master is heard on all of them."""
 
     @datp.step("t/slow")

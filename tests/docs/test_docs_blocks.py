@@ -105,7 +105,7 @@ def test_commands_and_what_they_print_are_told_apart() -> None:
     ]
 
 
-def test_a_block_that_nobody_runs_is_refused() -> None:
+def test_a_block_that_no_test_runs_is_refused() -> None:
     [unknown] = blocks_of("docs/new.md", "```perl\nprint 1\n```")
     with pytest.raises(AssertionError, match="nobody knows how to run 'perl'"):
         runner_of(unknown)

@@ -95,7 +95,7 @@ def test_a_transaction_that_sleeps_in_its_first_step_is_cancelled_without_runnin
     assert diary == ["wait"]
 
 
-def test_a_sleeping_transaction_is_cancelled_later_if_nobody_hears_the_bell(
+def test_a_sleeping_transaction_is_cancelled_later_if_the_bell_is_lost(
     datp: Kit, diary: list[str]
 ) -> None:
     tx_id = datp.submit("do-wait", {})

@@ -79,7 +79,7 @@ def test_a_worker_that_serves_both_groups_needs_no_message(datp: Kit) -> None:
     assert len(datp.send.rung) == 1
 
 
-def test_a_first_step_that_nobody_offers_waits_and_says_why(datp: Kit) -> None:
+def test_a_first_step_that_no_node_offers_waits_and_says_why(datp: Kit) -> None:
     datp.use(Pipeline("p").step("t/late").build())
     tx_id = datp.submit("p", {})
     summary = datp.status(tx_id)
@@ -95,7 +95,7 @@ def test_a_first_step_that_nobody_offers_waits_and_says_why(datp: Kit) -> None:
     assert (summary.output, summary.note) == ({"late": True}, None)
 
 
-def test_a_later_step_that_nobody_offers_waits_and_says_why(datp: Kit) -> None:
+def test_a_later_step_that_no_node_offers_waits_and_says_why(datp: Kit) -> None:
     declare(datp)
     datp.use(Pipeline("p").step("t/note").step("t/late").build())
     tx_id = datp.submit("p", {})

@@ -80,7 +80,7 @@ def test_reserving_twice_holds_once_and_never_something_else(books: Connection) 
         ledger.reserve(books, "tx", "ann", 400)
 
 
-def test_nobody_can_reserve_more_than_is_available(books: Connection) -> None:
+def test_no_owner_can_reserve_more_than_is_available(books: Connection) -> None:
     ledger.reserve(books, "tx-1", "ann", 700)
     with pytest.raises(ledger.InsufficientFunds, match="ann does not have 301 available"):
         ledger.reserve(books, "tx-2", "ann", 301)

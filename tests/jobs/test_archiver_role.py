@@ -67,7 +67,7 @@ def test_the_role_lapses_by_itself(datp: Kit) -> None:
     eventually(lambda: take(outgoing, "b") is not None)
 
 
-def test_whoever_leaves_gives_the_role_back_and_only_its_own(datp: Kit) -> None:
+def test_a_node_that_leaves_gives_the_role_back_and_only_its_own(datp: Kit) -> None:
     outgoing = ArchiveFeed(datp.connections.live)
     take(outgoing, "a")
     outgoing.leave_role("b")

@@ -63,7 +63,7 @@ def test_a_group_with_work_and_no_worker_raises_once_until_a_worker_comes(
     assert look(kit, after_s=1) == watcher.Result(raised=0, cleared=1)
 
 
-def test_messages_that_nobody_takes_count_as_work(kit: Kit, register: NodeRegister) -> None:
+def test_messages_that_no_worker_takes_count_as_work(kit: Kit, register: NodeRegister) -> None:
     look(kit, kyc=1)
     assert alerts_of(kit) == {(watcher.NO_WORKER, "kyc")}
     # Nobody has to serve a ledger as long as no service is known.
@@ -118,7 +118,7 @@ def test_a_node_that_left_in_order_is_not_missed(kit: Kit, register: NodeRegiste
         assert look(kit, after_s=10).raised == 0
 
 
-def test_an_outage_of_redis_kills_nobody(kit: Kit, register: NodeRegister) -> None:
+def test_an_outage_of_redis_ends_no_node(kit: Kit, register: NodeRegister) -> None:
     join(kit, register, "n1")
     # Back after a minute: everybody looks dead at first sight, and beats a moment later.
     assert look(kit, after_s=60).raised == 0

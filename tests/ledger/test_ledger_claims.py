@@ -320,7 +320,7 @@ def begin_while_the_lease_runs_out(real: World, begin: Any) -> tuple[int, list[t
         return len(beginning.result(10)), taken
 
 
-def test_begin_holds_the_claim_so_nobody_takes_it_in_the_middle(real: World) -> None:
+def test_begin_holds_the_claim_so_no_instance_takes_it_in_the_middle(real: World) -> None:
     batches = stores(real)[1]
     work = Work(SERVICE, "", 1)
     begun, taken = begin_while_the_lease_runs_out(real, lambda: batches.begin_many([work], "a"))

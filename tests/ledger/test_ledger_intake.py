@@ -161,7 +161,7 @@ def test_a_batch_in_turn_is_rung_for_at_once(client: Client, world: World) -> No
     assert [work.batch_id for work in instance.waiting] == [A]
 
 
-def test_a_batch_is_stored_though_the_broker_is_away(world: World) -> None:
+def test_a_batch_is_stored_though_the_broker_is_unavailable(world: World) -> None:
     def away(works: Any) -> None:
         raise ConnectionError("no broker")
 
@@ -186,7 +186,7 @@ def test_waiting_for_a_batch_ends_with_it_or_with_the_time(client: Client, world
     assert [each.state for each in sightings] == ["PENDING", "COMMITTED"]
 
 
-def test_a_record_that_is_away_is_named(world: World) -> None:
+def test_a_record_that_is_unavailable_is_named(world: World) -> None:
     port = pick_free_port()
     settings = Settings(database_url=f"postgresql://nobody@127.0.0.1:{port}/none")
     with Client.from_settings(settings) as client, pytest.raises(DatabaseUnavailable):

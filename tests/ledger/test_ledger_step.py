@@ -74,7 +74,7 @@ def test_it_wakes_by_its_switch_and_not_by_the_clock(datp: Kit, sim: LedgerSim) 
     assert datp.status(tx_id).status is Status.SUCCESS
 
 
-def test_when_nobody_tells_it_looks_again_by_itself(datp: Kit, sim: LedgerSim) -> None:
+def test_without_a_signal_it_looks_again_by_itself(datp: Kit, sim: LedgerSim) -> None:
     tx_id = datp.submit("book", {"entry": {}})
     datp.connections.engine.connect().close()
     with datp.connections.engine.begin() as connection:

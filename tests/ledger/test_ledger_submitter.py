@@ -305,7 +305,7 @@ def test_a_commit_that_is_seen_after_the_end_is_reported_and_not_hidden(
     assert world.alerts() == [("ledger-batch-anomaly", f"{SERVICE}/{one}")]
 
 
-def test_when_the_record_is_away_the_write_is_repeated_and_never_the_post(
+def test_when_the_record_is_unavailable_the_write_is_repeated_and_never_the_post(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(submitter_module, "WRITE_PAUSE_S", 0.01)
@@ -328,7 +328,7 @@ def away(*_: Any, **__: Any) -> Any:
     raise OperationalError("away", None, Exception("away"))
 
 
-def test_when_the_record_is_away_at_the_beginning_nothing_is_sent(
+def test_when_the_record_is_unavailable_at_the_beginning_nothing_is_sent(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     instance, [one] = start(world, "one")
@@ -340,7 +340,7 @@ def test_when_the_record_is_away_at_the_beginning_nothing_is_sent(
     assert world.violations() == []
 
 
-def test_when_the_record_is_away_while_a_batch_is_followed_the_others_are_recorded(
+def test_when_the_record_is_unavailable_while_a_batch_is_followed_the_others_are_recorded(
     new_world: NewWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = new_world(ledger_follow_s=5, ledger_run_s=30)

@@ -176,7 +176,7 @@ def test_every_claim_has_a_version_of_its_own(stage: Stage, begin: str) -> None:
     assert stage.entries(bell.tx_id) == [Entry(stage.now_ms, 0, claim.fence, "claim", begin, NODE)]
 
 
-def test_a_problem_is_over_once_somebody_claims_the_transaction(stage: Stage) -> None:
+def test_a_problem_is_over_once_a_worker_claims_the_transaction(stage: Stage) -> None:
     bell = stage.queued()
     stage.live.note_problems([(bell.tx_id, bell.sequence)], "no worker offers the step")
     stage.claimed(bell)

@@ -16,7 +16,7 @@ def test_a_node_is_cleared_of_what_it_does_not_run(stage: Stage) -> None:
     assert stage.live.running_on(OTHER_NODE) == [claim.tx_id]
 
 
-def test_a_node_is_not_cleared_of_what_it_claimed_since_somebody_looked(stage: Stage) -> None:
+def test_a_node_is_not_cleared_of_what_it_claimed_since_the_reaper_looked(stage: Stage) -> None:
     claim = stage.claimed()
     with stage.nothing_changes():
         stage.live.drop_running(NODE, [claim.tx_id])

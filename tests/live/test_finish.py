@@ -28,7 +28,7 @@ def test_a_running_transaction_ends_as_sql_decided(stage: Stage, status: str) ->
     assert stage.live.running_on(NODE) == []
 
 
-def test_the_end_is_told_to_whoever_waits(stage: Stage) -> None:
+def test_the_end_is_told_to_those_who_wait(stage: Stage) -> None:
     with stage.news() as news:
         claim = stage.finished(status="failed")
         assert news() == f"completed:{claim.tx_id}:failed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.live_states import NODE, Stage
 
 
-def test_a_parked_transaction_waits_for_somebody_to_decide(stage: Stage) -> None:
+def test_a_parked_transaction_waits_for_the_operator_to_decide(stage: Stage) -> None:
     claim = stage.claimed()
     assert stage.park(claim, json='{"doubt":1}') == ["OK", str(stage.now_ms + 1)]
     fields = stage.fields(claim.tx_id)
@@ -22,7 +22,7 @@ def test_parking_twice_changes_nothing_more(stage: Stage) -> None:
         assert stage.park(claim) == ["STALE", "in-doubt"]
 
 
-def test_parking_is_told_to_whoever_waits(stage: Stage) -> None:
+def test_parking_is_told_to_those_who_wait(stage: Stage) -> None:
     with stage.news() as news:
         claim = stage.parked()
         assert news() == f"parked:{claim.tx_id}:in-doubt"

@@ -121,7 +121,7 @@ def test_two_that_bring_it_back_do_so_once(stage: Stage) -> None:
         assert restore(stage, order) == Refused(tx_id, "NEWER", fields["version"])
 
 
-def test_one_that_woke_since_somebody_read_it_in_sql_is_left_alone(stage: Stage) -> None:
+def test_one_that_woke_since_it_was_read_in_sql_is_left_alone(stage: Stage) -> None:
     tx_id, order, _ = left(stage)
     restore(stage, order)
     bell = stage.live.wake_many([tx_id], only_due=False)[0]

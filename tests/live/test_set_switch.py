@@ -38,7 +38,7 @@ def test_a_switch_does_not_end_a_plain_sleep(stage: Stage) -> None:
     [Stage.claimed, Stage.taken_over, Stage.parked],
     ids=lambda reach: reach.__name__,
 )
-def test_a_switch_can_be_set_before_anybody_waits_for_it(
+def test_a_switch_can_be_set_before_the_transaction_waits_for_it(
     stage: Stage, reach: Callable[[Stage], Claimed]
 ) -> None:
     claim = reach(stage)

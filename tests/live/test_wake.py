@@ -32,7 +32,7 @@ def test_one_that_is_not_due_sleeps_on(stage: Stage) -> None:
     assert answers == [Refused(claim.tx_id, "NOT_DUE", str(wake_ms))]
 
 
-def test_somebody_can_wake_it_before_its_time(stage: Stage) -> None:
+def test_a_client_can_wake_it_before_its_time(stage: Stage) -> None:
     claim = stage.sleeping(sleep_ms=5_000)
     assert isinstance(stage.live.wake_many([claim.tx_id], only_due=False)[0], Bell)
 

@@ -125,7 +125,9 @@ def test_a_failed_start_tells_why(new_postgres: NewPostgres) -> None:
 
 
 @as_root_only
-def test_root_hands_the_cluster_to_nobody(new_postgres: NewPostgres, open_dir: Path) -> None:
+def test_root_hands_the_cluster_to_the_user_nobody(
+    new_postgres: NewPostgres, open_dir: Path
+) -> None:
     server = new_postgres(open_dir / "pg")
     server.start()
     assert server.cluster_dir == open_dir / "pg" / "data"

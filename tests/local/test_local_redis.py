@@ -103,7 +103,9 @@ def test_a_second_server_on_the_same_data_is_refused(new_redis: NewRedis) -> Non
     assert second.url == server.url
 
 
-def test_a_port_somebody_else_took_is_replaced_at_the_first_start(new_redis: NewRedis) -> None:
+def test_a_port_that_another_process_took_is_replaced_at_the_first_start(
+    new_redis: NewRedis,
+) -> None:
     server = new_redis()
     server.start()
     server.stop()

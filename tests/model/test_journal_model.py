@@ -193,7 +193,7 @@ def holds(tx_id: str, rows: Sequence[tuple[str, str]]) -> bool:
 ROWS = sealed("t07-a", ["@1 0 1 claim n", "@2 1 1 step ", "@3 2 1 final success"])
 
 
-def test_a_journal_that_nobody_touched_holds() -> None:
+def test_a_journal_that_is_untouched_holds() -> None:
     assert holds("t07-a", ROWS)
     assert len({seal for _, seal in ROWS}) == 3
 
@@ -309,7 +309,7 @@ def test_a_rebuild_of_what_rests_keeps_what_it_rests_for() -> None:
     assert (view.status, view.problem) == ("in-doubt", "who knows")
 
 
-def test_a_kind_that_nobody_knows_is_an_error() -> None:
+def test_an_unknown_kind_is_an_error() -> None:
     with pytest.raises(ValueError, match="from-the-future"):
         folded(("from-the-future", "", ""))
 

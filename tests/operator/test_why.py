@@ -127,7 +127,7 @@ def test_one_whose_group_is_stopped(datp: Kit) -> None:
     assert why(datp, tx_id).cause == "group-stopped"
 
 
-def test_one_whose_step_type_nobody_offers(datp: Kit) -> None:
+def test_one_whose_step_type_no_node_offers(datp: Kit) -> None:
     declare(datp)
     tx_id = left_queued(datp)
     keys = datp.connections.live.keys

@@ -83,7 +83,7 @@ def test_without_a_reload_time_a_change_is_seen_at_once(
         assert catalogue.current("transfer") == used
 
 
-def test_within_the_reload_time_nobody_is_asked(
+def test_within_the_reload_time_no_store_is_asked(
     catalogue: Catalogue,
     pipeline_store: PipelineStore,
     define: Define,

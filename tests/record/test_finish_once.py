@@ -20,7 +20,7 @@ def history(kit: Kit, tx_id: str) -> list[str]:
         return list(sql.execute(text(query), {"tx_id": tx_id}).scalars())
 
 
-def test_what_is_final_stays_as_it_ended_whoever_comes_later(datp: Kit, world: World) -> None:
+def test_what_is_final_stays_as_it_ended_whatever_comes_later(datp: Kit, world: World) -> None:
     record = datp.connections.record
     tx_id = world.queued("quick")
     assert record.finish_many([final(tx_id, 2_000)]) == {tx_id}

@@ -119,7 +119,7 @@ def passed(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return sent
 
 
-def test_without_a_role_given_to_anybody_whoever_gets_a_job_does_it(
+def test_a_role_that_no_group_was_given_stays_with_the_worker_that_gets_the_job(
     datp: Kit, passed: list[tuple[str, str]]
 ) -> None:
     for job in ("archiver", "sleeper", "reaper", "watcher"):

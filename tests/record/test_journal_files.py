@@ -82,7 +82,7 @@ def test_a_file_that_was_cut_off_is_read_up_to_its_last_whole_batch(folder: Path
     assert list(files.entries())[2:] == [("a", entry(2, 1))]
 
 
-def test_nobody_goes_on_in_the_file_of_a_process_that_was_killed(
+def test_no_process_goes_on_in_the_file_of_one_that_was_killed(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a container the next process has the same number on the same host."""

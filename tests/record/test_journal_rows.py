@@ -177,7 +177,7 @@ def test_a_row_missing_of_one_that_has_ended_and_left_is_found(
     assert list(world.faults()) == [tx_id]
 
 
-def test_an_audit_finds_a_state_that_somebody_changed(datp: Kit, world: World) -> None:
+def test_an_audit_finds_a_state_that_was_changed_by_hand(datp: Kit, world: World) -> None:
     live_one, archived_one = datp.submit("wait", {}), datp.submit("wait", {})
     world.archive()
     live = datp.connections.live
@@ -192,7 +192,7 @@ def test_an_audit_finds_a_state_that_somebody_changed(datp: Kit, world: World) -
     assert found == {archived_one: ["its journal leads to another state than its archived state"]}
 
 
-def test_an_audit_finds_a_summary_that_somebody_changed(datp: Kit, world: World) -> None:
+def test_an_audit_finds_a_summary_that_was_changed_by_hand(datp: Kit, world: World) -> None:
     status, output = datp.submit("quick", {}), datp.submit("quick", {})
     world.sql("UPDATE tx_summary SET status = 'failed' WHERE tx_id = :tx", tx=status)
     world.sql("UPDATE tx_summary SET output = '{\"booked\": 9}' WHERE tx_id = :tx", tx=output)

@@ -188,7 +188,7 @@ def test_steps_in_child_pipelines_are_rolled_back_too(datp: Kit, diary: list[str
     assert diary == ["do", "do", "nap", "undo", "undo"]
 
 
-def test_the_try_that_nobody_knows_of_is_undone_where_the_step_can(datp: Kit) -> None:
+def test_the_try_that_left_no_trace_is_undone_where_the_step_can(datp: Kit) -> None:
     undone: list[Any] = []
 
     @datp.step("t/half", retry={"max_attempts": 5, "first_s": 3_600})
@@ -280,7 +280,7 @@ def test_what_has_expired_cannot_be_cancelled(datp: Kit, diary: list[str]) -> No
         datp.client.cancel(tx_id)
 
 
-def test_one_in_doubt_is_left_to_whoever_must_decide(datp: Kit) -> None:
+def test_one_in_doubt_is_left_to_the_operator(datp: Kit) -> None:
     @datp.step("t/unsafe", on_crash="review")
     def unsafe(ctx: Any, data: Data) -> None:
         datp.crash_at("hop.after_step")
@@ -304,7 +304,7 @@ def test_the_pipeline_says_how_long_unless_the_client_does(datp: Kit, diary: lis
     assert datp.status(by_client).status is Status.EXPIRED
 
 
-def test_whoever_waits_gets_the_answer(datp: Kit, diary: list[str]) -> None:
+def test_a_client_that_waits_gets_the_answer(datp: Kit, diary: list[str]) -> None:
     datp.lose_bells()
     tx_id = datp.submit("do", {}, expires_in_s=60)
     answers: list[Status] = []

@@ -82,7 +82,7 @@ def test_a_writer_that_took_its_id_early_and_its_place_late_is_found(log: Change
     assert log.watched() == ["early id", "early place"]
 
 
-def test_a_writer_that_gives_up_holds_nobody_up(log: ChangeLog) -> None:
+def test_a_writer_that_gives_up_holds_no_other_up(log: ChangeLog) -> None:
     with log.engine.connect() as sql:
         log.add("undone", "queued", sql=sql)
         log.add("quick", "queued")

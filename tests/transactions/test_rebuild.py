@@ -189,7 +189,7 @@ def test_one_that_rolls_back_rolls_back_the_rest(datp: Kit, world: World) -> Non
     assert world.times("book", tx_id) == 1
 
 
-def test_one_that_was_cancelled_is_rolled_back_although_nobody_asks_again(
+def test_one_that_was_cancelled_is_rolled_back_without_a_second_request(
     datp: Kit, world: World
 ) -> None:
     tx_id = datp.submit("rest", {})
@@ -350,7 +350,7 @@ def test_a_worker_that_was_paused_in_a_step_is_refused_after_the_rebuild(
     paused.close()
 
 
-def test_a_worker_that_was_paused_cannot_end_one_that_somebody_else_has(
+def test_a_worker_that_was_paused_cannot_end_one_that_another_worker_has(
     datp: Kit, world: World
 ) -> None:
     paused = datp.another()

@@ -177,7 +177,7 @@ def test_two_thousand_that_left_wake_in_a_few_round_trips(datp_servers: Servers)
 # Races.
 
 
-def test_one_that_somebody_else_brought_back_and_changed_stays_as_it_is(
+def test_one_that_another_process_restored_and_changed_stays_as_it_is(
     datp: Kit, quiet: World
 ) -> None:
     tx_id = quiet.asleep_and_gone("wait")
@@ -189,7 +189,7 @@ def test_one_that_somebody_else_brought_back_and_changed_stays_as_it_is(
     other.close()
 
 
-def test_one_that_somebody_else_woke_meanwhile_is_not_put_to_sleep_again(
+def test_one_that_another_process_woke_meanwhile_is_not_put_to_sleep_again(
     datp: Kit, quiet: World
 ) -> None:
     tx_id = quiet.asleep_and_gone()
@@ -314,7 +314,7 @@ def test_a_copy_older_than_the_journal_is_brought_up_to_date(datp: Kit, quiet: W
 
 
 @pytest.mark.parametrize("decision", ["redo", "fail", "done"])
-def test_one_that_nobody_knows_any_more_is_parked_and_can_be_resolved(
+def test_one_that_neither_store_knows_any_more_is_parked_and_can_be_resolved(
     datp: Kit, world: World, decision: Any
 ) -> None:
     tx_id = world.asleep_and_gone()

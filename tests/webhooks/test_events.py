@@ -116,7 +116,7 @@ def test_a_transactional_step_reports_at_once_and_is_numbered_after_its_commit(k
     assert kit.status(summary.tx_id).sequence == 3
 
 
-def test_a_report_while_sql_is_away_does_not_fail_the_step_and_leaves_no_gap(
+def test_a_report_while_sql_is_unavailable_does_not_fail_the_step_and_leaves_no_gap(
     kit: Kit, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     record = kit.connections.record
