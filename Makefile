@@ -56,11 +56,12 @@ ledger-chaos: $(STAMP) ## Break the ledger room for SECONDS (300), with a SEED i
 mutants: $(STAMP) ## Break the product in the ways of a list, ONLY="name …" for some, and see that tests notice
 	$(BIN)/python -m tests.mutants --jobs $(or $(JOBS),2) $(addprefix --only ,$(ONLY))
 
-lint: $(STAMP) ## Style, types and the direction of imports
+lint: $(STAMP) ## Style, types, the direction of imports, and what stays in its room
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/tidy/test_rooms.py
 
 diagrams: $(STAMP) ## Draw the pictures of the documentation from the scripts
 	$(BIN)/python -m tools.diagrams

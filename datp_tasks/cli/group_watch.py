@@ -12,6 +12,8 @@ from typing import Self
 from datp_tasks.errors import DatpError
 from datp_tasks.live.errors import RedisError
 from datp_tasks.local.stack import Stack
+from datp_tasks.pipelines.catalogue import Catalogue
+from datp_tasks.pipelines.store import PipelineStore
 from datp_tasks.record.errors import DBAPIError
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
@@ -31,16 +33,17 @@ class Needs:
     missing: dict[str, list[str]]
 
 
-def node_groups(connections: Container, step_types: Collection[str]) -> Needs:
+def node_groups(
+    pipelines: PipelineStore, catalogue: Catalogue, first: str, step_types: Collection[str]
+) -> Needs:
     """A worker without a step type would take the bells of one that has it, and only hold them up.
 
-    The maintenance group is served in any case: the jobs run there.
+    `first`, the maintenance group, is served in any case: the jobs run there.
     """
-    first = connections.settings.maintenance_group
     needed: dict[str, set[str]] = {first: set()}
-    for info in connections.pipelines.list():
+    for info in pipelines.list():
         try:
-            definition = connections.catalogue.current(info.name)
+            definition = catalogue.current(info.name)
         except DatpError:
             continue
         for index, step in enumerate(definition.steps):
@@ -96,7 +99,12 @@ class GroupWatch:
         try:
             while not self._ends.wait(LOOK_EVERY_S):
                 try:
-                    self._found = node_groups(connections, self._step_types)
+                    self._found = node_groups(
+                        connections.pipelines,
+                        connections.catalogue,
+                        self._settings.maintenance_group,
+                        self._step_types,
+                    )
                 except (DatpError, DBAPIError, RedisError) as error:
                     log.info("the node groups are not known: %s", error)
         finally:

@@ -17,8 +17,9 @@ from datp_tasks.cli.tables import print_json
 from datp_tasks.errors import GroupInvalid
 from datp_tasks.live.errors import RedisError
 from datp_tasks.live.nodes import Node, NodeRegister
+from datp_tasks.live.store import LiveStore
 from datp_tasks.record.groups import LIMITS, NodeGroup
-from datp_tasks.runtime.container import Container
+from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.cli")
 
@@ -37,8 +38,9 @@ def add_commands(root: typer.Typer) -> None:
 @app.command("list")
 def list_groups(as_json: AsJson = False) -> None:
     """Show every group that was told something, or that has a live worker."""
-    connections = connect().connections
-    groups, nodes = connections.groups.list(), _nodes(connections)
+    context = connect()
+    connections = context.connections
+    groups, nodes = connections.groups.list(), _nodes(connections.live, context.settings)
     names = sorted(groups.keys() | {node.group for node in nodes})
     shown = [_mapping(groups.get(name, NodeGroup(name, {})), nodes) for name in names]
     console = Console()
@@ -64,7 +66,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
     context = connect()
     connections = context.connections
     group = connections.groups.list().get(name, NodeGroup(name, {}))
-    found = _mapping(group, _nodes(connections))
+    found = _mapping(group, _nodes(connections.live, context.settings))
     try:
         found["messages"] = backlog(make_celery(context.settings), name)
     except (OperationalError, OSError) as error:
@@ -108,9 +110,9 @@ def set_values(
         reason=reason,
         maintenance_group=context.settings.maintenance_group,
     )
-    _tell_workers(connections)
+    _tell_workers(context.settings)
     if as_json:
-        print_json(Console(), _mapping(group, _nodes(connections)))
+        print_json(Console(), _mapping(group, _nodes(connections.live, context.settings)))
     else:
         typer.echo(f"set; workers of {name} follow within seconds")
 
@@ -125,18 +127,17 @@ def _changes(values: list[str]) -> dict[str, int | None]:
     return changes
 
 
-def _tell_workers(connections: Container) -> None:
+def _tell_workers(settings: Settings) -> None:
     """They look by themselves with every beat; told, they look at once."""
     try:
-        make_celery(connections.settings).control.broadcast("datp_groups")
+        make_celery(settings).control.broadcast("datp_groups")
     except (OperationalError, RedisError, OSError) as error:
         log.info("the workers were not told: %s", error)
 
 
-def _nodes(connections: Container) -> list[Node]:
-    settings = connections.settings
+def _nodes(live: LiveStore, settings: Settings) -> list[Node]:
     return NodeRegister(
-        connections.live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms
+        live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms
     ).nodes()
 
 

@@ -152,6 +152,7 @@ def _time(at_ms: float) -> str:
 
 def resolve(
     tx_id: TxId,
+    *,
     done: Annotated[bool, typer.Option("--done", help="The step took effect.")] = False,
     redo: Annotated[bool, typer.Option("--redo", help="It had no effect: run it again.")] = False,
     fail: Annotated[bool, typer.Option("--fail", help="It failed: roll back.")] = False,

@@ -43,6 +43,7 @@ def add_commands(app: typer.Typer) -> None:
 
 def submit(
     pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
+    *,
     data: Annotated[
         str, typer.Option("--data", "-d", help="JSON object, @file, or - for standard input.")
     ] = "{}",

@@ -27,7 +27,8 @@ from datp_tasks.local.ports import HOST, pick_free_port
 from datp_tasks.local.stack import DEFAULT_DIRECTORY, Stack, StackUrls
 from datp_tasks.pipelines.files import load_definitions
 from datp_tasks.pipelines.step_availability import offered_step_types
-from datp_tasks.record.database import migrate
+from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.record.database import Engine, migrate
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings, environment
 
@@ -134,7 +135,7 @@ def _run_demo(
     context: Context, console: Console, transfers: int, seed: int, timeout_s: float
 ) -> bool:
     _require_example_workers(context)
-    load_example(context.connections)
+    load_example(context.pipelines, context.engine, context.settings.pipeline_steps_max)
     service = example("").SETTLEMENT_SERVICE
     with_ledger = bool(context.connections.ledger.batches.services([service]))
     with context.client as client:
@@ -202,30 +203,35 @@ def prepare(urls: StackUrls, *, with_example: bool, ledger_url: str = "") -> lis
     connections = Container.open(Settings.from_env({**os.environ, **urls.as_environment()}))
     try:
         if with_example:
-            load_example(connections)
+            load_example(
+                connections.pipelines, connections.engine, connections.settings.pipeline_steps_max
+            )
         if ledger_url:
             package = example("")
             connections.ledger.intake.add_service(
                 package.SETTLEMENT_SERVICE, kind="sawtooth", url=ledger_url
             )
         connections.pipelines.refresh_all()
-        needs = node_groups(connections, registry.names())
+        needs = node_groups(
+            connections.pipelines,
+            connections.catalogue,
+            connections.settings.maintenance_group,
+            registry.names(),
+        )
         groups = [*needs.served, connections.settings.ledger_group]
         return list(dict.fromkeys(groups))
     finally:
         connections.close()
 
 
-def load_example(connections: Container) -> None:
+def load_example(pipelines: PipelineStore, engine: Engine, steps_max: int) -> None:
     """Put the payments example into use; its accounts are made too."""
     package = example("")
-    for definition in load_definitions(
-        [package.PIPELINES_FOLDER], steps_max=connections.settings.pipeline_steps_max
-    ):
-        applied = connections.pipelines.apply(definition)
-        connections.pipelines.commit(applied.name, applied.version, "payments example")
-        connections.pipelines.use(applied.name, applied.version)
-    example("sample").open_sample_accounts(connections.engine)
+    for definition in load_definitions([package.PIPELINES_FOLDER], steps_max=steps_max):
+        applied = pipelines.apply(definition)
+        pipelines.commit(applied.name, applied.version, "payments example")
+        pipelines.use(applied.name, applied.version)
+    example("sample").open_sample_accounts(engine)
 
 
 def _worker_environment(with_example: bool) -> dict[str, str]:

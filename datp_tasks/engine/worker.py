@@ -78,7 +78,7 @@ class Worker:
         live, record, pipelines = stores.live, stores.record, stores.pipelines
         services = Services(live, settings, stores.ledger, Reporter(live, record))
         caller = StepCaller(settings, registry, services, observer)
-        begun = BegunSteps(record.engine, stores.clock)
+        begun = BegunSteps(record.engine)
         effects = EffectStore(record.engine, stores.clock)
         self._executor = Executor(settings, live, begun, effects, caller)
         decider = Decider(settings, pipelines, registry, random.Random())

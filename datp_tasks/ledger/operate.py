@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from datp_tasks.errors import BatchBusy, LedgerError
 from datp_tasks.ledger.types import Finished, Tell
 from datp_tasks.model.batch import FINAL_STATES, TO_ASK, BatchState
 from datp_tasks.model.notes import clean_note
 from datp_tasks.record.ledger_actions import Act, BatchActions
 from datp_tasks.record.ledger_batches import ANOMALY_ALERT, PARKED_ALERT
+
+
+@dataclass(frozen=True)
+class _Audit:
+    """What the audit keeps of an act."""
+
+    action: str
+    actor: str
+    reason: str
 
 
 class Operator:
@@ -18,19 +29,19 @@ class Operator:
     def park(self, service_id: str, batch_id: str, *, actor: str, reason: str) -> BatchState:
         """Keep a batch, and with it the ones behind it, until it is resumed."""
         allowed = {BatchState.NEW, BatchState.DELAYED, *TO_ASK}
-        return self._change("park", service_id, batch_id, actor, reason, allowed, BatchState.PARKED)
+        audit = _Audit("park", actor, reason)
+        return self._change(service_id, batch_id, audit, allowed, BatchState.PARKED)
 
     def resume(self, service_id: str, batch_id: str, *, actor: str, reason: str) -> BatchState:
         """Let a parked batch go on: the ledger is asked first if it may have it already."""
         allowed = {BatchState.PARKED}
-        return self._change("resume", service_id, batch_id, actor, reason, allowed, None)
+        return self._change(service_id, batch_id, _Audit("resume", actor, reason), allowed, None)
 
     def resubmit(self, service_id: str, batch_id: str, *, actor: str, reason: str) -> BatchState:
         """Send the same bytes again without asking the ledger; the operator knows better."""
         allowed = {BatchState.PARKED, BatchState.UNKNOWN}
-        return self._change(
-            "resubmit", service_id, batch_id, actor, reason, allowed, BatchState.DELAYED
-        )
+        audit = _Audit("resubmit", actor, reason)
+        return self._change(service_id, batch_id, audit, allowed, BatchState.DELAYED)
 
     def resolve(
         self, service_id: str, batch_id: str, to: BatchState, *, actor: str, reason: str
@@ -38,19 +49,18 @@ class Operator:
         """End a parked batch as COMMITTED or INVALID, as the operator found it to be."""
         if to not in (BatchState.COMMITTED, BatchState.INVALID):
             raise LedgerError("a batch can be resolved as COMMITTED or as INVALID")
-        return self._change("resolve", service_id, batch_id, actor, reason, {BatchState.PARKED}, to)
+        audit = _Audit("resolve", actor, reason)
+        return self._change(service_id, batch_id, audit, {BatchState.PARKED}, to)
 
     def _change(
         self,
-        action: str,
         service_id: str,
         batch_id: str,
-        actor: str,
-        reason: str,
+        audit: _Audit,
         allowed: set[BatchState],
         to: BatchState | None,
     ) -> BatchState:
-        reason = clean_note(reason.strip())
+        action, reason = audit.action, clean_note(audit.reason.strip())
         if not reason:
             raise LedgerError("a reason must be given; it goes into the audit")
         with self._actions.locked(service_id, batch_id) as batch:
@@ -62,7 +72,7 @@ class Operator:
             to = to or BatchState.UNKNOWN
             act = Act(
                 name=action,
-                actor=actor,
+                actor=audit.actor,
                 reason=reason,
                 to=to,
                 anew=action in ("resume", "resubmit"),

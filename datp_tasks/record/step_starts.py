@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from sqlalchemy import Engine
 
-from datp_tasks.clock import Clock
 from datp_tasks.record.queries import Queries
 
 
@@ -21,9 +20,8 @@ class Query(Queries, topic="step_starts"):
 
 
 class BegunSteps:
-    def __init__(self, engine: Engine, clock: Clock) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._clock = clock
 
     def mark_many(self, tries: Sequence[tuple[str, str, int]]) -> set[str]:
         """Tries as (id, step key, fence); the ids of those that are the first of their step."""

@@ -77,7 +77,7 @@ def make_operator(container: Container) -> Operator:
         catalogue=container.catalogue,
         ringer=container.ringer,
         alerts=alerts,
-        begun_steps=BegunSteps(container.engine, container.clock),
+        begun_steps=BegunSteps(container.engine),
         effects=EffectStore(container.engine, container.clock),
     )
     return Operator(

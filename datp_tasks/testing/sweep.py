@@ -95,7 +95,15 @@ def crash_sweep(
     all_jobs = kit.jobs
     kit.jobs = all_jobs if jobs is None else tuple(job for job in all_jobs if job in jobs)
     with boundaries.installed():
-        sweep = _Sweep(kit, pipeline, data, check, ends, when_waiting, together)
+        sweep = _Sweep(
+            kit,
+            pipeline,
+            data,
+            check=check,
+            ends=ends,
+            when_waiting=when_waiting,
+            together=together,
+        )
         try:
             cases = [
                 case
@@ -119,6 +127,7 @@ class _Sweep:
         kit: Kit,
         pipeline: str,
         data: Mapping[str, Any] | Callable[[int], Mapping[str, Any]],
+        *,
         check: Check | None,
         ends: Collection[Status | str] | None,
         when_waiting: Callable[[Kit, str], object] | None,

@@ -168,7 +168,10 @@ def test_a_group_that_a_pipeline_brings_along_is_found_while_it_runs(
     datp: Kit, fake_stack: FakeStack, in_folder: Path
 ) -> None:
     said: list[str] = []
-    assert node_groups(datp.connections, datp.steps.names()) == Needs(["master"], {})
+    found = node_groups(
+        datp.connections.pipelines, datp.connections.catalogue, "master", datp.steps.names()
+    )
+    assert found == Needs(["master"], {})
     stack: Any = fake_stack
     with GroupWatch(stack, datp.steps.names(), said.append) as watch:
         (in_folder / "order.yaml").write_text(ORDER)

@@ -69,8 +69,6 @@ FOR_USERS = {
 }
 #: Read by tests only: what a job reports, and lists of what there is.
 FOR_TESTS = {"payloads", "refreshed", "script_names"}
-#: To be removed.
-PRIVATE_UNUSED = {"record/step_starts.py _clock"}
 ALLOWED = CALLED_BY_FRAMEWORKS | FOR_USERS | FOR_TESTS
 
 
@@ -138,7 +136,7 @@ def test_a_private_name_is_used_in_its_own_module() -> None:
             for _, name in definitions(tree(path))
             if re.match(r"_[a-z]", name) and name not in used | methods
         }
-    assert unused <= PRIVATE_UNUSED
+    assert unused == set()
 
 
 def test_a_name_that_is_never_read_is_found() -> None:

@@ -137,37 +137,6 @@ def test_only_scripts_talk_to_redis_in_lua() -> None:
     assert (lua, evals) == ([], [])
 
 
-#: Rooms that may send commands to Redis; the others ask the live room.
-MAY_TALK_TO_REDIS = ("live/", "local/", "testing/")
-
-
-def talks_to_redis(call: ast.Call) -> bool:
-    """A command on something that is called redis: `live.redis.get(…)`, `self._redis.set(…)`."""
-    function = call.func
-    if not isinstance(function, ast.Attribute) or function.attr == "close":
-        return False
-    owner = function.value
-    name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
-    return name in ("redis", "_redis")
-
-
-def test_commands_to_redis_are_in_the_live_room() -> None:
-    found = [
-        shown(path, call)
-        for path in MODULES
-        if not shown(path).startswith(MAY_TALK_TO_REDIS)
-        for call in calls(path)
-        if talks_to_redis(call)
-    ]
-    assert found == []
-
-
-def test_a_command_to_redis_elsewhere_is_found() -> None:
-    source = "self.live.redis.get('key'); self._redis.set('key', 1); self.redis.close()"
-    found = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
-    assert [talks_to_redis(call) for call in found] == [True, True, False]
-
-
 def test_no_wall_clock_decides_anything() -> None:
     looks = [
         shown(path, call)

@@ -1,0 +1,107 @@
+"""What belongs to a room stays in it, also where imports do not show it. Part of `make lint`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import datp_tasks
+
+PACKAGE = Path(datp_tasks.__file__).parent
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+#: Rooms that may send commands to Redis; the others ask the live room.
+MAY_TALK_TO_REDIS = ("live/", "local/", "testing/")
+#: Rooms that may hold SQL; embedded servers and the test kit make databases.
+MAY_HOLD_SQL = ("record/", "local/", "testing/")
+#: The kit is a runtime for tests: it opens the container and looks into all of it.
+MAY_TAKE_THE_CONTAINER = ("runtime/", "testing/")
+SQL = re.compile(
+    r"\s*(SELECT\s.*|INSERT\s+INTO\s.*|UPDATE\s+\S+\s+SET\s.*|DELETE\s+FROM\s.*"
+    r"|WITH\s+\w+\s+AS\s.*|(CREATE|ALTER|DROP|TRUNCATE)\s+(TABLE|INDEX|DATABASE|VIEW)\s.*"
+    r"|LOCK\s+TABLE\s.*|COPY\s+\w+\s.*(FROM|TO)\s.*)",
+    re.DOTALL,
+)
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def outside(rooms: tuple[str, ...]) -> Iterator[tuple[str, ast.Module]]:
+    for path in MODULES:
+        name = path.relative_to(PACKAGE).as_posix()
+        if not name.startswith(rooms):
+            yield name, tree(path)
+
+
+def redis_commands(module: ast.AST) -> list[int]:
+    """A command on something that is called redis: `live.redis.get(…)`, `self._redis.set(…)`."""
+    found = []
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner = node.func.value
+            name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+            if name in ("redis", "_redis") and node.func.attr != "close":
+                found.append(node.lineno)
+    return found
+
+
+def sql_texts(module: ast.AST) -> list[int]:
+    """Texts that begin like a statement; in an f-string, its first piece."""
+    return [
+        node.lineno
+        for node in ast.walk(module)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and SQL.fullmatch(node.value)
+    ]
+
+
+def takers_of_the_container(module: ast.AST) -> list[int]:
+    return [
+        argument.lineno
+        for node in ast.walk(module)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        if argument.annotation and "Container" in ast.unparse(argument.annotation)
+    ]
+
+
+def test_commands_to_redis_are_in_the_live_room() -> None:
+    found = {name: redis_commands(module) for name, module in outside(MAY_TALK_TO_REDIS)}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_sql_is_in_the_record() -> None:
+    found = {name: sql_texts(module) for name, module in outside(MAY_HOLD_SQL)}
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_only_the_place_that_wires_takes_the_container() -> None:
+    found = {
+        name: takers_of_the_container(module) for name, module in outside(MAY_TAKE_THE_CONTAINER)
+    }
+    assert {name: lines for name, lines in found.items() if lines} == {}
+
+
+def test_a_command_to_redis_elsewhere_is_found() -> None:
+    source = "self.live.redis.get('key')\nself._redis.set('key', 1)\nself.redis.close()"
+    assert redis_commands(ast.parse(source)) == [1, 2]
+
+
+def test_sql_elsewhere_is_found() -> None:
+    source = (
+        "'SELECT tx_id FROM tx_summary'\nf'DELETE FROM {table}'\n'''\n  UPDATE t SET a = 1'''\n"
+        "'SELECT'\n'Update the row'\n'with this as that'"
+    )
+    assert sql_texts(ast.parse(source)) == [1, 2, 3]
+
+
+def test_a_function_that_takes_the_container_is_found() -> None:
+    source = "def f(a: int, c: Container): ...\ndef g(*, c: 'Container | None' = None): ..."
+    assert takers_of_the_container(ast.parse(source)) == [1, 2]
