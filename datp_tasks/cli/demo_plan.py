@@ -24,7 +24,7 @@ ACCOUNTS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class DemoKind:
     """One thing that can happen to a transfer."""
 
     label: str
@@ -39,19 +39,19 @@ class Kind:
 
 
 KINDS = (
-    Kind(label="paid at once", share=40),
-    Kind(label="paid after a short sleep", share=10, delay_s=1),
-    Kind(label="waits for KYC, approved", share=15, is_high=True, kyc="approved"),
-    Kind(
+    DemoKind(label="paid at once", share=40),
+    DemoKind(label="paid after a short sleep", share=10, delay_s=1),
+    DemoKind(label="waits for KYC, approved", share=15, is_high=True, kyc="approved"),
+    DemoKind(
         label="waits for KYC, rejected",
         share=10,
         is_high=True,
         kyc="rejected",
         expected=Status.FAILED,
     ),
-    Kind(label="not enough money", share=10, is_poor=True, expected=Status.FAILED),
-    Kind(label="cancelled while it waits", share=10, is_high=True, expected=Status.CANCELLED),
-    Kind(label="sent twice", share=5, is_sent_twice=True),
+    DemoKind(label="not enough money", share=10, is_poor=True, expected=Status.FAILED),
+    DemoKind(label="cancelled while it waits", share=10, is_high=True, expected=Status.CANCELLED),
+    DemoKind(label="sent twice", share=5, is_sent_twice=True),
 )
 
 
@@ -59,7 +59,7 @@ KINDS = (
 class Transfer:
     """One request of the demo and what became of it."""
 
-    kind: Kind
+    kind: DemoKind
     data: dict[str, Any]
     external_id: str
     tx_id: str = ""
@@ -95,11 +95,11 @@ def make_plan(rng: random.Random, run: str, transfers: int) -> list[Transfer]:
     return [_transfer(rng, run, number, kind) for number, kind in enumerate(kinds)]
 
 
-def of_kind(plan: Iterable[Transfer], kind: Kind) -> list[Transfer]:
+def of_kind(plan: Iterable[Transfer], kind: DemoKind) -> list[Transfer]:
     return [transfer for transfer in plan if transfer.kind is kind]
 
 
-def _transfer(rng: random.Random, run: str, number: int, kind: Kind) -> Transfer:
+def _transfer(rng: random.Random, run: str, number: int, kind: DemoKind) -> Transfer:
     source, target = rng.sample(range(ACCOUNTS), 2)
     high = rng.randint(KYC_ABOVE + 1, 5 * KYC_ABOVE)
     data: dict[str, Any] = {

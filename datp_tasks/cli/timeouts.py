@@ -11,7 +11,7 @@ from rich.table import Table
 
 from datp_tasks.cli.context import connect
 from datp_tasks.cli.tables import list_table, print_json, print_list, short_time
-from datp_tasks.record.timeouts import Next, Peek, Standing, Timeouts
+from datp_tasks.record.timeouts import NextTimeout, Peek, Timeouts, TimeoutStanding
 
 #: Exit code, for scripts: the handler is further behind than it may be.
 BEHIND = 3
@@ -39,7 +39,9 @@ def timeouts(
         raise typer.Exit(BEHIND)
 
 
-def _as_mapping(peek: Peek, standing: Standing, due: list[Next], is_behind: bool) -> dict[str, Any]:
+def _as_mapping(
+    peek: Peek, standing: TimeoutStanding, due: list[NextTimeout], is_behind: bool
+) -> dict[str, Any]:
     changed_at = standing.changed_at
     return {
         "lagSeconds": peek.lag_s,
@@ -65,7 +67,7 @@ def _as_mapping(peek: Peek, standing: Standing, due: list[Next], is_behind: bool
 
 
 def _print(
-    console: Console, peek: Peek, standing: Standing, due: list[Next], is_behind: bool
+    console: Console, peek: Peek, standing: TimeoutStanding, due: list[NextTimeout], is_behind: bool
 ) -> None:
     changed_at = standing.changed_at
     colour = "red" if is_behind else "green"
@@ -81,7 +83,7 @@ def _print(
         print_list(console, _listed(due))
 
 
-def _listed(due: list[Next]) -> Table:
+def _listed(due: list[NextTimeout]) -> Table:
     rows = []
     for each in due:
         left = "rolls back" if each.expiring_at else f"{each.left_s:.0f} s"

@@ -38,7 +38,7 @@ class GroupRow:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TopView:
     groups: list[GroupRow]
     sizes: dict[str, int]
     rates: dict[str, float]
@@ -73,7 +73,7 @@ def top(
             time.sleep(every_s)
 
 
-def look(context: Context) -> View:
+def look(context: Context) -> TopView:
     connections = context.connections
     live, settings = connections.live, connections.settings
     now_ms = live.server_now_ms()
@@ -86,7 +86,7 @@ def look(context: Context) -> View:
     seconds = RESOLUTIONS["fine"].slot_s * max(1, len(recent))
     register = NodeRegister(live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms)
     alerts = Alerts(connections.engine, connections.clock).open_alerts()
-    return View(
+    return TopView(
         groups=_groups(context, register, recent, seconds),
         sizes=live.sizes(),
         rates={
@@ -127,7 +127,7 @@ def _count(slot: Slot, what: str) -> int:
     return by_what.get((what,), 0)
 
 
-def _drawn(view: View) -> Group:
+def _drawn(view: TopView) -> Group:
     groups = Table("group", "nodes", "busy", "messages", "started/s", title="Groups", box=None)
     for row in view.groups:
         groups.add_row(
@@ -158,7 +158,7 @@ def plot(values: list[float]) -> str:
     return "".join(BARS[round(value / highest * (len(BARS) - 1))] for value in values)
 
 
-def _as_json(view: View) -> dict[str, Any]:
+def _as_json(view: TopView) -> dict[str, Any]:
     return {
         "groups": [
             {

@@ -26,8 +26,8 @@ from datp_tasks.record.retention import (
     STATE_CHANGES,
     STATES,
     WEBHOOKS,
-    Kind,
     Retention,
+    RowKind,
 )
 from datp_tasks.record.signals import Signals
 
@@ -99,7 +99,7 @@ def _kinds(retention: Retention, limits: Limits) -> dict[str, Iterator[int]]:
     }
 
 
-def _batches(retention: Retention, kind: Kind, days: int, batch_max: int) -> Iterator[int]:
+def _batches(retention: Retention, kind: RowKind, days: int, batch_max: int) -> Iterator[int]:
     after, looked = BEGINNING, batch_max
     while looked == batch_max:
         batch = retention.drop(kind, days=days, batch_max=batch_max, after=after)

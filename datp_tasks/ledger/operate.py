@@ -21,7 +21,7 @@ class _Audit:
     reason: str
 
 
-class Operator:
+class BatchOperator:
     def __init__(self, actions: BatchActions, tell: Tell) -> None:
         self._actions = actions
         self._tell = tell

@@ -11,7 +11,7 @@ from datp_tasks.clock import Clock
 from datp_tasks.failpoints import reach
 from datp_tasks.ledger.intake import Intake
 from datp_tasks.ledger.kinds import KINDS
-from datp_tasks.ledger.operate import Operator
+from datp_tasks.ledger.operate import BatchOperator
 from datp_tasks.ledger.poller import Asking
 from datp_tasks.ledger.queuer import Queuer
 from datp_tasks.ledger.submitter import Submitter
@@ -50,7 +50,7 @@ class Ledger:
     batches: BatchStore
     claims: ClaimStore
     intake: Intake
-    operator: Operator
+    operator: BatchOperator
     queuer: Queuer
     submitter: Submitter
     asking: Asking
@@ -87,7 +87,7 @@ class Ledger:
             batches=batches,
             claims=claims,
             intake=Intake(settings=settings, batches=batches, claims=claims, ring=ring_all),
-            operator=Operator(BatchActions(sql, alerts), tell),
+            operator=BatchOperator(BatchActions(sql, alerts), tell),
             queuer=Queuer(settings=settings, claims=claims, ring=ring_all, do=submitter.run),
             submitter=submitter,
             asking=asking,

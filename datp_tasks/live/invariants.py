@@ -74,7 +74,7 @@ _READ = ("status", "begun", *ALWAYS[:-1], *_FIELDS["queued"])
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Observed:
     """One transaction as Redis had it at one moment."""
 
     tx_id: str
@@ -104,7 +104,7 @@ def check_all(live: LiveStore, *, violations_max: int = VIOLATIONS_MAX) -> list[
     return list(found)
 
 
-def look(live: LiveStore, tx_ids: Iterable[str], nodes: Collection[str]) -> list[Seen]:
+def look(live: LiveStore, tx_ids: Iterable[str], nodes: Collection[str]) -> list[Observed]:
     """See transactions, each shard at one moment. `nodes` are those that may run them."""
     by_shard: defaultdict[str, list[str]] = defaultdict(list)
     for tx_id in tx_ids:
@@ -119,7 +119,7 @@ def find_nodes(live: LiveStore) -> set[str]:
     return {key.partition(":runningS:")[2] for key in keys}
 
 
-def check_transaction(seen: Seen) -> list[str]:
+def check_transaction(seen: Observed) -> list[str]:
     """What is wrong with one transaction, in words; empty if nothing is."""
     if not seen.fields:
         left = [f"gone, but {seen.deltas} deltas of it are left"] if seen.deltas else []
@@ -135,7 +135,7 @@ def check_transaction(seen: Seen) -> list[str]:
 # The rules.
 
 
-def _misplaced(seen: Seen, mode: str) -> list[str]:
+def _misplaced(seen: Observed, mode: str) -> list[str]:
     here = set(seen.scores)
     if seen.nodes:
         here.add("runningS")
@@ -151,7 +151,7 @@ def _misplaced(seen: Seen, mode: str) -> list[str]:
     return faults
 
 
-def _wrong_fields(seen: Seen, mode: str) -> list[str]:
+def _wrong_fields(seen: Observed, mode: str) -> list[str]:
     faults = [f"{mode}, but without {name}" for name in ALWAYS if name not in seen.fields]
     return faults + _against(mode, _FIELDS[mode], set(seen.fields))
 
@@ -163,7 +163,7 @@ def _against(mode: str, marks: Mapping[str, str], here: set[str]) -> list[str]:
     return faults + [f"{mode}, but with {name}" for name in excess]
 
 
-def _wrong_values(seen: Seen, status: Status) -> list[str]:
+def _wrong_values(seen: Observed, status: Status) -> list[str]:
     fields = seen.fields
     faults = [
         f"{name} is {fields[name]!r}, not a number from {least} on"
@@ -184,7 +184,7 @@ def _wrong_values(seen: Seen, status: Status) -> list[str]:
     return [fault for fault, broken in rules.items() if broken] + _wrong_place(seen, status)
 
 
-def _wrong_place(seen: Seen, status: Status) -> list[str]:
+def _wrong_place(seen: Observed, status: Status) -> list[str]:
     if status is Status.RUNNING and seen.nodes != {seen.fields["node"]}:
         nodes = ", ".join(sorted(seen.nodes))
         return [f"{seen.fields['node']} runs it, but it is in runningS of {nodes}"]
@@ -196,7 +196,7 @@ def _wrong_place(seen: Seen, status: Status) -> list[str]:
 # Looking at transactions.
 
 
-def _look_at_shard(live: LiveStore, tx_ids: Sequence[str], nodes: Sequence[str]) -> list[Seen]:
+def _look_at_shard(live: LiveStore, tx_ids: Sequence[str], nodes: Sequence[str]) -> list[Observed]:
     # One MULTI: it sees what is there between two scripts, never half of what one changes.
     pipeline = live.redis.pipeline(transaction=True)
     for node in nodes:
@@ -219,7 +219,7 @@ def _look_at_shard(live: LiveStore, tx_ids: Sequence[str], nodes: Sequence[str])
     return found
 
 
-def _seen(tx_id: str, nodes: frozenset[str], answers: Sequence[Any]) -> Seen:
+def _seen(tx_id: str, nodes: frozenset[str], answers: Sequence[Any]) -> Observed:
     values, has_json, ttl_ms, deltas, *scores = answers
     fields = {n: value for n, value in zip(_READ, values, strict=True) if value is not None}
     if has_json:
@@ -228,7 +228,7 @@ def _seen(tx_id: str, nodes: frozenset[str], answers: Sequence[Any]) -> Seen:
         fields.setdefault("status", "")
     placed = {n: score for n, score in zip(LISTS, scores, strict=True) if score is not None}
     ends_in_ms = ttl_ms if ttl_ms >= 0 else None
-    return Seen(tx_id, fields, placed, nodes, ends_in_ms, deltas)
+    return Observed(tx_id, fields, placed, nodes, ends_in_ms, deltas)
 
 
 # Looking for transactions.

@@ -13,7 +13,7 @@ from datp_tasks.settings import Settings
 TARGETS_MAX = 1_024
 
 
-class Guard(Protocol):
+class AddressGuard(Protocol):
     def target_of(self, url: str) -> Target:
         """Where a URL leads; WebhookInvalid or ValueError if nothing may be sent there."""
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from datp_tasks.errors import WebhookInvalid
-from datp_tasks.outbound.address_guard import Guard
+from datp_tasks.outbound.address_guard import AddressGuard
 from datp_tasks.outbound.addresses import Target
 from datp_tasks.outbound.connection import Connect, Connection, open_connection
 from datp_tasks.outbound.connection_pool import ConnectionPool
@@ -47,7 +47,9 @@ class Manners:
 class HttpClient:
     """Used by one event loop. Without connections that wait, by any."""
 
-    def __init__(self, guard: Guard, manners: Manners, network: Network | None = None) -> None:
+    def __init__(
+        self, guard: AddressGuard, manners: Manners, network: Network | None = None
+    ) -> None:
         self._guard = guard
         self._manners = manners
         self._network = network or Network()

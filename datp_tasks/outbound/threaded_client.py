@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 
-from datp_tasks.outbound.address_guard import Guard
+from datp_tasks.outbound.address_guard import AddressGuard
 from datp_tasks.outbound.http_client import HttpClient, Manners, Network
 from datp_tasks.outbound.messages import HttpRequest, NoResponse, NotSent, Outcome
 from datp_tasks.outbound.resolver import SystemResolver
@@ -23,7 +23,11 @@ class ThreadedHttpClient:
     """Threads may share it. It starts with its first request, also after it was closed."""
 
     def __init__(
-        self, guard: Guard, manners: Manners, *, before_send: Callable[[], None] | None = None
+        self,
+        guard: AddressGuard,
+        manners: Manners,
+        *,
+        before_send: Callable[[], None] | None = None,
     ) -> None:
         self._guard = guard
         self._manners = manners
@@ -47,7 +51,7 @@ class ThreadedHttpClient:
 
 
 class _Running:
-    def __init__(self, guard: Guard, manners: Manners) -> None:
+    def __init__(self, guard: AddressGuard, manners: Manners) -> None:
         self._names = SystemResolver(UNDER_WAY_MAX)
         self._client = HttpClient(guard, manners, Network(resolve=self._names))
         self._places = asyncio.Semaphore(UNDER_WAY_MAX)

@@ -38,7 +38,7 @@ class Query(Queries, topic="retention"):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class RowKind:
     """What is dropped together, by the time that says how old it is."""
 
     name: str
@@ -47,13 +47,13 @@ class Kind:
     marked: bool = False
 
 
-STATES = Kind("states", Query.states)
-JOURNALS = Kind("journals", Query.journals)
-STATE_CHANGES = Kind("state_changes", Query.state_changes, marked=True)
-EFFECTS = Kind("effects", Query.effects, marked=True)
-EVENTS = Kind("events", Query.events, marked=True)
-WEBHOOKS = Kind("webhooks", Query.webhooks)
-BATCHES = Kind("batches", Query.batches)
+STATES = RowKind("states", Query.states)
+JOURNALS = RowKind("journals", Query.journals)
+STATE_CHANGES = RowKind("state_changes", Query.state_changes, marked=True)
+EFFECTS = RowKind("effects", Query.effects, marked=True)
+EVENTS = RowKind("events", Query.events, marked=True)
+WEBHOOKS = RowKind("webhooks", Query.webhooks)
+BATCHES = RowKind("batches", Query.batches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,9 @@ class Retention:
         self._engine = engine
         self._clock = clock
 
-    def drop(self, kind: Kind, *, days: int, batch_max: int, after: Place = BEGINNING) -> Dropped:
+    def drop(
+        self, kind: RowKind, *, days: int, batch_max: int, after: Place = BEGINNING
+    ) -> Dropped:
         """Drop what may go among the next rows of a kind."""
         with self._engine.begin() as connection:
             after = _marked(connection, kind) or after
@@ -101,11 +103,11 @@ class Retention:
             return connection.exec_driver_sql(Query.summaries, values).rowcount
 
 
-def _mark_name(kind: Kind) -> str:
+def _mark_name(kind: RowKind) -> str:
     return f"retention {kind.name}"
 
 
-def _marked(connection: Connection, kind: Kind) -> Place | None:
+def _marked(connection: Connection, kind: RowKind) -> Place | None:
     if not kind.marked:
         return None
     row = connection.exec_driver_sql(Query.mark, {"name": _mark_name(kind)}).first()

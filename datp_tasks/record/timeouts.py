@@ -83,7 +83,7 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TimeoutStanding:
     """Where the handler stands, for people."""
 
     #: The segment: the log is read up to this row, in the order of transactions.
@@ -96,7 +96,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
+class NextTimeout:
     """A transaction that expires soon, or is doing so."""
 
     tx_id: str
@@ -180,17 +180,17 @@ class Timeouts:
             with self._engine.begin() as connection:
                 connection.exec_driver_sql(Query.forget, {"tx_id": list(tx_ids)})
 
-    def standing(self) -> Standing:
+    def standing(self) -> TimeoutStanding:
         with self._engine.connect() as connection:
             row = connection.exec_driver_sql(Query.standing, self._values()).one()
-            return Standing(row.value, row.xact, row.changed_at, row.watched, row.due)
+            return TimeoutStanding(row.value, row.xact, row.changed_at, row.watched, row.due)
 
-    def next_due(self, rows_max: int) -> list[Next]:
+    def next_due(self, rows_max: int) -> list[NextTimeout]:
         """Those that the handler looks at next."""
         with self._engine.connect() as connection:
             rows = connection.exec_driver_sql(Query.next_due, self._values(rows_max=rows_max))
             return [
-                Next(r.tx_id, r.pipeline, r.owner, r.expires_at, r.left_s, r.expiring_at)
+                NextTimeout(r.tx_id, r.pipeline, r.owner, r.expires_at, r.left_s, r.expiring_at)
                 for r in rows
             ]
 

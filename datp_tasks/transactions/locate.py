@@ -99,7 +99,7 @@ class Locator:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Generic[Answer]):
+class Lookup(Generic[Answer]):
     """What Redis answered, in the order of the ids."""
 
     answers: list[Answer]
@@ -109,7 +109,7 @@ class Asked(Generic[Answer]):
 
 def ask_many(
     restorer: Restorer, tx_ids: Sequence[str], ask: Callable[[Sequence[str]], Sequence[Answer]]
-) -> Asked[Answer]:
+) -> Lookup[Answer]:
     """Ask Redis about each; those that have left it are restored and asked again.
 
     `ask` answers in the order of the ids; an empty hash or the word UNKNOWN means "not here".
@@ -120,7 +120,7 @@ def ask_many(
         restorer.restore(missed)
         reach("locate.after_restore")
         answers.update(zip(missed, ask(missed), strict=True))
-    return Asked([answers[tx_id] for tx_id in tx_ids], set(missed))
+    return Lookup([answers[tx_id] for tx_id in tx_ids], set(missed))
 
 
 def is_missing(answer: object) -> bool:

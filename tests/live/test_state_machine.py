@@ -18,7 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from datp_tasks.live.invariants import Seen, check_all, check_transaction, look
+from datp_tasks.live.invariants import Observed, check_all, check_transaction, look
 from datp_tasks.live.scripts import Call, script
 from datp_tasks.live.types import Bell, Claimed, Held, NewTransaction, Refused, Restored
 from datp_tasks.model.journal import Entry, living_branch
@@ -101,7 +101,7 @@ class Image:
 
     model: Modelled
     fields: dict[str, str]
-    seen: Seen
+    seen: Observed
 
     def is_ahead_of(self, tx_id: str, recorded: Sequence[Entry]) -> bool:
         return self.seen.tx_id == tx_id and not set(self.model.entries) <= set(recorded)

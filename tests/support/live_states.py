@@ -17,7 +17,7 @@ from redis import Redis
 from datp_tasks.clock import Clock, VirtualClock
 from datp_tasks.live.cluster_redis import servers_of
 from datp_tasks.live.connect import make_redis
-from datp_tasks.live.invariants import Seen, check_transaction, look
+from datp_tasks.live.invariants import Observed, check_transaction, look
 from datp_tasks.live.keys import LISTS
 from datp_tasks.live.scripts import FOLDER, Call, Reply, Script, header_sections, script_names
 from datp_tasks.live.store import LiveStore
@@ -373,7 +373,7 @@ class Stage:
         found: float | None = self.redis.zscore(self.live.keys.of_tx(tx_id, list_name), tx_id)
         return found
 
-    def seen(self, tx_id: str) -> Seen:
+    def seen(self, tx_id: str) -> Observed:
         return look(self.live, [tx_id], NODES)[0]
 
     def faults(self, tx_id: str) -> list[str]:

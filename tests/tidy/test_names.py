@@ -25,6 +25,15 @@ DIFFERENT_THINGS = {
     *("service", "store", "tables", "types"),
 }
 
+#: One shape in several rooms: every job has a Result, every topic of SQL its Query; what the API
+#: shows of a thing has the name of that thing.
+ONE_SHAPE = {"Batch", "CeleryRing", "Events", "Limits", "Query", "Result", "Sent", "Tables"}
+#: Different things under one class name. This list may only shrink.
+DIFFERENT_CLASSES = {
+    *("Attempt", "Call", "Claimed", "Copy", "Ended", "Ending", "Fault", "Frame", "Gate", "Refused"),
+    *("Role", "Services", "Wanted"),
+}
+
 PARAMETERS_MAX = 6
 
 #: Words that hide who acts, and how often they are left. The numbers may only go down.
@@ -40,6 +49,17 @@ def test_a_module_has_the_name_of_another_only_for_the_same_topic() -> None:
             rooms[path.stem].add(path.parent.relative_to(PACKAGE).as_posix())
     shared = {name: places for name, places in rooms.items() if len(places) > 1}
     known = ONE_TOPIC | DIFFERENT_THINGS
+    assert {name: places for name, places in shared.items() if name not in known} == {}
+
+
+def test_a_class_has_the_name_of_another_only_for_the_same_thing() -> None:
+    homes: dict[str, list[str]] = defaultdict(list)
+    for path in MODULES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(path.relative_to(PACKAGE).as_posix())
+    shared = {name: places for name, places in homes.items() if len(places) > 1}
+    known = ONE_SHAPE | DIFFERENT_CLASSES
     assert {name: places for name, places in shared.items() if name not in known} == {}
 
 

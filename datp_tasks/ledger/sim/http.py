@@ -15,7 +15,7 @@ BODY_BYTES_MAX = 80_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SimRequest:
     method: str
     path: str
     query: dict[str, list[str]]
@@ -50,7 +50,7 @@ class Reply:
 
 
 #: None: drop the connection without a word.
-Handler = Callable[[Request], Awaitable[Reply | None]]
+Handler = Callable[[SimRequest], Awaitable[Reply | None]]
 
 
 async def serve_connection(
@@ -75,7 +75,7 @@ async def serve_connection(
         writer.close()
 
 
-async def _read(reader: asyncio.StreamReader) -> Request | None:
+async def _read(reader: asyncio.StreamReader) -> SimRequest | None:
     """The next request of the connection; None at its end."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -94,4 +94,4 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
         raise ValueError("too long")
     body = await reader.readexactly(length) if length else b""
     parts = urlsplit(target)
-    return Request(method, parts.path, parse_qs(parts.query), headers, body)
+    return SimRequest(method, parts.path, parse_qs(parts.query), headers, body)

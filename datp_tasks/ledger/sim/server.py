@@ -22,7 +22,7 @@ from datp_tasks.ledger.sim.chains import (
     ScabbardService,
 )
 from datp_tasks.ledger.sim.faults import ANSWERS, Fault, FaultInvalid, Faults
-from datp_tasks.ledger.sim.http import HEAD_BYTES_MAX, Reply, Request, serve_connection
+from datp_tasks.ledger.sim.http import HEAD_BYTES_MAX, Reply, SimRequest, serve_connection
 
 START_S = 10.0
 
@@ -42,7 +42,7 @@ class LedgerSim:
         #: How many POSTs of batches came in, whatever was done with them.
         self.posts = 0
 
-    async def handle(self, request: Request) -> Reply | None:
+    async def handle(self, request: SimRequest) -> Reply | None:
         match request.method, request.path.strip("/").split("/"):
             case "POST", ["batches"]:
                 return await self._post(request, "")
@@ -60,7 +60,7 @@ class LedgerSim:
 
     # Submissions.
 
-    async def _post(self, request: Request, service: str) -> Reply | None:
+    async def _post(self, request: SimRequest, service: str) -> Reply | None:
         self.posts += 1
         fault = self.faults.pick("post", service)
         word = fault.do if fault else ""
@@ -81,7 +81,7 @@ class LedgerSim:
             return Reply(reply.status, reply.value, delay_s=fault.ms / 1_000)
         return Reply(reply.status, reply.value, cut=word == "cut")
 
-    def _submit(self, request: Request, service: str) -> Reply:
+    def _submit(self, request: SimRequest, service: str) -> Reply:
         if not service and request.headers.get("content-type") != "application/octet-stream":
             return _refusal(service, 400, 42)
         try:
@@ -106,7 +106,7 @@ class LedgerSim:
 
     # Questions.
 
-    async def _get(self, request: Request, service: str, name: str) -> Reply | None:
+    async def _get(self, request: SimRequest, service: str, name: str) -> Reply | None:
         fault = self.faults.pick("get", service)
         word = fault.do if fault else ""
         if word == "drop":
@@ -137,7 +137,7 @@ class LedgerSim:
 
     # Its operator.
 
-    def _operate(self, method: str, what: str, request: Request) -> Reply:
+    def _operate(self, method: str, what: str, request: SimRequest) -> Reply:
         match method, what:
             case "GET", "log":
                 return Reply(200, self.executions())
