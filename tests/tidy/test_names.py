@@ -103,3 +103,9 @@ def test_sentences_name_the_actor() -> None:
     }
     too_many = {top: lines for top, lines in found.items() if len(lines) > HIDING_MAX[top]}
     assert too_many == {}
+
+
+def test_names_of_tests_name_the_actor() -> None:
+    hiding = re.compile(r"def (test_\w*(?:(?<!the_user_)nobody|somebody|whoever|anybody)\w*)")
+    paths = sorted((ROOT / "tests").rglob("*.py"))
+    assert {name for path in paths for name in hiding.findall(path.read_text())} == set()
