@@ -212,7 +212,9 @@ def resolve(
     ledger = _ledger()
     found = _find(ledger, service, batch)
     to = _parsed_state(outcome)
-    state = ledger.operator.resolve(service, found.batch_id, to, actor=connect().actor, reason=reason)
+    state = ledger.operator.resolve(
+        service, found.batch_id, to, actor=connect().actor, reason=reason
+    )
     typer.echo(f"{state}")
 
 

@@ -107,7 +107,9 @@ class Operator:
         """Transactions as of now, the newest first."""
         return self._bulk.choose(where, rows_max=rows_max)
 
-    def note_bulk(self, action: Action, where: Where, count: int, reason: str, actor: Actor) -> None:
+    def note_bulk(
+        self, action: Action, where: Where, count: int, reason: str, actor: Actor
+    ) -> None:
         """Before it is done: the audit table tells what was meant to happen."""
         self._bulk.note(action, where, count, reason, actor)
 

@@ -82,7 +82,11 @@ class Resolver:
         ]
         for delta in deltas[len(made) :]:
             apply(view.state, delta)
-        details: dict[str, Any] = {"decision": decision, "step": action.place, "type": action.step_type}
+        details: dict[str, Any] = {
+            "decision": decision,
+            "step": action.place,
+            "type": action.step_type,
+        }
         if output is not None:
             # What a person put into the books must be readable for as long as the audit is.
             details["output"] = output
