@@ -147,7 +147,11 @@ def path_values(house: ApiHouse) -> dict[str, str]:
     values = {"txId": made.tx_id, "externalId": "table-1", "transactionType": "echo"}
     return {
         **values,
-        "name": "go", "service": "books", "batchId": "none", "id": "none", "version": "none",
+        "name": "go",
+        "service": "books",
+        "batchId": "none",
+        "id": "none",
+        "version": "none",
     }
 
 
