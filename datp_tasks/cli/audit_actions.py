@@ -31,7 +31,7 @@ def actions(
 ) -> None:
     """List who did what, the newest first, and verify the chain. Exit code 5: it is not whole."""
     chain = AuditChain(connect().engine)
-    found = chain.list(subject=subject, key_id=key, action=action, rows_max=limit)
+    found = chain.actions(subject=subject, key_id=key, action=action, rows_max=limit)
     report = chain.verify(_parsed(head))
     console = Console()
     if as_json:

@@ -101,7 +101,7 @@ COMMANDS: dict[str, Role | None] = {
 
 def routes() -> set[str]:
     return {
-        f"{method} {route.path}"
+        f"{method} {route.path}"  # type: ignore[attr-defined]
         for router in ROUTERS
         for route in router.routes
         for method in route.methods  # type: ignore[attr-defined]
