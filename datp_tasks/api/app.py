@@ -17,7 +17,7 @@ from fastapi import FastAPI, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from datp_tasks.api import (
-    audit,
+    audit_actions,
     batches,
     compat,
     health,
@@ -41,7 +41,7 @@ ROUTERS = (
     webhooks.routes,
     inspect.routes,
     operator.routes,
-    audit.routes,
+    audit_actions.routes,
     compat.routes,
     compat.open_routes,
     health.router,

@@ -13,9 +13,9 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks.api.app import ROUTERS
+from datp_tasks.cli.command_roles import needed
 from datp_tasks.cli.families import FAMILIES
 from datp_tasks.cli.lazy import commands_of
-from datp_tasks.cli.rights import needed
 from datp_tasks.model.actor import Role
 from datp_tasks.model.grants import Grants
 from datp_tasks.testing import Kit

@@ -13,7 +13,7 @@ from datp_tasks.errors import SettingsError
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.audit_chain import AuditChain, ChainHead
 from datp_tasks.record.operator_actions import note_action, record_action
-from datp_tasks.record.rights import apply_rights, rights_sql
+from datp_tasks.record.table_rights import apply_rights, rights_sql
 from datp_tasks.testing import Kit
 
 ANN = Actor(name="key 1f2e", key_id="1f2e", request_id="req_1", address="10.0.0.9")

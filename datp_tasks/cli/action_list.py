@@ -35,7 +35,7 @@ def actions(
     report = chain.verify(_parsed(head))
     console = Console()
     if as_json:
-        from datp_tasks.api.audit import noted_json
+        from datp_tasks.api.audit_actions import noted_json
 
         verdict = {"sealed": report.sealed, "head": str(report.head), "faults": report.faults}
         print_json(console, {**verdict, "actions": [noted_json(each) for each in found]})
