@@ -11,6 +11,7 @@ DatpError
 │   ├── PipelineNotStartable  only other pipelines may call it
 │   └── VersionMismatch       the content does not match the hash it claims to have
 ├── RequestError              what a client sent cannot be accepted; nothing was stored
+│   ├── NotGranted            the key, or its role, does not allow it
 │   ├── InputInvalid          the data is not an acceptable JSON object
 │   ├── ExternalIdInvalid
 │   ├── ExternalIdConflict    the id was used before, for another request
@@ -102,6 +103,10 @@ class VersionMismatch(PipelineError):
 
 class RequestError(DatpError):
     """The request cannot be accepted; nothing was stored."""
+
+
+class NotGranted(RequestError):
+    """The key, or the role, does not allow it; nothing was done."""
 
 
 class InputInvalid(RequestError):

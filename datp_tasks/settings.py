@@ -81,6 +81,8 @@ class Settings(Tuning):
     maintenance_group: str = _text("master", GROUP_NAME.pattern)
     steps: tuple[str, ...] = _list()
     key_pepper: str = _secret()
+    #: The pepper before this one: keys made under it are still known, and follow when used.
+    key_pepper_previous: str = _secret()
     log_format: str = _text("text", "text|json")
     build: str = _text("", r"[ -~]{0,100}")
 
@@ -96,6 +98,17 @@ class Settings(Tuning):
     owner_requests_per_s: float = number(1_000.0, 0.01, 1_000_000, env="API__OWNER_REQUESTS_PER_S")
     owner_in_flight_max: int = number(100_000, 1, 100_000_000, env="API__OWNER_IN_FLIGHT_MAX")
     compat_owner: str = _text("", r"([A-Za-z0-9][\w.@-]{0,63})?", env="API__COMPAT_OWNER")
+
+    #: Proxies whose `X-Forwarded-For` is believed.
+    api_proxies: tuple[str, ...] = _list(env="API__PROXIES")
+
+    # What needs a second person: a YAML file, or `single-person`; empty: strict defaults. What
+    # seals secrets and payloads (seals/keyring.py): a file, or its content. Where http/request
+    # may go: anywhere if that is empty.
+    policy_file: str = _text("", "[^\\0]*", env="SECURITY__POLICY_FILE")
+    keyring_file: str = _text("", "[^\\0]*", env="SECURITY__KEYRING_FILE")
+    keyring: str = _secret(env="SECURITY__KEYRING")
+    http_hosts: tuple[str, ...] = _list(env="SECURITY__HTTP_HOSTS")
 
     # Webhooks. Hosts (with a port, if it matters) and networks that are named as private are
     # trusted: any scheme, any port, any address but those of cloud metadata.

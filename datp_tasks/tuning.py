@@ -256,3 +256,15 @@ class Tuning:
     redis_timeout_s: float = number(5.0, 0.1, 60)
     #: The longest statement of the jobs takes a few seconds on large tables.
     sql_statement_timeout_s: float = number(30.0, 0.1, 3_600)
+
+    # Keys, limits before them, approvals and the audit.
+    #: Eight bulk requests of the largest size at once in one process.
+    bodies_bytes_max: int = number(134_217_728, 65_536, 17_179_869_184)
+    #: More than there may be long polls; each costs a file and some kilobytes.
+    api_connections_max: int = number(12_000, 4, 1_000_000)
+    #: A row can be changed unnoticed until it is in the chain: seconds, at one statement a run.
+    audit_sealer_period_s: float = number(10.0, 0.1, 3_600)
+    #: Carries out what was approved when a process died right then; an expiry may be so late.
+    approvals_period_s: float = number(15, 0.1, 3_600)
+    #: An owner that fills the line of a ledger service is told so before the others wait behind it.
+    ledger_owner_batches_max: int = number(10_000, 1, 100_000_000)

@@ -29,6 +29,7 @@ RETRY_AFTER_S = 2
 KINDS: dict[type[Exception], tuple[int, str]] = {
     errors.DatabaseUnavailable: (503, "record-away"),
     errors.ExternalIdConflict: (409, "external-id-conflict"),
+    errors.NotGranted: (403, "forbidden"),
     errors.InputInvalid: (422, "input-invalid"),
     errors.ExternalIdInvalid: (422, "external-id-invalid"),
     errors.ExpiryInvalid: (422, "expiry-invalid"),
@@ -98,6 +99,10 @@ class Problem(HTTPException):
 def not_found(what: str) -> Problem:
     """Also for what belongs to another owner: that it exists is not told."""
     return Problem(404, "not-found", f"There is no {what}.")
+
+
+def forbidden(detail: str) -> Problem:
+    return Problem(403, "forbidden", detail)
 
 
 def limited(detail: str, wait_s: float) -> Problem:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from datp_tasks.cli.action_list import actions
 from datp_tasks.cli.context import connect
 from datp_tasks.cli.tables import (
     COLOURS,
@@ -43,8 +43,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 
 
 def add_commands(app: typer.Typer) -> None:
-    for command in (doctor, resolve, replay, audit):
+    for command in (doctor, resolve, replay):
         app.command()(command)
+    group = typer.Typer()
+    group.callback(invoke_without_command=True)(audit)
+    group.command()(actions)
+    app.add_typer(group, name="audit")
 
 
 # What is in flight, in doubt, or wrong.
@@ -170,7 +174,7 @@ def resolve(
         decision,
         reason=reason,
         output=None if output is None else _parsed(output),
-        actor=f"cli:{getpass.getuser()}",
+        actor=context.actor,
     )
     summary = context.client.status(tx_id)
     if as_json:
@@ -258,6 +262,7 @@ def _shortened(text: str) -> str:
 
 
 def audit(
+    context: typer.Context,
     everything: Annotated[bool, typer.Option("--all", help="All transactions.")] = False,
     sample: Annotated[
         int | None, typer.Option(min=1, help="So many, chosen at random; 1,000 by default.")
@@ -266,6 +271,8 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Replay many transactions and report what does not fit. Exit code 5: there is something."""
+    if context.invoked_subcommand:
+        return
     if everything and sample is not None:
         raise typer.BadParameter("give --all or --sample, not both")
     operator = connect().operator

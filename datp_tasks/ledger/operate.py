@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from datp_tasks.errors import BatchBusy, LedgerError
 from datp_tasks.ledger.types import Finished, Tell
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.batch import FINAL_STATES, TO_ASK, BatchState
 from datp_tasks.model.notes import clean_note
 from datp_tasks.record.ledger_actions import Act, BatchActions
@@ -17,7 +18,7 @@ class _Audit:
     """What the audit keeps of an act."""
 
     action: str
-    actor: str
+    actor: Actor
     reason: str
 
 
@@ -26,25 +27,25 @@ class BatchOperator:
         self._actions = actions
         self._tell = tell
 
-    def park(self, service_id: str, batch_id: str, *, actor: str, reason: str) -> BatchState:
+    def park(self, service_id: str, batch_id: str, *, actor: Actor, reason: str) -> BatchState:
         """Keep a batch, and with it the ones behind it, until it is resumed."""
         allowed = {BatchState.NEW, BatchState.DELAYED, *TO_ASK}
         audit = _Audit("park", actor, reason)
         return self._change(service_id, batch_id, audit, allowed, BatchState.PARKED)
 
-    def resume(self, service_id: str, batch_id: str, *, actor: str, reason: str) -> BatchState:
+    def resume(self, service_id: str, batch_id: str, *, actor: Actor, reason: str) -> BatchState:
         """Let a parked batch go on: the ledger is asked first if it may have it already."""
         allowed = {BatchState.PARKED}
         return self._change(service_id, batch_id, _Audit("resume", actor, reason), allowed, None)
 
-    def resubmit(self, service_id: str, batch_id: str, *, actor: str, reason: str) -> BatchState:
+    def resubmit(self, service_id: str, batch_id: str, *, actor: Actor, reason: str) -> BatchState:
         """Send the same bytes again without asking the ledger; the operator knows better."""
         allowed = {BatchState.PARKED, BatchState.UNKNOWN}
         audit = _Audit("resubmit", actor, reason)
         return self._change(service_id, batch_id, audit, allowed, BatchState.DELAYED)
 
     def resolve(
-        self, service_id: str, batch_id: str, to: BatchState, *, actor: str, reason: str
+        self, service_id: str, batch_id: str, to: BatchState, *, actor: Actor, reason: str
     ) -> BatchState:
         """End a parked batch as COMMITTED or INVALID, as the operator found it to be."""
         if to not in (BatchState.COMMITTED, BatchState.INVALID):

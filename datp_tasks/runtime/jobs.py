@@ -7,6 +7,7 @@ from typing import Any
 
 from datp_tasks.jobs import (
     archiver,
+    audit_sealer,
     batch_poller,
     claim_queuer,
     group_cache,
@@ -23,6 +24,7 @@ from datp_tasks.jobs import (
 )
 from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.record.journal import Journal
 from datp_tasks.record.journal_gap import FilesAndGap
 from datp_tasks.record.retention import Retention
@@ -32,6 +34,9 @@ from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 from datp_tasks.timeouts.expire import Patience
 from datp_tasks.webhooks.sender import Pace
+
+#: Actions that one run puts into the chain of the audit: a second's work at most.
+SEALED_MAX = 10_000
 
 #: How many messages wait in the queue of a node group.
 Backlog = Callable[[str], int]
@@ -213,6 +218,9 @@ def _watcher(container: Container, settings: Settings, backlog: Backlog) -> watc
 #: What `jobs/schedule.py` schedules, and nothing else.
 JOBS: dict[str, Job] = {
     "archiver": _archiver,
+    "audit_sealer": lambda container, *_: audit_sealer.run_once(
+        AuditChain(container.engine), rows_max=SEALED_MAX
+    ),
     "batch_poller": lambda container, *_: batch_poller.run_once(container.ledger),
     "claim_queuer": lambda container, *_: claim_queuer.run_once(container.ledger.queuer),
     "group_cache": lambda container, *_: group_cache.run_once(container.groups),

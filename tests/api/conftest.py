@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from datp_tasks import Pipeline, Sleep
-from datp_tasks.record.api_keys import Scope
+from datp_tasks.model.actor import Role
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.support.api_house import PEPPER, ApiHouse, api_house
@@ -44,7 +44,7 @@ def zeta(house: ApiHouse) -> httpx.Client:
 
 @pytest.fixture
 def ops(house: ApiHouse) -> httpx.Client:
-    return house.client(house.new_owner("ops"), Scope.OPERATOR)
+    return house.client(house.new_owner("ops"), Role.ADMIN)
 
 
 def _add_steps(kit: Kit) -> None:
@@ -61,6 +61,12 @@ def _add_steps(kit: Kit) -> None:
 
     kit.use(
         Pipeline("echo").step("t/echo").build(),
-        Pipeline("nap").step("t/nap").build(),
+        # Clients may do here what they may not by default.
+        Pipeline("nap", access={"wake": "client", "switches": {"go": "client"}})
+        .step("t/nap")
+        .build(),
+        Pipeline("guarded", access={"submit": "granted", "switches": {"kyc": "operator"}})
+        .step("t/nap")
+        .build(),
         Pipeline("hidden", startable=False).step("t/echo").build(),
     )

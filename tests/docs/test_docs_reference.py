@@ -15,6 +15,7 @@ from datp_tasks.engine.registry import Registry, discover, registry
 from datp_tasks.model import pipeline_rules as rules
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.pipeline import Pipeline, PipelineDefinition, StepDefinition
+from datp_tasks.model.pipeline_access import DEFAULT_ACCESS
 from datp_tasks.settings import BASIC, GROUP_NAME, Settings, published, variable
 from datp_tasks.tuning import Tuning
 from tests.docs.docs_blocks import pages
@@ -48,7 +49,7 @@ def section(title: str) -> dict[str, list[str]]:
 
 def shown_default(value: object) -> str:
     known: dict[object, str] = {None: "none", "": '`""`', True: "`true`", False: "`false`"}
-    return "`{}`" if value == {} else known.get(value, f"`{value}`")
+    return "`{}`" if value in ({}, DEFAULT_ACCESS) else known.get(value, f"`{value}`")
 
 
 def default_of(item: Any) -> object:

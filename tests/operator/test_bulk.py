@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from datp_tasks import Pipeline, Sleep
 from datp_tasks.cli import operate, top
 from datp_tasks.errors import FilterInvalid
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.status import Status
 from datp_tasks.operator.bulk import Where
 from datp_tasks.record.alerts import Alerts
@@ -39,6 +40,7 @@ def kit(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Kit:
         client=datp.client,
         operator=datp.operator,
         connections=datp.connections,
+        actor=Actor(name="ann"),
         settings=datp.settings,
         redis=datp.connections.redis,
     )
@@ -97,8 +99,12 @@ def test_a_bulk_cancel_is_shown_first_then_done_and_audited(kit: Kit) -> None:
     assert {kit.status(tx).status for tx in txs} == {Status.CANCELLED}
     with kit.connections.engine.connect() as sql:
         row = sql.exec_driver_sql(
-            "SELECT action, reason, details FROM operator_action ORDER BY id DESC LIMIT 1"
+            "SELECT action, reason, details FROM operator_action WHERE action LIKE 'bulk-%%'"
         ).one()
+        each = sql.exec_driver_sql(
+            "SELECT actor, subject FROM operator_action WHERE action = 'transaction.cancel'"
+        ).all()
+    assert {(row.actor, row.subject) for row in each} == {("ann", tx) for tx in txs}
     assert (row.action, row.reason) == ("bulk-cancel", "wrong rate")
     assert json.loads(row.details) == {"where": {"pipeline": "gate"}, "count": 3}
 
