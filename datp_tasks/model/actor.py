@@ -32,5 +32,13 @@ class Actor:
     request_id: str | None = None
     address: str | None = None
 
+    @property
+    def person(self) -> str:
+        """Who decides, as far as four eyes go: all keys of one owner are one person.
+
+        A person at the command line is the user of the operating system.
+        """
+        return self.owner or self.name.removeprefix("cli ").partition(" ")[0]
+
     def __str__(self) -> str:
         return self.name
