@@ -23,7 +23,8 @@ from benchmarks.http_load import load
 from benchmarks.report import Figures
 from datp_tasks import Pipeline, Settings
 from datp_tasks.local.ports import pick_free_port
-from datp_tasks.record.api_keys import ApiKeys, Scope
+from datp_tasks.model.actor import Actor
+from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.runtime.clients import make_client
 from datp_tasks.runtime.container import Container
 
@@ -174,7 +175,7 @@ def _environment(bench: Bench) -> dict[str, str]:
 def _served(bench: Bench) -> Iterator[Side]:
     connections = Container.open(_settings(bench))
     keys = ApiKeys(connections.engine, connections.clock, PEPPER)
-    key = keys.create("bench", Scope.CLIENT, actor="bench").text
+    key = keys.create("bench", actor=Actor(name="bench")).text
     connections.close()
     program = "from datp_tasks.cli import main; main()"
     port = pick_free_port()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from datp_tasks.api.problems import Problem
 from datp_tasks.api.threads import Threads
-from datp_tasks.record.api_keys import ApiKey, ApiKeys, Scope
+from datp_tasks.model.actor import Actor
+from datp_tasks.record.api_keys import ApiKey, ApiKeys
 from datp_tasks.record.database import translate_outage
 from datp_tasks.settings import Settings
 
@@ -22,16 +23,15 @@ class Caller:
     """Whose request it is."""
 
     owner: str
-    scope: Scope
-    #: For the record of what operators do.
-    actor: str
+    #: With role, grants, key and request, as the audit keeps it.
+    actor: Actor
 
     @property
     def is_operator(self) -> bool:
-        return self.scope is Scope.OPERATOR
+        return self.actor.is_operator
 
     def may_see(self, owner: str) -> bool:
-        return self.is_operator or owner == self.owner
+        return self.actor.may_see(owner)
 
 
 class Gate:
@@ -42,23 +42,25 @@ class Gate:
         self._keep_s = settings.key_cache_s
         self._threads = threads
         #: By hash, so that no key lies in memory for longer than its request.
-        self._known: OrderedDict[str, tuple[float, Caller | None]] = OrderedDict()
-        self._asking: dict[str, asyncio.Task[Caller | None]] = {}
+        self._known: OrderedDict[str, tuple[float, Actor | None]] = OrderedDict()
+        self._asking: dict[str, asyncio.Task[Actor | None]] = {}
 
-    async def admit(self, authorization: str | None) -> Caller:
+    async def admit(
+        self, authorization: str | None, *, request_id: str | None, address: str | None
+    ) -> Caller:
         """The caller, or a problem that says what is missing."""
         kind, _, text = (authorization or "").partition(" ")
         if kind.lower() != "bearer" or not text or len(text) > HEADER_CHARS_MAX:
             raise _unauthorized("Send an API key: Authorization: Bearer datp_…")
         digest = self._keys.hash(text)
-        until_s, caller = self._known.get(digest, (0.0, None))
+        until_s, known = self._known.get(digest, (0.0, None))
         if until_s <= time.monotonic():
-            caller = await self._ask(digest, text)
-        if caller is None:
+            known = await self._ask(digest, text)
+        if known is None or known.owner is None:
             raise _unauthorized("This API key is unknown, has expired or was revoked.")
-        return caller
+        return Caller(known.owner, replace(known, request_id=request_id, address=address))
 
-    async def _ask(self, digest: str, text: str) -> Caller | None:
+    async def _ask(self, digest: str, text: str) -> Actor | None:
         """However many requests come with the same key, the record is asked once."""
         task = self._asking.get(digest)
         if task is None:
@@ -68,16 +70,16 @@ class Gate:
         # Shielded: one who goes away must not take the answer from the others.
         return await asyncio.shield(task)
 
-    async def _look_up(self, digest: str, text: str) -> Caller | None:
+    async def _look_up(self, digest: str, text: str) -> Actor | None:
         # The time before the question counts: an answer is as old as its question.
         until_s = time.monotonic() + self._keep_s
         found = await self._threads.run(self._verified, text)
-        caller = Caller(found.owner, found.scope, f"key {found.id}") if found else None
-        self._known[digest] = until_s, caller
+        actor = found.actor() if found else None
+        self._known[digest] = until_s, actor
         self._known.move_to_end(digest)
         while len(self._known) > REMEMBERED_MAX:
             self._known.popitem(last=False)
-        return caller
+        return actor
 
     def _verified(self, text: str) -> ApiKey | None:
         with translate_outage():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import secrets
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -45,6 +47,7 @@ ROUTERS = (
     series.open_routes,
 )
 SUBMIT = "/v1/transactions"
+REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,64}")
 HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
 
@@ -113,12 +116,15 @@ class Shell:
             await self._app(scope, receive, send)
             return
         answered = 0
+        request_id = _request_id(scope)
+        scope.setdefault("state", {})["request_id"] = request_id
+        ours = [*HEADERS, (b"request-id", request_id.encode())]
 
         async def sending(message: Message) -> None:
             nonlocal answered
             if message["type"] == "http.response.start":
                 answered = message["status"]
-                message["headers"] = [*message["headers"], *HEADERS]
+                message["headers"] = [*message["headers"], *ours]
             await send(message)
 
         try:
@@ -142,6 +148,14 @@ class Shell:
             await problems.problem_of(error).response()(scope, receive, sending)
         finally:
             _count(scope, answered)
+
+
+def _request_id(scope: Scope) -> str:
+    """The client's, if it sent one that is fit for logs; else a new one."""
+    for name, value in scope["headers"]:
+        if name == b"request-id" and REQUEST_ID.fullmatch(value):
+            return str(value.decode())
+    return f"req_{secrets.token_hex(8)}"
 
 
 def _is_submit(scope: Scope) -> bool:

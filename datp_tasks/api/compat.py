@@ -22,8 +22,8 @@ from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT, look, told
 from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.client.requests import Submitted
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.status import Status
-from datp_tasks.record.api_keys import Scope
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.types import Summary
 
@@ -33,7 +33,13 @@ LONG = ("long", "longpoll")
 async def as_before(services: Services, request: Request) -> Caller:
     owner = services.settings.compat_owner
     if owner and "authorization" not in request.headers:
-        return Caller(owner, Scope.CLIENT, f"compat {owner}")
+        actor = Actor(
+            name=f"compat {owner}",
+            owner=owner,
+            request_id=request.state.request_id,
+            address=request.client.host if request.client else None,
+        )
+        return Caller(owner, actor)
     return await by_key(services, request)
 
 

@@ -11,18 +11,18 @@ from pydantic import Field
 
 from datp_tasks.api.models import Object, Sent, Text
 from datp_tasks.api.problems import not_found
-from datp_tasks.api.routing import json_response, router
+from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.serializers import summary_json
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT, TxId
 from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.model.actor import Role
 from datp_tasks.model.view import View
 from datp_tasks.operator.resolve import Decision
-from datp_tasks.record.api_keys import Scope
 from datp_tasks.record.database import translate_outage
 from datp_tasks.transactions.views import view_of_copy
 
-routes = router("/v1", "operator", scope=Scope.OPERATOR)
+routes = router("/v1", "operator", role=Role.ADMIN)
 
 Reason = Annotated[Text, Field(min_length=1, description="Kept in the audit table.")]
 
@@ -41,6 +41,7 @@ class RetryIn(Sent):
 
 
 @routes.get("/transactions/{txId}/state", response_model=Object)
+@needs(Role.OPERATOR)
 async def state(request: Request, tx_id: TxId) -> Response:
     """The transaction as the engine sees it: live, or as it was archived."""
     services = services_of(request)
@@ -49,6 +50,7 @@ async def state(request: Request, tx_id: TxId) -> Response:
 
 
 @routes.get("/transactions/{txId}/deltas", response_model=Object)
+@needs(Role.OPERATOR)
 async def deltas(request: Request, tx_id: TxId) -> Response:
     """Every recorded change, in order, and whatever does not fit together."""
     services = services_of(request)
@@ -69,18 +71,21 @@ async def deltas(request: Request, tx_id: TxId) -> Response:
 
 
 @routes.post("/transactions/{txId}/resolve", response_model=Object, responses=CONFLICT)
+@needs(Role.OPERATOR)
 async def resolve(request: Request, tx_id: TxId, wanted: ResolveIn) -> Response:
     """Say what became of the step of a transaction that is in doubt; it goes on from there."""
     return await _decide(request, tx_id, wanted.decision, wanted.reason, wanted.output)
 
 
 @routes.post("/transactions/{txId}/retry", response_model=Object, responses=CONFLICT)
+@needs(Role.OPERATOR)
 async def retry(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
     """Run the step that is in doubt again: the same as to resolve with `redo`."""
     return await _decide(request, tx_id, "redo", wanted.reason, None)
 
 
 @routes.get("/in-doubt", response_model=Object)
+@needs(Role.VIEWER)
 async def in_doubt(request: Request) -> Response:
     """What waits for a decision, longest first."""
     services = services_of(request)

@@ -1,4 +1,4 @@
-"""Routes for those who run the system; they need a key with the scope operator."""
+"""Routes for those who run the system; they need a key with a role."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from fastapi.responses import Response
 
 from datp_tasks.api.models import Object
 from datp_tasks.api.problems import not_found
-from datp_tasks.api.routing import json_response, router
+from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.serializers import alert_json, time_text
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.bells.broker import backlog, make_celery
 from datp_tasks.errors import PipelineUnknown
 from datp_tasks.live.nodes import live_nodes
+from datp_tasks.model.actor import Role
 from datp_tasks.pipelines.records import PipelineInfo, VersionInfo
-from datp_tasks.record.api_keys import Scope
 from datp_tasks.record.database import translate_outage
 
-routes = router("/v1", "operator", scope=Scope.OPERATOR)
+routes = router("/v1", "operator", role=Role.ADMIN)
 
 Name = Annotated[str, Path(max_length=200)]
 
 
 @routes.get("/pipelines", response_model=Object)
+@needs(Role.VIEWER)
 async def pipelines(request: Request) -> Response:
     """Every pipeline, by name."""
     services = services_of(request)
@@ -34,6 +35,7 @@ async def pipelines(request: Request) -> Response:
 
 
 @routes.get("/pipelines/{name}", response_model=Object)
+@needs(Role.VIEWER)
 async def pipeline(request: Request, name: Name) -> Response:
     """One pipeline: its versions, and the definition in use."""
     services = services_of(request)
@@ -74,6 +76,7 @@ async def disable(request: Request, name: Name) -> Response:
 
 
 @routes.get("/nodes", response_model=Object)
+@needs(Role.VIEWER)
 async def nodes(request: Request) -> Response:
     """Workers that live: where they run, what they offer, how busy they are."""
     services = services_of(request)
@@ -84,6 +87,7 @@ async def nodes(request: Request) -> Response:
 
 
 @routes.get("/queues", response_model=Object)
+@needs(Role.VIEWER)
 async def queues(request: Request) -> Response:
     """How many transactions are where, and how many bells wait for each node group."""
     services = services_of(request)
@@ -91,6 +95,7 @@ async def queues(request: Request) -> Response:
 
 
 @routes.get("/alerts", response_model=Object)
+@needs(Role.VIEWER)
 async def alerts(request: Request) -> Response:
     """What a person should look at, oldest first."""
     services = services_of(request)

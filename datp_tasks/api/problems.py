@@ -100,6 +100,10 @@ def not_found(what: str) -> Problem:
     return Problem(404, "not-found", f"There is no {what}.")
 
 
+def forbidden(detail: str) -> Problem:
+    return Problem(403, "forbidden", detail)
+
+
 def limited(detail: str, wait_s: float) -> Problem:
     seconds = max(1, -(-int(wait_s * 1_000) // 1_000))
     return Problem(429, "limited", detail, headers={"Retry-After": str(seconds)})

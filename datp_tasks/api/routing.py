@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -11,10 +11,10 @@ from fastapi.routing import APIRoute
 
 from datp_tasks.api.access import Caller
 from datp_tasks.api.body import StrictRequest
-from datp_tasks.api.problems import Problem, invalid
+from datp_tasks.api.problems import forbidden, invalid
 from datp_tasks.api.services import Services, services_of
+from datp_tasks.model.actor import Role
 from datp_tasks.model.payload import encode
-from datp_tasks.record.api_keys import Scope
 from datp_tasks.settings import Settings
 
 #: Room for the fields around the data.
@@ -29,7 +29,24 @@ def one_transaction(settings: Settings) -> int:
 
 
 async def by_key(services: Services, request: Request) -> Caller:
-    return await services.gate.admit(request.headers.get("authorization"))
+    return await services.gate.admit(
+        request.headers.get("authorization"),
+        request_id=request.state.request_id,
+        address=request.client.host if request.client else None,
+    )
+
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+
+
+def needs(role: Role) -> Callable[[Endpoint], Endpoint]:
+    """This route needs less, or more, than the others of its router."""
+
+    def mark(endpoint: Endpoint) -> Endpoint:
+        endpoint.needed_role = role  # type: ignore[attr-defined]
+        return endpoint
+
+    return mark
 
 
 def strict_request(request: Request, caller: Caller, bytes_max: BytesMax) -> StrictRequest:
@@ -43,21 +60,25 @@ def router(
     prefix: str,
     tag: str,
     *,
-    scope: Scope = Scope.CLIENT,
+    role: Role | None = None,
     bytes_max: BytesMax = one_transaction,
     admit: Admit = by_key,
 ) -> APIRouter:
-    """A router whose routes need a key with this scope."""
+    """A router whose routes need a key with this role, unless `needs` says another.
+
+    Without a role the keys of clients are let in, too; the route asks for their grants.
+    """
 
     class GuardedRoute(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
             handle = super().get_route_handler()
+            needed = getattr(self.endpoint, "needed_role", role)
 
             async def guarded(request: Request) -> Response:
                 services = services_of(request)
                 caller = await admit(services, request)
-                if scope is Scope.OPERATOR and not caller.is_operator:
-                    raise Problem(403, "forbidden", "This needs a key with the scope operator.")
+                if needed is not None and not caller.actor.has(needed):
+                    raise forbidden(f"This needs a key with the role {needed}.")
                 await services.limits.take(caller.owner)
                 _refuse_doubled(request)
                 return await handle(strict_request(request, caller, bytes_max))

@@ -12,14 +12,14 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from datp_tasks.api.models import Object
-from datp_tasks.api.routing import json_response, router
+from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.services import Services, services_of
 from datp_tasks.live.metrics import RESOLUTIONS, Slot, summed
+from datp_tasks.model.actor import Role
 from datp_tasks.observe.prometheus import families
-from datp_tasks.record.api_keys import Scope
 from datp_tasks.record.database import translate_outage
 
-routes = router("/v1", "operator", scope=Scope.OPERATOR)
+routes = router("/v1", "operator", role=Role.ADMIN)
 #: Without a key: nothing in it names an owner.
 open_routes = APIRouter(tags=["health"], redirect_slashes=False)
 
@@ -27,6 +27,7 @@ BY = "^(group|pipeline|owner)(,(group|pipeline|owner)){0,2}$"
 
 
 @routes.get("/metrics", response_model=Object)
+@needs(Role.VIEWER)
 async def series(
     request: Request,
     resolution: Annotated[

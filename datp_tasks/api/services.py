@@ -20,6 +20,7 @@ from datp_tasks.client.client import Client
 from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.live.metrics import Metrics
 from datp_tasks.live.store import LiveStore
+from datp_tasks.model.actor import Actor
 from datp_tasks.operator.operator import Operator
 from datp_tasks.pipelines.store import PipelineStore
 from datp_tasks.record.alerts import Alerts
@@ -47,7 +48,7 @@ class Services:
     metrics: Metrics
     pipelines: PipelineStore
     #: The same, in the name of an actor: it writes down who did it.
-    pipelines_as: Callable[[str], PipelineStore]
+    pipelines_as: Callable[[Actor], PipelineStore]
     webhooks: WebhookService
     keys: ApiKeys
     threads: Threads

@@ -58,7 +58,7 @@ async def redeliver(request: Request, id: Id) -> Response:
     def send() -> dict[str, Any]:
         with translate_outage():
             # What an owner does with its own is its own business, not the audit's.
-            actor = caller.actor if owner is None else ""
+            actor = caller.actor if owner is None else None
             services.webhooks.redeliver(id, owner=owner, actor=actor)
         return _show(services, id, owner)
 

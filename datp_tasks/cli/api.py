@@ -15,7 +15,8 @@ from datp_tasks.cli.context import connect
 from datp_tasks.local.files import read_text, write_private
 from datp_tasks.local.ports import HOST, pick_free_port, port_is_free
 from datp_tasks.local.stack import Stack
-from datp_tasks.record.api_keys import ApiKeys, KeyHash, Scope
+from datp_tasks.model.actor import Actor, Role
+from datp_tasks.record.api_keys import ApiKeys, KeyHash
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings, variable
 
@@ -89,7 +90,9 @@ def _local_key(stack: Stack, settings: Settings) -> str:
         known = read_text(path)
         if known and keys.verify(known) is not None:
             return known
-        made = keys.create(LOCAL_OWNER, Scope.OPERATOR, actor="datp up", name="made by datp up")
+        made = keys.create(
+            LOCAL_OWNER, Role.ADMIN, actor=Actor(name="datp up"), name="made by datp up"
+        )
         write_private(path, made.text + "\n")
         return made.text
     finally:

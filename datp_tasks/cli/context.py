@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from datp_tasks.client.client import Client
     from datp_tasks.live.connect import Redis
     from datp_tasks.live.keys import Keys
+    from datp_tasks.model.actor import Actor
     from datp_tasks.operator.operator import Operator
     from datp_tasks.pipelines.store import PipelineStore
     from datp_tasks.record.database import Engine
@@ -64,9 +65,16 @@ class Context:
 
         return StatusReader(self.settings, lambda: self.client)
 
+    @cached_property
+    def actor(self) -> Actor:
+        """Who runs the command, for the audit."""
+        from datp_tasks.cli.acting import actor_of
+
+        return actor_of(self)
+
     @property
     def pipelines(self) -> PipelineStore:
-        return self.connections.pipelines
+        return self.connections.pipelines.acting(self.actor)
 
     @property
     def redis(self) -> Redis:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import logging
 from typing import Annotated, Any
 
@@ -104,7 +103,7 @@ def set_values(
     group = connections.groups.set(
         name,
         _changes(values),
-        actor=f"cli:{getpass.getuser()}",
+        actor=context.actor,
         reason=reason,
         maintenance_group=context.settings.maintenance_group,
     )

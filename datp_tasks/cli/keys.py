@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +11,9 @@ from rich.markup import escape
 from datp_tasks.api.serializers import time_text
 from datp_tasks.cli.context import connect
 from datp_tasks.cli.tables import list_table, print_json, print_list, short_time
-from datp_tasks.record.api_keys import ApiKey, ApiKeys, OwnerLimits, Scope
+from datp_tasks.model.actor import Role
+from datp_tasks.model.grants import Grants
+from datp_tasks.record.api_keys import ApiKey, ApiKeys, OwnerLimits
 
 app = typer.Typer(help="API keys, and the limits of their owners.", no_args_is_help=True)
 
@@ -33,7 +33,16 @@ def add_commands(root: typer.Typer) -> None:
 @app.command()
 def create(
     owner: Annotated[str, typer.Option(help="Whose transactions it is for.")],
-    scope: Annotated[Scope, typer.Option(help="What it may do.")] = Scope.CLIENT,
+    role: Annotated[
+        Role | None, typer.Option(help="For an operator: it sees every owner. None: a client's.")
+    ] = None,
+    grant: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What it may do, instead of what is safe by default: read, cancel, wake, "
+            "submit:<pipeline>, switch:<name>, batch:<service>; again for each."
+        ),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="What it is for, for people.")] = None,
     expires_in_days: Annotated[
         float | None, typer.Option(min=0.001, max=36_500, help="It ends by itself then.")
@@ -42,7 +51,14 @@ def create(
 ) -> None:
     """Make a key. It is shown now and never again."""
     expires_in_s = None if expires_in_days is None else expires_in_days * DAY_S
-    made = _keys().create(owner, scope, actor=_actor(), name=name, expires_in_s=expires_in_s)
+    made = _keys().create(
+        owner,
+        role,
+        grants=Grants.parse(grant) if grant else None,
+        actor=connect().actor,
+        name=name,
+        expires_in_s=expires_in_s,
+    )
     if as_json:
         print_json(Console(), {**_as_mapping(made.key), "key": made.text})
         return
@@ -65,15 +81,16 @@ def list_(
         (
             each.id,
             _state(each),
-            str(each.scope),
+            str(each.role or "client"),
             short_time(each.last_used_at) if each.last_used_at else "never",
             short_time(each.created_at),
             escape(each.owner),
             escape(each.name or ""),
+            escape(" ".join(each.grants.texts) if each.grants else "by default"),
         )
         for each in found
     ]
-    columns = ("id", "state", "scope", "last used", "made", "owner", "name")
+    columns = ("id", "state", "role", "last used", "made", "owner", "name", "grants")
     print_list(console, list_table(columns, rows, whole=columns[:5]))
 
 
@@ -83,7 +100,7 @@ def revoke(
     reason: Annotated[str | None, typer.Option(help="Why, for the record.")] = None,
 ) -> None:
     """End a key. Every process refuses it within seconds."""
-    if _keys().revoke(key_id, actor=_actor(), reason=reason):
+    if _keys().revoke(key_id, actor=connect().actor, reason=reason):
         typer.echo("revoked")
     else:
         typer.echo("it was revoked before")
@@ -117,15 +134,10 @@ def limit(
             burst_max=None if burst is None else int(burst),
             in_flight_max=None if in_flight is None else int(in_flight),
         )
-        keys.set_limits(owner, now, actor=_actor())
+        keys.set_limits(owner, now, actor=connect().actor)
     for name in ("requests_per_s", "burst_max", "in_flight_max"):
         value = getattr(now, name)
         typer.echo(f"{name.replace('_', ' ')}: {'as the settings say' if value is None else value}")
-
-
-def _actor() -> str:
-    """Who does it, as far as this machine knows."""
-    return os.environ.get("DATP_ACTOR") or getpass.getuser()
 
 
 def _state(key: ApiKey) -> str:
@@ -138,7 +150,8 @@ def _as_mapping(key: ApiKey) -> dict[str, Any]:
     return {
         "id": key.id,
         "owner": key.owner,
-        "scope": str(key.scope),
+        "role": key.role,
+        "grants": list(key.grants.texts) if key.grants else None,
         "name": key.name,
         "createdAt": time_text(key.created_at),
         "expiresAt": time_text(key.expires_at),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
-import os
 from typing import Annotated, Any
 
 import typer
@@ -181,7 +179,7 @@ def park(service: Service, batch: BatchId, reason: Reason) -> None:
     """Keep a batch, and the ones behind it, until it is resumed."""
     ledger = _ledger()
     found = _find(ledger, service, batch)
-    state = ledger.operator.park(service, found.batch_id, actor=_actor(), reason=reason)
+    state = ledger.operator.park(service, found.batch_id, actor=connect().actor, reason=reason)
     typer.echo(f"{state}; the batches behind it wait")
 
 
@@ -190,7 +188,7 @@ def resume(service: Service, batch: BatchId, reason: Reason) -> None:
     """Let a parked batch go on; the ledger is asked first if it may have it."""
     ledger = _ledger()
     found = _find(ledger, service, batch)
-    state = ledger.operator.resume(service, found.batch_id, actor=_actor(), reason=reason)
+    state = ledger.operator.resume(service, found.batch_id, actor=connect().actor, reason=reason)
     typer.echo(f"{state}")
 
 
@@ -199,7 +197,7 @@ def resubmit(service: Service, batch: BatchId, reason: Reason) -> None:
     """Send a parked or unknown batch again, without asking the ledger first."""
     ledger = _ledger()
     found = _find(ledger, service, batch)
-    state = ledger.operator.resubmit(service, found.batch_id, actor=_actor(), reason=reason)
+    state = ledger.operator.resubmit(service, found.batch_id, actor=connect().actor, reason=reason)
     typer.echo(f"{state}; it is sent again")
 
 
@@ -214,7 +212,7 @@ def resolve(
     ledger = _ledger()
     found = _find(ledger, service, batch)
     to = _parsed_state(outcome)
-    state = ledger.operator.resolve(service, found.batch_id, to, actor=_actor(), reason=reason)
+    state = ledger.operator.resolve(service, found.batch_id, to, actor=connect().actor, reason=reason)
     typer.echo(f"{state}")
 
 
@@ -272,11 +270,6 @@ async def _serve(sim: LedgerSim, host: str, port: int) -> None:
 
 def _ledger() -> Ledger:
     return connect().connections.ledger
-
-
-def _actor() -> str:
-    """Who does it, as far as this machine knows."""
-    return os.environ.get("DATP_ACTOR") or getpass.getuser()
 
 
 def _find(ledger: Ledger, service: str, batch: str) -> Batch:

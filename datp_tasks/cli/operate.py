@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import Annotated, Any, cast
 
 import typer
@@ -150,14 +149,15 @@ def clear_alert(
     as_json: AsJson = False,
 ) -> None:
     """Close an alert that was dealt with. Exit code 1: there is no such alert."""
-    connections = connect().connections
+    context = connect()
+    connections = context.connections
     with connections.engine.begin() as connection:
         store = Alerts(connections.engine, connections.clock)
         cleared = store.clear_alert(kind, subject, connection=connection)
         if cleared:
             note_action(
                 connection,
-                actor=getpass.getuser(),
+                actor=context.actor,
                 action="clear-alert",
                 subject=f"{kind} {subject}",
                 reason=reason,
@@ -178,7 +178,8 @@ def retry(tx_id: TxId, reason: Reason = "retried by hand", as_json: AsJson = Fal
 
     One that sleeps is woken, one in doubt runs its step again, for others a bell is rung again.
     """
-    done = connect().operator.act("retry", tx_id, reason=reason, actor=getpass.getuser())
+    context = connect()
+    done = context.operator.act("retry", tx_id, reason=reason, actor=context.actor)
     if as_json:
         print_json(Console(), _done_json(done))
     else:
@@ -238,7 +239,8 @@ def _act(
 ) -> None:
     if not texts:
         raise typer.BadParameter("name at least one filter: all transactions are never meant")
-    operator = connect().operator
+    context = connect()
+    operator = context.operator
     where = Where.from_texts(texts)
     chosen = [each for each in operator.choose(where, rows_max=limit) if not each.is_final]
     console = Console()
@@ -248,7 +250,7 @@ def _act(
         print_list(console, _table(chosen[:50]))
         console.print(f"{len(chosen)} would be changed ({action}); nothing was done")
         return None
-    actor = getpass.getuser()
+    actor = context.actor
     kind = cast(Action, action)
     operator.note_bulk(kind, where, len(chosen), reason, actor)
     results = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -169,7 +168,7 @@ def resolve(
         decision,
         reason=reason,
         output=None if output is None else _parsed(output),
-        actor=f"cli:{getpass.getuser()}",
+        actor=context.actor,
     )
     summary = context.client.status(tx_id)
     if as_json:

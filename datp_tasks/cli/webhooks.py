@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import Annotated, Any
 
 import typer
@@ -109,13 +108,14 @@ def redeliver(
     """Send again: one delivery, or all that were given up. Ids and bodies stay the same."""
     if (id is None) != dead:
         raise typer.BadParameter("name one delivery, or give --dead")
-    webhooks = connect().connections.webhooks
+    context = connect()
+    webhooks, actor = context.connections.webhooks, context.actor
     if id is not None:
-        webhooks.redeliver(id, owner=owner, actor=getpass.getuser())
+        webhooks.redeliver(id, owner=owner, actor=actor)
         typer.echo(f"{id} is sent again")
         return
     total = 0
-    while more := webhooks.redeliver_dead(owner=owner, actor=getpass.getuser()):
+    while more := webhooks.redeliver_dead(owner=owner, actor=actor):
         total += more
     typer.echo(f"{total} deliveries are sent again")
 
@@ -157,7 +157,7 @@ def rotate(
     default_s = context.settings.webhook_secret_overlap_s
     wanted_s = default_s if overlap_s is None else overlap_s
     made = context.connections.webhooks.store.rotate(
-        owner, overlap_s=wanted_s, actor=getpass.getuser()
+        owner, overlap_s=wanted_s, actor=context.actor
     )
     typer.echo(made)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datp_tasks.errors import BatchBusy, LedgerError
 from datp_tasks.ledger.types import Finished, Tell
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.batch import FINAL_STATES, TO_ASK, BatchState
 from datp_tasks.model.notes import clean_note
 from datp_tasks.record.ledger_actions import Act, BatchActions
@@ -15,17 +16,17 @@ class Operator:
         self._actions = actions
         self._tell = tell
 
-    def park(self, service_id: str, batch_id: str, *, actor: str, reason: str) -> BatchState:
+    def park(self, service_id: str, batch_id: str, *, actor: Actor, reason: str) -> BatchState:
         """Keep a batch, and with it the ones behind it, until it is resumed."""
         allowed = {BatchState.NEW, BatchState.DELAYED, *TO_ASK}
         return self._change("park", service_id, batch_id, actor, reason, allowed, BatchState.PARKED)
 
-    def resume(self, service_id: str, batch_id: str, *, actor: str, reason: str) -> BatchState:
+    def resume(self, service_id: str, batch_id: str, *, actor: Actor, reason: str) -> BatchState:
         """Let a parked batch go on: the ledger is asked first if it may have it already."""
         allowed = {BatchState.PARKED}
         return self._change("resume", service_id, batch_id, actor, reason, allowed, None)
 
-    def resubmit(self, service_id: str, batch_id: str, *, actor: str, reason: str) -> BatchState:
+    def resubmit(self, service_id: str, batch_id: str, *, actor: Actor, reason: str) -> BatchState:
         """Send the same bytes again without asking the ledger; the operator knows better."""
         allowed = {BatchState.PARKED, BatchState.UNKNOWN}
         return self._change(
@@ -33,7 +34,7 @@ class Operator:
         )
 
     def resolve(
-        self, service_id: str, batch_id: str, to: BatchState, *, actor: str, reason: str
+        self, service_id: str, batch_id: str, to: BatchState, *, actor: Actor, reason: str
     ) -> BatchState:
         """End a parked batch as COMMITTED or INVALID, as the operator found it to be."""
         if to not in (BatchState.COMMITTED, BatchState.INVALID):
@@ -45,7 +46,7 @@ class Operator:
         action: str,
         service_id: str,
         batch_id: str,
-        actor: str,
+        actor: Actor,
         reason: str,
         allowed: set[BatchState],
         to: BatchState | None,

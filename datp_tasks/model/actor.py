@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from datp_tasks.model.grants import Grants
+
 
 class Role(StrEnum):
     """What an operator may do; each includes what the ones before it may."""
@@ -17,6 +19,10 @@ class Role(StrEnum):
     APPROVER = "approver"
     #: Keys, grants, policy, pipelines and erasure.
     ADMIN = "admin"
+
+    def includes(self, other: Role) -> bool:
+        order = list(Role)
+        return order.index(self) >= order.index(other)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +37,8 @@ class Actor:
     key_id: str | None = None
     request_id: str | None = None
     address: str | None = None
+    #: None: what a key of its role, or of a client, may do by default (`model/rights.py`).
+    grants: Grants | None = None
 
     @property
     def person(self) -> str:
@@ -42,3 +50,19 @@ class Actor:
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_operator(self) -> bool:
+        """Any role: it sees every owner."""
+        return self.role is not None
+
+    def has(self, role: Role) -> bool:
+        return self.role is not None and self.role.includes(role)
+
+    def may_see(self, owner: str) -> bool:
+        return self.is_operator or owner == self.owner
+
+
+#: A program of this installation that says nothing else of itself. It holds the passwords of the
+#: servers, so there is nothing that a role could keep from it.
+LOCAL = Actor(name="local", role=Role.ADMIN)

@@ -15,6 +15,7 @@ from datp_tasks.bells.ringer import Ringer
 from datp_tasks.errors import DatpError, FilterInvalid
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell
+from datp_tasks.model.actor import LOCAL, Actor
 from datp_tasks.model.status import FINAL, Status
 from datp_tasks.operator.resolve import Resolver
 from datp_tasks.record.database import Engine, translate_outage
@@ -127,7 +128,7 @@ class Bulk:
                 continue
             yield each
 
-    def note(self, action: Action, where: Where, count: int, reason: str, actor: str) -> None:
+    def note(self, action: Action, where: Where, count: int, reason: str, actor: Actor) -> None:
         """Before it is done: the audit table tells what was meant to happen."""
         details = {"where": where.to_json(), "count": count}
         with translate_outage():
@@ -140,14 +141,14 @@ class Bulk:
                 details=details,
             )
 
-    def act(self, action: Action, tx_id: str, *, reason: str, actor: str = "local") -> ActionResult:
+    def act(self, action: Action, tx_id: str, *, reason: str, actor: Actor = LOCAL) -> ActionResult:
         """One action on one transaction; what is impossible is told, not raised."""
         try:
             return ActionResult(tx_id, self._act(action, tx_id, reason, actor), True)
         except DatpError as error:
             return ActionResult(tx_id, str(error), False)
 
-    def _act(self, action: Action, tx_id: str, reason: str, actor: str) -> str:
+    def _act(self, action: Action, tx_id: str, reason: str, actor: Actor) -> str:
         if action == "cancel":
             self.signals.cancel(tx_id, reason)
             return f"cancel asked for; it is {self.locator.status(tx_id).status}"
@@ -155,7 +156,7 @@ class Bulk:
             return "woken" if self.signals.wake(tx_id) else "did not sleep"
         return self._retry(tx_id, reason, actor)
 
-    def _retry(self, tx_id: str, reason: str, actor: str) -> str:
+    def _retry(self, tx_id: str, reason: str, actor: Actor) -> str:
         """Whatever makes it go on now: wake it, run its step again, or ring again."""
         status = self.locator.status(tx_id).status
         if status is Status.IN_DOUBT:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
+from datp_tasks.model.actor import LOCAL, Actor
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.payload import Json
 from datp_tasks.operator.audit import Auditor
@@ -90,7 +91,7 @@ class Operator:
         *,
         reason: str,
         output: Json | None = None,
-        actor: str = "local",
+        actor: Actor = LOCAL,
     ) -> None:
         """Say what became of the step of a transaction that is in doubt.
 
@@ -106,11 +107,11 @@ class Operator:
         """Transactions as of now, the newest first."""
         return self._bulk.choose(where, rows_max=rows_max)
 
-    def note_bulk(self, action: Action, where: Where, count: int, reason: str, actor: str) -> None:
+    def note_bulk(self, action: Action, where: Where, count: int, reason: str, actor: Actor) -> None:
         """Before it is done: the audit table tells what was meant to happen."""
         self._bulk.note(action, where, count, reason, actor)
 
-    def act(self, action: Action, tx_id: str, *, reason: str, actor: str = "local") -> ActionResult:
+    def act(self, action: Action, tx_id: str, *, reason: str, actor: Actor = LOCAL) -> ActionResult:
         """One action on one transaction; what is impossible is told, not raised."""
         return self._bulk.act(action, tx_id, reason=reason, actor=actor)
 

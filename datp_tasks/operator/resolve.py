@@ -6,8 +6,9 @@ and the audit table keeps who said so and why.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.errors import (
@@ -20,6 +21,7 @@ from datp_tasks.failpoints import reach
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell, Held
+from datp_tasks.model.actor import LOCAL, Actor
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.payload import Json, NotJson, checked
 from datp_tasks.model.plan import Action, next_action
@@ -59,7 +61,7 @@ class Resolver:
         *,
         reason: str,
         output: Json | None = None,
-        actor: str = "local",
+        actor: Actor = LOCAL,
     ) -> None:
         """Say what became of the step of a transaction that is in doubt.
 
@@ -80,7 +82,11 @@ class Resolver:
         ]
         for delta in deltas[len(made) :]:
             apply(view.state, delta)
-        fence = self._decide_in_sql(tx_id, view.fence, decision, reason, actor, action)
+        details: dict[str, Any] = {"decision": decision, "step": action.place, "type": action.step_type}
+        if output is not None:
+            # What a person put into the books must be readable for as long as the audit is.
+            details["output"] = output
+        fence = self._decide_in_sql(tx_id, view.fence, reason, actor, details)
         if decision == "redo":
             self._forget_begun(tx_id, view, action)
         reach("resolve.after_sql")
@@ -141,10 +147,9 @@ class Resolver:
         self.begun_steps.forget(tx_id, key)
 
     def _decide_in_sql(
-        self, tx_id: str, fence: int, decision: Decision, reason: str, actor: str, action: Action
+        self, tx_id: str, fence: int, reason: str, actor: Actor, details: Mapping[str, Any]
     ) -> int:
         """The audit row, and the status in SQL; the new fence."""
-        details = {"decision": decision, "step": action.place, "type": action.step_type}
         with translate_outage():
             now_ms = max(fence, self.live.server_now_ms())
             raised = self.record.raise_fences([(tx_id, now_ms)])

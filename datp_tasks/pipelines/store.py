@@ -7,17 +7,19 @@ in between, the periodic `refresh_all` brings Redis up to date.
 
 from __future__ import annotations
 
+import copy
 import getpass
 import logging
 import os
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from datp_tasks.errors import PipelineUnknown, VersionMismatch
 from datp_tasks.live.connect import Redis
 from datp_tasks.live.errors import RedisError
 from datp_tasks.live.keys import Keys
 from datp_tasks.live.pipeline_cache import Head, PipelineCache
+from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.pipelines import exchange
 from datp_tasks.pipelines.records import (
@@ -45,13 +47,19 @@ class PipelineStore:
         keys: Keys,
         *,
         steps_max: int = Settings.pipeline_steps_max,
-        actor: str | None = None,
+        actor: Actor | None = None,
     ) -> None:
         self.keys = keys
         self._record = PipelineRecord(engine)
         self._cache = PipelineCache(redis, keys)
         self._steps_max = steps_max
-        self._actor = actor or _os_user()
+        self._actor = actor or Actor(name=_os_user(), role=Role.ADMIN)
+
+    def acting(self, actor: Actor) -> Self:
+        """The same, in the name of an actor: the audit says who did it."""
+        other = copy.copy(self)
+        other._actor = actor
+        return other
 
     def apply(self, definition: PipelineDefinition) -> Applied:
         """Put a version into the store as a draft; the same content again changes nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import (
+    JSON,
     CheckConstraint,
     Column,
     DateTime,
@@ -24,7 +25,12 @@ def declare(metadata: MetaData) -> None:
         metadata,
         Column("id", Text, primary_key=True),
         Column("owner", Text, nullable=False),
+        #: As releases before roles read it: `operator` for admins, else `client`.
         Column("scope", Text, nullable=False),
+        #: NULL: a client's.
+        Column("role", Text),
+        #: A list of texts; NULL: what is safe by default.
+        Column("grants", JSON),
         Column("name", Text),
         Column("secret_hash", Text, nullable=False),
         Column("created_at", DateTime(timezone=True), nullable=False),
@@ -33,6 +39,9 @@ def declare(metadata: MetaData) -> None:
         #: To the minute, so that a busy key is not written with every request.
         Column("last_used_at", DateTime(timezone=True)),
         CheckConstraint("scope IN ('client', 'operator')", name="api_key_scope"),
+        CheckConstraint(
+            "role IN ('viewer', 'operator', 'approver', 'admin')", name="api_key_role"
+        ),
         Index("api_key_owner", "owner"),
     )
     #: What an owner may do, where that differs from the settings.

@@ -7,11 +7,11 @@ right, and it is keyed with the server's pepper, so that a stolen table is of no
 from __future__ import annotations
 
 import hmac
+import json
 import re
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
@@ -19,6 +19,8 @@ from sqlalchemy import Connection, Engine
 
 from datp_tasks.clock import Clock
 from datp_tasks.errors import KeyInvalid, KeyUnknown, SettingsError
+from datp_tasks.model.actor import Actor, Role
+from datp_tasks.model.grants import Grants
 from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.queries import Queries
 
@@ -39,25 +41,31 @@ class Query(Queries, topic="api_keys"):
     in_flight: str
 
 
-class Scope(StrEnum):
-    #: Submits, looks at and acts on transactions of its owner.
-    CLIENT = "client"
-    #: All of that for every owner, and the operator's routes.
-    OPERATOR = "operator"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
     """A key without its secret."""
 
     id: str
     owner: str
-    scope: Scope
+    #: None: a client's, which sees and touches only what is its owner's.
+    role: Role | None
+    #: None: what is safe by default.
+    grants: Grants | None
     name: str | None
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
+
+    def actor(self) -> Actor:
+        """Who acts with it."""
+        return Actor(
+            name=f"key {self.id}",
+            role=self.role,
+            owner=self.owner,
+            key_id=self.id,
+            grants=self.grants,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +113,10 @@ class ApiKeys:
     def create(
         self,
         owner: str,
-        scope: Scope,
+        role: Role | None = None,
         *,
-        actor: str,
+        actor: Actor,
+        grants: Grants | None = None,
         name: str | None = None,
         expires_in_s: float | None = None,
     ) -> NewKey:
@@ -122,7 +131,10 @@ class ApiKeys:
         values = {
             "id": text.split("_")[1],
             "owner": owner,
-            "scope": str(scope),
+            # As releases before roles read it; to them, less than an admin is a client.
+            "scope": "operator" if role is Role.ADMIN else "client",
+            "role": role,
+            "grants": None if grants is None else json.dumps(grants.texts),
             "name": name,
             "secret_hash": self.hash(text),
             "expires_in_s": expires_in_s,
@@ -130,7 +142,12 @@ class ApiKeys:
         }
         with self._engine.begin() as connection:
             row = connection.exec_driver_sql(Query.create, values).one()
-            details = {"owner": owner, "scope": str(scope), "name": name}
+            details = {
+                "owner": owner,
+                "role": role,
+                "grants": None if grants is None else list(grants.texts),
+                "name": name,
+            }
             self._audit(connection, actor, "key.create", row.id, details)
         return NewKey(_key(row), text)
 
@@ -154,7 +171,7 @@ class ApiKeys:
             rows = connection.exec_driver_sql(Query.list_keys, {"owner": owner, "limit": rows_max})
             return [_key(row) for row in rows]
 
-    def revoke(self, key_id: str, *, actor: str, reason: str | None = None) -> bool:
+    def revoke(self, key_id: str, *, actor: Actor, reason: str | None = None) -> bool:
         """End a key; False if it was revoked before, KeyUnknown if there is none.
 
         Processes that have just seen it may know it for `key_cache_s` more.
@@ -181,7 +198,7 @@ class ApiKeys:
             in_flight_max=row.in_flight_max,
         )
 
-    def set_limits(self, owner: str, limits: OwnerLimits, *, actor: str) -> None:
+    def set_limits(self, owner: str, limits: OwnerLimits, *, actor: Actor) -> None:
         if not OWNER.fullmatch(owner):
             raise KeyInvalid(f"there can be no owner {owner!r:.100}")
         values = {
@@ -203,7 +220,7 @@ class ApiKeys:
     def _audit(
         self,
         connection: Connection,
-        actor: str,
+        actor: Actor,
         action: str,
         subject: str,
         details: dict[str, Any] | None,
@@ -223,11 +240,19 @@ class ApiKeys:
         return self._clock.now()
 
 
+def _role(row: Any) -> Role | None:
+    """A process of an older release may have made it meanwhile, and that knows no roles."""
+    if row.role is not None:
+        return Role(row.role)
+    return Role.ADMIN if row.scope == "operator" else None
+
+
 def _key(row: Any) -> ApiKey:
     return ApiKey(
         id=row.id,
         owner=row.owner,
-        scope=Scope(row.scope),
+        role=_role(row),
+        grants=None if row.grants is None else Grants(tuple(json.loads(row.grants))),
         name=row.name,
         created_at=row.created_at,
         expires_at=row.expires_at,

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from sqlalchemy import Connection, Engine
 
 from datp_tasks.clock import Clock
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.node_groups import LIMITS, NodeGroup, check_changes
 from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.queries import Queries
@@ -50,7 +51,7 @@ class GroupStore:
         name: str,
         changes: Mapping[str, int | None],
         *,
-        actor: str,
+        actor: Actor,
         reason: str | None = None,
         maintenance_group: str = "",
     ) -> NodeGroup:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from datp_tasks.errors import BatchUnknown
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.batch import FINAL_STATES, BatchState
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.ledger_batches import subject_of
@@ -30,7 +31,7 @@ class Act:
     """What an operator does to a batch, and why."""
 
     name: str
-    actor: str
+    actor: Actor
     reason: str
     to: BatchState
     #: Resubmissions are counted from 0 again.

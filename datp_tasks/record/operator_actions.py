@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.payload import encode
 from datp_tasks.record.queries import Queries
@@ -20,7 +21,7 @@ class Query(Queries, topic="operator_actions"):
 def note_action(
     connection: Connection,
     *,
-    actor: str,
+    actor: Actor,
     action: str,
     subject: str,
     reason: str | None,
@@ -30,7 +31,7 @@ def note_action(
     """As part of the transaction that does it; `now` is the time that a test injects."""
     add_action(
         connection,
-        actor=clean_note(actor),
+        actor=actor,
         action=action,
         subject=subject,
         reason=None if reason is None else clean_note(reason),
@@ -42,7 +43,7 @@ def note_action(
 def add_action(
     connection: Connection,
     *,
-    actor: str,
+    actor: Actor,
     action: str,
     subject: str,
     reason: str | None,
@@ -51,7 +52,10 @@ def add_action(
 ) -> None:
     """The same for texts that were checked before and may be longer than a note."""
     values = {
-        "actor": actor,
+        "actor": clean_note(actor.name),
+        "key_id": actor.key_id,
+        "request_id": actor.request_id,
+        "address": actor.address,
         "action": action,
         "subject": subject,
         "reason": reason,

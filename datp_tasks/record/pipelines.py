@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from datp_tasks.errors import PipelineUnknown
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.pipeline import VERSION_CHARS, PipelineDefinition
 from datp_tasks.record.operator_actions import add_action
 from datp_tasks.record.queries import Queries
@@ -139,7 +140,7 @@ class PipelineRows:
         self._change(Query.disable, name=name)
 
     def audit(
-        self, *, actor: str, action: str, name: str, version: str | None, reason: str | None
+        self, *, actor: Actor, action: str, name: str, version: str | None, reason: str | None
     ) -> None:
         """Write down what an operator did, in the same commit as the deed."""
         details = {"version": version} if version else None

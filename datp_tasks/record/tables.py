@@ -121,6 +121,9 @@ tx_summary = Table(
     Column("notified_at", DateTime(timezone=True)),
     #: Where it belongs in the trace of its submitter, if it is traced.
     Column("trace", Text),
+    #: The actor that submitted it, and its request: "<request id> <address>".
+    Column("submitted_by", Text),
+    Column("origin", Text),
     CheckConstraint(f"status IN ({ANY_SQL})", name="tx_summary_status"),
     CheckConstraint(
         f"(status IN ({FINAL_SQL})) = (completed_at IS NOT NULL)", name="tx_summary_final"
@@ -242,11 +245,28 @@ operator_action = Table(
     metadata,
     Column("id", BigInteger, Identity(always=True), primary_key=True),
     Column("actor", Text, nullable=False),
+    Column("key_id", Text),
+    Column("request_id", Text),
+    #: Of the client, as the API process saw it.
+    Column("address", Text),
     Column("action", Text, nullable=False),
     Column("subject", Text, nullable=False),
     Column("reason", Text),
     Column("details", JSON),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+    Index("operator_action_subject", "subject", "id"),
+)
+
+#: The chain over those rows: each hash covers one row and the hash before it. Rows are only ever
+#: added, by the job audit_sealer.
+audit_seal = Table(
+    "audit_seal",
+    metadata,
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    Column("action_id", BigInteger, nullable=False),
+    Column("hash", Text, nullable=False),
+    Column("sealed_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
+    Index("audit_seal_action", "action_id", unique=True),
 )
 
 #: Tables in which rows die or come all the time. PostgreSQL would wait until a fifth of a table is
@@ -272,6 +292,7 @@ __all__ = [
     "FINAL_SQL",
     "VACUUMED_EARLY",
     "alert",
+    "audit_seal",
     "metadata",
     "operator_action",
     "pipeline",

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine
 
 from datp_tasks.clock import Clock
 from datp_tasks.errors import WebhookBusy, WebhookUnknown
+from datp_tasks.model.actor import Actor
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.queries import Queries
@@ -129,7 +130,7 @@ class Webhooks:
             rows = connection.exec_driver_sql(Query.attempts, {"id": id, "limit": rows_max})
             return [Attempt(*row) for row in rows]
 
-    def redeliver(self, id: str, *, owner: str | None = None, actor: str = "") -> Member:
+    def redeliver(self, id: str, *, owner: str | None = None, actor: Actor | None = None) -> Member:
         """Send it again, with the same id and body and a full number of tries.
 
         Put what this returns on the schedule; without that it is found overdue, seconds later.
@@ -144,7 +145,7 @@ class Webhooks:
         return row.tx_id, row.sequence
 
     def redeliver_dead(
-        self, *, owner: str | None = None, actor: str = "", rows_max: int = 1_000
+        self, *, owner: str | None = None, actor: Actor | None = None, rows_max: int = 1_000
     ) -> list[Member]:
         """Send dead letters again, the oldest first; those that are due now."""
         values = self._values(owner=owner, limit=rows_max)
@@ -171,7 +172,7 @@ class Webhooks:
             found = self._active(owners)
         return found
 
-    def rotate(self, owner: str, *, overlap_s: float, actor: str = "") -> str:
+    def rotate(self, owner: str, *, overlap_s: float, actor: Actor | None = None) -> str:
         """A new secret; the old one signs too for `overlap_s` more, while receivers change."""
         made = new_secret()
         with self._engine.begin() as connection:
@@ -198,9 +199,9 @@ class Webhooks:
                 found.setdefault(row.owner, []).append(row.secret)
         return found
 
-    def _note(self, connection: Connection, actor: str, action: str, subject: str) -> None:
+    def _note(self, connection: Connection, actor: Actor | None, action: str, subject: str) -> None:
         """For the audit, what an operator did; what an owner does is its own business."""
-        if actor:
+        if actor is not None:
             now = self._clock.now()
             note_action(
                 connection, actor=actor, action=action, subject=subject, reason=None, now=now

@@ -18,7 +18,6 @@ from datp_tasks.api.waiting import Waiters
 from datp_tasks.live.metrics import Metrics
 from datp_tasks.live.notifications import Notifications
 from datp_tasks.live.rates import Rates
-from datp_tasks.pipelines.store import PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.events import Events
@@ -61,7 +60,7 @@ def open_services(container: Container) -> Services:
         alerts=Alerts(engine, clock),
         metrics=Metrics(redis, live.keys),
         pipelines=container.pipelines,
-        pipelines_as=partial(_pipelines_as, container),
+        pipelines_as=container.pipelines.acting,
         webhooks=container.webhooks,
         keys=keys,
         threads=threads,
@@ -74,14 +73,4 @@ def open_services(container: Container) -> Services:
         listing=listing,
         events=events,
         meter=Meter(lambda: len(waiters)),
-    )
-
-
-def _pipelines_as(container: Container, actor: str) -> PipelineStore:
-    return PipelineStore(
-        container.engine,
-        container.redis,
-        container.live.keys,
-        steps_max=container.settings.pipeline_steps_max,
-        actor=actor,
     )

@@ -72,7 +72,9 @@ class Container:
         engine = make_engine(settings)
         live = LiveStore(redis, settings, clock)
         costs = _cost_book(live, settings)
-        pipelines = PipelineStore(engine, redis, live.keys)
+        pipelines = PipelineStore(
+            engine, redis, live.keys, steps_max=settings.pipeline_steps_max
+        )
         doorbells = Doorbells(live) if send is None else None
         ringer = Ringer(send or CelerySend(celery), costs, doorbells)
         tracing = make_tracing(settings)

@@ -19,6 +19,7 @@ from datp_tasks.live.job_notes import Gate
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.webhook_failures import WebhookFailures
 from datp_tasks.live.webhook_schedule import WebhookSchedule
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.payload import encode
 from datp_tasks.outbound.address_guard import WebhookGuard
 from datp_tasks.outbound.http_client import HttpClient, Manners, Network
@@ -91,11 +92,11 @@ class WebhookService:
         except Exception as error:
             log.warning("%d webhooks are sent a little later: %s", len(due), error)
 
-    def redeliver(self, id: str, *, owner: str | None = None, actor: str = "") -> None:
+    def redeliver(self, id: str, *, owner: str | None = None, actor: Actor | None = None) -> None:
         """Send one again, with its id and its body."""
         self.tell_due([self.store.redeliver(id, owner=owner, actor=actor)])
 
-    def redeliver_dead(self, *, owner: str | None = None, actor: str = "") -> int:
+    def redeliver_dead(self, *, owner: str | None = None, actor: Actor | None = None) -> int:
         """Send dead letters again, as many as fit into a batch; how many."""
         members = self.store.redeliver_dead(owner=owner, actor=actor)
         self.tell_due(members)

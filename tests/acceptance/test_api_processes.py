@@ -21,7 +21,8 @@ import pytest
 from datp_tasks import Pipeline
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.local.processes import ManagedProcess
-from datp_tasks.record.api_keys import ApiKeys, Scope
+from datp_tasks.model.actor import Actor
+from datp_tasks.record.api_keys import ApiKeys
 from tests.support.eventually import eventually
 from tests.support.house import ROOT, House, log_of
 from tests.support.house_fixtures import NewHouse
@@ -40,7 +41,7 @@ class Served:
         self.house = house
         connections = house.connections
         self.keys = ApiKeys(connections.engine, connections.clock, PEPPER)
-        self.key = self.keys.create("acme", Scope.CLIENT, actor="test").text
+        self.key = self.keys.create("acme", actor=Actor(name="test")).text
 
     def start(self, *options: str) -> tuple[ManagedProcess, str]:
         port = pick_free_port()

@@ -16,7 +16,8 @@ import pytest
 from datp_tasks import Pipeline
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.local.processes import ManagedProcess
-from datp_tasks.record.api_keys import ApiKeys, Scope
+from datp_tasks.model.actor import Actor
+from datp_tasks.record.api_keys import ApiKeys
 from tests.support.eventually import eventually
 from tests.support.house import ROOT, House, log_of
 from tests.support.house_fixtures import NewHouse
@@ -134,7 +135,7 @@ def test_workers_and_api_are_replaced_one_by_one_and_nobody_notices(new_house: N
     )
     connections = house.connections
     key = ApiKeys(connections.engine, connections.clock, PEPPER).create(
-        "acme", Scope.CLIENT, actor="test"
+        "acme", actor=Actor(name="test")
     )
     old = [house.worker(), house.worker()]
     house.beat()

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from datp_tasks import Pipeline, Sleep
-from datp_tasks.record.api_keys import Scope
+from datp_tasks.model.actor import Role
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.support.api_house import PEPPER, ApiHouse, api_house
@@ -44,7 +44,7 @@ def zeta(house: ApiHouse) -> httpx.Client:
 
 @pytest.fixture
 def ops(house: ApiHouse) -> httpx.Client:
-    return house.client(house.new_owner("ops"), Scope.OPERATOR)
+    return house.client(house.new_owner("ops"), Role.ADMIN)
 
 
 def _add_steps(kit: Kit) -> None:

@@ -12,7 +12,8 @@ from sqlalchemy import text
 
 from datp_tasks.clock import VirtualClock
 from datp_tasks.errors import KeyInvalid, KeyUnknown, SettingsError
-from datp_tasks.record.api_keys import ApiKeys, KeyHash, OwnerLimits, Scope
+from datp_tasks.model.actor import Actor, Role
+from datp_tasks.record.api_keys import ApiKeys, KeyHash, OwnerLimits
 from datp_tasks.testing import Kit
 from tests.support.api_house import PEPPER, ApiHouse, api_house
 from tests.support.eventually import eventually
@@ -130,11 +131,11 @@ def test_a_revoked_key_is_refused_within_seconds(house: ApiHouse) -> None:
     client = house.client(key=key)
     assert client.get("/v1/transactions").status_code == 200
     key_id = key.split("_")[1]
-    assert house.keys.revoke(key_id, actor="ann", reason="lost")
+    assert house.keys.revoke(key_id, actor=Actor(name="ann"), reason="lost")
     eventually(lambda: client.get("/v1/transactions").status_code == 401, within_s=5)
-    assert not house.keys.revoke(key_id, actor="ann")
+    assert not house.keys.revoke(key_id, actor=Actor(name="ann"))
     with pytest.raises(KeyUnknown):
-        house.keys.revoke("no-such-key", actor="ann")
+        house.keys.revoke("no-such-key", actor=Actor(name="ann"))
 
 
 def test_a_key_is_stored_as_a_hash_that_the_pepper_makes(house: ApiHouse, kit: Kit) -> None:
@@ -151,8 +152,8 @@ def test_a_key_is_stored_as_a_hash_that_the_pepper_makes(house: ApiHouse, kit: K
 
 
 def test_what_is_done_with_keys_is_written_down(house: ApiHouse, kit: Kit) -> None:
-    made = house.keys.create("audited", Scope.OPERATOR, actor="ann", name="ci").key
-    house.keys.revoke(made.id, actor="bob", reason="leaked")
+    made = house.keys.create("audited", Role.ADMIN, actor=Actor(name="ann"), name="ci").key
+    house.keys.revoke(made.id, actor=Actor(name="bob"), reason="leaked")
     with kit.connections.engine.connect() as sql:
         rows = sql.execute(
             text(
@@ -169,7 +170,7 @@ def test_what_is_done_with_keys_is_written_down(house: ApiHouse, kit: Kit) -> No
 @pytest.mark.parametrize("owner", ["", "a b", "x" * 65, "-a", "a\n", "ä"])
 def test_an_owner_that_cannot_be_gets_no_key(house: ApiHouse, owner: str) -> None:
     with pytest.raises(KeyInvalid):
-        house.keys.create(owner, Scope.CLIENT, actor="ann")
+        house.keys.create(owner, actor=Actor(name="ann"))
 
 
 def test_without_a_good_pepper_there_is_no_api(kit: Kit) -> None:
@@ -218,7 +219,7 @@ def test_an_owner_sees_nothing_of_another(
 def test_an_owner_that_asks_too_often_is_told_when_to_come_back(house: ApiHouse) -> None:
     owner = house.new_owner("eager")
     limits = OwnerLimits(requests_per_s=2, burst_max=5)
-    house.keys.set_limits(owner, limits, actor="ann")
+    house.keys.set_limits(owner, limits, actor=Actor(name="ann"))
     client = house.client(owner)
     answers = [client.get("/v1/transactions") for _ in range(8)]
     assert [each.status_code for each in answers] == [200] * 5 + [429] * 3
@@ -231,7 +232,7 @@ def test_an_owner_that_asks_too_often_is_told_when_to_come_back(house: ApiHouse)
 
 def test_a_bulk_counts_as_many_requests(house: ApiHouse) -> None:
     owner = house.new_owner("bulky")
-    house.keys.set_limits(owner, OwnerLimits(requests_per_s=1, burst_max=5), actor="ann")
+    house.keys.set_limits(owner, OwnerLimits(requests_per_s=1, burst_max=5), actor=Actor(name="ann"))
     client = house.client(owner)
     items = [{"pipeline": "echo", "data": {}}] * 20
     assert client.post("/v1/transactions/bulk", json={"transactions": items}).status_code == 200
@@ -242,7 +243,7 @@ def test_a_bulk_counts_as_many_requests(house: ApiHouse) -> None:
 
 def test_an_owner_has_only_so_many_in_flight(house: ApiHouse) -> None:
     owner = house.new_owner("busy")
-    house.keys.set_limits(owner, OwnerLimits(in_flight_max=3), actor="ann")
+    house.keys.set_limits(owner, OwnerLimits(in_flight_max=3), actor=Actor(name="ann"))
     client = house.client(owner)
     wanted = {"pipeline": "nap", "data": {}}
     answers = [client.post("/v1/transactions", json=wanted) for _ in range(5)]
@@ -257,7 +258,7 @@ def test_an_owner_has_only_so_many_in_flight(house: ApiHouse) -> None:
 
 def test_limits_are_shared_by_processes(house: ApiHouse, kit: Kit) -> None:
     owner = house.new_owner("shared")
-    house.keys.set_limits(owner, OwnerLimits(requests_per_s=1, burst_max=6), actor="ann")
+    house.keys.set_limits(owner, OwnerLimits(requests_per_s=1, burst_max=6), actor=Actor(name="ann"))
     with api_house(kit) as second:
         clients = [each.client(owner) for each in (house, second)]
         codes = [clients[n % 2].get("/v1/transactions").status_code for n in range(10)]

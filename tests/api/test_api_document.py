@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from datp_tasks.record.api_keys import Scope
+from datp_tasks.model.actor import Role
 from tests.support.api_house import ApiHouse
 
 SETTINGS = {"owner_requests_per_s": 100_000.0, "owner_burst_max": 100_000, "long_poll_s_max": 0.0}
@@ -69,7 +69,7 @@ def strategies(house: ApiHouse) -> Iterator[tuple[Any, bool]]:
 
 @pytest.mark.timeout(600)
 def test_every_operation_answers_as_documented_whatever_is_sent(house: ApiHouse) -> None:
-    key = house.new_key("fuzz", Scope.OPERATOR)
+    key = house.new_key("fuzz", Role.ADMIN)
     answers: Counter[int] = Counter()
 
     def call(case: Case[Any]) -> None:

@@ -17,7 +17,8 @@ from datp_tasks import Pipeline, Sleep
 from datp_tasks.cli import keys, ledger, nodes, operate, resolve, timeouts, top, webhooks
 from datp_tasks.cli.tables import list_table, print_list, short_time
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.api_keys import ApiKeys, Scope
+from datp_tasks.model.actor import Actor, Role
+from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.testing import Kit
 from tests.record.test_groups import register_node
 
@@ -35,6 +36,7 @@ def run(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
         operator=datp.operator,
         reader=datp.client,
         connections=datp.connections,
+        actor=Actor(name="ann"),
         settings=datp.settings,
         redis=datp.connections.redis,
     )
@@ -111,8 +113,8 @@ def test_keys_are_listed_with_whole_ids(run: Callable[..., list[str]], datp: Kit
     store = ApiKeys(datp.connections.engine, datp.clock, PEPPER)
     made = store.create(
         "the-bank-of-north-and-south",
-        Scope.OPERATOR,
-        actor="ann",
+        Role.ADMIN,
+        actor=Actor(name="ann"),
         name="for the tills on the ground floor and in the garden",
         expires_in_s=86_400 * 30,
     )

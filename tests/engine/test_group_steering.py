@@ -9,6 +9,7 @@ import pytest
 from datp_tasks import Pipeline
 from datp_tasks.live.nodes import Node, NodeRegister
 from datp_tasks.local.processes import ManagedProcess
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.status import Status
 from tests.support.eventually import eventually
 from tests.support.house import House, log_of
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.acceptance
 
 
 def set_group(house: House, name: str, *, tell: bool = False, **values: int | None) -> None:
-    house.connections.groups.set(name, values, actor="test")
+    house.connections.groups.set(name, values, actor=Actor(name="test"))
     if tell:
         house.celery.control.broadcast("datp_groups")
 

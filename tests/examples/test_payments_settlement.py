@@ -13,6 +13,7 @@ from sqlalchemy import Engine, text
 from datp_tasks.engine.registry import discover
 from datp_tasks.ledger.batch_list import payloads
 from datp_tasks.ledger.sim.server import LedgerSim, SimThread
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.status import Status
 from datp_tasks.pipelines.files import load_definitions
 from datp_tasks.testing import Kit
@@ -94,11 +95,11 @@ def test_a_settlement_that_the_ledger_refuses_gives_its_entries_back(bank: Kit) 
     tx_id = bank.submit("settlement", {"currency": "EUR"})
     [batch] = bank.client.batches()
     operator = bank.connections.ledger.operator
-    operator.park(SETTLEMENT_SERVICE, batch.batch_id, actor="ann", reason="look")
+    operator.park(SETTLEMENT_SERVICE, batch.batch_id, actor=Actor(name="ann"), reason="look")
     from datp_tasks.model.batch import BatchState
 
     operator.resolve(
-        SETTLEMENT_SERVICE, batch.batch_id, BatchState.INVALID, actor="ann", reason="no"
+        SETTLEMENT_SERVICE, batch.batch_id, BatchState.INVALID, actor=Actor(name="ann"), reason="no"
     )
     assert bank.status(tx_id).status is Status.FAILED
     assert entries(bank) == []

@@ -7,6 +7,7 @@ import pytest
 from datp_tasks import Pipeline
 from datp_tasks.jobs import watcher
 from datp_tasks.live.nodes import NodeRegister
+from datp_tasks.model.actor import Actor
 from datp_tasks.observe.beat_watch import BEAT_SILENT, BeatWatch
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
@@ -72,7 +73,7 @@ def test_messages_that_nobody_takes_count_as_work(kit: Kit, register: NodeRegist
 
 
 def test_a_stopped_group_with_a_worker_is_no_trouble(kit: Kit, register: NodeRegister) -> None:
-    kit.connections.groups.set("kyc", {"concurrency": 0}, actor="test")
+    kit.connections.groups.set("kyc", {"concurrency": 0}, actor=Actor(name="test"))
     join(kit, register, "n1")
     assert look(kit, after_s=1, kyc=5).raised == 0
 

@@ -29,6 +29,7 @@ from datp_tasks.ledger.types import Stored
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.processes import ManagedProcess
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.batch import BatchState
 from tests.support.eventually import eventually
 from tests.support.house import ROOT, House
@@ -249,7 +250,7 @@ class Chaos:
         operator = self.house.connections.ledger.operator
         executed = {line["batch"] for line in self.log() if line["result"] == "COMMITTED"}
         for batch in self.house.client.batches(state=BatchState.PARKED, rows_max=1_000):
-            who = {"actor": "chaos", "reason": "looked into the ledger"}
+            who = {"actor": Actor(name="chaos"), "reason": "looked into the ledger"}
             self.report.done["decided by the operator"] += 1
             if batch.batch_id in executed:
                 operator.resolve(batch.service_id, batch.batch_id, BatchState.COMMITTED, **who)

@@ -103,7 +103,8 @@ def test_an_operator_parks_resumes_resubmits_and_resolves(world: World, run: Run
         *("batch.park", "batch.resume", "batch.park", "batch.resubmit", "batch.park"),
         "batch.resolve",
     ]
-    assert {(row.actor, row.reason) for row in rows} == {("ann", "I looked")}
+    assert {row.reason for row in rows} == {"I looked"}
+    assert all(row.actor.startswith("cli ") and row.actor.endswith(" as ann") for row in rows)
 
 
 def test_what_cannot_be_done_is_said(world: World, run: Run) -> None:

@@ -11,11 +11,12 @@ import pytest
 from datp_tasks.errors import BatchBusy, BatchUnknown, LedgerError
 from datp_tasks.ledger.sim.faults import Fault
 from datp_tasks.ledger.types import Move
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.batch import BatchState
 from tests.ledger.conftest import NewWorld
 from tests.support.ledger_world import SERVICE, Instance, World
 
-WHO: dict[str, Any] = {"actor": "ann", "reason": "because"}
+WHO: dict[str, Any] = {"actor": Actor(name="ann"), "reason": "because"}
 
 
 @pytest.fixture
@@ -154,7 +155,7 @@ def test_what_cannot_be_done_is_refused_and_changes_nothing(
     with pytest.raises(LedgerError, match="COMMITTED or as INVALID"):
         operator.resolve(SERVICE, one, BatchState.NEW, **WHO)
     with pytest.raises(LedgerError, match="a reason must be given"):
-        operator.park(SERVICE, one, actor="ann", reason="  ")
+        operator.park(SERVICE, one, actor=Actor(name="ann"), reason="  ")
     with pytest.raises(BatchUnknown):
         operator.park(SERVICE, "0" * 128, **WHO)
     world.settle(instance, rounds=2)

@@ -13,6 +13,7 @@ from datp_tasks.errors import PipelineInvalid
 from datp_tasks.ledger.batch_list import derived_id, payloads, unsigned_batch_list
 from datp_tasks.ledger.sim.faults import Fault
 from datp_tasks.ledger.sim.server import LedgerSim, SimThread
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.batch import BatchState
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
@@ -175,9 +176,9 @@ def test_a_batch_that_an_operator_resolves_wakes_its_transaction(datp: Kit, sim:
     tx_id = datp.submit("book", {"entry": {}})
     [batch] = datp.client.batches(service_id="books")
     operator = datp.connections.ledger.operator
-    operator.park("books", batch.batch_id, actor="ann", reason="wait")
+    operator.park("books", batch.batch_id, actor=Actor(name="ann"), reason="wait")
     operator.resolve(
-        "books", batch.batch_id, BatchState.COMMITTED, actor="ann", reason="done by hand"
+        "books", batch.batch_id, BatchState.COMMITTED, actor=Actor(name="ann"), reason="done by hand"
     )
     assert datp.status(tx_id).status is Status.SUCCESS
     assert sim.posts == 0

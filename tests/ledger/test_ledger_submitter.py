@@ -13,6 +13,7 @@ from datp_tasks.ledger.bell import readable_works
 from datp_tasks.ledger.sim.faults import ANSWERS, Fault
 from datp_tasks.ledger.types import Work
 from datp_tasks.local.ports import pick_free_port
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.batch import BatchState, Verdict
 from tests.ledger.conftest import NewWorld
 from tests.support.eventually import eventually
@@ -213,7 +214,7 @@ def test_a_batch_that_the_ledger_swallows_is_parked_after_a_few_tries(new_world:
     # Order before speed: the next one waits until somebody decides.
     assert world.state(two) is BatchState.NEW
     instance.ledger.operator.resolve(
-        SERVICE, one, BatchState.INVALID, actor="ann", reason="the contract refuses it"
+        SERVICE, one, BatchState.INVALID, actor=Actor(name="ann"), reason="the contract refuses it"
     )
     world.settle(instance, rounds=3)
     assert (world.state(one), world.state(two)) == (BatchState.INVALID, BatchState.COMMITTED)
@@ -280,7 +281,7 @@ def test_invalid_after_a_second_submission_is_parked_where_it_may_be_committed(
         ("ledger-batch-parked", subject),
     }
     instance.ledger.operator.resolve(
-        SERVICE, one, BatchState.COMMITTED, actor="ann", reason="it is in the state"
+        SERVICE, one, BatchState.COMMITTED, actor=Actor(name="ann"), reason="it is in the state"
     )
     world.settle(instance, rounds=5)
     assert (world.state(one), world.state(two)) == (BatchState.COMMITTED, BatchState.COMMITTED)

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from datp_tasks import Pipeline, Sleep
 from datp_tasks.cli import operate, top
 from datp_tasks.errors import FilterInvalid
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.status import Status
 from datp_tasks.operator.bulk import Where
 from datp_tasks.record.alerts import Alerts
@@ -39,6 +40,7 @@ def kit(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Kit:
         client=datp.client,
         operator=datp.operator,
         connections=datp.connections,
+        actor=Actor(name="ann"),
         settings=datp.settings,
         redis=datp.connections.redis,
     )

@@ -13,13 +13,16 @@ from typer.testing import CliRunner, Result
 from datp_tasks.cli import resolve as cli
 from datp_tasks.cli.families import FAMILIES
 from datp_tasks.errors import DatpError, DecisionInvalid, TransactionFinal, TransactionUnknown
+from datp_tasks.model.actor import Actor
 from datp_tasks.testing import Kit
 from tests.support.archive_world import World
 
 
 @pytest.fixture(autouse=True)
 def connected(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = SimpleNamespace(client=datp.client, operator=datp.operator)
+    context = SimpleNamespace(
+        client=datp.client, operator=datp.operator, actor=Actor(name="cli ann")
+    )
     monkeypatch.setattr(cli, "connect", lambda: context)
     monkeypatch.setenv("COLUMNS", "200")
 
@@ -86,7 +89,7 @@ def test_resolve_decides_and_keeps_who_and_why(datp: Kit, world: World, in_doubt
     assert "decided; the transaction is success" in run("resolve", in_doubt, *decide).output
     assert datp.status(in_doubt).output == {"paid": 1, "booked": 1}
     [action] = world.sql("SELECT actor, reason FROM operator_action WHERE action = 'resolve'")
-    assert action.actor.startswith("cli:")
+    assert action.actor.startswith("cli ")
     assert action.reason == "seen"
 
 

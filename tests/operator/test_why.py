@@ -10,6 +10,7 @@ from datp_tasks import Pipeline, Sleep
 from datp_tasks.errors import TransactionUnknown
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.live.nodes import NodeRegister
+from datp_tasks.model.actor import Actor
 from datp_tasks.operator.why import Why
 from datp_tasks.testing.kit import Kit
 
@@ -123,7 +124,7 @@ def test_one_whose_group_has_no_worker(datp: Kit) -> None:
 def test_one_whose_group_is_stopped(datp: Kit) -> None:
     declare(datp)
     tx_id = left_queued(datp, "away")
-    datp.connections.groups.set("kyc", {"concurrency": 0}, actor="test", reason="test")
+    datp.connections.groups.set("kyc", {"concurrency": 0}, actor=Actor(name="test"), reason="test")
     assert why(datp, tx_id).cause == "group-stopped"
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import Engine, text
 from datp_tasks.live.keys import Keys
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.pipeline import Pipeline, PipelineDefinition
 from datp_tasks.pipelines.store import PipelineStore
 from datp_tasks.record.database import make_engine, migrate
@@ -67,7 +68,7 @@ def keys() -> Keys:
 
 @pytest.fixture
 def pipeline_store(engine: Engine, redis: Redis, keys: Keys) -> PipelineStore:
-    return PipelineStore(engine, redis, keys, actor="tester")
+    return PipelineStore(engine, redis, keys, actor=Actor(name="tester"))
 
 
 @pytest.fixture

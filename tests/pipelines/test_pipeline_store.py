@@ -18,6 +18,7 @@ from sqlalchemy import Engine, text
 from datp_tasks.errors import PipelineInvalid, PipelineUnknown, VersionMismatch
 from datp_tasks.live.keys import Keys
 from datp_tasks.live.pipeline_cache import Head, PipelineCache
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.pipelines.store import PipelineStore
 
@@ -417,7 +418,7 @@ def test_a_slow_copy_never_lies_over_a_newer_one(
     """The slow one has read the record, but not yet written Redis, when another one changes it."""
     one = pipeline_store.apply(define(description="one")).version
     two = pipeline_store.apply(define(description="two")).version
-    slow = PipelineStore(engine, redis, keys, actor="slow")
+    slow = PipelineStore(engine, redis, keys, actor=Actor(name="slow"))
     has_read, may_write = threading.Event(), threading.Event()
 
     class SlowCache(PipelineCache):

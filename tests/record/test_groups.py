@@ -20,6 +20,7 @@ from datp_tasks.live.connect import make_redis
 from datp_tasks.live.group_copy import GroupCopy
 from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.local.ports import HOST, pick_free_port
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.node_groups import LIMITS, NodeGroup
 from datp_tasks.record.groups import GroupStore
 from datp_tasks.runtime.group_book import GroupBook
@@ -44,17 +45,17 @@ def sql(datp: Kit, statement: str) -> list[Any]:
 
 
 def test_values_are_kept_until_they_are_set_back(groups: GroupStore) -> None:
-    groups.set("kyc", {"concurrency": 4, "archiveBatchSize": 100}, actor="ann")
-    groups.set("kyc", {"concurrency": 0}, actor="ann")
+    groups.set("kyc", {"concurrency": 4, "archiveBatchSize": 100}, actor=Actor(name="ann"))
+    groups.set("kyc", {"concurrency": 0}, actor=Actor(name="ann"))
     assert groups.list() == {"kyc": NodeGroup("kyc", {"concurrency": 0, "archiveBatchSize": 100})}
     assert groups.current() == groups.list()
-    after = groups.set("kyc", {"concurrency": None}, actor="ann")
+    after = groups.set("kyc", {"concurrency": None}, actor=Actor(name="ann"))
     assert (after.concurrency, after.is_stopped, after.roles) == (None, False, ["archiving"])
 
 
 def test_every_change_is_noted_with_who_and_why(datp: Kit, groups: GroupStore) -> None:
-    groups.set("kyc", {"concurrency": 4}, actor="ann", reason="end of month")
-    groups.set("kyc", {"concurrency": 1}, actor="bob")
+    groups.set("kyc", {"concurrency": 4}, actor=Actor(name="ann"), reason="end of month")
+    groups.set("kyc", {"concurrency": 1}, actor=Actor(name="bob"))
     rows = sql(datp, "SELECT actor, action, subject, reason, details FROM operator_action")
     assert [(row.actor, row.action, row.subject, row.reason) for row in rows] == [
         ("ann", "set group", "kyc", "end of month"),
@@ -80,7 +81,7 @@ def test_what_cannot_be_is_refused(
     groups: GroupStore, name: str, changes: dict[str, int], message: str
 ) -> None:
     with pytest.raises(GroupInvalid, match=message):
-        groups.set(name, changes, actor="ann", maintenance_group="master")
+        groups.set(name, changes, actor=Actor(name="ann"), maintenance_group="master")
     assert groups.list() == {}
 
 
@@ -91,7 +92,7 @@ def test_sql_refuses_a_negative_value_by_itself(datp: Kit, limit: Any) -> None:
 
 
 def test_a_copy_that_redis_lost_is_not_taken_for_nothing(datp: Kit, groups: GroupStore) -> None:
-    groups.set("kyc", {"concurrency": 0}, actor="ann")
+    groups.set("kyc", {"concurrency": 0}, actor=Actor(name="ann"))
     keys = datp.connections.live.keys
     for lost in ("nodeGroups", "nodeGroupH:kyc"):
         datp.connections.redis.delete(keys.outside(lost))
@@ -130,7 +131,7 @@ def test_without_a_role_given_to_anybody_whoever_gets_a_job_does_it(
 def test_a_job_goes_to_the_group_that_has_its_role(
     datp: Kit, groups: GroupStore, passed: list[tuple[str, str]]
 ) -> None:
-    groups.set("night", {"archiveBatchSize": 7, "wakeupBatchSize": 0}, actor="ann")
+    groups.set("night", {"archiveBatchSize": 7, "wakeupBatchSize": 0}, actor=Actor(name="ann"))
     assert datp.process.jobs.run("archiver") is None
     assert datp.process.jobs.run("sleeper") is not None
     assert datp.process.jobs.run("reaper") is not None
@@ -143,7 +144,7 @@ def test_a_job_goes_to_the_group_that_has_its_role(
 def test_a_stopped_group_has_no_role(
     datp: Kit, groups: GroupStore, passed: list[tuple[str, str]]
 ) -> None:
-    groups.set("night", {"archiveBatchSize": 7, "concurrency": 0}, actor="ann")
+    groups.set("night", {"archiveBatchSize": 7, "concurrency": 0}, actor=Actor(name="ann"))
     assert datp.process.jobs.run("archiver") is not None
     assert passed == []
 
@@ -158,7 +159,7 @@ def test_the_batch_of_the_group_is_that_of_the_job(
         return 1
 
     monkeypatch.setattr(archiver, "run_once", run_once)
-    groups.set("master", {"archiveBatchSize": 7}, actor="ann")
+    groups.set("master", {"archiveBatchSize": 7}, actor=Actor(name="ann"))
     assert datp.process.jobs.run("archiver") == 1
     assert (seen, passed) == ([7], [])
     assert datp.settings.archiver_batch_max != 7
@@ -169,13 +170,13 @@ def test_webhooks_are_sent_at_the_pace_of_the_group(
 ) -> None:
     seen: list[Pace] = []
     monkeypatch.setattr(WebhookService, "run", lambda service, pace: seen.append(pace))
-    groups.set("master", {"webhookWorkers": 3, "webhookPause": 9}, actor="ann")
+    groups.set("master", {"webhookWorkers": 3, "webhookPause": 9}, actor=Actor(name="ann"))
     expected = replace(Pace.of(datp.settings), workers=3, pause_ms=9)
     assert datp.process.jobs.run("webhook_sender") is not None
     assert datp.process.jobs.run_webhooks() is not None
     assert (seen, passed) == ([expected, expected], [])
-    groups.set("night", {"webhookWorkers": 1}, actor="ann")
-    groups.set("master", {"webhookWorkers": 0}, actor="ann")
+    groups.set("night", {"webhookWorkers": 1}, actor=Actor(name="ann"))
+    groups.set("master", {"webhookWorkers": 0}, actor=Actor(name="ann"))
     assert datp.process.jobs.run_webhooks() is None
     assert passed == [(SEND_TASK, "night")]
 
@@ -187,7 +188,7 @@ def test_every_value_that_stands_for_a_setting_names_one(datp: Kit) -> None:
 
 
 def test_an_outage_keeps_the_last_answer(datp: Kit, groups: GroupStore) -> None:
-    groups.set("night", {"ledger": 1}, actor="ann")
+    groups.set("night", {"ledger": 1}, actor=Actor(name="ann"))
     book = GroupBook(groups, every_s=0)
     assert book.holders("ledger") == ["night"]
     nobody = make_redis(replace(datp.settings, redis_url=f"redis://{HOST}:{pick_free_port()}/0"))
@@ -201,7 +202,9 @@ def test_an_outage_keeps_the_last_answer(datp: Kit, groups: GroupStore) -> None:
 
 @pytest.fixture
 def run(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Any:
-    context = SimpleNamespace(connections=datp.connections, settings=datp.settings)
+    context = SimpleNamespace(
+        connections=datp.connections, settings=datp.settings, actor=Actor(name="ann")
+    )
     monkeypatch.setattr(groups_cli, "connect", lambda: context)
     monkeypatch.setattr(nodes_cli, "connect", lambda: context)
     monkeypatch.setenv("COLUMNS", "200")

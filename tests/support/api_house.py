@@ -15,7 +15,8 @@ import uvicorn
 
 from datp_tasks.api.app import create_app
 from datp_tasks.api.services import Services
-from datp_tasks.record.api_keys import ApiKeys, Scope
+from datp_tasks.model.actor import Actor, Role
+from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.runtime.api import open_services
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
@@ -41,19 +42,19 @@ class ApiHouse:
         found: Services = self._app.state.services
         return found
 
-    def new_key(self, owner: str, scope: Scope = Scope.CLIENT, **options: Any) -> str:
-        return self.keys.create(owner, scope, actor="test", **options).text
+    def new_key(self, owner: str, role: Role | None = None, **options: Any) -> str:
+        return self.keys.create(owner, role, actor=Actor(name="test"), **options).text
 
     def new_owner(self, name: str) -> str:
         """Nobody else has handed in anything as this one."""
         return f"{name}-{next(self._numbers)}"
 
     def client(
-        self, owner: str | None = None, scope: Scope = Scope.CLIENT, *, key: str = "", **more: Any
+        self, owner: str | None = None, role: Role | None = None, *, key: str = "", **more: Any
     ) -> httpx.Client:
         """A client with a new key of this owner, with this key, or without one."""
         if owner:
-            key = self.new_key(owner, scope)
+            key = self.new_key(owner, role)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         made = httpx.Client(base_url=self.url, headers=headers, timeout=30, **more)
         self._clients.append(made)

@@ -11,13 +11,16 @@ from typer.testing import CliRunner
 
 from datp_tasks.cli import webhooks as webhooks_cli
 from datp_tasks.errors import WebhookUnknown
+from datp_tasks.model.actor import Actor
 from datp_tasks.testing import Kit
 from tests.support.receiver import Receiver, answers
 
 
 @pytest.fixture(autouse=True)
 def connected(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = SimpleNamespace(connections=kit.connections, settings=kit.settings)
+    context = SimpleNamespace(
+        connections=kit.connections, settings=kit.settings, actor=Actor(name="ann")
+    )
     monkeypatch.setattr(webhooks_cli, "connect", lambda: context)
     monkeypatch.setenv("COLUMNS", "250")
 

@@ -1,7 +1,7 @@
 -- :name create
 -- Add a key; of its secret only the hash is stored.
-INSERT INTO api_key (id, owner, scope, name, secret_hash, created_at, expires_at)
-SELECT %(id)s, %(owner)s, %(scope)s, %(name)s, %(secret_hash)s, t.now,
+INSERT INTO api_key (id, owner, scope, role, grants, name, secret_hash, created_at, expires_at)
+SELECT %(id)s, %(owner)s, %(scope)s, %(role)s, %(grants)s::json, %(name)s, %(secret_hash)s, t.now,
        t.now + make_interval(secs => %(expires_in_s)s)
 FROM (SELECT coalesce(%(now)s, now()) AS now) t
 RETURNING *

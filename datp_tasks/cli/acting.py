@@ -1,0 +1,44 @@
+"""Who runs a command: the operator key in DATP_OPERATOR_KEY, else the user of this machine."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from typing import TYPE_CHECKING
+
+from datp_tasks.errors import KeyInvalid
+from datp_tasks.model.actor import Actor, Role
+
+if TYPE_CHECKING:
+    from datp_tasks.cli.context import Context
+
+KEY_VARIABLE = "DATP_OPERATOR_KEY"
+NAME_VARIABLE = "DATP_ACTOR"
+
+
+def actor_of(context: Context) -> Actor:
+    """A key is checked; without one there is only what the machine and the person say."""
+    text = os.environ.get(KEY_VARIABLE)
+    if not text:
+        return Actor(name=f"cli {_user()}", role=Role.ADMIN)
+    from datp_tasks.record.api_keys import ApiKeys
+
+    connections = context.connections
+    keys = ApiKeys(connections.engine, connections.clock, context.settings.key_pepper)
+    found = keys.verify(text)
+    if found is None:
+        raise KeyInvalid(f"The key in {KEY_VARIABLE} is unknown, has expired or was revoked.")
+    if found.role is None:
+        raise KeyInvalid(f"The key in {KEY_VARIABLE} is a client's; give one with a role.")
+    return found.actor()
+
+
+def _user() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container may run under a number that has no name.
+        user = f"uid {os.getuid()}"
+    said = os.environ.get(NAME_VARIABLE)
+    # What a person says of itself does not hide what the machine knows.
+    return f"{user} as {said}" if said and said != user else user
