@@ -54,6 +54,8 @@ class Settings:
     shards: int = _number(16, 1, 100)
     maintenance_group: str = field(default="master", metadata={"pattern": GROUP_NAME.pattern})
     steps: tuple[str, ...] = ()
+    #: Which actions need a second person: a YAML file, or `single-person`; empty: strict defaults.
+    policy_file: str = ""
 
     # What a client may send.
     input_bytes_max: int = _number(262_144, 1_024, 16_777_216)
@@ -92,6 +94,7 @@ class Settings:
     tracing: str = field(default="off", metadata={"pattern": "off|on"})
     meter_period_s: float = _number(5.0, 0.1, 3_600)
     watcher_period_s: float = _number(5.0, 0.1, 3_600)
+    approvals_period_s: float = _number(15, 0.1, 3_600)
     group_cache_period_s: float = _number(10.0, 0.1, 3_600)
     beat_silent_s: float = _number(15.0, 0.1, 3_600)
     queue_bells_alert_max: int = _number(10_000, 1, 100_000_000)

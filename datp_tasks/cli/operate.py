@@ -22,7 +22,6 @@ from datp_tasks.cli.tables import (
 from datp_tasks.operator.bulk import Action, ActionResult, Where
 from datp_tasks.operator.why import Why
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.types import Summary
 
 #: Exit codes, for scripts: alerts are open; some of many could not be done.
@@ -150,18 +149,7 @@ def clear_alert(
 ) -> None:
     """Close an alert that was dealt with. Exit code 1: there is no such alert."""
     context = connect()
-    connections = context.connections
-    with connections.engine.begin() as connection:
-        store = Alerts(connections.engine, connections.clock)
-        cleared = store.clear_alert(kind, subject, connection=connection)
-        if cleared:
-            note_action(
-                connection,
-                actor=context.actor,
-                action="clear-alert",
-                subject=f"{kind} {subject}",
-                reason=reason,
-            )
+    cleared = context.operator.approvals.clear_alert(context.actor, kind, subject, reason=reason)
     if as_json:
         print_json(Console(), {"kind": kind, "subject": subject, "cleared": cleared})
     else:
@@ -252,11 +240,13 @@ def _act(
         return None
     actor = context.actor
     kind = cast(Action, action)
-    operator.note_bulk(kind, where, len(chosen), reason, actor)
-    results = [
-        operator.act(kind, each.tx_id, reason=reason, actor=actor)
-        for each in track(chosen, description=action, console=console, disable=as_json)
-    ]
+    done_one_by_one = operator.act_on_many(
+        kind, where, [each.tx_id for each in chosen], reason=reason, actor=actor
+    )
+    shown = track(
+        done_one_by_one, description=action, total=len(chosen), console=console, disable=as_json
+    )
+    results = list(shown)
     failed = [done for done in results if not done.ok]
     if as_json:
         print_json(console, [_done_json(done) for done in results])

@@ -46,7 +46,7 @@ class Actor:
 
         A person at the command line is the user of the operating system.
         """
-        return self.owner or self.name.removeprefix("cli ").partition(" ")[0]
+        return self.owner or self.name.removeprefix("cli ").partition(" as ")[0]
 
     def __str__(self) -> str:
         return self.name

@@ -31,6 +31,10 @@ ACTIONS: Final = (
 STEP: Final = "step"
 
 
+def short_hash(ids: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:12]
+
+
 class ApprovalState(StrEnum):
     PENDING = "pending"
     #: Decided in SQL; what else there is to do is done by this process or by the next one.
@@ -149,6 +153,9 @@ class Order:
 
 class Gate(Protocol):
     """The door that every action in ACTIONS passes through."""
+
+    def allows(self, ask: Ask) -> bool:
+        """Whether one person may do it."""
 
     def perform(self, actor: Actor, ask: Ask, *, break_glass: bool = False) -> str:
         """Do it, if the policy wants no second person; else ApprovalNeeded is raised."""

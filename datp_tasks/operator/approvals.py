@@ -24,11 +24,11 @@ from datp_tasks.errors import (
 )
 from datp_tasks.failpoints import reach
 from datp_tasks.live.errors import RedisError
-from datp_tasks.model.actor import Actor, Role
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.approval import Approval, ApprovalState, Ask, Need, Order
 from datp_tasks.model.approval_policy import Policy
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.approvals import ApprovalStore
+from datp_tasks.record.approvals import ApprovalStore, Held
 from datp_tasks.record.database import Connection, translate_outage
 from datp_tasks.record.operator_actions import note_action
 
@@ -36,7 +36,6 @@ log = logging.getLogger("datp.approvals")
 
 #: Opened when one person acted alone; only another person can close it.
 BREAK_GLASS = "break-glass"
-RANK = {role: rank for rank, role in enumerate(Role)}
 #: The subject is not what it was; the request cannot be fulfilled any more.
 MOVED = (SubjectMoved, TransactionError, LedgerError, PipelineError)
 #: It stays approved, and is carried out when the servers answer again.
@@ -52,8 +51,8 @@ class Action(Protocol):
         Raises what is in MOVED if the subject is not at `order.version` any more.
         """
 
-    def carry_out(self, order: Order, token: str | None) -> str:
-        """The rest, safe to repeat; in a few words what was done."""
+    def carry_out(self, order: Order, token: str | None) -> str | None:
+        """The rest, safe to repeat; in a few words what was done. None: there is more to do."""
 
 
 class Approvals:
@@ -71,6 +70,10 @@ class Approvals:
 
     # For those who act.
 
+    def allows(self, ask: Ask) -> bool:
+        """Whether one person may do it."""
+        return self._policy.need_for(ask) is None
+
     def perform(self, actor: Actor, ask: Ask, *, break_glass: bool = False) -> str:
         """Do it, if the policy wants no second person; else ApprovalNeeded is raised.
 
@@ -86,7 +89,7 @@ class Approvals:
         order = _order_of(ask, actor)
         with translate_outage(), self.store.writing() as connection:
             token = action.decide(connection, order)
-        return action.carry_out(order, token)
+        return action.carry_out(order, token) or ""
 
     def require(self, actor: Actor, ask: Ask, *, connection: Connection) -> Approval | None:
         """For an action that its caller does itself, in the SQL transaction of this connection.
@@ -101,7 +104,7 @@ class Approvals:
         found = self.store.approved_for(connection, ask)
         if found is None:
             raise ApprovalNeeded(ask.action, ask.subject, self._stored(actor, ask, need))
-        self.store.end(found, ApprovalState.EXECUTED, "done", connection=connection)
+        self.store.end(connection, found, ApprovalState.EXECUTED, "done")
         return self.store.locked(connection, found)
 
     def _stored(self, actor: Actor, ask: Ask, need: Need) -> int:
@@ -199,18 +202,23 @@ class Approvals:
             return approval
         about = {"event": "approval", "approval": approval.id}
         try:
-            token = self.store.token(approval.id)
-            done = action.carry_out(_order(approval, actor), token)
+            with translate_outage(), self.store.carrying_out(approval.id) as held:
+                if held is not None:
+                    self._act(held, action, _order(approval, actor))
         except OUTAGES as error:
             log.warning("approval %d waits: %s", approval.id, error, extra=about)
             return approval
-        except MOVED as error:
-            log.warning("approval %d: %s", approval.id, error, extra=about)
-            self.store.end(approval.id, ApprovalState.STALE, str(error))
-        else:
-            reach("approval.after_act")
-            self.store.end(approval.id, ApprovalState.EXECUTED, done)
         return self.store.one(approval.id)
+
+    def _act(self, held: Held, action: Action, order: Order) -> None:
+        try:
+            done = action.carry_out(order, held.token)
+        except MOVED as error:
+            self.store.end(held.connection, held.id, ApprovalState.STALE, str(error))
+            return
+        reach("approval.after_act")
+        if done is not None:
+            self.store.end(held.connection, held.id, ApprovalState.EXECUTED, done)
 
     def carry_out_undone(self, actor: Actor, *, batch_max: int) -> int:
         """Whatever a process that died has left approved; how many."""
@@ -231,7 +239,7 @@ class Approvals:
             if cleared:
                 note_action(
                     connection,
-                    actor=actor.name,
+                    actor=actor,
                     action="clear-alert",
                     subject=f"{kind} {subject}",
                     reason=reason,
@@ -258,7 +266,7 @@ class Approvals:
     ) -> None:
         note_action(
             connection,
-            actor=actor.name,
+            actor=actor,
             action=action,
             subject=f"approval {number}",
             reason=reason,
@@ -274,7 +282,7 @@ def _check_reason(reason: str) -> None:
 def _check_may_decide(approval: Approval, actor: Actor) -> None:
     if approval.requested_by == actor.person:
         raise ApprovalForbidden("who asked for it may not decide about it; another person must")
-    if actor.role is None or RANK[actor.role] < RANK[approval.role]:
+    if not actor.has(approval.role):
         raise ApprovalForbidden(f"to decide about this takes the role {approval.role}")
     if approval.persons and actor.person not in approval.persons:
         names = ", ".join(approval.persons)

@@ -35,6 +35,7 @@ class Query(Queries, topic="approvals"):
     give: str
     decide: str
     break_glass: str
+    carry_out: str
     end: str
     set_aside: str
     close_glass: str
@@ -57,6 +58,16 @@ class Item:
     #: It was taken before, when it stood at `sequence`; whether it was acted on is not known.
     is_taken: bool
     sequence: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An approval that this process carries out."""
+
+    id: int
+    #: What the first half of the execution left for the second.
+    token: str | None
+    connection: Connection
 
 
 class ApprovalStore:
@@ -153,20 +164,18 @@ class ApprovalStore:
     def break_glass(self, connection: Connection, approval_id: int) -> None:
         self._run(connection, Query.break_glass, {"id": approval_id})
 
+    @contextmanager
+    def carrying_out(self, approval_id: int) -> Iterator[Held | None]:
+        """None: another process is at it, or it is done. A process that dies lets go of it."""
+        with self._engine.begin() as connection:
+            found = self._run(connection, Query.carry_out, {"id": approval_id})
+            yield Held(approval_id, found[0].token, connection) if found else None
+
     def end(
-        self,
-        approval_id: int,
-        state: ApprovalState,
-        note: str | None,
-        *,
-        connection: Connection | None = None,
-    ) -> bool:
-        """False if another process has ended it."""
-        values = {"id": approval_id, "state": str(state), "note": note and clean_note(note)}
-        if connection is not None:
-            return bool(self._run(connection, Query.end, values))
-        with self._engine.begin() as own:
-            return bool(self._run(own, Query.end, values))
+        self, connection: Connection, approval_id: int, state: ApprovalState, note: str
+    ) -> None:
+        values = {"id": approval_id, "state": str(state), "note": clean_note(note)}
+        self._run(connection, Query.end, values)
 
     def set_aside(self, approval_id: int, why: str) -> None:
         with self._engine.begin() as connection:
@@ -191,12 +200,6 @@ class ApprovalStore:
     def one(self, approval_id: int) -> Approval:
         with self._engine.connect() as connection:
             return self._one(connection, approval_id)
-
-    def token(self, approval_id: int) -> str | None:
-        """What the first half of the execution left for the second."""
-        with self._engine.connect() as connection:
-            found: str | None = self._run(connection, Query.by_ids, {"id": [approval_id]})[0].token
-            return found
 
     def page(
         self,
@@ -272,11 +275,9 @@ class ApprovalStore:
 
 
 def _approval(row: Any, given: tuple[Given, ...]) -> Approval:
-    columns = dict(row._mapping)
-    columns.pop("token")
     return Approval(
         **{
-            **columns,
+            **row._mapping,
             "params": json.loads(row.params),
             "persons": tuple(json.loads(row.persons)),
             "state": ApprovalState(row.state),

@@ -79,7 +79,23 @@ def make_operator(container: Container) -> Operator:
         alerts=alerts,
         begun_steps=BegunSteps(container.engine, container.clock),
         effects=EffectStore(container.engine, container.clock),
+        auditor=auditor,
+        gate=container.approvals,
     )
+    bulk = Bulk(
+        engine=container.engine,
+        record=container.record,
+        live=container.live,
+        ringer=container.ringer,
+        locator=locator,
+        signals=make_signal_sender(container, locator),
+        resolver=resolver,
+        approvals=container.approvals,
+    )
+    for decision in ("done", "fail", "redo", "redo-effect"):
+        container.approvals.offer(f"resolve.{decision}", resolver)
+    for kind in ("cancel", "wake", "retry"):
+        container.approvals.offer(f"bulk.{kind}", bulk)
     return Operator(
         explainer=Explainer(
             settings=container.settings,
@@ -96,15 +112,8 @@ def make_operator(container: Container) -> Operator:
             node_stale_ms=container.settings.node_stale_ms,
         ),
         resolver=resolver,
-        bulk=Bulk(
-            engine=container.engine,
-            record=container.record,
-            live=container.live,
-            ringer=container.ringer,
-            locator=locator,
-            signals=make_signal_sender(container, locator),
-            resolver=resolver,
-        ),
+        bulk=bulk,
+        approvals=container.approvals,
         auditor=auditor,
         close=container.close,
     )

@@ -69,13 +69,17 @@ WHERE id = %(id)s AND state = 'pending'
 -- One person acts alone.
 UPDATE approval SET break_glass = true WHERE id = %(id)s AND state = 'pending'
 
+-- :name carry_out
+-- Held by the process that carries it out; no row if another process is at it, or it is done.
+SELECT token FROM approval WHERE id = %(id)s AND state = 'approved'
+FOR NO KEY UPDATE SKIP LOCKED
+
 -- :name end
--- What was approved is done, or could not be done; no row if another process was quicker.
+-- What was approved is done, or could not be done.
 UPDATE approval
 SET state = %(state)s, note = %(note)s,
     executed_at = CASE WHEN %(state)s = 'executed' THEN coalesce(%(now)s, now()) END
 WHERE id = %(id)s AND state = 'approved'
-RETURNING id
 
 -- :name set_aside
 -- The subject has moved, so nothing can be approved any more.
@@ -103,7 +107,7 @@ ORDER BY id LIMIT 1 FOR UPDATE
 -- :name by_ids
 -- Requests as they are; one whose time is over is shown so, also before the job has come by.
 SELECT id, action, subject, params, params_hash, version, requested_by, requester, reason,
-       pipeline, size, needed, role, persons, break_glass, note, token, created_at, expires_at,
+       pipeline, size, needed, role, persons, break_glass, note, created_at, expires_at,
        decided_at, executed_at, closed_by,
        CASE WHEN state = 'pending' AND expires_at <= coalesce(%(now)s, now()) THEN 'expired'
             ELSE state END AS state
