@@ -17,6 +17,7 @@ from fastapi import FastAPI, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from datp_tasks.api import (
+    approvals,
     batches,
     compat,
     health,
@@ -40,6 +41,7 @@ ROUTERS = (
     webhooks.routes,
     inspect.routes,
     operator.routes,
+    approvals.routes,
     compat.routes,
     compat.open_routes,
     health.router,

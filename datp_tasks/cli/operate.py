@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 import typer
@@ -159,6 +160,18 @@ def clear_alert(
 
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be chosen.")]
+BreakGlass = Annotated[
+    bool, typer.Option("--break-glass", help="Act alone; an alert stays for another person.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """Options that all bulk actions have."""
+
+    dry_run: bool
+    break_glass: bool
+    as_json: bool
 
 
 def retry(tx_id: TxId, reason: Reason = "retried by hand", as_json: AsJson = False) -> None:
@@ -182,10 +195,12 @@ def bulk_cancel(
     where: Filters = None,
     limit: Limit = 100_000,
     dry_run: DryRun = False,
+    break_glass: BreakGlass = False,
     as_json: AsJson = False,
 ) -> None:
     """Cancel every transaction that matches."""
-    _act("cancel", where, limit, reason, dry_run=dry_run, as_json=as_json)
+    how = How(dry_run=dry_run, break_glass=break_glass, as_json=as_json)
+    _act("cancel", where, limit, reason, how)
 
 
 @bulk.command("wake")
@@ -194,10 +209,12 @@ def bulk_wake(
     where: Filters = None,
     limit: Limit = 100_000,
     dry_run: DryRun = False,
+    break_glass: BreakGlass = False,
     as_json: AsJson = False,
 ) -> None:
     """End the sleep of every transaction that matches."""
-    _act("wake", where, limit, reason, dry_run=dry_run, as_json=as_json)
+    how = How(dry_run=dry_run, break_glass=break_glass, as_json=as_json)
+    _act("wake", where, limit, reason, how)
 
 
 @bulk.command("retry")
@@ -206,10 +223,12 @@ def bulk_retry(
     where: Filters = None,
     limit: Limit = 100_000,
     dry_run: DryRun = False,
+    break_glass: BreakGlass = False,
     as_json: AsJson = False,
 ) -> None:
     """Make every transaction that matches go on now."""
-    _act("retry", where, limit, reason, dry_run=dry_run, as_json=as_json)
+    how = How(dry_run=dry_run, break_glass=break_glass, as_json=as_json)
+    _act("retry", where, limit, reason, how)
 
 
 def _done_json(done: ActionResult) -> dict[str, Any]:
@@ -221,9 +240,7 @@ def _act(
     texts: list[str] | None,
     limit: int,
     reason: str,
-    *,
-    dry_run: bool,
-    as_json: bool,
+    how: How,
 ) -> None:
     if not texts:
         raise typer.BadParameter("name at least one filter: all transactions are never meant")
@@ -232,8 +249,8 @@ def _act(
     where = Where.from_texts(texts)
     chosen = [each for each in operator.choose(where, rows_max=limit) if not each.is_final]
     console = Console()
-    if dry_run:
-        if as_json:
+    if how.dry_run:
+        if how.as_json:
             return print_json(console, [as_mapping(each) for each in chosen])
         print_list(console, _table(chosen[:50]))
         console.print(f"{len(chosen)} would be changed ({action}); nothing was done")
@@ -241,14 +258,19 @@ def _act(
     actor = context.actor
     kind = cast(Action, action)
     done_one_by_one = operator.act_on_many(
-        kind, where, [each.tx_id for each in chosen], reason=reason, actor=actor
+        kind,
+        where,
+        [each.tx_id for each in chosen],
+        reason=reason,
+        actor=actor,
+        break_glass=how.break_glass,
     )
     shown = track(
-        done_one_by_one, description=action, total=len(chosen), console=console, disable=as_json
+        done_one_by_one, description=action, total=len(chosen), console=console, disable=how.as_json
     )
     results = list(shown)
     failed = [done for done in results if not done.ok]
-    if as_json:
+    if how.as_json:
         print_json(console, [_done_json(done) for done in results])
     else:
         for done in failed[:20]:

@@ -125,6 +125,44 @@ class Approval:
     def consents(self) -> int:
         return sum(each.decision == "approve" for each in self.given)
 
+    def to_json(self) -> Json:
+        """As the HTTP API and the command line show it."""
+        return {
+            "id": self.id,
+            "state": str(self.state),
+            "action": self.action,
+            "subject": self.subject,
+            "params": self.params,
+            "paramsHash": self.params_hash,
+            "version": self.version,
+            "pipeline": self.pipeline,
+            "size": self.size,
+            "reason": self.reason,
+            "requestedBy": self.requested_by,
+            "requester": self.requester,
+            "needed": self.needed,
+            "agreed": self.consents,
+            "role": str(self.role),
+            "persons": list(self.persons) or None,
+            "breakGlass": self.break_glass,
+            "closedBy": self.closed_by,
+            "note": self.note,
+            "createdAt": self.created_at.isoformat(),
+            "expiresAt": self.expires_at.isoformat(),
+            "decidedAt": self.decided_at.isoformat() if self.decided_at else None,
+            "executedAt": self.executed_at.isoformat() if self.executed_at else None,
+            "decisions": [
+                {
+                    "by": each.decided_by,
+                    "actor": each.actor,
+                    "decision": each.decision,
+                    "note": each.note,
+                    "at": each.created_at.isoformat(),
+                }
+                for each in self.given
+            ],
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:

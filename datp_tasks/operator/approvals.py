@@ -25,7 +25,7 @@ from datp_tasks.errors import (
 from datp_tasks.failpoints import reach
 from datp_tasks.live.errors import RedisError
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.approval import Approval, ApprovalState, Ask, Need, Order
+from datp_tasks.model.approval import STEP, Approval, ApprovalState, Ask, Need, Order
 from datp_tasks.model.approval_policy import Policy
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore, Held
@@ -198,7 +198,12 @@ class Approvals:
     def carry_out(self, approval: Approval, actor: Actor) -> Approval:
         """The other half of what is approved, if it is not done yet; the approval as it is then."""
         action = self._actions.get(approval.action)
-        if approval.state is not ApprovalState.APPROVED or action is None:
+        if action is None:
+            return approval
+        if approval.action == STEP and approval.state is ApprovalState.REJECTED:
+            # The step that waits reads it; if it cannot be woken now, it looks by itself.
+            action.carry_out(_order(approval, actor), None)
+        if approval.state is not ApprovalState.APPROVED:
             return approval
         about = {"event": "approval", "approval": approval.id}
         try:

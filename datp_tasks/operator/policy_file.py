@@ -38,6 +38,8 @@ UNITS_S = {"m": 60, "h": 3_600, "d": 86_400}
 TOP = {"policy", "expires", "breakGlass", "rules"}
 OF_RULE = {"action", "pipeline", "amount", "above", "approvals", "from", "role", "expires"}
 APPROVALS_MAX = 20
+#: Roles whose word counts.
+DECIDERS = (str(Role.APPROVER), str(Role.ADMIN))
 
 
 def load_policy(name: str) -> Policy:
@@ -99,7 +101,7 @@ class _Reader:
                 (*at, "from"), f"names {len(set(persons))} persons, but {needed} must agree"
             )
         field, above = self._amount(rule.get("amount"), (*at, "amount"))
-        role = self._one(rule, at, "role", str(Role.APPROVER), tuple(str(each) for each in Role))
+        role = self._one(rule, at, "role", str(Role.APPROVER), DECIDERS)
         return Rule(
             actions=self._actions(rule, at),
             approvals=needed,

@@ -7,11 +7,13 @@ from datp_tasks.client.client import Client
 from datp_tasks.client.reads import Reader
 from datp_tasks.client.submit import RequestAcceptor
 from datp_tasks.live.notifications import Notifications
+from datp_tasks.model.approval import STEP
 from datp_tasks.operator.audit import Auditor
 from datp_tasks.operator.bulk import Bulk
 from datp_tasks.operator.doctor import Doctor
 from datp_tasks.operator.operator import Operator
 from datp_tasks.operator.resolve import Resolver
+from datp_tasks.operator.step_approval import StepApproval
 from datp_tasks.operator.why import Explainer
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.effects import EffectStore
@@ -92,6 +94,9 @@ def make_operator(container: Container) -> Operator:
         resolver=resolver,
         approvals=container.approvals,
     )
+    container.approvals.offer(
+        STEP, StepApproval(record=container.record, signals=make_signal_sender(container, locator))
+    )
     for decision in ("done", "fail", "redo", "redo-effect"):
         container.approvals.offer(f"resolve.{decision}", resolver)
     for kind in ("cancel", "wake", "retry"):
@@ -104,6 +109,7 @@ def make_operator(container: Container) -> Operator:
             restorer=container.restorer,
             groups=container.groups,
             auditor=auditor,
+            approvals=container.approvals.store,
         ),
         doctor=Doctor(
             live=container.live,

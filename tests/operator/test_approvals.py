@@ -22,6 +22,7 @@ from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.approval import ApprovalState, Ask
 from datp_tasks.model.status import Status
 from datp_tasks.operator.approvals import BREAK_GLASS
+from datp_tasks.operator.bulk import Where
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -32,13 +33,14 @@ ANN_AGAIN = Actor(name="key ann2", owner="ann", role=Role.ADMIN)
 BOB = Actor(name="key bob1", owner="bob", role=Role.APPROVER)
 CARL = Actor(name="cli carl", role=Role.ADMIN)
 DORA = Actor(name="key dora", owner="dora", role=Role.OPERATOR)
-JOB = Actor(name="job approvals")
+DORA_DECIDES = Actor(name="key dora2", owner="dora", role=Role.APPROVER)
+LONG = {"seconds": 5_000}
 
 POLICY = """
 rules:
   - {action: pipeline.use, approvals: 0}
   - {action: bulk.*, above: 2, approvals: 1}
-  - {action: resolve.fail, approvals: 2, from: [bob, carl, dora], role: operator, expires: 1h}
+  - {action: resolve.fail, approvals: 2, from: [bob, carl, dora], expires: 1h}
 """
 
 
@@ -143,7 +145,7 @@ def test_two_of_three_named_persons(datp: Kit, sound: World, in_doubt: str) -> N
     assert approvals.approve(number, CARL).state is ApprovalState.EXECUTED
     assert datp.finish(in_doubt).status is Status.FAILED
     with pytest.raises(ApprovalOver, match="executed"):
-        approvals.approve(number, DORA)
+        approvals.approve(number, DORA_DECIDES)
 
 
 def test_one_rejection_ends_it(datp: Kit, sound: World, in_doubt: str) -> None:
@@ -153,7 +155,7 @@ def test_one_rejection_ends_it(datp: Kit, sound: World, in_doubt: str) -> None:
         datp.operator.approvals.reject(number, CARL, note=" ")
     datp.operator.approvals.reject(number, CARL, note="no")
     with pytest.raises(ApprovalOver, match="rejected"):
-        datp.operator.approvals.approve(number, DORA)
+        datp.operator.approvals.approve(number, DORA_DECIDES)
     assert sound.status(in_doubt) == "in-doubt"
 
 
@@ -298,8 +300,8 @@ def test_a_version_is_put_into_use_in_the_commit_that_approves(
 ) -> None:
     kit = Kit(datp_servers, policy_file="")
     store = kit.connections.pipelines.acting(ANN)
-    first = Pipeline("p").step("util/fixed-reply", data={"a": 1}).build()
-    second = Pipeline("p").step("util/fixed-reply", data={"a": 2}).build()
+    first = Pipeline("p").step("util/fixed-reply", params={"output": {"a": 1}}).build()
+    second = Pipeline("p").step("util/fixed-reply", params={"output": {"a": 2}}).build()
     numbers = []
     for definition in (first, second):
         store.apply(definition)
@@ -339,13 +341,11 @@ def test_an_action_that_its_caller_does_is_allowed_once(datp: Kit) -> None:
 
 
 def sleepers(kit: Kit, count: int) -> list[str]:
-    kit.use(Pipeline("rest").step("util/delay", seconds=5_000).step("util/delay", seconds=5_000).build())
+    kit.use(Pipeline("rest").step("util/delay", params=LONG).step("util/delay", params=LONG).build())
     return [kit.submit("rest", {}) for _ in range(count)]
 
 
 def wake(kit: Kit, ids: list[str], **more: Any) -> list[Any]:
-    from datp_tasks.operator.bulk import Where
-
     where = Where(pipeline="rest")
     found = kit.operator.act_on_many("wake", where, ids, reason="now", actor=ANN, **more)
     return list(found)
