@@ -156,9 +156,7 @@ def rotate(
     context = connect()
     default_s = context.settings.webhook_secret_overlap_s
     wanted_s = default_s if overlap_s is None else overlap_s
-    made = context.connections.webhooks.store.rotate(
-        owner, overlap_s=wanted_s, actor=context.actor
-    )
+    made = context.connections.webhooks.store.rotate(owner, overlap_s=wanted_s, actor=context.actor)
     typer.echo(made)
 
 

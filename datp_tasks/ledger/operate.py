@@ -12,7 +12,6 @@ from datp_tasks.record.database import Connection
 from datp_tasks.record.ledger_actions import Act, BatchActions, LockedBatch
 from datp_tasks.record.ledger_batches import ANOMALY_ALERT, PARKED_ALERT, subject_of
 
-
 ALLOWED = {
     "park": {BatchState.NEW, BatchState.DELAYED, *TO_ASK},
     "resume": {BatchState.PARKED},

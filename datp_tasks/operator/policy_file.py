@@ -1,19 +1,19 @@
 """Reading the policy file: which actions need a second person. Mistakes are told with their line.
 
-    policy: four-eyes            # or single-person: nothing needs a second person
-    expires: 24h                 # how long a request waits
-    breakGlass: true             # whether one person may act alone in an emergency
-    rules:                       # the first that fits decides; after them come the defaults
-      - action: resolve.*
-        pipeline: payments
-        amount: {field: amount, above: 10000}
-        approvals: 2
-        from: [alice, bob, carol]
-        role: approver
-        expires: 2h
-      - action: bulk.*
-        above: 500
-        approvals: 1
+policy: four-eyes            # or single-person: nothing needs a second person
+expires: 24h                 # how long a request waits
+breakGlass: true             # whether one person may act alone in an emergency
+rules:                       # the first that fits decides; after them come the defaults
+  - action: resolve.*
+    pipeline: payments
+    amount: {field: amount, above: 10000}
+    approvals: 2
+    from: [alice, bob, carol]
+    role: approver
+    expires: 2h
+  - action: bulk.*
+    above: 500
+    approvals: 1
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ class _Reader:
         for pattern in found:
             if not any(fnmatchcase(action, pattern) for action in ACTIONS):
                 known = ", ".join(ACTIONS)
-                self._mistake((*at, "action"), f"no action is called {pattern!r}; there are {known}")
+                self._mistake(
+                    (*at, "action"), f"no action is called {pattern!r}; there are {known}"
+                )
         return found
 
     def _amount(self, given: Any, at: Place) -> tuple[str | None, Decimal | None]:

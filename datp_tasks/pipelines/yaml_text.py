@@ -95,10 +95,10 @@ def load_lines(text: str) -> dict[Place, int]:
     lines: dict[Place, int] = {}
     loader = _Loader(text)
     try:
-        loader.check_node()  # type: ignore[no-untyped-call]
-        _note_lines(loader.get_node(), (), lines)  # type: ignore[no-untyped-call]
+        loader.check_node()
+        _note_lines(loader.get_node(), (), lines)
     finally:
-        loader.dispose()  # type: ignore[no-untyped-call]
+        loader.dispose()
     return lines
 
 

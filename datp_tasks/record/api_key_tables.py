@@ -39,9 +39,7 @@ def declare(metadata: MetaData) -> None:
         #: To the minute, so that a busy key is not written with every request.
         Column("last_used_at", DateTime(timezone=True)),
         CheckConstraint("scope IN ('client', 'operator')", name="api_key_scope"),
-        CheckConstraint(
-            "role IN ('viewer', 'operator', 'approver', 'admin')", name="api_key_role"
-        ),
+        CheckConstraint("role IN ('viewer', 'operator', 'approver', 'admin')", name="api_key_role"),
         Index("api_key_owner", "owner"),
     )
     #: What an owner may do, where that differs from the settings.

@@ -91,7 +91,12 @@ class ApprovalStore:
     # Asking.
 
     def ask(
-        self, connection: Connection, actor: Actor, ask: Ask, need: Need, step_key: str | None = None
+        self,
+        connection: Connection,
+        actor: Actor,
+        ask: Ask,
+        need: Need,
+        step_key: str | None = None,
     ) -> tuple[int, bool]:
         """The id of the request, and whether it is a new one."""
         values = {

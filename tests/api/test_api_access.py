@@ -232,7 +232,9 @@ def test_an_owner_that_asks_too_often_is_told_when_to_come_back(house: ApiHouse)
 
 def test_a_bulk_counts_as_many_requests(house: ApiHouse) -> None:
     owner = house.new_owner("bulky")
-    house.keys.set_limits(owner, OwnerLimits(requests_per_s=1, burst_max=5), actor=Actor(name="ann"))
+    house.keys.set_limits(
+        owner, OwnerLimits(requests_per_s=1, burst_max=5), actor=Actor(name="ann")
+    )
     client = house.client(owner)
     items = [{"pipeline": "echo", "data": {}}] * 20
     assert client.post("/v1/transactions/bulk", json={"transactions": items}).status_code == 200
@@ -258,7 +260,9 @@ def test_an_owner_has_only_so_many_in_flight(house: ApiHouse) -> None:
 
 def test_limits_are_shared_by_processes(house: ApiHouse, kit: Kit) -> None:
     owner = house.new_owner("shared")
-    house.keys.set_limits(owner, OwnerLimits(requests_per_s=1, burst_max=6), actor=Actor(name="ann"))
+    house.keys.set_limits(
+        owner, OwnerLimits(requests_per_s=1, burst_max=6), actor=Actor(name="ann")
+    )
     with api_house(kit) as second:
         clients = [each.client(owner) for each in (house, second)]
         codes = [clients[n % 2].get("/v1/transactions").status_code for n in range(10)]

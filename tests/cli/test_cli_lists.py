@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from datp_tasks import Pipeline, Sleep
 from datp_tasks.cli import keys, ledger, nodes, operate, resolve, timeouts, top, webhooks
 from datp_tasks.cli.tables import list_table, print_list, short_time
-from datp_tasks.record.alerts import Alerts
 from datp_tasks.model.actor import Actor, Role
+from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.testing import Kit
 from tests.record.test_groups import register_node

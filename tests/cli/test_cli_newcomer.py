@@ -37,9 +37,7 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def submit(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Any:
-    context = SimpleNamespace(
-        client=datp.client, operator=datp.operator, actor=Actor(name="ann")
-    )
+    context = SimpleNamespace(client=datp.client, operator=datp.operator, actor=Actor(name="ann"))
     monkeypatch.setattr(transactions, "connect", lambda: context)
     monkeypatch.setattr(transactions, "EXPLAIN_EVERY_S", 0.05)
     app = typer.Typer()

@@ -121,7 +121,9 @@ def test_what_dead_workers_held_on_any_master_is_taken_over(datp: Kit, world: Wo
 def test_an_unsafe_step_that_crashed_is_parked_and_resolved(datp: Kit, world: World) -> None:
     tx_id = world.crashed("pay", "hop.after_step", nth=2)
     assert world.ends(tx_id) is Status.IN_DOUBT
-    datp.operator.resolve(tx_id, "done", output={"paid": "seen"}, actor=Actor(name="me"), reason="asked")
+    datp.operator.resolve(
+        tx_id, "done", output={"paid": "seen"}, actor=Actor(name="me"), reason="asked"
+    )
     assert world.ends(tx_id) is Status.SUCCESS
     assert world.times("pay", tx_id) == 1
 

@@ -9,6 +9,7 @@ import pytest
 from datp_tasks import Pipeline
 from datp_tasks.engine.builtin.approval import params_ok
 from datp_tasks.errors import ApprovalForbidden, ApprovalOver, SubjectMoved
+from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
@@ -85,7 +86,7 @@ def test_a_decision_whose_wake_up_was_lost_is_read_later(
     approvals = datp.operator.approvals
     approvals.approve(number, BOB)
     datp.crash_at("approval.after_commit")
-    with pytest.raises(BaseException):  # noqa: B017, PT011
+    with pytest.raises(SimulatedCrash):
         approvals.approve(number, CLEO)
     datp.recover()
     assert datp.finish(tx_id).status is Status.SUCCESS

@@ -250,7 +250,7 @@ class Chaos:
         operator = self.house.connections.ledger.operator
         executed = {line["batch"] for line in self.log() if line["result"] == "COMMITTED"}
         for batch in self.house.client.batches(state=BatchState.PARKED, rows_max=1_000):
-            who = {"actor": Actor(name="chaos"), "reason": "looked into the ledger"}
+            who: dict[str, Any] = {"actor": Actor(name="chaos"), "reason": "looked into the ledger"}
             self.report.done["decided by the operator"] += 1
             if batch.batch_id in executed:
                 operator.resolve(batch.service_id, batch.batch_id, BatchState.COMMITTED, **who)

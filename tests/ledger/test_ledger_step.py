@@ -178,7 +178,11 @@ def test_a_batch_that_an_operator_resolves_wakes_its_transaction(datp: Kit, sim:
     operator = datp.connections.ledger.operator
     operator.park("books", batch.batch_id, actor=Actor(name="ann"), reason="wait")
     operator.resolve(
-        "books", batch.batch_id, BatchState.COMMITTED, actor=Actor(name="ann"), reason="done by hand"
+        "books",
+        batch.batch_id,
+        BatchState.COMMITTED,
+        actor=Actor(name="ann"),
+        reason="done by hand",
     )
     assert datp.status(tx_id).status is Status.SUCCESS
     assert sim.posts == 0

@@ -133,7 +133,9 @@ def test_an_operator_of_another_process_is_opened_by_its_settings(datp: Kit, in_
 def test_done_goes_on_with_the_output_that_was_given(
     datp: Kit, sound: World, in_doubt: str
 ) -> None:
-    datp.operator.resolve(in_doubt, "done", reason="bank says so", output={"paid": 7}, actor=Actor(name="ann"))
+    datp.operator.resolve(
+        in_doubt, "done", reason="bank says so", output={"paid": 7}, actor=Actor(name="ann")
+    )
     summary = datp.finish(in_doubt)
     assert (summary.status, summary.output) == (Status.SUCCESS, {"paid": 7, "booked": 1})
     assert sound.times("pay", in_doubt) == 1
