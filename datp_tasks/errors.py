@@ -111,6 +111,10 @@ class RequestError(DatpError):
     """The request cannot be accepted; nothing was stored."""
 
 
+class NotGranted(RequestError):
+    """The key, or the role, does not allow it; nothing was done."""
+
+
 class InputInvalid(RequestError):
     """The data is not an acceptable JSON object."""
 

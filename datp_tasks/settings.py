@@ -96,6 +96,7 @@ class Settings:
     watcher_period_s: float = _number(5.0, 0.1, 3_600)
     approvals_period_s: float = _number(15, 0.1, 3_600)
     group_cache_period_s: float = _number(10.0, 0.1, 3_600)
+    audit_sealer_period_s: float = _number(10.0, 0.1, 3_600)
     beat_silent_s: float = _number(15.0, 0.1, 3_600)
     queue_bells_alert_max: int = _number(10_000, 1, 100_000_000)
     queued_alert_max: int = _number(100_000, 1, 100_000_000)

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from datp_tasks.api import (
     approvals,
+    audit,
     batches,
     compat,
     health,
@@ -42,6 +43,7 @@ ROUTERS = (
     inspect.routes,
     operator.routes,
     approvals.routes,
+    audit.routes,
     compat.routes,
     compat.open_routes,
     health.router,

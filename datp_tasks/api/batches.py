@@ -14,7 +14,11 @@ from datp_tasks.api.problems import invalid
 from datp_tasks.api.routing import AROUND_BYTES, json_response, router
 from datp_tasks.api.serializers import batch_json
 from datp_tasks.api.services import caller_of, services_of
+from datp_tasks.ledger.types import Stored
 from datp_tasks.model.batch import BatchState
+from datp_tasks.model.rights import check_batch, check_read_batches
+from datp_tasks.record.database import translate_outage
+from datp_tasks.record.operator_actions import record_action
 
 routes = router(
     "/v1",
@@ -35,17 +39,28 @@ routes = router(
 async def submit(request: Request, wanted: models.BatchIn) -> Response:
     """Hand in a batch. 202: it is committed and will be submitted, in its turn. 200: it was."""
     services, caller = services_of(request), caller_of(request)
+    check_batch(caller.actor, wanted.service)
     try:
         payload = base64.b64decode(wanted.payload, validate=True)
     except (binascii.Error, ValueError):
         raise invalid([{"loc": ("body", "payload"), "msg": "this is not base64"}]) from None
-    stored = await services.threads.run(
-        services.client.submit_batch,
-        wanted.service,
-        payload,
-        batch_id=wanted.batch_id,
-        owner=caller.owner,
-    )
+
+    def store() -> Stored:
+        stored = services.client.submit_batch(
+            wanted.service, payload, batch_id=wanted.batch_id, owner=caller.owner
+        )
+        if not stored.duplicate:
+            with translate_outage():
+                record_action(
+                    services.record.engine,
+                    actor=caller.actor,
+                    action="batch.submit",
+                    subject=f"{stored.service_id}/{stored.batch_id}",
+                    reason=None,
+                )
+        return stored
+
+    stored = await services.threads.run(store)
     return json_response(
         {
             "service": stored.service_id,
@@ -68,6 +83,7 @@ async def find(
 ) -> Response:
     """Batches that are not final, or all, by service and in order."""
     services, caller = services_of(request), caller_of(request)
+    check_read_batches(caller.actor, service)
     found = await services.threads.run(
         services.client.batches,
         service_id=service,
@@ -87,6 +103,7 @@ async def status(
 ) -> Response:
     """A batch as of now."""
     services, caller = services_of(request), caller_of(request)
+    check_read_batches(caller.actor, service)
     owner = None if caller.is_operator else caller.owner
     found = await services.threads.run(services.client.batch, service, batch_id, owner=owner)
     return json_response(batch_json(found))

@@ -17,12 +17,13 @@ from datp_tasks.api.access import Caller
 from datp_tasks.api.models import Object, Text
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.routing import by_key, json_response, router
-from datp_tasks.api.serializers import time_text
+from datp_tasks.api.serializers import MASKED, time_text
 from datp_tasks.api.services import Services, caller_of, services_of
-from datp_tasks.api.transactions import CONFLICT, look, told
+from datp_tasks.api.transactions import CONFLICT, look, note_read, told
 from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.client.requests import Submitted
 from datp_tasks.model.actor import Actor
+from datp_tasks.model.rights import check_read, sees_payloads
 from datp_tasks.model.status import Status
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.types import Summary
@@ -103,7 +104,7 @@ async def start(
     """Start a transaction; with `poll: long` in its metadata, wait for its end."""
     services, caller = services_of(request), caller_of(request)
     await services.limits.admit(caller.owner)
-    answer = await services.accepts.do(_request(pipeline, wanted, caller.owner))
+    answer = await services.accepts.do(_request(pipeline, wanted, caller))
     if not isinstance(answer, Submitted):
         raise answer
     options = wanted.metadata
@@ -114,6 +115,7 @@ async def start(
 @routes.get("/tx/status/{txId}", response_model=OriginalSummary)
 async def status(request: Request, tx_id: TxId, reply: Reply = None) -> Response:
     """The summary of a transaction; with `reply=longpoll`, once it has ended or has news."""
+    check_read(caller_of(request).actor)
     return await _reply(request, services_of(request), tx_id, wait=reply in LONG)
 
 
@@ -130,6 +132,7 @@ async def status_by_external_id(
         with translate_outage():
             return services.record.by_external_id(caller.owner, external_id)
 
+    check_read(caller.actor)
     found = await services.threads.run(find)
     if found is None:
         raise not_found("such transaction")
@@ -152,7 +155,7 @@ async def healthcheck(request: Request) -> Response:
     )
 
 
-def _request(pipeline: str, wanted: Start, owner: str) -> Wanted:
+def _request(pipeline: str, wanted: Start, caller: Caller) -> Wanted:
     options = wanted.metadata
     given = options.model_dump(exclude_unset=True)
     reply = options.reply or ""
@@ -161,19 +164,24 @@ def _request(pipeline: str, wanted: Start, owner: str) -> Wanted:
     return Wanted(
         pipeline=pipeline,
         data=wanted.data,
-        owner=owner,
+        owner=caller.owner,
         external_id=options.externalId,
         metadata=given or None,
         webhook=webhook,
         progress_reports=options.progressReports,
         cancel_webhook_on_poll=options.pollReplyCancelsWebhook,
+        by=caller.actor,
     )
 
 
 async def _reply(request: Request, services: Services, tx_id: str, *, wait: bool) -> Response:
     wait_s = services.settings.compat_long_poll_s if wait else 0
     summary = await look(request, services, tx_id, wait_s=wait_s)
-    return told(request, summary, original_summary(summary))
+    await note_read(request, "transaction.read", tx_id, [summary])
+    shown = original_summary(summary)
+    if not sees_payloads(caller_of(request).actor):
+        shown |= {"progressReport": MASKED, "data": MASKED}
+    return told(request, summary, shown)
 
 
 def original_summary(summary: Summary) -> dict[str, Any]:

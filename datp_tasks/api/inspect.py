@@ -14,7 +14,7 @@ from datp_tasks.api.problems import not_found
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.serializers import summary_json
 from datp_tasks.api.services import Services, caller_of, services_of
-from datp_tasks.api.transactions import CONFLICT, TxId
+from datp_tasks.api.transactions import CONFLICT, TxId, note_read
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.model.actor import Role
 from datp_tasks.model.view import View
@@ -48,7 +48,8 @@ class RetryIn(Sent):
 async def state(request: Request, tx_id: TxId) -> Response:
     """The transaction as the engine sees it: live, or as it was archived."""
     services = services_of(request)
-    await services.look(caller_of(request), tx_id)
+    summary = await services.look(caller_of(request), tx_id)
+    await note_read(request, "transaction.state", tx_id, [summary])
     return json_response(await services.threads.run(_state, services, tx_id))
 
 
@@ -57,7 +58,8 @@ async def state(request: Request, tx_id: TxId) -> Response:
 async def deltas(request: Request, tx_id: TxId) -> Response:
     """Every recorded change, in order, and whatever does not fit together."""
     services = services_of(request)
-    await services.look(caller_of(request), tx_id)
+    summary = await services.look(caller_of(request), tx_id)
+    await note_read(request, "transaction.deltas", tx_id, [summary])
     replay = await services.threads.run(services.operator.replay, tx_id)
     listed = [
         {
@@ -118,7 +120,7 @@ async def _decide(request: Request, tx_id: str, wanted: ResolveIn) -> Response:
         actor=caller.actor,
         break_glass=wanted.break_glass,
     )
-    return json_response(summary_json(await services.look(caller, tx_id)))
+    return json_response(summary_json(await services.look(caller, tx_id), caller.actor))
 
 
 def _state(services: Services, tx_id: str) -> dict[str, Any]:

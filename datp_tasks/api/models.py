@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from datp_tasks.client.requests import Request
+from datp_tasks.model.actor import Actor
 
 Object = dict[str, Any]
 Status = Literal[
@@ -68,7 +69,7 @@ class TransactionIn(Sent):
         bool, Field(description="What a poll has told, the webhook need not.")
     ] = False
 
-    def request(self, owner: str) -> Request:
+    def request(self, owner: str, by: Actor) -> Request:
         return Request(
             pipeline=self.pipeline,
             data=self.data,
@@ -80,6 +81,7 @@ class TransactionIn(Sent):
             webhook=self.webhook,
             progress_reports=self.progress_reports,
             cancel_webhook_on_poll=self.cancel_webhook_on_poll,
+            by=by,
         )
 
 
@@ -128,6 +130,12 @@ class Transaction(Given):
     completed_at: datetime | None
     expires_at: datetime | None
     notified_at: datetime | None
+    submitted_by: Annotated[
+        str | None, Field(description="For operators: the key that handed it in.")
+    ] = None
+    origin: Annotated[
+        str | None, Field(description="For operators: its request id and address.")
+    ] = None
 
 
 class Page(Given):

@@ -29,6 +29,7 @@ RETRY_AFTER_S = 2
 KINDS: dict[type[Exception], tuple[int, str]] = {
     errors.DatabaseUnavailable: (503, "record-away"),
     errors.ExternalIdConflict: (409, "external-id-conflict"),
+    errors.NotGranted: (403, "forbidden"),
     errors.InputInvalid: (422, "input-invalid"),
     errors.ExternalIdInvalid: (422, "external-id-invalid"),
     errors.ExpiryInvalid: (422, "expiry-invalid"),

@@ -22,6 +22,7 @@ from datp_tasks.live.metrics import Metrics
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.actor import Actor
 from datp_tasks.operator.operator import Operator
+from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.pipelines.store import PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
@@ -47,6 +48,7 @@ class Services:
     alerts: Alerts
     metrics: Metrics
     pipelines: PipelineStore
+    catalogue: Catalogue
     #: The same, in the name of an actor: it writes down who did it.
     pipelines_as: Callable[[Actor], PipelineStore]
     webhooks: WebhookService

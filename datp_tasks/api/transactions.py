@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request
@@ -11,6 +13,7 @@ from starlette.background import BackgroundTask
 
 from datp_tasks.api import models
 from datp_tasks.api.accepting import Accepted, accept_bulk
+from datp_tasks.api.access import Caller
 from datp_tasks.api.pages import Filter, page_of
 from datp_tasks.api.problems import invalid, mistakes_of, problem_of
 from datp_tasks.api.routing import (
@@ -20,9 +23,19 @@ from datp_tasks.api.routing import (
     router,
     strict_request,
 )
-from datp_tasks.api.serializers import summary_json, time_text
+from datp_tasks.api.serializers import MASKED, summary_json, time_text
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.client.requests import Submitted
+from datp_tasks.model.actor import Actor
+from datp_tasks.model.pipeline_access import PipelineAccess
+from datp_tasks.model.rights import (
+    check_cancel,
+    check_read,
+    check_switch,
+    check_wake,
+    sees_payloads,
+)
+from datp_tasks.record.database import translate_outage
 from datp_tasks.record.operator_actions import record_action
 from datp_tasks.record.types import Summary
 
@@ -68,7 +81,7 @@ async def submit_directly(request: Request) -> Response:
 async def _submit(request: Request, wanted: models.TransactionIn) -> Response:
     services, caller = services_of(request), caller_of(request)
     await services.limits.admit(caller.owner)
-    answer = await services.accepts.do(wanted.request(caller.owner))
+    answer = await services.accepts.do(wanted.request(caller.owner, caller.actor))
     if not isinstance(answer, Submitted):
         raise answer
     return json_response(
@@ -90,7 +103,7 @@ async def submit_bulk(request: Request, wanted: models.BulkIn) -> Response:
     if len(items) > 1:
         await services.limits.take(caller.owner, cost=len(items) - 1)
     await services.limits.admit(caller.owner, len(items))
-    answers = await services.threads.run(_accept_bulk, services, items, caller.owner)
+    answers = await services.threads.run(_accept_bulk, services, items, caller)
     results = [_result(each) for each in answers]
     counts = [result["status"] for result in results]
     repeated = counts.count(REPEATED)
@@ -109,10 +122,11 @@ async def submit_bulk(request: Request, wanted: models.BulkIn) -> Response:
 async def find(request: Request, wanted: Annotated[Filter, Query()]) -> Response:
     """The newest first. A page may be short: go on while there is a nextCursor."""
     services, caller = services_of(request), caller_of(request)
+    check_read(caller.actor)
     found, cursor = await services.threads.run(page_of, services, caller, wanted)
-    return json_response(
-        {"transactions": [summary_json(each) for each in found], "nextCursor": cursor}
-    )
+    await note_read(request, "transactions.list", "*", found)
+    shown = [summary_json(each, caller.actor) for each in found]
+    return json_response({"transactions": shown, "nextCursor": cursor})
 
 
 @one.get("/transactions/{txId}", response_model=models.Transaction)
@@ -131,21 +145,26 @@ async def status(
     Without news the answer comes when the time is over, with the status as it is then.
     """
     services = services_of(request)
+    check_read(caller_of(request).actor)
     summary = await look(request, services, tx_id, wait_s=wait, after=after)
-    return told(request, summary, summary_json(summary))
+    await note_read(request, "transaction.read", tx_id, [summary])
+    return told(request, summary, summary_json(summary, caller_of(request).actor))
 
 
 @one.get("/transactions/{txId}/events", response_model=models.Events)
 async def events(request: Request, tx_id: TxId) -> Response:
     """What was reported, numbered without a gap; the end, once there is one, is the last."""
-    services = services_of(request)
-    await services.look(caller_of(request), tx_id)
+    services, caller = services_of(request), caller_of(request)
+    check_read(caller.actor)
+    summary = await services.look(caller, tx_id)
+    await note_read(request, "transaction.events", tx_id, [summary])
     found = await services.threads.run(services.events.list, tx_id)
+    shown = sees_payloads(caller.actor)
     listed = [
         {
             "sequence": each.sequence,
             "kind": each.kind,
-            "payload": each.payload,
+            "payload": each.payload if shown else MASKED,
             "createdAt": time_text(each.created_at),
         }
         for each in found
@@ -158,17 +177,20 @@ async def cancel(request: Request, tx_id: TxId, wanted: models.CancelIn | None =
     """Take it back: at once if nothing has begun, else after its step, with a rollback."""
     services = services_of(request)
     reason = (wanted or models.CancelIn()).reason
-    await _may_act(request, services, tx_id, "cancel", reason)
-    summary = await services.threads.run(services.client.cancel, tx_id, reason)
-    return json_response(summary_json(summary))
+    actor, access = await _access(request, tx_id)
+    check_cancel(actor, access)
+    cancel = partial(services.client.cancel, tx_id, reason, by=actor)
+    return json_response(summary_json(await services.threads.run(cancel), actor))
 
 
 @one.post("/transactions/{txId}/wake", response_model=models.Woken, responses=CONFLICT)
 async def wake(request: Request, tx_id: TxId) -> Response:
     """End a sleep early."""
     services = services_of(request)
-    await _may_act(request, services, tx_id, "wake")
-    return json_response({"woken": await services.threads.run(services.client.wake, tx_id)})
+    actor, access = await _access(request, tx_id)
+    check_wake(actor, access)
+    wake = partial(services.client.wake, tx_id, by=actor)
+    return json_response({"woken": await services.threads.run(wake)})
 
 
 @one.put(
@@ -184,26 +206,39 @@ async def set_switch(
 ) -> Response:
     """Set a switch; a transaction that waits for it wakes up."""
     services = services_of(request)
-    await _may_act(request, services, tx_id, "switch", f"{name} = {wanted.value!r:.100}")
-    woken = await services.threads.run(services.client.set_switch, tx_id, name, wanted.value)
-    return json_response({"woken": woken})
+    actor, access = await _access(request, tx_id)
+    check_switch(actor, access, name)
+    put = partial(services.client.set_switch, tx_id, name, wanted.value, by=actor)
+    return json_response({"woken": await services.threads.run(put)})
 
 
-async def _may_act(
-    request: Request, services: Services, tx_id: str, action: str, reason: str = ""
-) -> None:
-    """Owners may do anything with their own; what operators do for others is written down."""
-    caller = caller_of(request)
+async def _access(request: Request, tx_id: str) -> tuple[Actor, PipelineAccess]:
+    """Who asks, and what the pipeline of a transaction that it may see says."""
+    services, caller = services_of(request), caller_of(request)
     summary = await services.look(caller, tx_id)
-    if summary.owner != caller.owner:
-        await services.threads.run(
+
+    def pinned() -> PipelineAccess:
+        with translate_outage():
+            return services.catalogue.version(summary.pipeline, summary.version).access
+
+    return caller.actor, await services.threads.run(pinned)
+
+
+async def note_read(request: Request, action: str, subject: str, shown: Sequence[Summary]) -> None:
+    """What an operator saw of other owners is written down before it is shown."""
+    services, caller = services_of(request), caller_of(request)
+    others = [each.tx_id for each in shown if each.owner != caller.owner]
+    if others and sees_payloads(caller.actor):
+        note = partial(
             record_action,
             services.record.engine,
             actor=caller.actor,
-            action=f"transaction.{action}",
-            subject=tx_id,
-            reason=reason,
+            action=action,
+            subject=subject,
+            reason=None,
+            details=None if others == [subject] else {"txIds": others},
         )
+        await services.threads.run(note)
 
 
 async def look(
@@ -230,13 +265,14 @@ def told(request: Request, summary: Summary, content: Any) -> Response:
     return response
 
 
-def _accept_bulk(services: Services, items: list[Any], owner: str) -> list[Accepted]:
+def _accept_bulk(services: Services, items: list[Any], caller: Caller) -> list[Accepted]:
     """Checked one by one, committed together."""
     answers: list[Accepted | None] = []
     good = []
     for item in items:
         try:
-            good.append(models.TransactionIn.model_validate(item).request(owner))
+            wanted = models.TransactionIn.model_validate(item)
+            good.append(wanted.request(caller.owner, caller.actor))
             answers.append(None)
         except ValidationError as error:
             answers.append(invalid(mistakes_of(error)))

@@ -8,10 +8,13 @@ from fastapi import Path, Query, Request
 from fastapi.responses import Response
 
 from datp_tasks.api.models import Object
+from datp_tasks.api.problems import forbidden
 from datp_tasks.api.routing import json_response, router
 from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT
+from datp_tasks.model.actor import Role
+from datp_tasks.model.rights import check_read
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.webhooks import Delivery
 
@@ -54,20 +57,21 @@ async def redeliver(request: Request, id: Id) -> Response:
     """Send it again, with the same id and body and a full number of tries."""
     services, caller = services_of(request), caller_of(request)
     owner = _owner(request)
+    if caller.is_operator and not caller.actor.has(Role.OPERATOR):
+        raise forbidden(f"This needs a key with the role {Role.OPERATOR}.")
 
     def send() -> dict[str, Any]:
         with translate_outage():
-            # What an owner does with its own is its own business, not the audit's.
-            actor = caller.actor if owner is None else None
-            services.webhooks.redeliver(id, owner=owner, actor=actor)
+            services.webhooks.redeliver(id, owner=owner, actor=caller.actor)
         return _show(services, id, owner)
 
     return json_response(await services.threads.run(send))
 
 
 def _owner(request: Request) -> str | None:
-    """None: of every owner."""
+    """Of whom the caller may see deliveries; None: of every owner."""
     caller = caller_of(request)
+    check_read(caller.actor)
     return None if caller.is_operator else caller.owner
 
 

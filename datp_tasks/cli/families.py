@@ -64,6 +64,9 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
     "keys": {
         "keys": "API keys, and the limits of their owners.",
     },
+    "db": {
+        "db": "The database: rights of its roles.",
+    },
     "api": {
         "api": "Serve the HTTP API, until Ctrl-C or SIGTERM.",
     },

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from datp_tasks.cli.families import FAMILIES
+from datp_tasks.cli.rights import guarded
 
 
 class LazyGroup(TyperGroup):
@@ -34,7 +35,7 @@ class _Announced(TyperCommand):
 
     def load(self) -> Any:
         assert self.name is not None
-        return commands_of(self._family)[self.name]
+        return guarded(self.name, commands_of(self._family)[self.name])
 
 
 def commands_of(family: str) -> dict[str, Any]:

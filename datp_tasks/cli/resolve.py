@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from datp_tasks.cli.audit_actions import actions
 from datp_tasks.cli.context import connect
 from datp_tasks.cli.tables import (
     COLOURS,
@@ -42,8 +43,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 
 
 def add_commands(app: typer.Typer) -> None:
-    for command in (doctor, resolve, replay, audit):
+    for command in (doctor, resolve, replay):
         app.command()(command)
+    group = typer.Typer()
+    group.callback(invoke_without_command=True)(audit)
+    group.command()(actions)
+    app.add_typer(group, name="audit")
 
 
 # What is in flight, in doubt, or wrong.
@@ -260,6 +265,7 @@ def _shortened(text: str) -> str:
 
 
 def audit(
+    context: typer.Context,
     everything: Annotated[bool, typer.Option("--all", help="All transactions.")] = False,
     sample: Annotated[
         int | None, typer.Option(min=1, help="So many, chosen at random; 1,000 by default.")
@@ -268,6 +274,8 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Replay many transactions and report what does not fit. Exit code 5: there is something."""
+    if context.invoked_subcommand:
+        return
     if everything and sample is not None:
         raise typer.BadParameter("give --all or --sample, not both")
     operator = connect().operator

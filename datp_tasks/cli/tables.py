@@ -38,8 +38,9 @@ COLOURS = {
 def as_mapping(summary: Summary) -> dict[str, Any]:
     """In the words of the API."""
     from datp_tasks.api.serializers import summary_json
+    from datp_tasks.model.actor import LOCAL
 
-    return summary_json(summary)
+    return summary_json(summary, LOCAL)
 
 
 def print_json(console: Console, value: Any) -> None:

@@ -67,6 +67,7 @@ def submit(
         external_id=external_id,
         metadata=_parsed("--metadata", metadata) if metadata else None,
         expires_in_s=expires_in,
+        by=context.actor,
     )
     if quiet:
         typer.echo(submitted.tx_id)
@@ -154,7 +155,8 @@ def switch(
     value: Annotated[str, typer.Argument(help="true, false, a number or a text of 32 characters.")],
 ) -> None:
     """Set a switch; a transaction that waits for it wakes up."""
-    woken = connect().client.set_switch(tx_id, name, _switch_value(value))
+    context = connect()
+    woken = context.client.set_switch(tx_id, name, _switch_value(value), by=context.actor)
     typer.echo("set; the transaction woke up" if woken else "set")
 
 
@@ -163,7 +165,8 @@ def cancel(
     reason: Annotated[str, typer.Option(help="Why.")] = "cancelled from the command line",
 ) -> None:
     """Take a transaction back; what was done is rolled back."""
-    summary = connect().client.cancel(tx_id, reason)
+    context = connect()
+    summary = context.client.cancel(tx_id, reason, by=context.actor)
     if summary.status is Status.CANCELLED:
         typer.echo("cancelled; nothing had begun")
     else:
@@ -172,7 +175,9 @@ def cancel(
 
 def wake(tx_id: TxId) -> None:
     """End a sleep early."""
-    typer.echo("woken up" if connect().client.wake(tx_id) else "it does not sleep")
+    context = connect()
+    woken = context.client.wake(tx_id, by=context.actor)
+    typer.echo("woken up" if woken else "it does not sleep")
 
 
 def _show(summary: Summary, as_json: bool) -> None:

@@ -17,6 +17,7 @@ from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.client.submit import RequestAcceptor
 from datp_tasks.errors import DatpError, LedgerError, PipelineError, RequestError
 from datp_tasks.ledger.types import Attempt, Batch, Service, Sighting, Stored
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.batch import BatchState
 from datp_tasks.record.types import Summary
 from datp_tasks.settings import Settings
@@ -79,13 +80,15 @@ class Client:
         webhook: str | None = None,
         progress_reports: bool = False,
         cancel_webhook_on_poll: bool = False,
+        by: Actor | None = None,
     ) -> Submitted:
         """Hand in a transaction. When this returns it is committed and will not be lost.
 
         The same external id with the same request gives the first transaction again; with
         another request it raises ExternalIdConflict. One that is not over when it expires is
         rolled back and ends as `expired`. The webhook is told of the end and, if
-        `progress_reports`, of every progress report.
+        `progress_reports`, of every progress report. `by` is who hands it in, for its row; the
+        actor must have the right to.
         """
         request = Request(
             pipeline=pipeline,
@@ -98,6 +101,7 @@ class Client:
             webhook=webhook,
             progress_reports=progress_reports,
             cancel_webhook_on_poll=cancel_webhook_on_poll,
+            by=by,
         )
         answer = self.submit_many([request])[0]
         if isinstance(answer, DatpError):
@@ -138,23 +142,32 @@ class Client:
         """
         return self._reader.wait(tx_id, timeout_s)
 
-    # Signals.
+    # Signals. The audit names `by`, if one is given.
 
-    def set_switch(self, tx_id: str, name: str, value: bool | int | float | str | None) -> bool:
+    def set_switch(
+        self,
+        tx_id: str,
+        name: str,
+        value: bool | int | float | str | None,
+        *,
+        by: Actor | None = None,
+    ) -> bool:
         """Set a switch; True if that woke the transaction. None removes the switch."""
-        return self._signals.set_switch(tx_id, name, value)
+        return self._signals.set_switch(tx_id, name, value, by=by)
 
-    def wake(self, tx_id: str) -> bool:
+    def wake(self, tx_id: str, *, by: Actor | None = None) -> bool:
         """End a sleep early; False if it does not sleep."""
-        return self._signals.wake(tx_id)
+        return self._signals.wake(tx_id, by=by)
 
-    def cancel(self, tx_id: str, reason: str = "cancelled by its owner") -> Summary:
+    def cancel(
+        self, tx_id: str, reason: str = "cancelled by its owner", *, by: Actor | None = None
+    ) -> Summary:
         """Take a transaction back: at once if nothing has begun, else after its current step.
 
         Steps that were done are rolled back. The answer shows the status right now; `wait`
         tells how it ended, which may be success if the cancel came too late.
         """
-        self._signals.cancel(tx_id, reason)
+        self._signals.cancel(tx_id, reason, by=by)
         return self.status(tx_id)
 
     # Batches for outside ledgers.

@@ -14,8 +14,10 @@ import uuid_utils
 from datp_tasks.errors import ExternalIdInvalid, InputInvalid, PipelineNotStartable, RequestError
 from datp_tasks.live.keys import shard_of_external_id
 from datp_tasks.live.types import NewTransaction
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.payload import NotJson, canonical, checked
 from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.model.rights import check_submit
 from datp_tasks.model.state import first_state_json
 from datp_tasks.model.status import Status
 from datp_tasks.outbound.addresses import check_url
@@ -45,6 +47,8 @@ class Request:
     progress_reports: bool = False
     #: Who has seen the news by asking need not be told by the webhook.
     cancel_webhook_on_poll: bool = False
+    #: Who hands it in. None: a program of this installation, which may start anything.
+    by: Actor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,9 @@ def prepare(
         raise PipelineNotStartable(
             f"Clients cannot start {definition.name}; only other pipelines may call it."
         )
+    by = request.by
+    if by is not None:
+        check_submit(by, definition.name, definition.access)
     owner = _checked_owner(request.owner)
     external_id = _checked_external_id(request.external_id, settings)
     data, input_json = _checked_json(request.data, "data", settings.input_bytes_max, settings)
@@ -117,6 +124,8 @@ def prepare(
             webhook=request.webhook,
             progress_reports=request.progress_reports,
             cancel_webhook_on_poll=request.cancel_webhook_on_poll,
+            submitted_by=by.name if by else None,
+            origin=by.origin if by else None,
         ),
         NewTransaction(
             tx_id=tx_id,

@@ -24,6 +24,7 @@ JOBS = {
     "group_cache": "group_cache_period_s",
     "watcher": "watcher_period_s",
     "approvals": "approvals_period_s",
+    "audit_sealer": "audit_sealer_period_s",
 }
 #: These run where batches are submitted: each process there is an instance that claims services.
 LEDGER_JOBS = {"claim_queuer", "batch_poller"}

@@ -59,6 +59,12 @@ class Actor:
     def has(self, role: Role) -> bool:
         return self.role is not None and self.role.includes(role)
 
+    @property
+    def origin(self) -> str | None:
+        """Its request, as the row of a transaction keeps it: `<request id> <address>`."""
+        found = [each for each in (self.request_id, self.address) if each]
+        return " ".join(found) or None
+
     def may_see(self, owner: str) -> bool:
         return self.is_operator or owner == self.owner
 

@@ -1,5 +1,5 @@
-"""What a key may do, as short texts: `submit:<pipeline>`, `read`, `cancel`, `switch:<name>`, `wake`,
-`batch:<service>`. A `*` at the end of a name stands for any rest of it.
+"""What a key may do, as short texts: `submit:<pipeline>`, `read`, `cancel`, `switch:<name>`,
+`wake`, `batch:<service>`. A `*` at the end of a name stands for any rest of it.
 """
 
 from __future__ import annotations

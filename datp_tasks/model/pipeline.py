@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.payload import canonical
+from datp_tasks.model.pipeline_access import DEFAULT_ACCESS, PipelineAccess
 from datp_tasks.model.pipeline_rules import clean_definition
 from datp_tasks.settings import Settings
 
@@ -92,6 +93,8 @@ class PipelineDefinition:
     expires_in_s: float | None = None
     #: Step type that is told when a success came too late and was refused.
     on_late: str | None = None
+    #: Who may start, cancel and wake its transactions, and set their switches.
+    access: PipelineAccess = DEFAULT_ACCESS
     steps: tuple[StepDefinition, ...]
 
     content_hash: str = field(init=False, repr=False, compare=False)
@@ -118,6 +121,7 @@ class PipelineDefinition:
             ("onError", self.on_error, "keep"),
             ("expiresInSeconds", _number(self.expires_in_s), None),
             ("onLate", self.on_late, None),
+            ("access", self.access.to_mapping(), {}),
         )
         return head | {"steps": [step.to_mapping() for step in self.steps]}
 
@@ -137,6 +141,7 @@ class PipelineDefinition:
             on_error=clean.get("onError", "keep"),
             expires_in_s=None if expires_in_s is None else float(expires_in_s),
             on_late=clean.get("onLate"),
+            access=PipelineAccess.from_mapping(clean.get("access")),
             steps=tuple(StepDefinition.from_mapping(step) for step in clean["steps"]),
         )
 
@@ -174,6 +179,7 @@ class Pipeline:
         on_error: OnError = "keep",
         expires_in_s: float | None = None,
         on_late: str | None = None,
+        access: Mapping[str, Any] | None = None,
         description: str = "",
     ) -> None:
         self._mapping = {
@@ -184,6 +190,7 @@ class Pipeline:
             "onError": on_error,
             "expiresInSeconds": expires_in_s,
             "onLate": on_late,
+            "access": _as_dict(access),
         }
         self._steps: list[dict[str, Any]] = []
 

@@ -15,6 +15,8 @@ from typing import Any
 from datp_tasks.errors import PipelineInvalid
 from datp_tasks.model import payload
 from datp_tasks.model.backoff import RetryPolicy
+from datp_tasks.model.pipeline_access import SUBMIT_WHO, WHO
+from datp_tasks.model.switch import NAME as SWITCH_NAME
 from datp_tasks.settings import GROUP_NAME
 
 PIPELINE_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}")
@@ -198,6 +200,45 @@ def _list_up_to(steps_max: int) -> Rule:
     return rule
 
 
+def _access(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _FieldError(f"must be an object with keys, was {reprlib.repr(value)}")
+    clean: dict[str, Any] = {}
+    mistakes: list[str] = []
+    for key, given in value.items():
+        if key not in ACCESS_RULES:
+            mistakes.append(f"{key}: {_unknown(key, ACCESS_RULES)}")
+        elif given is not None:
+            try:
+                clean[key] = ACCESS_RULES[key](given)
+            except _FieldError as error:
+                mistakes.extend(f"{key}: {message}" for message in error.args)
+    if mistakes:
+        raise _FieldError(*mistakes)
+    return clean
+
+
+def _switches(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise _FieldError(f"must be an object with keys, was {reprlib.repr(value)}")
+    mistakes = []
+    for name, who in value.items():
+        if not isinstance(name, str) or not SWITCH_NAME.fullmatch(name):
+            mistakes.append(f"{reprlib.repr(name)} is no name of a switch")
+        elif who not in WHO:
+            mistakes.append(f"{name}: must be {' or '.join(WHO)}, was {reprlib.repr(who)}")
+    if mistakes:
+        raise _FieldError(*mistakes)
+    return dict(sorted(value.items()))
+
+
+ACCESS_RULES: dict[str, Rule] = {
+    "submit": _one_of(SUBMIT_WHO),
+    "cancel": _one_of(WHO),
+    "wake": _one_of(WHO),
+    "switches": _switches,
+}
+
 PIPELINE_RULES: dict[str, Rule] = {
     "pipeline": _matching(PIPELINE_NAME),
     "description": _text(DESCRIPTION_CHARS_MAX),
@@ -206,6 +247,7 @@ PIPELINE_RULES: dict[str, Rule] = {
     "onError": _one_of(ON_ERRORS),
     "expiresInSeconds": _seconds_up_to(EXPIRY_S_MAX),
     "onLate": _matching(STEP_TYPE),
+    "access": _access,
 }
 
 STEP_RULES: dict[str, Rule] = {

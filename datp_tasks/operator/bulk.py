@@ -23,7 +23,7 @@ from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.resolve import Resolver
 from datp_tasks.record.database import Connection, Engine, translate_outage
 from datp_tasks.record.listing import Listing, Wanted
-from datp_tasks.record.operator_actions import note_action
+from datp_tasks.record.operator_actions import note_action, record_action
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Summary
 from datp_tasks.transactions.locate import Locator
@@ -229,10 +229,10 @@ class Bulk:
 
     def _act(self, action: Action, tx_id: str, reason: str, actor: Actor, allowed: bool) -> str:
         if action == "cancel":
-            self.signals.cancel(tx_id, reason)
+            self.signals.cancel(tx_id, reason, by=actor)
             return f"cancel asked for; it is {self.locator.status(tx_id).status}"
         if action == "wake":
-            return "woken" if self.signals.wake(tx_id) else "did not sleep"
+            return "woken" if self.signals.wake(tx_id, by=actor) else "did not sleep"
         return self._retry(tx_id, reason, actor, allowed)
 
     def _retry(self, tx_id: str, reason: str, actor: Actor, allowed: bool) -> str:
@@ -245,7 +245,15 @@ class Bulk:
                 self.resolver.resolve(tx_id, "redo", reason=reason, actor=actor)
             return "its step is run again"
         if status is Status.SLEEPING:
-            return "woken" if self.signals.wake(tx_id) else "did not sleep any more"
+            return "woken" if self.signals.wake(tx_id, by=actor) else "did not sleep any more"
+        with translate_outage():
+            record_action(
+                self.engine,
+                actor=actor,
+                action="transaction.retry",
+                subject=tx_id,
+                reason=reason,
+            )
         bell = self.live.ring_again_many([tx_id])[0]
         self.ringer.ring([bell if isinstance(bell, Bell) else None])
         return "rung again" if isinstance(bell, Bell) else f"nothing to do; it is {status}"

@@ -26,6 +26,8 @@ from datp_tasks.record.queries import Queries
 
 KEY = re.compile(r"datp_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
+#: Alerts are signed with the secret of this one.
+RESERVED = ("operator",)
 PEPPER_CHARS_MIN = 32
 NAME_CHARS_MAX = 100
 
@@ -125,6 +127,8 @@ class ApiKeys:
             raise KeyInvalid(
                 f"an owner is 1 to 64 letters, digits, '_', '.', '@' or '-', was {owner!r:.100}"
             )
+        if owner in RESERVED:
+            raise KeyInvalid(f"{owner} is the system's own name; choose another for this owner")
         if name is not None and not (name.isprintable() and len(name) <= NAME_CHARS_MAX):
             raise KeyInvalid(f"the name of a key has at most {NAME_CHARS_MAX} printable characters")
         text = f"datp_{secrets.token_hex(8)}_{secrets.token_urlsafe(32)}"

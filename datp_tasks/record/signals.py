@@ -6,7 +6,7 @@ reconciler says it again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,6 +14,9 @@ from sqlalchemy import Engine
 
 from datp_tasks.clock import Clock
 from datp_tasks.record.queries import Queries
+
+#: Adds a line to the audit, in the transaction that it is given.
+Note = Callable[..., None]
 
 #: The name under which a cancel is kept; no switch can be called that.
 CANCEL = "!cancel"
@@ -41,10 +44,15 @@ class Signals:
         self._engine = engine
         self._clock = clock
 
-    def add(self, signal: Signal) -> Signal | None:
-        """The one of that name before it. Nothing is kept for what has ended or is not known."""
+    def add(self, signal: Signal, note: Note | None = None) -> Signal | None:
+        """The one of that name before it. Nothing is kept for what has ended or is not known.
+
+        Who sent it is written down by the same commit.
+        """
         values = {"tx_id": signal.tx_id, "name": signal.name, "value": signal.value}
         with self._engine.begin() as connection:
+            if note is not None:
+                note(connection, now=self._now())
             row = connection.exec_driver_sql(Query.add, {**values, "now": self._now()}).first()
             return None if row is None else Signal(*row)
 

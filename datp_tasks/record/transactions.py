@@ -108,6 +108,8 @@ class Record:
             "progress_reports": [each.progress_reports for each in wanted],
             "cancel_webhook_on_poll": [each.cancel_webhook_on_poll for each in wanted],
             "trace": [each.trace for each in wanted],
+            "submitted_by": [each.submitted_by for each in wanted],
+            "origin": [each.origin for each in wanted],
             "now": self._now(),
         }
         self.commits += 1

@@ -32,6 +32,9 @@ class Acceptance:
     cancel_webhook_on_poll: bool = False
     #: Where it belongs in a trace, if it is traced.
     trace: str | None = None
+    #: The actor, and its request; None for programs of this installation.
+    submitted_by: str | None = None
+    origin: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,9 @@ class Summary:
     #: When its client first got to know of an event by a poll.
     notified_at: datetime | None = None
     trace: str | None = None
+    #: Who handed it in, and with which request: "<request id> <address>".
+    submitted_by: str | None = None
+    origin: str | None = None
 
     @property
     def is_final(self) -> bool:
@@ -137,6 +143,8 @@ def summary_from_row(row: Any) -> Summary:
         sequence=row.event_count + (row.completed_at is not None),
         notified_at=row.notified_at,
         trace=row.trace,
+        submitted_by=row.submitted_by,
+        origin=row.origin,
     )
 
 

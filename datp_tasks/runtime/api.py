@@ -60,6 +60,7 @@ def open_services(container: Container) -> Services:
         alerts=Alerts(engine, clock),
         metrics=Metrics(redis, live.keys),
         pipelines=container.pipelines,
+        catalogue=container.catalogue,
         pipelines_as=container.pipelines.acting,
         webhooks=container.webhooks,
         keys=keys,

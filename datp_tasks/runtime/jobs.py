@@ -8,6 +8,7 @@ from typing import Any
 from datp_tasks.jobs import (
     approvals,
     archiver,
+    audit_sealer,
     batch_poller,
     claim_queuer,
     group_cache,
@@ -24,6 +25,7 @@ from datp_tasks.jobs import (
 )
 from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.record.journal import Journal
 from datp_tasks.record.journal_gap import FilesAndGap
 from datp_tasks.record.retention import Retention
@@ -34,6 +36,9 @@ from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 from datp_tasks.timeouts.expire import Patience
 from datp_tasks.webhooks.sender import Pace
+
+#: Actions that one run puts into the chain of the audit: a second's work at most.
+SEALED_MAX = 10_000
 
 #: How many messages wait in the queue of a node group.
 Backlog = Callable[[str], int]
@@ -226,6 +231,9 @@ def _approvals(container: Container, *_: object) -> approvals.Result:
 JOBS: dict[str, Job] = {
     "approvals": _approvals,
     "archiver": _archiver,
+    "audit_sealer": lambda container, *_: audit_sealer.run_once(
+        AuditChain(container.engine), rows_max=SEALED_MAX
+    ),
     "batch_poller": lambda container, *_: batch_poller.run_once(container.ledger),
     "claim_queuer": lambda container, *_: claim_queuer.run_once(container.ledger.queuer),
     "group_cache": lambda container, *_: group_cache.run_once(container.groups),

@@ -11,6 +11,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 from datp_tasks.bells.ringer import Ringer
@@ -24,12 +25,14 @@ from datp_tasks.failpoints import reach
 from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell, Claimed, Refused
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.model.switch import switch_json
 from datp_tasks.record.database import translate_outage
-from datp_tasks.record.signals import CANCEL, Signal
+from datp_tasks.record.operator_actions import note_action
+from datp_tasks.record.signals import CANCEL, Note, Signal
 from datp_tasks.record.transactions import Record
 from datp_tasks.transactions.locate import Locator, is_missing
 from datp_tasks.transactions.restore import Restorer
@@ -57,10 +60,18 @@ class SignalSender:
         self._switches_max = switches_max
         self._node = f"client-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
-    def set_switch(self, tx_id: str, name: str, value: bool | int | float | str | None) -> bool:
+    def set_switch(
+        self,
+        tx_id: str,
+        name: str,
+        value: bool | int | float | str | None,
+        *,
+        by: Actor | None = None,
+    ) -> bool:
         """True if that woke the transaction. None removes the switch."""
         signal = Signal(_known(tx_id), name, switch_json(name, value))
-        with self._kept_unless_refused(signal):
+        note = _note(by, "switch", tx_id, f"{name} = {value!r:.100}")
+        with self._kept_unless_refused(signal, note):
             answer = self._sent(
                 tx_id, lambda: self._live.set_switch(tx_id, name, signal.value), signal
             )
@@ -69,16 +80,19 @@ class SignalSender:
                 raise SwitchInvalid(f"{tx_id} has {limit} switches already; no more are allowed")
             return self._woken(answer, "SET", "NO_CHANGE")
 
-    def wake(self, tx_id: str) -> bool:
+    def wake(self, tx_id: str, *, by: Actor | None = None) -> bool:
         """False if it does not sleep."""
         _known(tx_id)
+        if note := _note(by, "wake", tx_id, None):
+            with translate_outage(), self._record.engine.begin() as connection:
+                note(connection)
         answer = self._sent(tx_id, lambda: self._live.wake_many([tx_id], only_due=False)[0])
         is_woken = self._woken(answer, "NOT_SLEEPING")
         if isinstance(answer, Refused) and Status(answer.found).is_final:
             raise TransactionFinal(f"{tx_id} has ended: {answer.found}")
         return is_woken
 
-    def cancel(self, tx_id: str, reason: str) -> None:
+    def cancel(self, tx_id: str, reason: str, *, by: Actor | None = None) -> None:
         """At once if nothing has begun, else after its current step."""
         _known(tx_id)
         request = StopRequest.cancel(clean_note(reason) or "cancelled")
@@ -88,7 +102,7 @@ class SignalSender:
             with translate_outage():
                 return stop(self._record, self._live, tx_id, request, self._node)
 
-        with self._kept_unless_refused(signal):
+        with self._kept_unless_refused(signal, _note(by, "cancel", tx_id, reason)):
             # Known as a node, so that the reaper notices should this process die half-way.
             self._live.beat(self._node)
             answer = self._sent(tx_id, ask, signal)
@@ -96,11 +110,11 @@ class SignalSender:
                 self._woken(answer, "ASKED")
 
     @contextmanager
-    def _kept_unless_refused(self, signal: Signal) -> Iterator[None]:
+    def _kept_unless_refused(self, signal: Signal, note: Note | None) -> Iterator[None]:
         """SQL first: from here on it is repeated, should Redis lose it."""
         signals = self._restorer.signals
         with translate_outage():
-            before = signals.add(signal)
+            before = signals.add(signal, note)
         reach("signal.after_sql")
         try:
             yield
@@ -142,6 +156,15 @@ class SignalSender:
         if summary.is_final:
             raise TransactionFinal(f"{tx_id} has ended: {summary.status}")
         raise TransactionError(f"{tx_id} is on its way into memory; try again in a few seconds")
+
+
+def _note(by: Actor | None, action: str, tx_id: str, reason: str | None) -> Note | None:
+    """For the audit, who sent it; None for programs of this installation, which have no key."""
+    if by is None:
+        return None
+    return partial(
+        note_action, actor=by, action=f"transaction.{action}", subject=tx_id, reason=reason
+    )
 
 
 def _known(tx_id: str) -> str:

@@ -61,6 +61,12 @@ def _add_steps(kit: Kit) -> None:
 
     kit.use(
         Pipeline("echo").step("t/echo").build(),
-        Pipeline("nap").step("t/nap").build(),
+        # Clients may do here what they may not by default.
+        Pipeline("nap", access={"wake": "client", "switches": {"go": "client"}})
+        .step("t/nap")
+        .build(),
+        Pipeline("guarded", access={"submit": "granted", "switches": {"kyc": "operator"}})
+        .step("t/nap")
+        .build(),
         Pipeline("hidden", startable=False).step("t/echo").build(),
     )

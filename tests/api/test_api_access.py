@@ -211,9 +211,11 @@ def test_an_owner_sees_nothing_of_another(
     assert theirs["status"] == "sleeping"
     for_owner = {"owner": theirs["owner"]}
     assert zeta.get("/v1/transactions", params=for_owner).json()["transactions"] == []
-    assert ops.get("/v1/transactions", params=for_owner).json()["transactions"] == [theirs]
-    assert theirs in ops.get("/v1/transactions").json()["transactions"]
-    assert ops.get(f"/v1/transactions/{tx_id}").json() == theirs
+    seen = ops.get(f"/v1/transactions/{tx_id}").json()
+    assert {name: seen[name] for name in theirs} == theirs
+    assert seen["submittedBy"].startswith("key ") and seen["origin"].endswith(" 127.0.0.1")
+    assert ops.get("/v1/transactions", params=for_owner).json()["transactions"] == [seen]
+    assert seen in ops.get("/v1/transactions").json()["transactions"]
 
 
 def test_an_owner_that_asks_too_often_is_told_when_to_come_back(house: ApiHouse) -> None:

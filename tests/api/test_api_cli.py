@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from datp_tasks.cli import keys as cli
 from datp_tasks.cli.api import start_local_api
 from datp_tasks.cli.context import Context, connect
-from datp_tasks.errors import KeyUnknown, SettingsError
+from datp_tasks.errors import KeyInvalid, KeyUnknown, SettingsError
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.local.stack import Stack
 from datp_tasks.settings import Settings
@@ -50,7 +50,8 @@ def test_a_key_is_shown_once_listed_and_revoked(run: Run) -> None:
     key = run("create", "--owner", "cli-one", "--name", "ci").strip()
     assert key.startswith("datp_")
     [found] = listed(run, "--owner", "cli-one")
-    assert (found["owner"], found["scope"], found["name"]) == ("cli-one", "client", "ci")
+    assert (found["owner"], found["role"], found["name"]) == ("cli-one", None, "ci")
+    assert found["grants"] is None
     secret = key.split("_", 2)[2]
     assert secret not in run("list") + run("list", "--json")
     assert run("revoke", found["id"], "--reason", "lost").strip() == "revoked"
@@ -62,10 +63,20 @@ def test_a_key_is_shown_once_listed_and_revoked(run: Run) -> None:
 
 
 def test_a_key_for_operators_that_ends_by_itself_can_be_made(run: Run) -> None:
-    options = ("--owner", "cli-two", "--scope", "operator", "--expires-in-days", "30", "--json")
+    options = ("--owner", "cli-two", "--role", "operator", "--expires-in-days", "30", "--json")
     made = json.loads(run("create", *options))
     assert made["key"].split("_")[1] == made["id"]
-    assert (made["scope"], made["expiresAt"] > made["createdAt"]) == ("operator", True)
+    assert (made["role"], made["expiresAt"] > made["createdAt"]) == ("operator", True)
+
+
+def test_a_key_has_the_grants_it_was_given_and_no_others(run: Run) -> None:
+    made = run("create", "--owner", "cli-four", "--grant", "read", "--grant", "submit:pay-*")
+    [found] = listed(run, "--owner", "cli-four")
+    assert (found["id"], found["grants"]) == (made.split("_")[1], ["read", "submit:pay-*"])
+    assert "submit:pay-*" in run("list", "--owner", "cli-four")
+    for wrong in ("everything", "submit", "read:all", "switch:", "submit:*x", "batch:a b"):
+        with pytest.raises(KeyInvalid, match="a grant is read"):
+            run("create", "--owner", "cli-four", "--grant", wrong)
 
 
 def test_limits_of_an_owner_are_changed_one_by_one_and_reset(run: Run) -> None:

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks import Pipeline
+from datp_tasks.model.grants import Grants
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 from tests.api.test_api_transactions import shown, submitted
@@ -82,7 +83,7 @@ def test_one_in_doubt_is_decided_and_who_did_it_is_written_down(
     assert shown(acme, second)["data"] == {"ran": True}
 
 
-def test_what_an_operator_does_for_others_is_written_down(
+def test_what_a_key_does_to_a_transaction_is_written_down(
     house: ApiHouse, acme: httpx.Client, ops: httpx.Client
 ) -> None:
     tx_id = submitted(acme, "nap")
@@ -94,7 +95,8 @@ def test_what_an_operator_does_for_others_is_written_down(
     ]
     mine = submitted(acme, "nap")
     ok(acme.post(f"/v1/transactions/{mine}/cancel"))
-    assert actions(house.kit, mine) == []
+    [(actor, action)] = actions(house.kit, mine)
+    assert (actor.startswith("key "), action) == (True, "transaction.cancel")
 
 
 def test_an_operator_who_looks_does_not_count_as_the_client(
@@ -159,10 +161,11 @@ def test_webhook_deliveries_are_listed_and_sent_again_by_their_owner_and_operato
     [dead] = ok(acme.get("/v1/webhooks", params={"state": "dead"}))["webhooks"]
     assert dead["id"] == delivery["id"]
     assert ok(acme.post(f"{path}/redeliver"))["state"] == "pending"
-    assert actions(house.kit, dead["id"]) == []
     kill(house, delivery["id"])
     assert ok(ops.post(f"{path}/redeliver"))["state"] == "pending"
-    assert [action for _, action in actions(house.kit, dead["id"])] == ["webhook.redeliver"]
+    audited = actions(house.kit, dead["id"])
+    assert [action for _, action in audited] == ["webhook.redeliver"] * 2
+    assert len({actor for actor, _ in audited}) == 2
 
 
 def test_another_owner_cannot_send_a_dead_delivery_again(
@@ -216,15 +219,24 @@ def test_a_webhook_that_must_not_be_is_refused(acme: httpx.Client) -> None:
         )
 
 
+def with_batches(house: ApiHouse) -> httpx.Client:
+    """A client whose owner has nothing yet, and whose key may hand in batches."""
+    grants = Grants.parse(["batch:*", "read"])
+    return house.client(key=house.new_key(house.new_owner("granted"), grants=grants))
+
+
 @pytest.mark.parametrize("payload", ["", "%%%", base64.b64encode(b"x").decode()])
-def test_a_batch_for_nowhere_is_refused(acme: httpx.Client, payload: str) -> None:
-    answer = acme.post("/v1/batches", json={"service": "nowhere", "payload": payload})
+def test_a_batch_for_nowhere_is_refused(house: ApiHouse, payload: str) -> None:
+    answer = with_batches(house).post(
+        "/v1/batches", json={"service": "nowhere", "payload": payload}
+    )
     assert answer.status_code == 422
 
 
 def test_batches_are_handed_in_and_seen_by_their_owner_only(
-    house: ApiHouse, acme: httpx.Client, zeta: httpx.Client, ops: httpx.Client
+    house: ApiHouse, ops: httpx.Client
 ) -> None:
+    acme, zeta = with_batches(house), with_batches(house)
     house.kit.client.add_service("settle", kind="sawtooth", url="http://127.0.0.1:9")
     house.kit.lose_bells()
     try:

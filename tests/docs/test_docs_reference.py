@@ -15,6 +15,7 @@ from datp_tasks.engine.registry import Registry, discover, registry
 from datp_tasks.model import pipeline_rules as rules
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.pipeline import Pipeline, PipelineDefinition, StepDefinition
+from datp_tasks.model.pipeline_access import DEFAULT_ACCESS
 from datp_tasks.settings import GROUP_NAME, Settings, variable
 from tests.docs.docs_blocks import pages
 
@@ -47,7 +48,7 @@ def section(title: str) -> dict[str, list[str]]:
 
 def shown_default(value: object) -> str:
     known: dict[object, str] = {None: "none", "": '`""`', True: "`true`", False: "`false`"}
-    return "`{}`" if value == {} else known.get(value, f"`{value}`")
+    return "`{}`" if value in ({}, DEFAULT_ACCESS) else known.get(value, f"`{value}`")
 
 
 def default_of(item: Any) -> object:

@@ -24,6 +24,7 @@ KYC = {"above": 100_000, "seconds": 60}
 @dataclass(kw_only=True)
 class HandMadeContext:
     tx_id: str = "tx"
+    owner: str = "local"
     params: Mapping[str, Any] = field(default_factory=dict)
     switches: Mapping[str, Any] = field(default_factory=dict)
     reports: list[Any] = field(default_factory=list)
@@ -46,6 +47,30 @@ def sql(payments_engine: Engine) -> Iterator[Connection]:
         ledger.deposit(connection, "d", house="house", account="ann", amount=1_000)
         yield connection
         connection.rollback()
+
+
+@pytest.mark.parametrize("account", ["bob", "annabel", "", "ann2/savings"])
+def test_an_owner_cannot_pay_from_the_account_of_another(account: str) -> None:
+    with pytest.raises(Fail, match=r"from must be the id|ann does not own"):
+        validated(TRANSFER | {"from": account, "to": "carl"}, owner="ann")
+
+
+@pytest.mark.parametrize(
+    ("owner", "account"), [("ann", "ann"), ("ann", "ann/savings"), ("local", "x")]
+)
+def test_an_owner_pays_from_its_own_account_and_the_bank_from_all(owner: str, account: str) -> None:
+    validated(TRANSFER | {"from": account}, owner=owner)
+
+
+def validated(data: dict[str, Any], owner: str) -> None:
+    context: Any = HandMadeContext(owner=owner)
+    assert steps.validate(context, data) is None
+
+
+def test_the_payer_decides_neither_about_its_check_nor_starts_a_settlement() -> None:
+    found = {each.name: each.access for each in load_definitions([PIPELINES_FOLDER], steps_max=200)}
+    assert found["transfer"].of_switch("kyc") == "operator"
+    assert (found["settlement"].submit, found["transfer"].submit) == ("granted", "client")
 
 
 def test_the_pipelines_have_no_mistakes() -> None:

@@ -99,8 +99,12 @@ def test_a_bulk_cancel_is_shown_first_then_done_and_audited(kit: Kit) -> None:
     assert {kit.status(tx).status for tx in txs} == {Status.CANCELLED}
     with kit.connections.engine.connect() as sql:
         row = sql.exec_driver_sql(
-            "SELECT action, reason, details FROM operator_action ORDER BY id DESC LIMIT 1"
+            "SELECT action, reason, details FROM operator_action WHERE action LIKE 'bulk-%%'"
         ).one()
+        each = sql.exec_driver_sql(
+            "SELECT actor, subject FROM operator_action WHERE action = 'transaction.cancel'"
+        ).all()
+    assert {(row.actor, row.subject) for row in each} == {("ann", tx) for tx in txs}
     assert (row.action, row.reason) == ("bulk-cancel", "wrong rate")
     assert json.loads(row.details) == {"where": {"pipeline": "gate"}, "count": 3}
 

@@ -7,18 +7,20 @@
 WITH accepted AS (
     INSERT INTO tx_summary (tx_id, owner, external_id, fingerprint, pipeline, version, status,
                             input, metadata, created_at, expires_at, webhook,
-                            progress_reports, cancel_webhook_on_poll, trace)
+                            progress_reports, cancel_webhook_on_poll, trace, submitted_by, origin)
     SELECT v.tx_id, v.owner, v.external_id, v.fingerprint, v.pipeline, v.version, 'queued',
            v.input::json, v.metadata::json, coalesce(%(now)s, now()), v.expires_at, v.webhook,
-           v.progress_reports, v.cancel_webhook_on_poll, v.trace
+           v.progress_reports, v.cancel_webhook_on_poll, v.trace, v.submitted_by, v.origin
     FROM unnest(%(tx_id)s::text[], %(owner)s::text[], %(external_id)s::text[],
                 %(fingerprint)s::text[], %(pipeline)s::text[], %(version)s::text[],
                 %(input)s::text[], %(metadata)s::text[], %(expires_at)s::timestamptz[],
                 %(webhook)s::text[], %(progress_reports)s::boolean[],
-                %(cancel_webhook_on_poll)s::boolean[], %(trace)s::text[])
+                %(cancel_webhook_on_poll)s::boolean[], %(trace)s::text[],
+                %(submitted_by)s::text[], %(origin)s::text[])
          WITH ORDINALITY
          AS v (tx_id, owner, external_id, fingerprint, pipeline, version, input, metadata,
-               expires_at, webhook, progress_reports, cancel_webhook_on_poll, trace, place)
+               expires_at, webhook, progress_reports, cancel_webhook_on_poll, trace, submitted_by,
+               origin, place)
     ORDER BY v.owner, v.external_id, v.place
     ON CONFLICT (owner, external_id) WHERE external_id IS NOT NULL DO NOTHING
     RETURNING tx_id, created_at, expires_at
@@ -200,7 +202,7 @@ FROM tx_summary s WHERE tx_id = %(tx_id)s AND NOT EXISTS (
 -- Transactions as their clients see them.
 SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
        progress, note, created_at, completed_at, expires_at, webhook, progress_reports,
-       cancel_webhook_on_poll, event_count, notified_at, trace
+       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin
 FROM tx_summary
 WHERE tx_id = ANY(%(tx_id)s)
 
@@ -208,7 +210,7 @@ WHERE tx_id = ANY(%(tx_id)s)
 -- A page of all transactions, by id.
 SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
        progress, note, created_at, completed_at, expires_at, webhook, progress_reports,
-       cancel_webhook_on_poll, event_count, notified_at, trace
+       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin
 FROM tx_summary
 WHERE tx_id > %(after)s ORDER BY tx_id LIMIT %(limit)s
 
@@ -216,7 +218,7 @@ WHERE tx_id > %(after)s ORDER BY tx_id LIMIT %(limit)s
 -- The transaction that has an external id.
 SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
        progress, note, created_at, completed_at, expires_at, webhook, progress_reports,
-       cancel_webhook_on_poll, event_count, notified_at, trace
+       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin
 FROM tx_summary
 WHERE owner = %(owner)s AND external_id = %(external_id)s
 

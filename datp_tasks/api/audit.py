@@ -1,0 +1,60 @@
+"""The audit over HTTP: who did what, with which key, and whether the chain is whole."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Query, Request
+from fastapi.responses import Response
+
+from datp_tasks.api.models import Object
+from datp_tasks.api.routing import json_response, needs, router
+from datp_tasks.api.serializers import time_text
+from datp_tasks.api.services import services_of
+from datp_tasks.model.actor import Role
+from datp_tasks.record.audit_chain import AuditChain, Noted
+from datp_tasks.record.database import translate_outage
+
+routes = router("/v1", "operator", role=Role.ADMIN)
+
+Name = Annotated[str | None, Query(max_length=300)]
+
+
+@routes.get("/audit/actions", response_model=Object)
+@needs(Role.OPERATOR)
+async def actions(
+    request: Request,
+    subject: Name = None,
+    key_id: Annotated[str | None, Query(alias="keyId", max_length=100)] = None,
+    action: Name = None,
+    before: Annotated[int | None, Query(ge=1, le=2**62, description="Older than this id.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+) -> Response:
+    """Who did what, the newest first; one without a position is not sealed yet."""
+    services = services_of(request)
+
+    def read() -> list[Noted]:
+        with translate_outage():
+            return AuditChain(services.record.engine).list(
+                subject=subject, key_id=key_id, action=action, before=before, rows_max=limit
+            )
+
+    found = await services.threads.run(read)
+    return json_response({"actions": [noted_json(each) for each in found]})
+
+
+def noted_json(noted: Noted) -> dict[str, Any]:
+    return {
+        "id": noted.id,
+        "at": time_text(noted.created_at),
+        "actor": noted.actor,
+        "keyId": noted.key_id,
+        "requestId": noted.request_id,
+        "address": noted.address,
+        "action": noted.action,
+        "subject": noted.subject,
+        "reason": noted.reason,
+        "details": noted.details,
+        "position": noted.position,
+        "hash": noted.hash,
+    }

@@ -1,0 +1,73 @@
+"""What an actor may do: its role, its grants, and what the pipeline says."""
+
+from __future__ import annotations
+
+from datp_tasks.errors import NotGranted
+from datp_tasks.model.actor import Actor, Role
+from datp_tasks.model.grants import GrantKind
+from datp_tasks.model.pipeline_access import PipelineAccess, Who
+
+
+def check_submit(actor: Actor, pipeline: str, access: PipelineAccess) -> None:
+    """Raise NotGranted unless this actor may start a transaction of this pipeline."""
+    if actor.grants is None and actor.has(Role.ADMIN):
+        return
+    if not _by_grants(actor, access.submit, "submit", pipeline):
+        raise _refused(f"start {pipeline}", f"submit:{pipeline}")
+
+
+def check_cancel(actor: Actor, access: PipelineAccess) -> None:
+    _check_act(actor, access.cancel, "cancel", "", "cancel a transaction of this pipeline")
+
+
+def check_wake(actor: Actor, access: PipelineAccess) -> None:
+    _check_act(actor, access.wake, "wake", "", "wake a transaction of this pipeline")
+
+
+def check_switch(actor: Actor, access: PipelineAccess, name: str) -> None:
+    what = f"set the switch {name!r:.50} of this pipeline"
+    _check_act(actor, access.of_switch(name), "switch", name, what)
+
+
+def check_read(actor: Actor) -> None:
+    if not actor.is_operator and actor.grants is not None and not actor.grants.allows("read"):
+        raise _refused("read", "read")
+
+
+def check_batch(actor: Actor, service: str) -> None:
+    """Bytes go into a ledger as they are, so that needs a grant, always."""
+    if actor.grants is None and actor.has(Role.ADMIN):
+        return
+    if actor.grants is None or not actor.grants.allows("batch", service):
+        raise _refused(f"hand in batches for {service!r:.50}", "batch:<service>")
+
+
+def check_read_batches(actor: Actor, service: str | None) -> None:
+    if actor.is_operator:
+        return
+    grants = actor.grants
+    allowed = grants is not None and (
+        grants.has_any("batch") if service is None else grants.allows("batch", service)
+    )
+    if not allowed:
+        raise _refused("look at batches", "batch:<service>")
+
+
+def sees_payloads(actor: Actor) -> bool:
+    """A viewer sees that and when something happened, not what is in it."""
+    return not actor.is_operator or actor.has(Role.OPERATOR)
+
+
+def _check_act(actor: Actor, who: Who, kind: GrantKind, name: str, what: str) -> None:
+    if not (actor.has(Role.OPERATOR) or _by_grants(actor, who, kind, name)):
+        raise _refused(what, f"{kind}:{name}" if name else kind)
+
+
+def _by_grants(actor: Actor, who: Who, kind: GrantKind, name: str) -> bool:
+    if actor.grants is not None:
+        return who != "operator" and actor.grants.allows(kind, name)
+    return who == "client" and not actor.is_operator
+
+
+def _refused(what: str, grant: str) -> NotGranted:
+    return NotGranted(f"This key may not {what}; it lacks the grant {grant}, or a role.")

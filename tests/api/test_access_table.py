@@ -1,0 +1,269 @@
+"""Who may do what: every route and every command, for every role and kind of key.
+
+A route or a command without a row here fails the test: decide first who may use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from datp_tasks.api.app import ROUTERS
+from datp_tasks.cli.families import FAMILIES
+from datp_tasks.cli.lazy import commands_of
+from datp_tasks.cli.rights import needed
+from datp_tasks.model.actor import Role
+from datp_tasks.model.grants import Grants
+from datp_tasks.testing import Kit
+from tests.support.api_house import ApiHouse
+
+#: Keys of the owner of the transaction: without grants, and with some.
+OF_OWNER: dict[str, tuple[str, ...] | None] = {
+    "client": None,
+    "reader": ("read",),
+    "submitter": ("submit:*",),
+    "granted": ("read", "cancel", "wake", "switch:*", "batch:*"),
+}
+ROLES = tuple(Role)
+EVERYONE = {*OF_OWNER, *ROLES}
+VIEWERS = {Role.VIEWER, Role.OPERATOR, Role.APPROVER, Role.ADMIN}
+OPERATORS = VIEWERS - {Role.VIEWER}
+ADMINS = {Role.ADMIN}
+READERS = {"client", "reader", "granted", *VIEWERS}
+
+WANTED = {"pipeline": "echo", "data": {}}
+DECISION = {"decision": "redo", "reason": "table"}
+
+#: Route → body, and who is not refused. `open` needs no key at all.
+ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
+    "POST /v1/transactions": (WANTED, {"client", "submitter", *ADMINS}),
+    "POST /v1/transactions/bulk": ({"transactions": [WANTED]}, EVERYONE),
+    "GET /v1/transactions": (None, READERS),
+    "GET /v1/transactions/{txId}": (None, READERS),
+    "GET /v1/transactions/{txId}/events": (None, READERS),
+    "POST /v1/transactions/{txId}/cancel": ({}, {"client", "granted", *OPERATORS}),
+    "POST /v1/transactions/{txId}/wake": (None, {"granted", *OPERATORS}),
+    "PUT /v1/transactions/{txId}/switches/{name}": ({"value": 1}, {"granted", *OPERATORS}),
+    "GET /v1/transactions/{txId}/state": (None, OPERATORS),
+    "GET /v1/transactions/{txId}/deltas": (None, OPERATORS),
+    "POST /v1/transactions/{txId}/resolve": (DECISION, OPERATORS),
+    "POST /v1/transactions/{txId}/retry": ({"reason": "table"}, OPERATORS),
+    "GET /v1/in-doubt": (None, VIEWERS),
+    "POST /v1/batches": ({"service": "books", "payload": "AA=="}, {"granted", *ADMINS}),
+    "GET /v1/batches": (None, {"granted", *VIEWERS}),
+    "GET /v1/batches/{service}/{batchId}": (None, {"granted", *VIEWERS}),
+    "GET /v1/webhooks": (None, READERS),
+    "GET /v1/webhooks/{id}": (None, READERS),
+    "POST /v1/webhooks/{id}/redeliver": (None, READERS - {Role.VIEWER}),
+    "GET /v1/pipelines": (None, VIEWERS),
+    "GET /v1/pipelines/{name}": (None, VIEWERS),
+    "POST /v1/pipelines/{name}/versions/{version}/use": (None, ADMINS),
+    "POST /v1/pipelines/{name}/disable": (None, ADMINS),
+    "GET /v1/nodes": (None, VIEWERS),
+    "GET /v1/queues": (None, VIEWERS),
+    "GET /v1/alerts": (None, VIEWERS),
+    "GET /v1/audit/actions": (None, OPERATORS),
+    "GET /v1/metrics": (None, VIEWERS),
+    "PUT /datp/1.0/tx/start/{transactionType}": ({}, {"client", "submitter", *ADMINS}),
+    "GET /datp/1.0/tx/status/{txId}": (None, READERS),
+    "GET /datp/1.0/tx/statusByExternalId/{externalId}": (None, READERS),
+    "GET /datp/1.0/ping": (None, "open"),
+    "GET /datp/1.0/healthcheck": (None, "open"),
+    "GET /healthz": (None, "open"),
+    "GET /readyz": (None, "open"),
+    "GET /metrics": (None, "open"),
+}
+NO_ROLE, VIEWER, OPERATOR, ADMIN = None, Role.VIEWER, Role.OPERATOR, Role.ADMIN
+#: Command → the least role that may use it, with a key; None: it asks for none.
+COMMANDS: dict[str, Role | None] = {
+    **dict.fromkeys(("up", "demo", "env", "api", "ledger-sim"), NO_ROLE),
+    **dict.fromkeys(("submit", "why", "list", "alerts", "doctor", "timeouts", "top"), VIEWER),
+    **dict.fromkeys(("nodes", "groups list", "groups show", "claims", "services list"), VIEWER),
+    **dict.fromkeys(("pipelines list", "pipelines show", "pipelines export"), VIEWER),
+    **dict.fromkeys(("pipelines diff", "batches list", "batches show"), VIEWER),
+    **dict.fromkeys(("status", "watch", "switch", "cancel", "wake", "retry"), OPERATOR),
+    **dict.fromkeys(("bulk cancel", "bulk wake", "bulk retry", "resolve"), OPERATOR),
+    **dict.fromkeys(("clear-alert", "replay", "audit", "audit actions"), OPERATOR),
+    **dict.fromkeys(("webhooks list", "webhooks show", "webhooks redeliver"), OPERATOR),
+    **dict.fromkeys(("groups set", "batches park", "batches resume"), OPERATOR),
+    **dict.fromkeys(("batches resubmit", "batches resolve"), OPERATOR),
+    **dict.fromkeys(("migrate", "services add", "db rights"), ADMIN),
+    **dict.fromkeys(("pipelines apply", "pipelines commit", "pipelines use"), ADMIN),
+    **dict.fromkeys(("pipelines disable", "pipelines import"), ADMIN),
+    **dict.fromkeys(("webhooks secrets show", "webhooks secrets rotate"), ADMIN),
+    **dict.fromkeys(("keys create", "keys list", "keys revoke", "keys limit"), ADMIN),
+}
+
+
+def routes() -> set[str]:
+    return {
+        f"{method} {route.path}"
+        for router in ROUTERS
+        for route in router.routes
+        for method in route.methods  # type: ignore[attr-defined]
+    }
+
+
+def commands() -> Iterator[str]:
+    def walk(path: str, command: Any) -> Iterator[str]:
+        inner = getattr(command, "commands", None)
+        if inner is None or command.invoke_without_command:
+            yield path
+        for name, each in (inner or {}).items():
+            yield from walk(f"{path} {name}", each)
+
+    for family in FAMILIES:
+        for name, command in commands_of(family).items():
+            yield from walk(name, command)
+
+
+def test_every_route_has_a_row() -> None:
+    assert routes() == set(ROUTES)
+
+
+def test_every_command_has_a_row_and_asks_for_that_role() -> None:
+    assert {path: needed(path) for path in commands()} == COMMANDS
+
+
+@pytest.fixture(scope="module")
+def callers(house: ApiHouse) -> dict[Any, httpx.Client]:
+    made: dict[Any, httpx.Client] = {
+        name: house.client(
+            key=house.new_key("table", grants=None if given is None else Grants.parse(given))
+        )
+        for name, given in OF_OWNER.items()
+    }
+    return made | {role: house.client("staff", role) for role in ROLES}
+
+
+@pytest.fixture(scope="module")
+def path_values(house: ApiHouse) -> dict[str, str]:
+    """A transaction of the owner that has ended, in a pipeline that says nothing of access."""
+    made = house.kit.client.submit("echo", {}, owner="table", external_id="table-1")
+    values = {"txId": made.tx_id, "externalId": "table-1", "transactionType": "echo"}
+    return {
+        **values,
+        "name": "go",
+        "service": "books",
+        "batchId": "none",
+        "id": "none",
+        "version": "none",
+    }
+
+
+@pytest.mark.parametrize("route", sorted(ROUTES))
+def test_a_route_refuses_whom_the_table_does_not_name(
+    route: str, house: ApiHouse, callers: dict[Any, httpx.Client], path_values: dict[str, str]
+) -> None:
+    method, _, path = route.partition(" ")
+    body, allowed = ROUTES[route]
+    # No pipeline of that name: what is let in changes nothing.
+    values = path_values | ({"name": "none"} if "/pipelines/" in path else {})
+    url = path.format(**values)
+    without = house.client().request(method, url, json=body)
+    if allowed == "open":
+        assert without.status_code == 200
+        return
+    assert without.status_code == 401
+    found = {
+        name
+        for name, client in callers.items()
+        if client.request(method, url, json=body).status_code not in (401, 403)
+    }
+    assert found == allowed
+
+
+def test_a_bulk_refuses_each_item_that_the_key_may_not_start(
+    callers: dict[Any, httpx.Client],
+) -> None:
+    body = {"transactions": [WANTED, {"pipeline": "guarded", "data": {}}]}
+    found = {
+        name: [
+            each["status"]
+            for each in client.post("/v1/transactions/bulk", json=body).json()["results"]
+        ]
+        for name, client in callers.items()
+    }
+    assert found == {
+        "client": [202, 403],
+        "submitter": [202, 202],
+        "reader": [403, 403],
+        "granted": [403, 403],
+        Role.VIEWER: [403, 403],
+        Role.OPERATOR: [403, 403],
+        Role.APPROVER: [403, 403],
+        Role.ADMIN: [202, 202],
+    }
+
+
+def test_a_pipeline_keeps_a_switch_for_operators_whatever_a_key_was_granted(
+    house: ApiHouse, callers: dict[Any, httpx.Client]
+) -> None:
+    tx_id = house.kit.client.submit("guarded", {}, owner="table").tx_id
+    url = f"/v1/transactions/{tx_id}/switches/kyc"
+    answers = {
+        name: client.put(url, json={"value": "approved"}).status_code
+        for name, client in callers.items()
+    }
+    assert {name for name, status in answers.items() if status == 200} == OPERATORS
+    assert set(answers.values()) == {200, 403}
+
+
+def test_a_viewer_sees_no_payload(callers: dict[Any, httpx.Client], kit: Kit) -> None:
+    tx_id = kit.client.submit("echo", {"iban": "DE00"}, owner="table").tx_id
+    url = f"/v1/transactions/{tx_id}"
+    assert callers[Role.OPERATOR].get(url).json()["input"] == {"iban": "DE00"}
+    shown = callers[Role.VIEWER].get(url)
+    assert (shown.status_code, shown.json()["input"]) == (200, {"masked": True})
+    assert "DE00" not in callers[Role.VIEWER].get("/v1/transactions?owner=table").text
+    assert "DE00" not in callers[Role.VIEWER].get(f"/datp/1.0/tx/status/{tx_id}").text
+
+
+def test_another_owner_reaches_nothing_and_leaves_no_trace(house: ApiHouse, kit: Kit) -> None:
+    owner = house.new_owner("victim")
+    client = house.client(owner)
+    tx_id = client.post(
+        "/v1/transactions", json={"pipeline": "nap", "data": {"secret": 1}, "externalId": "v-1"}
+    ).json()["txId"]
+    before = trace_of(kit, owner, tx_id)
+    grants = Grants.parse(["read", "cancel", "wake", "switch:*", "submit:*", "batch:*"])
+    stranger = house.client(key=house.new_key(house.new_owner("stranger"), grants=grants))
+    values = {"txId": tx_id, "name": "go", "externalId": "v-1", "id": f"{tx_id}.1"}
+    for route, (body, allowed) in sorted(ROUTES.items()):
+        method, _, path = route.partition(" ")
+        if allowed == "open" or "{" not in path or "/start/" in path:
+            continue
+        url = path.format(**values, service="books", batchId="none", version="none")
+        assert stranger.request(method, url, json=body).status_code in (403, 404), route
+    listed = stranger.get("/v1/transactions", params={"owner": owner}).json()
+    assert listed["transactions"] == []
+    assert "secret" not in stranger.get("/v1/transactions?externalId=v-1").text
+    assert trace_of(kit, owner, tx_id) == before
+
+
+def trace_of(kit: Kit, owner: str, tx_id: str) -> list[Any]:
+    """Every row that says something of the owner or of its transaction."""
+    tables = {
+        "tx_summary": "owner = :owner",
+        "tx_state_change": "tx_id = :tx",
+        "tx_signal": "tx_id = :tx",
+        "tx_event": "tx_id = :tx",
+        "webhook_delivery": "owner = :owner",
+        "ledger_batch": "owner = :owner",
+        "api_key": "owner = :owner",
+        "operator_action": "subject = :tx",
+    }
+    with kit.connections.engine.connect() as sql:
+        return [
+            sql.execute(
+                text(f"SELECT to_jsonb(t)::text FROM {table} t WHERE {where} ORDER BY 1"),
+                {"owner": owner, "tx": tx_id},
+            )
+            .scalars()
+            .all()
+            for table, where in tables.items()
+        ]
