@@ -214,12 +214,9 @@ class ApprovalError(DatpError):
 class ApprovalNeeded(ApprovalError):
     """Another person must agree first."""
 
-    def __init__(self, action: str, subject: str, approval_id: int) -> None:
+    def __init__(self, message: str | None = None, *, approval_id: int = 0) -> None:
         self.approval_id = approval_id
-        super().__init__(
-            f"{action} of {subject} needs another person: it is stored as approval {approval_id}. "
-            f"Another person runs: datp approvals approve {approval_id}"
-        )
+        super().__init__(message)
 
 
 class ApprovalUnknown(ApprovalError):

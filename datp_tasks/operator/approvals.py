@@ -82,7 +82,7 @@ class Approvals:
         """
         need = self._policy.need_for(ask)
         if need is not None and not break_glass:
-            raise ApprovalNeeded(ask.action, ask.subject, self._stored(actor, ask, need))
+            raise self._stored(actor, ask, need)
         if need is not None:
             return self._break_glass(actor, ask, need)
         action = self._actions[ask.action]
@@ -103,17 +103,21 @@ class Approvals:
             return None
         found = self.store.approved_for(connection, ask)
         if found is None:
-            raise ApprovalNeeded(ask.action, ask.subject, self._stored(actor, ask, need))
+            raise self._stored(actor, ask, need)
         self.store.end(connection, found, ApprovalState.EXECUTED, "done")
         return self.store.locked(connection, found)
 
-    def _stored(self, actor: Actor, ask: Ask, need: Need) -> int:
+    def _stored(self, actor: Actor, ask: Ask, need: Need) -> ApprovalNeeded:
         _check_reason(ask.reason)
         with translate_outage(), self.store.writing() as connection:
             number, is_new = self.store.ask(connection, actor, ask, need)
             if is_new:
                 self._note(connection, actor, "approval.ask", number, ask.reason, ask.action)
-        return number
+        return ApprovalNeeded(
+            f"{ask.action} of {ask.subject} needs another person: it is stored as approval "
+            f"{number}. Another person runs: datp approvals approve {number}",
+            approval_id=number,
+        )
 
     def _break_glass(self, actor: Actor, ask: Ask, need: Need) -> str:
         if not self._policy.break_glass:
@@ -139,7 +143,6 @@ class Approvals:
         log.error(
             "%s broke the glass: %s of %s", actor, ask.action, ask.subject, extra={"event": "glass"}
         )
-        reach("approval.after_commit")
         ended = self.carry_out(self.store.one(number), actor)
         if ended.state is ApprovalState.STALE:
             raise SubjectMoved(ended.note)
@@ -165,7 +168,6 @@ class Approvals:
             except MOVED as error:
                 self.store.set_aside(approval_id, str(error))
                 raise SubjectMoved(f"nothing was done: {error}") from None
-            reach("approval.after_commit")
             return self.carry_out(self.store.one(approval_id), actor)
 
     def _give_in_sql(
@@ -205,6 +207,7 @@ class Approvals:
             action.carry_out(_order(approval, actor), None)
         if approval.state is not ApprovalState.APPROVED:
             return approval
+        reach("approval.after_commit")
         about = {"event": "approval", "approval": approval.id}
         try:
             with translate_outage(), self.store.carrying_out(approval.id) as held:

@@ -72,6 +72,13 @@ def _declare_approvals(metadata: MetaData) -> None:
         #: What PostgreSQL itself knows of who wrote the row.
         Column("db_role", Text, nullable=False, server_default=text("SESSION_USER")),
         UniqueConstraint("id", "requested_by", name="approval_requested"),
+        *_rules(),
+        *_indexes(),
+    )
+
+
+def _rules() -> tuple[CheckConstraint, ...]:
+    return (
         CheckConstraint(f"state IN ({STATES})", name="approval_state"),
         CheckConstraint("needed >= 1", name="approval_needed"),
         CheckConstraint("(state = 'pending') = (decided_at IS NULL)", name="approval_decided"),
@@ -79,6 +86,11 @@ def _declare_approvals(metadata: MetaData) -> None:
             "(state = 'executed') = (executed_at IS NOT NULL)", name="approval_executed"
         ),
         CheckConstraint("closed_by <> requested_by", name="approval_closed_by_another"),
+    )
+
+
+def _indexes() -> tuple[Index, ...]:
+    return (
         Index(
             "approval_asked_once",
             "action",

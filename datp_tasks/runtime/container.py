@@ -78,9 +78,7 @@ class Container:
         engine = make_engine(settings)
         live = LiveStore(redis, settings, clock)
         costs = _cost_book(live, settings)
-        approvals = Approvals(
-            ApprovalStore(engine, clock), Alerts(engine, clock), load_policy(settings.policy_file)
-        )
+        approvals = _approvals(settings, engine, clock)
         pipelines = PipelineStore(
             engine, redis, live.keys, steps_max=settings.pipeline_steps_max, gate=approvals
         )
@@ -107,14 +105,9 @@ class Container:
             catalogue=catalogue,
             ringer=ringer,
         )
-        ledger = Ledger.open(
-            settings,
-            engine,
-            clock,
-            ring=ring_ledger or CeleryRing(celery, settings.ledger_group),
-            tell=partial(tell_waiting, live, ringer, restorer),
-            gate=approvals,
-        )
+        ring = ring_ledger or CeleryRing(celery, settings.ledger_group)
+        tell = partial(tell_waiting, live, ringer, restorer)
+        ledger = Ledger.open(settings, engine, clock, ring=ring, tell=tell, gate=approvals)
         for name in GUARDED:
             approvals.offer(name, ledger.operator)
         return cls(
@@ -143,6 +136,11 @@ class Container:
         self.costs.publish()
         self.redis.close()
         self.engine.dispose()
+
+
+def _approvals(settings: Settings, engine: Engine, clock: Clock) -> Approvals:
+    policy = load_policy(settings.policy_file)
+    return Approvals(ApprovalStore(engine, clock), Alerts(engine, clock), policy)
 
 
 def _cost_book(live: LiveStore, settings: Settings) -> CostBook:
