@@ -11,6 +11,7 @@ DatpError
 │   ├── PipelineNotStartable  only other pipelines may call it
 │   └── VersionMismatch       the content does not match the hash it claims to have
 ├── RequestError              what a client sent cannot be accepted; nothing was stored
+│   ├── NotGranted            the key, or its role, does not allow it
 │   ├── InputInvalid          the data is not an acceptable JSON object
 │   ├── ExternalIdInvalid
 │   ├── ExternalIdConflict    the id was used before, for another request

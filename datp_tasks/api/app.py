@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from datp_tasks.api import (
     approvals,
-    audit,
+    audit_actions,
     batches,
     compat,
     health,
@@ -43,7 +43,7 @@ ROUTERS = (
     inspect.routes,
     operator.routes,
     approvals.routes,
-    audit.routes,
+    audit_actions.routes,
     compat.routes,
     compat.open_routes,
     health.router,

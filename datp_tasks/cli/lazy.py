@@ -8,8 +8,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from datp_tasks.cli.command_roles import guarded
 from datp_tasks.cli.families import FAMILIES
-from datp_tasks.cli.rights import guarded
 
 
 class LazyGroup(TyperGroup):

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from datp_tasks.cli.audit_actions import actions
+from datp_tasks.cli.action_list import actions
 from datp_tasks.cli.context import connect
 from datp_tasks.cli.tables import (
     COLOURS,

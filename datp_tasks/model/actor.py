@@ -21,8 +21,11 @@ class Role(StrEnum):
     ADMIN = "admin"
 
     def includes(self, other: Role) -> bool:
-        order = list(Role)
-        return order.index(self) >= order.index(other)
+        return RANKS.index(self) >= RANKS.index(other)
+
+
+#: From the least to the most.
+RANKS = (Role.VIEWER, Role.OPERATOR, Role.APPROVER, Role.ADMIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,7 +119,7 @@ class AuditChain:
             sealed=position, head=ChainHead(position, previous), faults=faults[:FAULTS_MAX]
         )
 
-    def list(
+    def actions(
         self,
         *,
         subject: str | None = None,

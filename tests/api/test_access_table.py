@@ -13,9 +13,9 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks.api.app import ROUTERS
+from datp_tasks.cli.command_roles import needed
 from datp_tasks.cli.families import FAMILIES
 from datp_tasks.cli.lazy import commands_of
-from datp_tasks.cli.rights import needed
 from datp_tasks.model.actor import Role
 from datp_tasks.model.grants import Grants
 from datp_tasks.testing import Kit
@@ -109,7 +109,7 @@ COMMANDS: dict[str, Role | None] = {
 
 def routes() -> set[str]:
     return {
-        f"{method} {route.path}"
+        f"{method} {route.path}"  # type: ignore[attr-defined]
         for router in ROUTERS
         for route in router.routes
         for method in route.methods  # type: ignore[attr-defined]
@@ -276,3 +276,30 @@ def trace_of(kit: Kit, owner: str, tx_id: str) -> list[Any]:
             .all()
             for table, where in tables.items()
         ]
+
+
+def test_the_request_id_is_answered_and_kept_with_key_and_address(
+    house: ApiHouse, callers: dict[Any, httpx.Client], kit: Kit
+) -> None:
+    owner = house.new_owner("asks")
+    key = house.new_key(owner)
+    client, key_id = house.client(key=key), key.split("_")[1]
+    sent = {"Request-Id": "mine-1"}
+    made = client.post("/v1/transactions", json={"pipeline": "nap", "data": {}}, headers=sent)
+    assert made.headers["request-id"] == "mine-1"
+    url = f"/v1/transactions/{made.json()['txId']}"
+    shown = callers[Role.OPERATOR].get(url).json()
+    assert (shown["submittedBy"], shown["origin"]) == (f"key {key_id}", "mine-1 127.0.0.1")
+    garbled = client.post(f"{url}/cancel", headers={"Request-Id": "a b"})
+    assert garbled.headers["request-id"].startswith("req_")
+    found = (
+        callers[Role.OPERATOR]
+        .get("/v1/audit/actions", params={"subject": made.json()["txId"]})
+        .json()["actions"]
+    )
+    assert [(each["action"], each["keyId"] == key_id) for each in found] == [
+        ("transaction.cancel", True),
+        ("transaction.read", False),
+    ]
+    assert found[0]["requestId"] == garbled.headers["request-id"]
+    assert {each["address"] for each in found} == {"127.0.0.1"}

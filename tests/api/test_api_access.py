@@ -54,6 +54,7 @@ OPERATOR_ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/v1/nodes", None),
     ("GET", "/v1/queues", None),
     ("GET", "/v1/alerts", None),
+    ("GET", "/v1/audit/actions", None),
     ("GET", "/v1/metrics", None),
 ]
 

@@ -13,7 +13,7 @@ from datp_tasks.errors import SettingsError
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.audit_chain import AuditChain, ChainHead
 from datp_tasks.record.operator_actions import note_action, record_action
-from datp_tasks.record.rights import apply_rights, rights_sql
+from datp_tasks.record.table_rights import apply_rights, rights_sql
 from datp_tasks.testing import Kit
 
 ANN = Actor(name="key 1f2e", key_id="1f2e", request_id="req_1", address="10.0.0.9")
@@ -47,11 +47,11 @@ def test_a_chain_that_was_left_alone_is_whole_and_goes_on(datp: Kit, chain: Audi
     first = chain.verify()
     assert (first.sealed, first.faults) == (5, [])
     act(datp, 6)
-    assert [each.position for each in chain.list(rows_max=2)] == [None, 5]
+    assert [each.position for each in chain.actions(rows_max=2)] == [None, 5]
     assert datp.run_job("audit_sealer").sealed == 1
     assert datp.run_job("audit_sealer").sealed == 0
     assert chain.verify(first.head).faults == []
-    newest = chain.list(subject="t6")[0]
+    newest = chain.actions(subject="t6")[0]
     assert (newest.key_id, newest.request_id, newest.address) == ("1f2e", "req_1", "10.0.0.9")
 
 

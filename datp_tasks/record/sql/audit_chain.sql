@@ -18,7 +18,7 @@ WHERE a.id > (SELECT coalesce(max(action_id), 0) - %(look_back)s FROM audit_seal
 ORDER BY a.id LIMIT %(limit)s
 
 -- :name add
--- Add seals.
+-- Add seals at the end of the chain.
 INSERT INTO audit_seal (position, action_id, hash)
 SELECT * FROM unnest(%(position)s::bigint[], %(action_id)s::bigint[], %(hash)s::text[])
 

@@ -24,7 +24,7 @@ def rights_sql(role: str, *, schema: str = "public") -> list[str]:
     return [
         f"GRANT USAGE ON SCHEMA {schema} TO {role}",
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role}",
-        f"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
+        f"GRANT SELECT, USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}",
         f"REVOKE UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER ON {kept} FROM {role}",
     ]
 

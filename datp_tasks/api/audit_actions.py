@@ -35,7 +35,7 @@ async def actions(
 
     def read() -> list[Noted]:
         with translate_outage():
-            return AuditChain(services.record.engine).list(
+            return AuditChain(services.record.engine).actions(
                 subject=subject, key_id=key_id, action=action, before=before, rows_max=limit
             )
 

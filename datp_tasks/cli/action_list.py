@@ -31,11 +31,11 @@ def actions(
 ) -> None:
     """List who did what, the newest first, and verify the chain. Exit code 5: it is not whole."""
     chain = AuditChain(connect().engine)
-    found = chain.list(subject=subject, key_id=key, action=action, rows_max=limit)
+    found = chain.actions(subject=subject, key_id=key, action=action, rows_max=limit)
     report = chain.verify(_parsed(head))
     console = Console()
     if as_json:
-        from datp_tasks.api.audit import noted_json
+        from datp_tasks.api.audit_actions import noted_json
 
         verdict = {"sealed": report.sealed, "head": str(report.head), "faults": report.faults}
         print_json(console, {**verdict, "actions": [noted_json(each) for each in found]})
