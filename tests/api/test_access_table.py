@@ -241,7 +241,7 @@ def test_another_owner_reaches_nothing_and_leaves_no_trace(house: ApiHouse, kit:
     before = trace_of(kit, owner, tx_id)
     grants = Grants.parse(["read", "cancel", "wake", "switch:*", "submit:*", "batch:*"])
     stranger = house.client(key=house.new_key(house.new_owner("stranger"), grants=grants))
-    values = {"txId": tx_id, "name": "go", "externalId": "v-1", "id": f"{tx_id}.1"}
+    values = {"txId": tx_id, "name": "go", "externalId": "v-1", "id": f"{tx_id}.1", "number": "1"}
     for route, (body, allowed) in sorted(ROUTES.items()):
         method, _, path = route.partition(" ")
         if allowed == "open" or "{" not in path or "/start/" in path:
