@@ -154,7 +154,11 @@ class Stack:
     @property
     def environment(self) -> dict[str, str]:
         """Where the servers are, for a process of ours."""
-        return {"DATP_REDIS_URL": self.redis_server.url, "DATP_DATABASE_URL": self.database_url}
+        return {
+            "DATP_REDIS_URL": self.redis_server.url,
+            "DATP_DATABASE_URL": self.database_url,
+            "DATP_POLICY_FILE": "single-person",
+        }
 
     @property
     def chain_url(self) -> str:

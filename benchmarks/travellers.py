@@ -38,6 +38,7 @@ class Travellers:
             redis_url=stack.redis_server.url,
             database_url=stack.database_url,
             key_prefix="bench-archive",
+            policy_file="single-person",
             **settings,  # type: ignore[arg-type]
         )
         # No worker listens for bells, so none are sent.

@@ -38,6 +38,13 @@ DatpError
 ├── AccessError
 │   ├── KeyInvalid            an API key of that kind cannot be made
 │   └── KeyUnknown            no API key of that id
+├── ApprovalError
+│   ├── ApprovalNeeded        another person must agree first; the request is stored
+│   ├── ApprovalUnknown       no request of that number
+│   ├── ApprovalForbidden     this person may not decide about it
+│   ├── ApprovalOver          it was decided, has expired, or its subject has moved
+│   └── SubjectMoved          what was asked for was asked about another version
+├── PolicyInvalid             the file that says what needs a second person has mistakes
 ├── GroupInvalid              a node group or a value for it is not acceptable
 ├── TracingMissing            tracing is on, but its packages are not installed
 ├── StepError
@@ -199,6 +206,38 @@ class KeyInvalid(AccessError):
 
 class KeyUnknown(AccessError):
     """There is no such API key. `datp keys list` shows what there is."""
+
+
+class ApprovalError(DatpError):
+    """Something is wrong with a request for approval."""
+
+
+class ApprovalNeeded(ApprovalError):
+    """Another person must agree first."""
+
+    def __init__(self, message: str | None = None, *, approval_id: int = 0) -> None:
+        self.approval_id = approval_id
+        super().__init__(message)
+
+
+class ApprovalUnknown(ApprovalError):
+    """There is no such request. `datp approvals list` shows what there is."""
+
+
+class ApprovalForbidden(ApprovalError):
+    """This person may not decide about that request."""
+
+
+class ApprovalOver(ApprovalError):
+    """The request was decided, has expired, or its subject has moved."""
+
+
+class SubjectMoved(ApprovalError):
+    """The subject has changed since the request was made; nothing was done. Look again."""
+
+
+class PolicyInvalid(DatpError):
+    """The policy file has mistakes; each one is named with its line."""
 
 
 class GroupInvalid(DatpError):

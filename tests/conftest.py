@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,9 @@ from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.support.archive_world import World
 from tests.support.books import Books
+
+# As in the kit: commands that tests run are those of one person.
+os.environ.setdefault("DATP_POLICY_FILE", "single-person")
 
 pytest_plugins = ("tests.support.house_fixtures",)
 

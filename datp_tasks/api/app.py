@@ -17,6 +17,7 @@ from fastapi import FastAPI, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from datp_tasks.api import (
+    approvals,
     audit_actions,
     batches,
     compat,
@@ -41,6 +42,7 @@ ROUTERS = (
     webhooks.routes,
     inspect.routes,
     operator.routes,
+    approvals.routes,
     audit_actions.routes,
     compat.routes,
     compat.open_routes,

@@ -18,7 +18,6 @@ from datp_tasks.api.transactions import CONFLICT, TxId, note_read
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.model.actor import Role
 from datp_tasks.model.view import View
-from datp_tasks.operator.resolve import Decision
 from datp_tasks.record.database import translate_outage
 from datp_tasks.transactions.views import view_of_copy
 
@@ -33,6 +32,10 @@ class ResolveIn(Sent):
         Field(description="What became of the step that is in doubt."),
     ]
     reason: Reason
+    break_glass: Annotated[
+        bool,
+        Field(description="Act alone although the policy wants another person; an alert stays."),
+    ] = False
     output: Annotated[Object | None, Field(description="With done: what the step returned.")] = None
 
 
@@ -76,14 +79,14 @@ async def deltas(request: Request, tx_id: TxId) -> Response:
 @needs(Role.OPERATOR)
 async def resolve(request: Request, tx_id: TxId, wanted: ResolveIn) -> Response:
     """Say what became of the step of a transaction that is in doubt; it goes on from there."""
-    return await _decide(request, tx_id, wanted.decision, wanted.reason, wanted.output)
+    return await _decide(request, tx_id, wanted)
 
 
 @routes.post("/transactions/{txId}/retry", response_model=Object, responses=CONFLICT)
 @needs(Role.OPERATOR)
 async def retry(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
     """Run the step that is in doubt again: the same as to resolve with `redo`."""
-    return await _decide(request, tx_id, "redo", wanted.reason, None)
+    return await _decide(request, tx_id, ResolveIn(decision="redo", reason=wanted.reason))
 
 
 @routes.get("/in-doubt", response_model=Object)
@@ -105,18 +108,17 @@ async def in_doubt(request: Request) -> Response:
     return json_response({"transactions": listed})
 
 
-async def _decide(
-    request: Request, tx_id: str, decision: Decision, reason: str, output: Object | None
-) -> Response:
+async def _decide(request: Request, tx_id: str, wanted: ResolveIn) -> Response:
     services, caller = services_of(request), caller_of(request)
     await services.look(caller, tx_id)
     await services.threads.run(
         services.operator.resolve,
         tx_id,
-        decision,
-        reason=reason,
-        output=output,
+        wanted.decision,
+        reason=wanted.reason,
+        output=wanted.output,
         actor=caller.actor,
+        break_glass=wanted.break_glass,
     )
     return json_response(summary_json(await services.look(caller, tx_id), caller.actor))
 

@@ -48,6 +48,10 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
     errors.BatchBusy: (409, "batch-busy"),
     errors.LedgerError: (422, "batch-invalid"),
     errors.DecisionInvalid: (422, "decision-invalid"),
+    errors.ApprovalUnknown: (404, "not-found"),
+    errors.ApprovalForbidden: (403, "forbidden"),
+    errors.ApprovalOver: (409, "approval-over"),
+    errors.SubjectMoved: (409, "subject-moved"),
     errors.WebhookInvalid: (422, "webhook-invalid"),
     errors.WebhookUnknown: (404, "not-found"),
     errors.WebhookBusy: (409, "webhook-busy"),
@@ -110,6 +114,15 @@ def limited(detail: str, wait_s: float) -> Problem:
     return Problem(429, "limited", detail, headers={"Retry-After": str(seconds)})
 
 
+def approval_needed(error: errors.ApprovalNeeded) -> Response:
+    """Nothing is wrong: it is stored, and done when another person agrees."""
+    place = f"/v1/approvals/{error.approval_id}"
+    document = {"approval": error.approval_id, "href": place, "detail": str(error)}
+    return Response(
+        encode(document), 202, headers={"Location": place}, media_type="application/json"
+    )
+
+
 def problem_of(error: Exception) -> Problem:
     """How an error is shown; an unexpected one is shown without its text."""
     if isinstance(error, Problem):
@@ -142,6 +155,11 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, RequestValidationError)
         return invalid(error.errors()).response()
 
+    async def on_approval(_: Request, error: Exception) -> Response:
+        assert isinstance(error, errors.ApprovalNeeded)
+        return approval_needed(error)
+
+    app.add_exception_handler(errors.ApprovalNeeded, on_approval)
     app.add_exception_handler(HTTPException, on_http_error)
     app.add_exception_handler(RequestValidationError, on_invalid)
     kinds: tuple[type[Exception], ...] = (errors.DatpError, *KINDS, OperationalError)

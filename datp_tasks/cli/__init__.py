@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 from datp_tasks.cli.lazy import LazyGroup
-from datp_tasks.errors import DatabaseUnavailable, DatpError
+from datp_tasks.errors import ApprovalNeeded, DatabaseUnavailable, DatpError
+
+#: Exit code: nothing was done yet, another person must agree first.
+APPROVAL_NEEDED = 7
 
 app = typer.Typer(
     name="datp",
@@ -40,6 +43,9 @@ def main() -> None:
         app()
     except DatabaseUnavailable as error:
         _fail(f"{error} Is `datp up` running here, or DATP_DATABASE_URL right?")
+    except ApprovalNeeded as error:
+        typer.secho(str(error), err=True, fg=typer.colors.YELLOW)
+        sys.exit(APPROVAL_NEEDED)
     except DatpError as error:
         _fail(str(error))
     except KeyboardInterrupt:

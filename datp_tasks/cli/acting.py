@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import os
+import pwd
 from typing import TYPE_CHECKING
 
 from datp_tasks.errors import KeyInvalid
@@ -35,8 +35,9 @@ def actor_of(context: Context) -> Actor:
 
 def _user() -> str:
     try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
+        # Not getpass: that believes LOGNAME, and one person could be two.
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
         # A container may run under a number that has no name.
         user = f"uid {os.getuid()}"
     said = os.environ.get(NAME_VARIABLE)

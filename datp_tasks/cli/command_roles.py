@@ -23,6 +23,8 @@ LOCAL_COMMANDS: Final = frozenset({"up", "demo", "env", "api", "ledger-sim"})
 NEEDED: Final[dict[str, Role]] = {
     **dict.fromkeys(("status", "watch"), OPERATOR),
     **dict.fromkeys(("switch", "cancel", "wake", "retry", "resolve", "clear-alert"), OPERATOR),
+    **dict.fromkeys(("approvals list", "approvals show"), VIEWER),
+    **dict.fromkeys(("approvals approve", "approvals reject"), Role.APPROVER),
     **dict.fromkeys(("bulk cancel", "bulk wake", "bulk retry"), OPERATOR),
     **dict.fromkeys(("replay", "audit", "audit actions"), OPERATOR),
     **dict.fromkeys(("why", "list", "alerts", "doctor", "timeouts", "top", "nodes"), VIEWER),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from datp_tasks.local.files import read_text
 from datp_tasks.local.run_file import (
     DEFAULT_DIRECTORY,
-    MAINTENANCE,
+    OF_A_STACK,
     PEPPER_FILE,
     read_run_file,
 )
@@ -105,7 +105,7 @@ def _of_running_stack(directory: Path | None) -> dict[str, str]:
     if run is None:
         return {}
     return {
-        **MAINTENANCE,
+        **OF_A_STACK,
         "DATP_REDIS_URL": run.redis_url,
         "DATP_BROKER_URL": run.broker_url,
         "DATP_DATABASE_URL": run.database_url,

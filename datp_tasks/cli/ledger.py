@@ -40,6 +40,9 @@ BatchId = Annotated[str, typer.Argument(help="Batch id, or the start of it.")]
 Reason = Annotated[str, typer.Option(help="Why. It goes into the audit.")]
 AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 Limit = Annotated[int, typer.Option(min=1, max=ROWS_MAX, help="How many at most.")]
+BreakGlass = Annotated[
+    bool, typer.Option("--break-glass", help="Act alone; an alert stays for another person.")
+]
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -193,11 +196,15 @@ def resume(service: Service, batch: BatchId, reason: Reason) -> None:
 
 
 @batches_app.command()
-def resubmit(service: Service, batch: BatchId, reason: Reason) -> None:
+def resubmit(
+    service: Service, batch: BatchId, reason: Reason, break_glass: BreakGlass = False
+) -> None:
     """Send a parked or unknown batch again, without asking the ledger first."""
     ledger = _ledger()
     found = _find(ledger, service, batch)
-    state = ledger.operator.resubmit(service, found.batch_id, actor=connect().actor, reason=reason)
+    state = ledger.operator.resubmit(
+        service, found.batch_id, actor=connect().actor, reason=reason, break_glass=break_glass
+    )
     typer.echo(f"{state}; it is sent again")
 
 
@@ -207,13 +214,14 @@ def resolve(
     batch: BatchId,
     reason: Reason,
     outcome: Annotated[str, typer.Option("--as", help="COMMITTED or INVALID.")],
+    break_glass: BreakGlass = False,
 ) -> None:
     """End a parked batch as you found it to be; the next one goes on."""
     ledger = _ledger()
     found = _find(ledger, service, batch)
     to = _parsed_state(outcome)
     state = ledger.operator.resolve(
-        service, found.batch_id, to, actor=connect().actor, reason=reason
+        service, found.batch_id, to, actor=connect().actor, reason=reason, break_glass=break_glass
     )
     typer.echo(f"{state}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 import typer
@@ -22,7 +23,6 @@ from datp_tasks.cli.tables import (
 from datp_tasks.operator.bulk import Action, ActionResult, Where
 from datp_tasks.operator.why import Why
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.types import Summary
 
 #: Exit codes, for scripts: alerts are open; some of many could not be done.
@@ -150,18 +150,7 @@ def clear_alert(
 ) -> None:
     """Close an alert that was dealt with. Exit code 1: there is no such alert."""
     context = connect()
-    connections = context.connections
-    with connections.engine.begin() as connection:
-        store = Alerts(connections.engine, connections.clock)
-        cleared = store.clear_alert(kind, subject, connection=connection)
-        if cleared:
-            note_action(
-                connection,
-                actor=context.actor,
-                action="clear-alert",
-                subject=f"{kind} {subject}",
-                reason=reason,
-            )
+    cleared = context.operator.approvals.clear_alert(context.actor, kind, subject, reason=reason)
     if as_json:
         print_json(Console(), {"kind": kind, "subject": subject, "cleared": cleared})
     else:
@@ -171,6 +160,18 @@ def clear_alert(
 
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be chosen.")]
+BreakGlass = Annotated[
+    bool, typer.Option("--break-glass", help="Act alone; an alert stays for another person.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """Options that all bulk actions have."""
+
+    dry_run: bool
+    break_glass: bool
+    as_json: bool
 
 
 def retry(tx_id: TxId, reason: Reason = "retried by hand", as_json: AsJson = False) -> None:
@@ -194,10 +195,12 @@ def bulk_cancel(
     where: Filters = None,
     limit: Limit = 100_000,
     dry_run: DryRun = False,
+    break_glass: BreakGlass = False,
     as_json: AsJson = False,
 ) -> None:
     """Cancel every transaction that matches."""
-    _act("cancel", where, limit, reason, dry_run=dry_run, as_json=as_json)
+    how = How(dry_run=dry_run, break_glass=break_glass, as_json=as_json)
+    _act("cancel", where, limit, reason, how)
 
 
 @bulk.command("wake")
@@ -206,10 +209,12 @@ def bulk_wake(
     where: Filters = None,
     limit: Limit = 100_000,
     dry_run: DryRun = False,
+    break_glass: BreakGlass = False,
     as_json: AsJson = False,
 ) -> None:
     """End the sleep of every transaction that matches."""
-    _act("wake", where, limit, reason, dry_run=dry_run, as_json=as_json)
+    how = How(dry_run=dry_run, break_glass=break_glass, as_json=as_json)
+    _act("wake", where, limit, reason, how)
 
 
 @bulk.command("retry")
@@ -218,10 +223,12 @@ def bulk_retry(
     where: Filters = None,
     limit: Limit = 100_000,
     dry_run: DryRun = False,
+    break_glass: BreakGlass = False,
     as_json: AsJson = False,
 ) -> None:
     """Make every transaction that matches go on now."""
-    _act("retry", where, limit, reason, dry_run=dry_run, as_json=as_json)
+    how = How(dry_run=dry_run, break_glass=break_glass, as_json=as_json)
+    _act("retry", where, limit, reason, how)
 
 
 def _done_json(done: ActionResult) -> dict[str, Any]:
@@ -233,9 +240,7 @@ def _act(
     texts: list[str] | None,
     limit: int,
     reason: str,
-    *,
-    dry_run: bool,
-    as_json: bool,
+    how: How,
 ) -> None:
     if not texts:
         raise typer.BadParameter("name at least one filter: all transactions are never meant")
@@ -244,21 +249,28 @@ def _act(
     where = Where.from_texts(texts)
     chosen = [each for each in operator.choose(where, rows_max=limit) if not each.is_final]
     console = Console()
-    if dry_run:
-        if as_json:
+    if how.dry_run:
+        if how.as_json:
             return print_json(console, [as_mapping(each) for each in chosen])
         print_list(console, _table(chosen[:50]))
         console.print(f"{len(chosen)} would be changed ({action}); nothing was done")
         return None
     actor = context.actor
     kind = cast(Action, action)
-    operator.note_bulk(kind, where, len(chosen), reason, actor)
-    results = [
-        operator.act(kind, each.tx_id, reason=reason, actor=actor)
-        for each in track(chosen, description=action, console=console, disable=as_json)
-    ]
+    done_one_by_one = operator.act_on_many(
+        kind,
+        where,
+        [each.tx_id for each in chosen],
+        reason=reason,
+        actor=actor,
+        break_glass=how.break_glass,
+    )
+    shown = track(
+        done_one_by_one, description=action, total=len(chosen), console=console, disable=how.as_json
+    )
+    results = list(shown)
     failed = [done for done in results if not done.ok]
-    if as_json:
+    if how.as_json:
         print_json(console, [_done_json(done) for done in results])
     else:
         for done in failed[:20]:

@@ -14,9 +14,9 @@ from rich.syntax import Syntax
 from datp_tasks.cli.own_steps import import_steps
 from datp_tasks.cli.tables import list_table, print_list, short_time
 from datp_tasks.engine.registry import param_mistakes, registry
-from datp_tasks.errors import PipelineInvalid
+from datp_tasks.errors import ApprovalNeeded, PipelineInvalid
 from datp_tasks.pipelines.files import load_definitions, read_json_file
-from datp_tasks.pipelines.records import PipelineInfo, VersionInfo
+from datp_tasks.pipelines.records import Applied, PipelineInfo, VersionInfo
 from datp_tasks.pipelines.step_availability import offered_step_types, unoffered
 from datp_tasks.pipelines.yaml_text import dump
 
@@ -70,8 +70,7 @@ def apply(
             datp.pipelines.commit(applied.name, applied.version, comment=commit)
             done.append("committed")
         if use:
-            datp.pipelines.use(applied.name, applied.version)
-            done.append("in use")
+            done.append(_put_into_use(datp.pipelines, applied))
         _say(f"{applied.name} {applied.version}: {', '.join(done)}")
     for warning in unoffered(definitions, offered_step_types(datp.redis, datp.keys)):
         _warn(warning)
@@ -138,9 +137,18 @@ def commit(
 
 
 @app.command()
-def use(name: Name, version: Version) -> None:
+def use(
+    name: Name,
+    version: Version,
+    reason: Annotated[str, typer.Option(help="Why; it is kept in the audit table.")] = "",
+    break_glass: Annotated[
+        bool, typer.Option("--break-glass", help="Act alone; an alert stays for another person.")
+    ] = False,
+) -> None:
     """Give this version to new transactions; those on their way keep theirs."""
-    info = _connect().pipelines.use(name, version)
+    if break_glass and not reason.strip():
+        raise typer.BadParameter("--break-glass needs --reason")
+    info = _connect().pipelines.use(name, version, reason=reason, break_glass=break_glass)
     _say(f"{info.name} {info.version}: in use{'' if info.state == 'committed' else ' (a draft)'}")
 
 
@@ -185,6 +193,15 @@ def diff(name: Name, a: Version, b: Version) -> None:
         Console().print(_highlighted(text, "diff"))
     else:
         _say("no difference")
+
+
+def _put_into_use(pipelines: PipelineStore, applied: Applied) -> str:
+    try:
+        pipelines.use(applied.name, applied.version)
+    except ApprovalNeeded as needed:
+        # The others of the same command go on.
+        return f"in use after approval {needed.approval_id} by another person"
+    return "in use"
 
 
 def _connect() -> Connected:

@@ -164,6 +164,9 @@ def resolve(
     output: Annotated[
         str | None, typer.Option(help="JSON object: what the step returned (with --done).")
     ] = None,
+    break_glass: Annotated[
+        bool, typer.Option("--break-glass", help="Act alone; an alert stays for another person.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Decide what became of the step of a transaction that is in doubt. It goes on from there."""
@@ -175,6 +178,7 @@ def resolve(
         reason=reason,
         output=None if output is None else _parsed(output),
         actor=context.actor,
+        break_glass=break_glass,
     )
     summary = context.client.status(tx_id)
     if as_json:

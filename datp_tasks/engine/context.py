@@ -17,6 +17,7 @@ from datp_tasks.model.payload import Json, copied
 if TYPE_CHECKING:
     from datp_tasks.engine.run import Run
     from datp_tasks.ledger.types import Batch as LedgerBatch
+    from datp_tasks.model.approval import Approval, Need
     from datp_tasks.record.database import Connection
 
 SwitchValue = bool | int | float | str
@@ -33,6 +34,7 @@ class StepServices(Protocol):
     def submit_batch(
         self, run: Run, service_id: str, batch_id: str, payload: bytes, switch: str
     ) -> LedgerBatch: ...
+    def ask_approval(self, run: Run, step_key: str, note: str, need: Need) -> Approval: ...
     def now_ms(self) -> int: ...
 
 
@@ -142,6 +144,13 @@ class StepContext:
         The switch is set when the batch is final, so that Sleep(switch=) can wait for it.
         """
         return self._services.submit_batch(self._run, service_id, batch_id, payload, switch)
+
+    def ask_approval(self, note: str, need: Need) -> Approval:
+        """Ask people to agree; the same step again gets what became of its first request.
+
+        The switch approval-<id> is set when it is decided, so that Sleep(switch=) can wait for it.
+        """
+        return self._services.ask_approval(self._run, self.idempotency_key, note, need)
 
     def now_ms(self) -> int:
         """The time of the server, in milliseconds since 1970."""

@@ -27,9 +27,12 @@ from datp_tasks.ledger.types import Batch, NewBatch
 from datp_tasks.live.doorbells import Doorbells
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Refused
+from datp_tasks.model.actor import Actor
+from datp_tasks.model.approval import STEP, Approval, Ask, Need
 from datp_tasks.model.payload import checked
 from datp_tasks.model.switch import switch_json
 from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.record.transactions import Record
@@ -76,7 +79,8 @@ class Worker:
         self.node = node = this.name
         self.observer = observer
         live, record, pipelines = stores.live, stores.record, stores.pipelines
-        services = Services(live, settings, stores.ledger, Reporter(live, record))
+        approvals = ApprovalStore(record.engine, stores.clock)
+        services = Services(live, settings, stores.ledger, Reporter(live, record), approvals)
         caller = StepCaller(settings, registry, services, observer)
         begun = BegunSteps(record.engine)
         effects = EffectStore(record.engine, stores.clock)
@@ -120,12 +124,18 @@ class Services:
     """What steps can do to their own transactions while they run."""
 
     def __init__(
-        self, live: LiveStore, settings: Settings, ledger: Ledger | None, reporter: Reporter
+        self,
+        live: LiveStore,
+        settings: Settings,
+        ledger: Ledger | None,
+        reporter: Reporter,
+        approvals: ApprovalStore,
     ) -> None:
         self._live = live
         self._settings = settings
         self._ledger = ledger
         self._reporter = reporter
+        self._approvals = approvals
 
     def report(self, run: Run, report: object) -> None:
         limits = {"bytes_max": self._settings.progress_bytes_max, "depth_max": 8}
@@ -158,6 +168,23 @@ class Services:
         )
         self._ledger.intake.submit(new)
         return self._ledger.batches.find(service_id, batch_id)
+
+    def ask_approval(self, run: Run, step_key: str, note: str, need: Need) -> Approval:
+        owner = run.fields.get("owner", "")
+        ask = Ask(
+            action=STEP,
+            subject=run.tx_id,
+            params={"note": note},
+            version=step_key,
+            reason=note,
+            pipeline=run.fields.get("pipeline"),
+        )
+        with self._approvals.writing() as connection:
+            # Asked for in the name of the owner: its own keys cannot agree.
+            actor = Actor(name=f"owner {owner}", owner=owner)
+            number, _ = self._approvals.ask(connection, actor, ask, need, step_key)
+        self._approvals.expire_if_due(number)
+        return self._approvals.one(number)
 
     def now_ms(self) -> int:
         return self._live.server_now_ms()

@@ -23,6 +23,7 @@ JOBS = {
     "webhook_sender": "webhook_sender_period_s",
     "group_cache": "group_cache_period_s",
     "watcher": "watcher_period_s",
+    "approvals": "approvals_period_s",
     "audit_sealer": "audit_sealer_period_s",
 }
 #: These run where batches are submitted: each process there is an instance that claims services.

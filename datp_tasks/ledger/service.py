@@ -16,6 +16,7 @@ from datp_tasks.ledger.poller import Asking
 from datp_tasks.ledger.queuer import Queuer
 from datp_tasks.ledger.submitter import Submitter
 from datp_tasks.ledger.types import Ring, RingAll, Tell, Work
+from datp_tasks.model.approval import Gate
 from datp_tasks.outbound.address_guard import AnyAddress
 from datp_tasks.outbound.http_client import Manners
 from datp_tasks.outbound.response_reader import BodyLimits
@@ -61,7 +62,7 @@ class Ledger:
 
     @classmethod
     def open(
-        cls, settings: Settings, engine: Engine, clock: Clock, *, ring: Ring, tell: Tell
+        cls, settings: Settings, engine: Engine, clock: Clock, *, ring: Ring, tell: Tell, gate: Gate
     ) -> Ledger:
         """Nothing is connected before it is used."""
         alone = make_engine(settings, autocommit=True)
@@ -87,7 +88,7 @@ class Ledger:
             batches=batches,
             claims=claims,
             intake=Intake(settings=settings, batches=batches, claims=claims, ring=ring_all),
-            operator=BatchOperator(BatchActions(sql, alerts), tell),
+            operator=BatchOperator(BatchActions(sql, alerts), tell, gate),
             queuer=Queuer(settings=settings, claims=claims, ring=ring_all, do=submitter.run),
             submitter=submitter,
             asking=asking,

@@ -19,7 +19,7 @@ from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.local.run_file import (
     DEFAULT_DIRECTORY,
-    MAINTENANCE,
+    OF_A_STACK,
     PEPPER_FILE,
     DirectoryLock,
     RunInfo,
@@ -57,7 +57,7 @@ class StackUrls:
 
     def as_environment(self) -> dict[str, str]:
         environment = {
-            **{name: os.environ.get(name) or value for name, value in MAINTENANCE.items()},
+            **{name: os.environ.get(name) or value for name, value in OF_A_STACK.items()},
             "DATP_REDIS_URL": self.redis_url,
             "DATP_DATABASE_URL": self.database_url,
         }

@@ -43,6 +43,14 @@ class Actor:
     #: None: what a key of its role, or of a client, may do by default (`model/rights.py`).
     grants: Grants | None = None
 
+    @property
+    def person(self) -> str:
+        """Who decides, as far as four eyes go: all keys of one owner are one person.
+
+        A person at the command line is the user of the operating system.
+        """
+        return self.owner or self.name.removeprefix("cli ").partition(" as ")[0]
+
     def __str__(self) -> str:
         return self.name
 

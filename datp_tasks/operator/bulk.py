@@ -13,14 +13,17 @@ from typing import Any, Literal
 
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.errors import DatpError, FilterInvalid
+from datp_tasks.failpoints import reach
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell
 from datp_tasks.model.actor import LOCAL, Actor
+from datp_tasks.model.approval import Ask, Order, short_hash
 from datp_tasks.model.status import FINAL, Status
+from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.resolve import Resolver
-from datp_tasks.record.database import Engine, translate_outage
+from datp_tasks.record.database import Connection, Engine, translate_outage
 from datp_tasks.record.listing import Listing, Wanted
-from datp_tasks.record.operator_actions import record_action
+from datp_tasks.record.operator_actions import note_action, record_action
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Summary
 from datp_tasks.transactions.locate import Locator
@@ -29,6 +32,8 @@ from datp_tasks.transactions.send_signals import SignalSender
 Action = Literal["cancel", "wake", "retry"]
 
 PAGE = 500
+#: An approver waits for so many; the job does the rest.
+ITEMS_MAX = 500
 FILTERS = ("status", "pipeline", "owner", "group", "older-than", "newer-than")
 UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -89,6 +94,7 @@ class Bulk:
     locator: Locator
     signals: SignalSender
     resolver: Resolver
+    approvals: Approvals
 
     def choose(self, where: Where, *, rows_max: int | None = None) -> Iterator[Summary]:
         """Transactions as of now, the newest first."""
@@ -128,39 +134,115 @@ class Bulk:
                 continue
             yield each
 
-    def note(self, action: Action, where: Where, count: int, reason: str, actor: Actor) -> None:
-        """Before it is done: the audit table tells what was meant to happen."""
-        details = {"where": where.to_json(), "count": count}
-        with translate_outage():
-            record_action(
-                self.engine,
-                actor=actor,
-                action=f"bulk-{action}",
-                subject="transactions",
-                reason=reason,
-                details=details,
-            )
+    def act_on_many(
+        self,
+        action: Action,
+        where: Where,
+        tx_ids: Sequence[str],
+        *,
+        reason: str,
+        actor: Actor = LOCAL,
+        break_glass: bool = False,
+    ) -> Iterator[ActionResult]:
+        """One action on each; the audit table tells before what is meant to happen.
+
+        ApprovalNeeded is raised if the policy finds that too many for one person. What was
+        approved is done to exactly these, by the process that takes the last approval and by the
+        job; so is what one person does alone with `break_glass`.
+        """
+        ask = Ask(
+            action=f"bulk.{action}",
+            # Apart from other bulk actions: several may be under way.
+            subject=f"{len(tx_ids)} transactions {short_hash(tx_ids)}",
+            params={"action": action, "where": where.to_json(), "count": len(tx_ids)},
+            version="",
+            reason=reason,
+            pipeline=where.pipeline,
+            size=len(tx_ids),
+            items=tx_ids,
+        )
+        if not self.approvals.allows(ask):
+            self.approvals.perform(actor, ask, break_glass=break_glass)
+            return iter(())
+        order = Order(
+            action=ask.action,
+            subject=ask.subject,
+            params=ask.params,
+            version="",
+            reason=reason,
+            actor=actor,
+        )
+        with translate_outage(), self.engine.begin() as connection:
+            self.decide(connection, order)
+        return (self.act(action, tx_id, reason=reason, actor=actor) for tx_id in tx_ids)
+
+    # As an action of the approvals.
+
+    def decide(self, connection: Connection, order: Order) -> None:
+        note_action(
+            connection,
+            actor=order.actor,
+            action=f"bulk-{order.params['action']}",
+            subject="transactions",
+            reason=order.reason,
+            details={
+                "where": order.params["where"],
+                "count": order.params["count"],
+                **order.audit_details,
+            },
+        )
+
+    def carry_out(self, order: Order, _: str | None) -> str | None:
+        """Some of them; None as long as there are more. Each is acted on once."""
+        assert order.approval is not None
+        number, store = order.approval.id, self.approvals.store
+        for item in store.items(number, ITEMS_MAX):
+            sequence = self.live.named_many([item.tx_id], ("sequence",))[0].get("sequence", "")
+            if not item.is_taken:
+                store.take_item(number, item.tx_id, sequence)
+                reach("bulk.after_take")
+            elif sequence != item.sequence:
+                # The process that took it died; it was acted on, because it has moved since.
+                store.end_item(number, item.tx_id, ok=True, note="has moved")
+                continue
+            kind: Action = order.params["action"]
+            done = self._acted(kind, item.tx_id, order.reason, order.actor, allowed=True)
+            reach("bulk.after_act")
+            store.end_item(number, item.tx_id, ok=done.ok, note=done.what)
+        counts = store.item_counts(number)
+        if counts.get("open", 0) + counts.get("taken", 0):
+            return None
+        return f"{counts.get('done', 0)} of {sum(counts.values())} done"
 
     def act(self, action: Action, tx_id: str, *, reason: str, actor: Actor = LOCAL) -> ActionResult:
         """One action on one transaction; what is impossible is told, not raised."""
+        return self._acted(action, tx_id, reason, actor, allowed=False)
+
+    def _acted(
+        self, action: Action, tx_id: str, reason: str, actor: Actor, *, allowed: bool
+    ) -> ActionResult:
+        """`allowed`: another person has agreed to all of it."""
         try:
-            return ActionResult(tx_id, self._act(action, tx_id, reason, actor), True)
+            return ActionResult(tx_id, self._act(action, tx_id, reason, actor, allowed), True)
         except DatpError as error:
             return ActionResult(tx_id, str(error), False)
 
-    def _act(self, action: Action, tx_id: str, reason: str, actor: Actor) -> str:
+    def _act(self, action: Action, tx_id: str, reason: str, actor: Actor, allowed: bool) -> str:
         if action == "cancel":
             self.signals.cancel(tx_id, reason, by=actor)
             return f"cancel asked for; it is {self.locator.status(tx_id).status}"
         if action == "wake":
             return "woken" if self.signals.wake(tx_id, by=actor) else "did not sleep"
-        return self._retry(tx_id, reason, actor)
+        return self._retry(tx_id, reason, actor, allowed)
 
-    def _retry(self, tx_id: str, reason: str, actor: Actor) -> str:
+    def _retry(self, tx_id: str, reason: str, actor: Actor, allowed: bool) -> str:
         """Whatever makes it go on now: wake it, run its step again, or ring again."""
         status = self.locator.status(tx_id).status
         if status is Status.IN_DOUBT:
-            self.resolver.resolve(tx_id, "redo", reason=reason, actor=actor)
+            if allowed:
+                self.resolver.redo(tx_id, reason=reason, actor=actor)
+            else:
+                self.resolver.resolve(tx_id, "redo", reason=reason, actor=actor)
             return "its step is run again"
         if status is Status.SLEEPING:
             return "woken" if self.signals.wake(tx_id, by=actor) else "did not sleep any more"

@@ -5,13 +5,14 @@ It changes nothing by itself: each decision names its reason, and the audit tabl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
 from datp_tasks.model.actor import LOCAL, Actor
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.payload import Json
+from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.audit import Auditor
 from datp_tasks.operator.bulk import Action, ActionResult, Bulk, Where
 from datp_tasks.operator.doctor import Diagnosis, Doctor, InDoubt, InFlight
@@ -33,6 +34,7 @@ class Operator:
         resolver: Resolver,
         bulk: Bulk,
         auditor: Auditor,
+        approvals: Approvals,
         close: Callable[[], None],
     ) -> None:
         self._explainer = explainer
@@ -40,6 +42,8 @@ class Operator:
         self._resolver = resolver
         self._bulk = bulk
         self._auditor = auditor
+        #: What waits for a second person, and deciding about it.
+        self.approvals = approvals
         self._close = close
 
     @classmethod
@@ -92,14 +96,19 @@ class Operator:
         reason: str,
         output: Json | None = None,
         actor: Actor = LOCAL,
+        break_glass: bool = False,
     ) -> None:
         """Say what became of the step of a transaction that is in doubt.
 
         `done`: it took effect, with this output (None: its input goes on). `redo`: it had no
         effect, run it. `fail`: it failed; what was done before is rolled back. For a rollback in
         doubt, `fail` gives up rolling back and ends the transaction as internal-error.
+        ApprovalNeeded is raised if the policy wants another person to agree; with `break_glass`
+        it is done all the same, and an alert stays.
         """
-        self._resolver.resolve(tx_id, decision, reason=reason, output=output, actor=actor)
+        self._resolver.resolve(
+            tx_id, decision, reason=reason, output=output, actor=actor, break_glass=break_glass
+        )
 
     # Many at once.
 
@@ -107,11 +116,20 @@ class Operator:
         """Transactions as of now, the newest first."""
         return self._bulk.choose(where, rows_max=rows_max)
 
-    def note_bulk(
-        self, action: Action, where: Where, count: int, reason: str, actor: Actor
-    ) -> None:
-        """Before it is done: the audit table tells what was meant to happen."""
-        self._bulk.note(action, where, count, reason, actor)
+    def act_on_many(
+        self,
+        action: Action,
+        where: Where,
+        tx_ids: Sequence[str],
+        *,
+        reason: str,
+        actor: Actor = LOCAL,
+        break_glass: bool = False,
+    ) -> Iterator[ActionResult]:
+        """One action on each. ApprovalNeeded is raised if the policy finds that too many."""
+        return self._bulk.act_on_many(
+            action, where, tx_ids, reason=reason, actor=actor, break_glass=break_glass
+        )
 
     def act(self, action: Action, tx_id: str, *, reason: str, actor: Actor = LOCAL) -> ActionResult:
         """One action on one transaction; what is impossible is told, not raised."""

@@ -6,7 +6,6 @@ and the audit table keeps who said so and why.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,19 +21,22 @@ from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell, Held
 from datp_tasks.model.actor import LOCAL, Actor
+from datp_tasks.model.approval import Ask, Gate, Order
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.payload import Json, NotJson, checked
 from datp_tasks.model.plan import Action, next_action
 from datp_tasks.model.state import CLOSE, Delta, apply, decided, ending
 from datp_tasks.model.status import Status
 from datp_tasks.model.view import View
+from datp_tasks.operator.audit import Auditor
 from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.database import Engine, translate_outage
+from datp_tasks.record.database import Connection, Engine, translate_outage
 from datp_tasks.record.effects import EffectStore
-from datp_tasks.record.operator_actions import record_action
+from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.record.transactions import Record
+from datp_tasks.record.types import Mark
 from datp_tasks.settings import Settings
 from datp_tasks.transactions.restore import LOST
 
@@ -53,6 +55,8 @@ class Resolver:
     alerts: Alerts
     begun_steps: BegunSteps
     effects: EffectStore
+    auditor: Auditor
+    gate: Gate
 
     def resolve(
         self,
@@ -62,12 +66,14 @@ class Resolver:
         reason: str,
         output: Json | None = None,
         actor: Actor = LOCAL,
+        break_glass: bool = False,
     ) -> None:
         """Say what became of the step of a transaction that is in doubt.
 
         `done`: it took effect, with this output (None: its input goes on). `redo`: it had no
         effect, run it. `fail`: it failed; what was done before is rolled back. For a rollback in
         doubt, `fail` gives up rolling back and ends the transaction as internal-error.
+        ApprovalNeeded is raised if the policy wants another person to agree.
         """
         if decision not in DECISIONS:
             raise DecisionInvalid(f"decide done, redo or fail, was {decision!r}")
@@ -75,32 +81,122 @@ class Resolver:
             raise DecisionInvalid("a decision needs a reason: it is kept in the audit table")
         output = self._checked_output(decision, output)
         view = self._in_doubt_view(tx_id)
-        made, action = next_action(view.state, self.catalogue.version)
-        deltas = [
-            *made,
-            *self._decision_deltas(tx_id, decision, clean_note(reason), output, action),
-        ]
-        for delta in deltas[len(made) :]:
-            apply(view.state, delta)
+        self.gate.perform(
+            actor, self._ask(tx_id, view, decision, reason, output), break_glass=break_glass
+        )
+
+    def redo(self, tx_id: str, *, reason: str, actor: Actor) -> None:
+        """Run the step again, as part of a bulk action that was allowed as a whole."""
+        view = self._in_doubt_view(tx_id)
+        order = Order(
+            action="resolve.redo",
+            subject=tx_id,
+            params={"decision": "redo", "output": None},
+            version=str(view.version),
+            reason=reason,
+            actor=actor,
+        )
+        with translate_outage(), self.engine.begin() as connection:
+            token = self.decide(connection, order)
+        self.carry_out(order, token)
+
+    def _ask(
+        self, tx_id: str, view: View, decision: Decision, reason: str, output: Json | None
+    ) -> Ask:
+        _, action = next_action(view.state, self.catalogue.version)
+        name = f"resolve.{decision}"
+        with translate_outage():
+            (summary,) = self.record.summaries([tx_id])
+            if decision == "redo" and self._may_have_had_effect(tx_id, view, action):
+                name = "resolve.redo-effect"
+        return Ask(
+            action=name,
+            subject=tx_id,
+            params={
+                "decision": decision,
+                "output": output,
+                "step": action.place,
+                "type": action.step_type,
+            },
+            version=str(view.version),
+            reason=reason,
+            pipeline=summary.pipeline,
+            data=summary.input,
+        )
+
+    def _may_have_had_effect(self, tx_id: str, view: View, action: Action) -> bool:
+        """The step is not safe to run again, and had begun."""
+        key = _begun_key(tx_id, view, action)
+        return any(step_key == key for step_key, _ in self.begun_steps.of(tx_id))
+
+    # As an action of `approvals.Approvals`.
+
+    def decide(self, connection: Connection, order: Order) -> str:
+        """The audit row, the status in SQL and a new fence; the fence is for the other half."""
+        tx_id = order.subject
+        view = self._in_doubt_view(tx_id)
+        if str(view.version) != order.version:
+            raise TransactionError(f"{tx_id} has changed meanwhile; look again")
+        _, action = next_action(view.state, self.catalogue.version)
         details: dict[str, Any] = {
-            "decision": decision,
+            "decision": order.params["decision"],
             "step": action.place,
             "type": action.step_type,
+            **order.audit_details,
         }
-        if output is not None:
+        if order.params["output"] is not None:
             # What a person put into the books must be readable for as long as the audit is.
-            details["output"] = output
-        fence = self._decide_in_sql(tx_id, view.fence, reason, actor, details)
+            details["output"] = order.params["output"]
+        found = self.record.summaries([tx_id])
+        # Above every fence that was given: the journal then tells whose decision it was.
+        fence = max(view.fence, self.live.server_now_ms(), *(each.fence for each in found))
+        raised = self.record.raise_fences([(tx_id, fence)], connection=connection)
+        if tx_id not in raised:
+            raise TransactionError(f"{tx_id} has ended, or another process holds it just now")
+        note_action(
+            connection,
+            actor=order.actor,
+            action="resolve",
+            subject=tx_id,
+            reason=order.reason,
+            details=details,
+        )
+        mark = Mark(tx_id, raised[tx_id], f"resolved: {order.reason}")
+        self.record.mark_many([mark], Status.QUEUED, connection=connection)
+        return str(raised[tx_id])
+
+    def carry_out(self, order: Order, token: str | None) -> str:
+        """Queue it in Redis, with the decision. Of several that try, one does."""
+        tx_id, decision = order.subject, order.params["decision"]
+        reach("resolve.after_sql")
+        fence = int(token or 0)
+        fields, lines = ArchiveFeed(self.live).copies([tx_id])[0]
+        if fields.get("status") != Status.IN_DOUBT or fields.get("version") != order.version:
+            return self._carried_out_before(order, fence)
+        view = View.from_fields(fields, lines)
+        made, action = next_action(view.state, self.catalogue.version)
+        note = clean_note(order.reason)
+        output = order.params["output"]
+        deltas = [*made, *self._decision_deltas(tx_id, decision, note, output, action)]
         if decision == "redo":
             self._forget_begun(tx_id, view, action)
-        reach("resolve.after_sql")
+        for delta in deltas[len(made) :]:
+            apply(view.state, delta)
         held = Held(tx_id, fence, tuple(deltas))
         to = action.position("admin") if action.kind != "end" else None
         bell = self.live.resolve(held, view.version, view.state.to_json(), to)
         if not isinstance(bell, Bell):
-            raise TransactionError(f"{tx_id} has changed meanwhile ({bell.word}); look again")
+            return self._carried_out_before(order, fence)
         self.alerts.clear_alert(LOST, tx_id)
         self.ringer.ring([bell])
+        return f"resolved as {decision}"
+
+    def _carried_out_before(self, order: Order, fence: int) -> str:
+        """Its journal tells whether this decision moved it, or another one did."""
+        for entry in self.auditor.deltas(order.subject):
+            if str(entry.before) == order.version and entry.fence == fence:
+                return f"resolved as {order.params['decision']}"
+        raise TransactionError(f"{order.subject} has changed meanwhile; look again")
 
     def _decision_deltas(
         self, tx_id: str, decision: Decision, reason: str, output: Json | None, action: Action
@@ -147,25 +243,8 @@ class Resolver:
         raise TransactionError(f"{tx_id} is not in doubt; it is {status}")
 
     def _forget_begun(self, tx_id: str, view: View, action: Action) -> None:
-        key = f"{tx_id}:{action.path}#{view.state.errors}.{view.state.sleeps}"
-        self.begun_steps.forget(tx_id, key)
+        self.begun_steps.forget(tx_id, _begun_key(tx_id, view, action))
 
-    def _decide_in_sql(
-        self, tx_id: str, fence: int, reason: str, actor: Actor, details: Mapping[str, Any]
-    ) -> int:
-        """The audit row, and the status in SQL; the new fence."""
-        with translate_outage():
-            now_ms = max(fence, self.live.server_now_ms())
-            raised = self.record.raise_fences([(tx_id, now_ms)])
-            if tx_id not in raised:
-                raise TransactionError(f"{tx_id} has ended, or another process holds it just now")
-            record_action(
-                self.engine,
-                actor=actor,
-                action="resolve",
-                subject=tx_id,
-                reason=reason,
-                details=details,
-            )
-            self.record.mark(tx_id, raised[tx_id], Status.QUEUED, f"resolved: {reason}")
-        return raised[tx_id]
+
+def _begun_key(tx_id: str, view: View, action: Action) -> str:
+    return f"{tx_id}:{action.path}#{view.state.errors}.{view.state.sleeps}"

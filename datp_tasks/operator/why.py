@@ -15,10 +15,12 @@ from datp_tasks.errors import TransactionUnknown
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.nodes import Node, NodeRegister
 from datp_tasks.live.store import LiveStore
+from datp_tasks.model.approval import ApprovalState
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.model.view import View
 from datp_tasks.operator.audit import Auditor
+from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.groups import GroupStore
 from datp_tasks.record.transactions import Record
@@ -78,6 +80,7 @@ class Explainer:
     restorer: Restorer
     groups: GroupStore
     auditor: Auditor
+    approvals: ApprovalStore
 
     def why(self, tx_id: str, *, bells_in: Callable[[str], int] | None = None) -> Why:
         """What a transaction waits for. `bells_in` tells how many messages a queue holds."""
@@ -108,7 +111,7 @@ class Explainer:
             case Status.SLEEPING:
                 answer = self._sleeping(seen)
             case Status.IN_DOUBT:
-                answer = _parked(seen)
+                answer = self._with_requests(_parked(seen))
             case _:
                 answer = _ended(found[0])
         return _with_stop_and_expiry(answer, seen)
@@ -196,6 +199,9 @@ class Explainer:
             text = f"It should have woken {late_s:.0f} s ago: the sleeper does not keep up."
             hint = "See that beat and a worker of the maintenance group run."
             return Why(tx_id, Status.SLEEPING, "wake-late", text, hints=[hint])
+        if (view.wake_switch or "").startswith("approval-"):
+            text = f"It waits at {seen.step} for people to agree."
+            return self._with_requests(Why(tx_id, Status.SLEEPING, "approval", text, moves_at))
         if view.wake_switch:
             text = f"It waits at {seen.step} for switch {view.wake_switch!r} to be set."
             hint = f"datp switch {tx_id} {view.wake_switch} <value>"
@@ -211,6 +217,18 @@ class Explainer:
         return Why(
             tx_id, Status.SLEEPING, "sleeping", text, moves_at, [f"datp wake {tx_id}  (end it now)"]
         )
+
+    def _with_requests(self, why: Why) -> Why:
+        """What about it waits for a second person."""
+        with translate_outage():
+            found = self.approvals.page(state=ApprovalState.PENDING, subject=why.tx_id)
+        for each in found:
+            why.answer += (
+                f" Approval {each.id} ({each.action}, asked for by {each.requester}: {each.reason})"
+                f" has {each.consents} of {each.needed}, from the role {each.role}."
+            )
+            why.hints.append(f"datp approvals approve {each.id}   (as another person)")
+        return why
 
     def _last_error(self, tx_id: str) -> str:
         """What the last try broke with, from the journal."""

@@ -14,12 +14,13 @@ import os
 from dataclasses import replace
 from typing import Any, Self
 
-from datp_tasks.errors import PipelineUnknown, VersionMismatch
+from datp_tasks.errors import PipelineUnknown, SubjectMoved, VersionMismatch
 from datp_tasks.live.connect import Redis
 from datp_tasks.live.errors import RedisError
 from datp_tasks.live.keys import Keys
 from datp_tasks.live.pipeline_cache import Head, PipelineCache
 from datp_tasks.model.actor import Actor, Role
+from datp_tasks.model.approval import Ask, Gate, Order
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.pipelines import exchange
 from datp_tasks.pipelines.records import (
@@ -30,11 +31,14 @@ from datp_tasks.pipelines.records import (
     is_intact,
     verified,
 )
-from datp_tasks.record.database import Engine
+from datp_tasks.record.database import Connection, Engine
 from datp_tasks.record.pipelines import PipelineRecord, PipelineRows
 from datp_tasks.settings import Settings
 
 log = logging.getLogger(__name__)
+
+#: What may need a second person.
+USE = "pipeline.use"
 
 
 class PipelineStore:
@@ -48,11 +52,13 @@ class PipelineStore:
         *,
         steps_max: int = Settings.pipeline_steps_max,
         actor: Actor | None = None,
+        gate: Gate,
     ) -> None:
         self.keys = keys
         self._record = PipelineRecord(engine)
         self._cache = PipelineCache(redis, keys)
         self._steps_max = steps_max
+        self._gate = gate
         self._actor = actor or Actor(name=_os_user(), role=Role.ADMIN)
 
     def acting(self, actor: Actor) -> Self:
@@ -83,15 +89,52 @@ class PipelineStore:
         self._copy_to_redis(name)
         return self.show(name, row.version).info
 
-    def use(self, name: str, version: str) -> VersionInfo:
-        """New transactions get this version from now on, also if the pipeline was disabled."""
-        with self._record.writing() as rows:
+    def use(
+        self, name: str, version: str, *, reason: str = "", break_glass: bool = False
+    ) -> VersionInfo:
+        """New transactions get this version from now on, also if the pipeline was disabled.
+
+        ApprovalNeeded is raised if the policy wants another person to agree.
+        """
+        with self._record.reading() as rows:
+            head = rows.head(name)
             row = rows.find_version(name, version)
-            verified(row)
-            rows.use_version(name, row.version)
-            self._audit(rows, "pipeline.use", name, row.version)
-        self._copy_to_redis(name)
+        verified(row)
+        ask = Ask(
+            action=USE,
+            subject=name,
+            params={"version": row.version},
+            version=_head_version(head),
+            reason=reason or f"version {row.version} instead of {head.version_in_use or 'none'}",
+            pipeline=name,
+        )
+        self._gate.perform(self._actor, ask, break_glass=break_glass)
         return VersionInfo.from_row(row, version_in_use=row.version)
+
+    # As an action of the gate.
+
+    def decide(self, connection: Connection, order: Order) -> None:
+        """All of it is in SQL."""
+        name, version = order.subject, order.params["version"]
+        rows = self._record.part_of(connection)
+        found = _head_version(rows.head(name, lock=True))
+        if order.approval is not None and found != order.version:
+            raise SubjectMoved(f"pipeline {name} was at {order.version!r} and is at {found!r}")
+        verified(rows.find_version(name, version))
+        rows.use_version(name, version)
+        rows.audit(
+            actor=order.actor,
+            action=USE,
+            name=name,
+            version=version,
+            reason=order.reason if order.approval else None,
+            details=order.audit_details,
+        )
+
+    def carry_out(self, order: Order, _: str | None) -> str:
+        """Redis follows now, else when the job comes by."""
+        self._copy_to_redis(order.subject)
+        return f"version {order.params['version']} is in use"
 
     def disable(self, name: str) -> None:
         """Take no new transactions; those on their way go on."""
@@ -206,6 +249,11 @@ class PipelineStore:
         reason: str | None = None,
     ) -> None:
         rows.audit(actor=self._actor, action=action, name=name, version=version, reason=reason)
+
+
+def _head_version(head: Any) -> str:
+    """What a decision about the version in use is made on."""
+    return f"{head.version_in_use or 'none'}{' disabled' if head.disabled else ''}"
 
 
 def _insert(rows: PipelineRows, definition: PipelineDefinition) -> Applied:

@@ -86,6 +86,33 @@ def load_documents(text: str) -> list[Any]:
     return [document for document in found if document is not None]
 
 
+#: Where a value stands: names of keys and places in lists.
+Place = tuple[str | int, ...]
+
+
+def load_lines(text: str) -> dict[Place, int]:
+    """The line of each key and each item of the first document, which `load_documents` accepts."""
+    lines: dict[Place, int] = {}
+    loader = _Loader(text)
+    try:
+        loader.check_node()
+        _note_lines(loader.get_node(), (), lines)
+    finally:
+        loader.dispose()
+    return lines
+
+
+def _note_lines(node: Any, at: Place, lines: dict[Place, int]) -> None:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            lines[*at, str(key.value)] = key.start_mark.line + 1
+            _note_lines(value, (*at, str(key.value)), lines)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            lines[*at, index] = item.start_mark.line + 1
+            _note_lines(item, (*at, index), lines)
+
+
 def dump(value: object) -> str:
     """Block style, keys in the order they come."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -38,6 +39,8 @@ class Act:
     anew: bool
     #: Alerts that are settled by it.
     clears: Sequence[str]
+    #: For the audit, beside the states.
+    details: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,23 +63,32 @@ class BatchActions:
         self._alerts = alerts
 
     @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        with self._sql.transaction() as connection:
+            yield connection
+
+    @contextmanager
     def locked(self, service_id: str, batch_id: str) -> Iterator[LockedBatch]:
         """What is done to the batch inside is committed at the end."""
-        names = {"service": service_id, "batch": batch_id}
         with self._sql.transaction() as connection:
-            self._sql.rows(connection, Query.lock_claim, names)
-            rows = self._sql.rows(connection, Query.lock_batch, names)
-            if not rows:
-                raise BatchUnknown(f"{service_id} has no batch {batch_id[:128]!r}")
-            yield LockedBatch(
-                service_id=service_id,
-                batch_id=batch_id,
-                state=BatchState(rows[0].state),
-                possible=rows[0].possible,
-                tx_id=rows[0].tx_id,
-                switch=rows[0].switch,
-                connection=connection,
-            )
+            yield self.lock(connection, service_id, batch_id)
+
+    def lock(self, connection: Connection, service_id: str, batch_id: str) -> LockedBatch:
+        """The same as a part of another transaction."""
+        names = {"service": service_id, "batch": batch_id}
+        self._sql.rows(connection, Query.lock_claim, names)
+        rows = self._sql.rows(connection, Query.lock_batch, names)
+        if not rows:
+            raise BatchUnknown(f"{service_id} has no batch {batch_id[:128]!r}")
+        return LockedBatch(
+            service_id=service_id,
+            batch_id=batch_id,
+            state=BatchState(rows[0].state),
+            possible=rows[0].possible,
+            tx_id=rows[0].tx_id,
+            switch=rows[0].switch,
+            connection=connection,
+        )
 
     def change(self, batch: LockedBatch, act: Act) -> None:
         values = {
@@ -97,7 +109,7 @@ class BatchActions:
             action=f"batch.{act.name}",
             subject=subject,
             reason=act.reason,
-            details={"from": batch.state, "to": act.to},
+            details={"from": batch.state, "to": act.to, **act.details},
             now=self._sql.now(),
         )
         for kind in act.clears:

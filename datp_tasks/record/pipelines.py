@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -50,6 +50,10 @@ class PipelineRecord:
         """Everything that is written inside is one commit."""
         with self._engine.begin() as connection:
             yield PipelineRows(connection)
+
+    def part_of(self, connection: Connection) -> PipelineRows:
+        """What is written becomes part of another transaction."""
+        return PipelineRows(connection)
 
     def list_pipelines(self) -> list[dict[str, Any]]:
         """Every pipeline by name, with the numbers of its versions and drafts."""
@@ -140,17 +144,24 @@ class PipelineRows:
         self._change(Query.disable, name=name)
 
     def audit(
-        self, *, actor: Actor, action: str, name: str, version: str | None, reason: str | None
+        self,
+        *,
+        actor: Actor,
+        action: str,
+        name: str,
+        version: str | None,
+        reason: str | None,
+        details: Mapping[str, Any] | None = None,
     ) -> None:
         """Write down what an operator did, in the same commit as the deed."""
-        details = {"version": version} if version else None
+        found = {**({"version": version} if version else {}), **(details or {})}
         add_action(
             self._connection,
             actor=actor,
             action=action,
             subject=name,
             reason=reason,
-            details=details,
+            details=found or None,
         )
 
     def _first(self, query: str, **values: Any) -> Any:

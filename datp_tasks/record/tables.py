@@ -27,6 +27,7 @@ from sqlalchemy.types import UserDefinedType
 from datp_tasks.model.status import FINAL, Status
 from datp_tasks.record import (
     api_key_tables,
+    approval_tables,
     event_tables,
     group_tables,
     journal_tables,
@@ -34,7 +35,10 @@ from datp_tasks.record import (
 )
 
 metadata = MetaData()
-for each in (ledger_tables, journal_tables, event_tables, api_key_tables, group_tables):
+for each in (
+    *(ledger_tables, journal_tables, event_tables, api_key_tables, group_tables),
+    approval_tables,
+):
     each.declare(metadata)
 
 

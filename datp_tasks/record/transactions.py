@@ -7,11 +7,12 @@ and commit once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import OperationalError
 
 from datp_tasks.clock import Clock
@@ -194,17 +195,29 @@ class Record:
             self._tell_due([(row.tx_id, row.sequence)])
         return int(row.sequence)
 
-    def raise_fences(self, claims: Sequence[tuple[str, int]]) -> dict[str, int]:
+    def raise_fences(
+        self, claims: Sequence[tuple[str, int]], *, connection: Connection | None = None
+    ) -> dict[str, int]:
         """Shut out the holders of these fences; the new fence of each that is not final.
 
         Repeating it changes nothing, and a claim that is newer than the one named is left alone,
         as is a row that is locked: its holder may be in the middle of a transactional step.
+        With a connection it becomes part of that transaction.
         """
         columns = {"tx_id": [tx for tx, _ in claims], "fence": [fence for _, fence in claims]}
-        self.commits += 1
-        with self._alone.connect() as connection:
-            rows = connection.exec_driver_sql(Query.raise_fences, columns)
+        with self._part_of(connection) as used:
+            rows = used.exec_driver_sql(Query.raise_fences, columns)
             return {row.tx_id: row.fence for row in rows}
+
+    @contextmanager
+    def _part_of(self, connection: Connection | None) -> Iterator[Connection]:
+        """The given transaction, or one of its own."""
+        if connection is not None:
+            yield connection
+            return
+        self.commits += 1
+        with self._alone.connect() as own:
+            yield own
 
     def take_fences(self, claims: Sequence[tuple[str, int]]) -> set[str]:
         """Which of these claims hold; from here on SQL refuses every older one.
@@ -241,7 +254,9 @@ class Record:
         """Show a status that is not final, such as in-doubt, unless a newer fence is known."""
         return tx_id in self.mark_many([Mark(tx_id, fence, note)], status)
 
-    def mark_many(self, marks: Sequence[Mark], status: Status) -> set[str]:
+    def mark_many(
+        self, marks: Sequence[Mark], status: Status, *, connection: Connection | None = None
+    ) -> set[str]:
         """The same for many; those that show it now under this fence, also if they did before."""
         if not marks:
             return set()
@@ -252,12 +267,13 @@ class Record:
             "status": str(status),
             "now": self._now(),
         }
+        if connection is not None:
+            return self._mark(columns, connection)
         return _again_if_cut_off(lambda: self._mark(columns))
 
-    def _mark(self, columns: dict[str, Any]) -> set[str]:
-        self.commits += 1
-        with self._alone.connect() as connection:
-            return {row.tx_id for row in connection.exec_driver_sql(Query.mark, columns)}
+    def _mark(self, columns: dict[str, Any], connection: Connection | None = None) -> set[str]:
+        with self._part_of(connection) as used:
+            return {row.tx_id for row in used.exec_driver_sql(Query.mark, columns)}
 
     def server_now(self) -> datetime:
         """The time that decides what has expired."""

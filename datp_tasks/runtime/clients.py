@@ -7,11 +7,13 @@ from datp_tasks.client.client import Client
 from datp_tasks.client.reads import Reader
 from datp_tasks.client.submit import RequestAcceptor
 from datp_tasks.live.notifications import Notifications
+from datp_tasks.model.approval import STEP
 from datp_tasks.operator.audit import Auditor
 from datp_tasks.operator.bulk import Bulk
 from datp_tasks.operator.doctor import Doctor
 from datp_tasks.operator.operator import Operator
 from datp_tasks.operator.resolve import Resolver
+from datp_tasks.operator.step_approval import StepApproval
 from datp_tasks.operator.why import Explainer
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.effects import EffectStore
@@ -79,7 +81,26 @@ def make_operator(container: Container) -> Operator:
         alerts=alerts,
         begun_steps=BegunSteps(container.engine),
         effects=EffectStore(container.engine, container.clock),
+        auditor=auditor,
+        gate=container.approvals,
     )
+    bulk = Bulk(
+        engine=container.engine,
+        record=container.record,
+        live=container.live,
+        ringer=container.ringer,
+        locator=locator,
+        signals=make_signal_sender(container, locator),
+        resolver=resolver,
+        approvals=container.approvals,
+    )
+    container.approvals.offer(
+        STEP, StepApproval(record=container.record, signals=make_signal_sender(container, locator))
+    )
+    for decision in ("done", "fail", "redo", "redo-effect"):
+        container.approvals.offer(f"resolve.{decision}", resolver)
+    for kind in ("cancel", "wake", "retry"):
+        container.approvals.offer(f"bulk.{kind}", bulk)
     return Operator(
         explainer=Explainer(
             settings=container.settings,
@@ -88,6 +109,7 @@ def make_operator(container: Container) -> Operator:
             restorer=container.restorer,
             groups=container.groups,
             auditor=auditor,
+            approvals=container.approvals.store,
         ),
         doctor=Doctor(
             live=container.live,
@@ -96,15 +118,8 @@ def make_operator(container: Container) -> Operator:
             node_stale_ms=container.settings.node_stale_ms,
         ),
         resolver=resolver,
-        bulk=Bulk(
-            engine=container.engine,
-            record=container.record,
-            live=container.live,
-            ringer=container.ringer,
-            locator=locator,
-            signals=make_signal_sender(container, locator),
-            resolver=resolver,
-        ),
+        bulk=bulk,
+        approvals=container.approvals,
         auditor=auditor,
         close=container.close,
     )

@@ -13,6 +13,7 @@ from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer, Send
 from datp_tasks.clock import Clock, ServerClock
 from datp_tasks.ledger.bell import CeleryRing
+from datp_tasks.ledger.operate import GUARDED
 from datp_tasks.ledger.service import Ledger
 from datp_tasks.ledger.types import Ring
 from datp_tasks.live.connect import Redis, make_redis
@@ -21,8 +22,12 @@ from datp_tasks.live.group_copy import GroupCopy
 from datp_tasks.live.step_costs import StepCosts
 from datp_tasks.live.store import LiveStore
 from datp_tasks.observe.tracing import Tracing, make_tracing
+from datp_tasks.operator.approvals import Approvals
+from datp_tasks.operator.policy_file import load_policy
 from datp_tasks.pipelines.catalogue import Catalogue
-from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.pipelines.store import USE, PipelineStore
+from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.database import Engine, make_engine
 from datp_tasks.record.groups import GroupStore
 from datp_tasks.record.transactions import Record
@@ -51,6 +56,7 @@ class Container:
     take_over: TakeOver
     groups: GroupStore
     webhooks: WebhookService
+    approvals: Approvals
     #: None: nothing is traced.
     tracing: Tracing | None
 
@@ -72,7 +78,11 @@ class Container:
         engine = make_engine(settings)
         live = LiveStore(redis, settings, clock)
         costs = _cost_book(live, settings)
-        pipelines = PipelineStore(engine, redis, live.keys, steps_max=settings.pipeline_steps_max)
+        approvals = _approvals(settings, engine, clock)
+        pipelines = PipelineStore(
+            engine, redis, live.keys, steps_max=settings.pipeline_steps_max, gate=approvals
+        )
+        approvals.offer(USE, pipelines)
         doorbells = Doorbells(live) if send is None else None
         ringer = Ringer(send or CelerySend(celery), costs, doorbells)
         tracing = make_tracing(settings)
@@ -95,6 +105,11 @@ class Container:
             catalogue=catalogue,
             ringer=ringer,
         )
+        ring = ring_ledger or CeleryRing(celery, settings.ledger_group)
+        tell = partial(tell_waiting, live, ringer, restorer)
+        ledger = Ledger.open(settings, engine, clock, ring=ring, tell=tell, gate=approvals)
+        for name in GUARDED:
+            approvals.offer(name, ledger.operator)
         return cls(
             settings=settings,
             clock=clock,
@@ -108,13 +123,8 @@ class Container:
             catalogue=catalogue,
             restorer=restorer,
             take_over=TakeOver(live, record, ringer),
-            ledger=Ledger.open(
-                settings,
-                engine,
-                clock,
-                ring=ring_ledger or CeleryRing(celery, settings.ledger_group),
-                tell=partial(tell_waiting, live, ringer, restorer),
-            ),
+            ledger=ledger,
+            approvals=approvals,
             groups=GroupStore(engine, GroupCopy(redis, live.keys), clock),
             webhooks=webhooks,
             tracing=tracing,
@@ -126,6 +136,11 @@ class Container:
         self.costs.publish()
         self.redis.close()
         self.engine.dispose()
+
+
+def _approvals(settings: Settings, engine: Engine, clock: Clock) -> Approvals:
+    policy = load_policy(settings.policy_file)
+    return Approvals(ApprovalStore(engine, clock), Alerts(engine, clock), policy)
 
 
 def _cost_book(live: LiveStore, settings: Settings) -> CostBook:

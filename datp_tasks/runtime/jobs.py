@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from datp_tasks.jobs import (
+    approvals,
     archiver,
     audit_sealer,
     batch_poller,
@@ -30,6 +31,7 @@ from datp_tasks.record.journal_gap import FilesAndGap
 from datp_tasks.record.retention import Retention
 from datp_tasks.record.states import States
 from datp_tasks.record.timeouts import Timeouts
+from datp_tasks.runtime.clients import make_operator
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 from datp_tasks.timeouts.expire import Patience
@@ -215,8 +217,19 @@ def _watcher(container: Container, settings: Settings, backlog: Backlog) -> watc
     )
 
 
+#: One run goes through so many; a bulk action among them takes seconds.
+APPROVALS_MAX = 50
+
+
+def _approvals(container: Container, *_: object) -> approvals.Result:
+    # The operator knows how resolving and bulk actions are done, and offers that.
+    made = make_operator(container).approvals
+    return approvals.run_once(made, batch_max=APPROVALS_MAX)
+
+
 #: What `jobs/schedule.py` schedules, and nothing else.
 JOBS: dict[str, Job] = {
+    "approvals": _approvals,
     "archiver": _archiver,
     "audit_sealer": lambda container, *_: audit_sealer.run_once(
         AuditChain(container.engine), rows_max=SEALED_MAX

@@ -36,6 +36,8 @@ OF_A_KIT: dict[str, Any] = {
     "pipeline_reload_s": 0,
     "webhook_private_hosts": ("127.0.0.1",),
     "webhook_run_s": 60,
+    # A test is one person. What needs two has a policy of its own: Kit(servers, policy_file="…").
+    "policy_file": "single-person",
 }
 
 

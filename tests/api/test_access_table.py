@@ -32,6 +32,7 @@ ROLES = tuple(Role)
 EVERYONE = {*OF_OWNER, *ROLES}
 VIEWERS = {Role.VIEWER, Role.OPERATOR, Role.APPROVER, Role.ADMIN}
 OPERATORS = VIEWERS - {Role.VIEWER}
+APPROVERS = {Role.APPROVER, Role.ADMIN}
 ADMINS = {Role.ADMIN}
 READERS = {"client", "reader", "granted", *VIEWERS}
 
@@ -66,6 +67,10 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "GET /v1/nodes": (None, VIEWERS),
     "GET /v1/queues": (None, VIEWERS),
     "GET /v1/alerts": (None, VIEWERS),
+    "GET /v1/approvals": (None, VIEWERS),
+    "GET /v1/approvals/{number}": (None, VIEWERS),
+    "POST /v1/approvals/{number}/approve": ({}, APPROVERS),
+    "POST /v1/approvals/{number}/reject": ({"note": "table"}, APPROVERS),
     "GET /v1/audit/actions": (None, OPERATORS),
     "GET /v1/metrics": (None, VIEWERS),
     "PUT /datp/1.0/tx/start/{transactionType}": ({}, {"client", "submitter", *ADMINS}),
@@ -78,6 +83,7 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "GET /metrics": (None, "open"),
 }
 NO_ROLE, VIEWER, OPERATOR, ADMIN = None, Role.VIEWER, Role.OPERATOR, Role.ADMIN
+APPROVER = Role.APPROVER
 #: Command → the least role that may use it, with a key; None: it asks for none.
 COMMANDS: dict[str, Role | None] = {
     **dict.fromkeys(("up", "demo", "env", "api", "ledger-sim"), NO_ROLE),
@@ -91,6 +97,8 @@ COMMANDS: dict[str, Role | None] = {
     **dict.fromkeys(("webhooks list", "webhooks show", "webhooks redeliver"), OPERATOR),
     **dict.fromkeys(("groups set", "batches park", "batches resume"), OPERATOR),
     **dict.fromkeys(("batches resubmit", "batches resolve"), OPERATOR),
+    **dict.fromkeys(("approvals list", "approvals show"), VIEWER),
+    **dict.fromkeys(("approvals approve", "approvals reject"), APPROVER),
     **dict.fromkeys(("migrate", "services add", "db rights"), ADMIN),
     **dict.fromkeys(("pipelines apply", "pipelines commit", "pipelines use"), ADMIN),
     **dict.fromkeys(("pipelines disable", "pipelines import"), ADMIN),
@@ -152,6 +160,7 @@ def path_values(house: ApiHouse) -> dict[str, str]:
         "batchId": "none",
         "id": "none",
         "version": "none",
+        "number": "999999999",
     }
 
 
@@ -232,7 +241,7 @@ def test_another_owner_reaches_nothing_and_leaves_no_trace(house: ApiHouse, kit:
     before = trace_of(kit, owner, tx_id)
     grants = Grants.parse(["read", "cancel", "wake", "switch:*", "submit:*", "batch:*"])
     stranger = house.client(key=house.new_key(house.new_owner("stranger"), grants=grants))
-    values = {"txId": tx_id, "name": "go", "externalId": "v-1", "id": f"{tx_id}.1"}
+    values = {"txId": tx_id, "name": "go", "externalId": "v-1", "id": f"{tx_id}.1", "number": "1"}
     for route, (body, allowed) in sorted(ROUTES.items()):
         method, _, path = route.partition(" ")
         if allowed == "open" or "{" not in path or "/start/" in path:

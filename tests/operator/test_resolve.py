@@ -139,7 +139,7 @@ def test_done_goes_on_with_the_output_that_was_given(
     summary = datp.finish(in_doubt)
     assert (summary.status, summary.output) == (Status.SUCCESS, {"paid": 7, "booked": 1})
     assert sound.times("pay", in_doubt) == 1
-    details = {"decision": "done", "step": "pay/1", "type": "t/pay"}
+    details = {"decision": "done", "step": "pay/1", "type": "t/pay", "output": {"paid": 7}}
     assert actions(sound) == [("ann", in_doubt, "bank says so", details)]
     assert datp.operator.doctor().is_healthy
 

@@ -18,6 +18,7 @@ from datp_tasks.pipelines.store import PipelineStore
 from datp_tasks.record.database import make_engine, migrate
 from datp_tasks.record.tables import metadata
 from datp_tasks.settings import Settings
+from tests.support.pipeline_store import make_store
 
 Define = Callable[..., PipelineDefinition]
 
@@ -68,7 +69,7 @@ def keys() -> Keys:
 
 @pytest.fixture
 def pipeline_store(engine: Engine, redis: Redis, keys: Keys) -> PipelineStore:
-    return PipelineStore(engine, redis, keys, actor=Actor(name="tester"))
+    return make_store(engine, redis, keys, actor=Actor(name="tester"))
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from datp_tasks.live.pipeline_cache import Head, PipelineCache
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.pipelines.store import PipelineStore
+from tests.support.pipeline_store import make_store
 
 Define = Callable[..., PipelineDefinition]
 
@@ -387,7 +388,7 @@ def test_a_change_is_recorded_also_without_redis(
     engine: Engine, keys: Keys, define: Define, caplog: pytest.LogCaptureFixture
 ) -> None:
     unreachable = Redis(host="127.0.0.1", port=1, retry=Retry(NoBackoff(), 0))
-    store = PipelineStore(engine, unreachable, keys)
+    store = make_store(engine, unreachable, keys)
     with caplog.at_level(logging.WARNING):
         store.use("transfer", store.apply(define()).version)
     assert head_in_sql(engine)["inUse"] == define().version
@@ -418,7 +419,7 @@ def test_a_slow_copy_never_lies_over_a_newer_one(
     """The slow one has read the record, but not yet written Redis, when another one changes it."""
     one = pipeline_store.apply(define(description="one")).version
     two = pipeline_store.apply(define(description="two")).version
-    slow = PipelineStore(engine, redis, keys, actor=Actor(name="slow"))
+    slow = make_store(engine, redis, keys, actor=Actor(name="slow"))
     has_read, may_write = threading.Event(), threading.Event()
 
     class SlowCache(PipelineCache):

@@ -15,7 +15,18 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 #: One topic in several rooms, each with its own part of it: a door, storage, a word.
 ONE_TOPIC = {
-    *("api", "batches", "errors", "groups", "journal", "metrics", "nodes", "operator"),
+    *(
+        "api",
+        "approval",
+        "approvals",
+        "batches",
+        "errors",
+        "groups",
+        "journal",
+        "metrics",
+        "nodes",
+        "operator",
+    ),
     *("pipeline_cache", "pipelines", "resolve", "retention", "timeouts", "transactions"),
     "webhooks",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datp_tasks.engine.builtin import (
+    approval,
     child_pipeline,
     delay,
     fixed_reply,
@@ -15,6 +16,7 @@ from datp_tasks.engine.builtin import (
 )
 
 __all__ = [
+    "approval",
     "child_pipeline",
     "delay",
     "fixed_reply",

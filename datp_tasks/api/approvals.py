@@ -1,0 +1,82 @@
+"""Routes for what waits for a second person; the requester cannot decide."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Query, Request
+from fastapi.responses import Response
+from pydantic import Field
+
+from datp_tasks.api.models import Object, Sent, Text
+from datp_tasks.api.routing import json_response, needs, router
+from datp_tasks.api.services import caller_of, services_of
+from datp_tasks.api.transactions import CONFLICT
+from datp_tasks.model.actor import Role
+from datp_tasks.model.approval import Approval, ApprovalState
+from datp_tasks.record.database import translate_outage
+
+routes = router("/v1", "operator", role=Role.APPROVER)
+
+#: PostgreSQL's bigint.
+Number = Annotated[int, Path(ge=1, lt=2**63)]
+PAGE_MAX = 200
+
+
+class ApproveIn(Sent):
+    note: Annotated[Text, Field(description="What was checked; it is kept.")] = ""
+
+
+class RejectIn(Sent):
+    note: Annotated[Text, Field(min_length=1, description="Why; it is kept.")]
+
+
+@routes.get("/approvals", response_model=Object)
+@needs(Role.VIEWER)
+async def approvals(
+    request: Request,
+    state: ApprovalState | None = None,
+    before: Annotated[int | None, Query(ge=1, lt=2**62)] = None,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
+) -> Response:
+    """What was asked for, the newest first; `before` is the number of the last one of a page."""
+    services = services_of(request)
+
+    def read() -> list[Approval]:
+        with translate_outage():
+            store = services.operator.approvals.store
+            return store.page(state=state, before=before, rows_max=limit)
+
+    found = await services.threads.run(read)
+    return json_response({"approvals": [each.to_json() for each in found]})
+
+
+@routes.get("/approvals/{number}", response_model=Object)
+@needs(Role.VIEWER)
+async def approval(request: Request, number: Number) -> Response:
+    """One request: what is to be done, why, and who said what."""
+    services = services_of(request)
+
+    def read() -> Approval:
+        with translate_outage():
+            return services.operator.approvals.store.one(number)
+
+    return json_response((await services.threads.run(read)).to_json())
+
+
+@routes.post("/approvals/{number}/approve", response_model=Object, responses=CONFLICT)
+async def approve(request: Request, number: Number, wanted: ApproveIn) -> Response:
+    """Agree. The last one whose word is needed makes it happen; the request says whose."""
+    services, actor = services_of(request), caller_of(request).actor
+    decide = services.operator.approvals.approve
+    found = await services.threads.run(decide, number, actor, note=wanted.note)
+    return json_response(found.to_json())
+
+
+@routes.post("/approvals/{number}/reject", response_model=Object, responses=CONFLICT)
+async def reject(request: Request, number: Number, wanted: RejectIn) -> Response:
+    """Refuse; one rejection ends the request."""
+    services, actor = services_of(request), caller_of(request).actor
+    decide = services.operator.approvals.reject
+    found = await services.threads.run(decide, number, actor, note=wanted.note)
+    return json_response(found.to_json())

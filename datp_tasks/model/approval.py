@@ -1,0 +1,199 @@
+"""Four eyes: what is asked for, what was decided, and the door that asks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Final, Protocol
+
+from datp_tasks.model.actor import Actor, Role
+from datp_tasks.model.payload import Json, canonical
+
+#: Everything that a policy can ask a second person for.
+ACTIONS: Final = (
+    "resolve.done",
+    "resolve.fail",
+    "resolve.redo",
+    #: The step had begun and is not safe to run again: it may have had its effect.
+    "resolve.redo-effect",
+    "batch.resolve",
+    "batch.resubmit",
+    "bulk.cancel",
+    "bulk.wake",
+    "bulk.retry",
+    "pipeline.use",
+    "erase",
+)
+#: What a pipeline asks people for, by the step type util/approval.
+STEP: Final = "step"
+
+
+def short_hash(ids: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:12]
+
+
+class ApprovalState(StrEnum):
+    PENDING = "pending"
+    #: Decided in SQL; what else there is to do is done by this process or by the next one.
+    APPROVED = "approved"
+    EXECUTED = "executed"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+    #: The subject had moved before it could be done, so nothing was done.
+    STALE = "stale"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What an operator wants to do."""
+
+    action: str
+    subject: str
+    params: Json
+    #: Of the subject, as the operator saw it. If it is another one later, nothing is done.
+    version: str
+    reason: str
+    pipeline: str | None = None
+    #: Where a policy finds the amount: what the client sent.
+    data: Json | None = None
+    #: How many transactions it is about.
+    size: int | None = None
+    #: The transactions themselves, if the action is about many.
+    items: Sequence[str] = ()
+
+    @property
+    def params_hash(self) -> str:
+        text = canonical({"params": self.params, "items": list(self.items)})
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Whose consent it takes."""
+
+    approvals: int
+    role: Role
+    #: Empty: all who have the role.
+    persons: tuple[str, ...]
+    expires_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """One person's word."""
+
+    decided_by: str
+    actor: str
+    decision: str
+    note: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    id: int
+    action: str
+    subject: str
+    params: Json
+    params_hash: str
+    version: str
+    reason: str
+    state: ApprovalState
+    #: The person, and the actor as the audit table names it.
+    requested_by: str
+    requester: str
+    needed: int
+    role: Role
+    persons: tuple[str, ...]
+    break_glass: bool
+    created_at: datetime
+    expires_at: datetime
+    #: What became of it.
+    note: str | None = None
+    pipeline: str | None = None
+    size: int | None = None
+    decided_at: datetime | None = None
+    executed_at: datetime | None = None
+    #: Who looked into it after the glass was broken.
+    closed_by: str | None = None
+    given: tuple[Given, ...] = field(default=())
+
+    @property
+    def consents(self) -> int:
+        return sum(each.decision == "approve" for each in self.given)
+
+    def to_json(self) -> Json:
+        """As the HTTP API and the command line show it."""
+        return {
+            "id": self.id,
+            "state": str(self.state),
+            "action": self.action,
+            "subject": self.subject,
+            "params": self.params,
+            "paramsHash": self.params_hash,
+            "version": self.version,
+            "pipeline": self.pipeline,
+            "size": self.size,
+            "reason": self.reason,
+            "requestedBy": self.requested_by,
+            "requester": self.requester,
+            "needed": self.needed,
+            "agreed": self.consents,
+            "role": str(self.role),
+            "persons": list(self.persons) or None,
+            "breakGlass": self.break_glass,
+            "closedBy": self.closed_by,
+            "note": self.note,
+            "createdAt": self.created_at.isoformat(),
+            "expiresAt": self.expires_at.isoformat(),
+            "decidedAt": self.decided_at.isoformat() if self.decided_at else None,
+            "executedAt": self.executed_at.isoformat() if self.executed_at else None,
+            "decisions": [
+                {
+                    "by": each.decided_by,
+                    "actor": each.actor,
+                    "decision": each.decision,
+                    "note": each.note,
+                    "at": each.created_at.isoformat(),
+                }
+                for each in self.given
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to be done now: asked for, and allowed."""
+
+    action: str
+    subject: str
+    params: Json
+    version: str
+    reason: str
+    #: Who makes it happen: the last one to approve, or the one who may act alone.
+    actor: Actor
+    #: None: the policy wants no second person for it.
+    approval: Approval | None = None
+
+    @property
+    def audit_details(self) -> Json:
+        """What the audit row says of how it came to be allowed."""
+        if self.approval is None:
+            return {}
+        found: Json = {"approval": self.approval.id, "requestedBy": self.approval.requester}
+        if self.approval.break_glass:
+            found["breakGlass"] = True
+        return found
+
+
+class Gate(Protocol):
+    """The door that every action in ACTIONS passes through."""
+
+    def allows(self, ask: Ask) -> bool:
+        """Whether one person may do it."""
+
+    def perform(self, actor: Actor, ask: Ask, *, break_glass: bool = False) -> str:
+        """Do it, if the policy wants no second person; else ApprovalNeeded is raised."""

@@ -1,0 +1,114 @@
+"""Four eyes over HTTP: 202 with the number of the request, and other people decide."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from datp_tasks import Pipeline
+from datp_tasks.model.actor import Role
+from datp_tasks.testing import Kit
+from datp_tasks.testing.servers import Servers
+from tests.support.api_house import PEPPER, ApiHouse, api_house
+
+
+@pytest.fixture(scope="module")
+def kit(datp_servers: Servers) -> Iterator[Kit]:
+    made = Kit(datp_servers, key_pepper=PEPPER, key_cache_s=0.2, policy_file="")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def ann(house: ApiHouse) -> httpx.Client:
+    return house.client("ann", Role.ADMIN)
+
+
+@pytest.fixture
+def bob(house: ApiHouse) -> httpx.Client:
+    return house.client("bob", Role.APPROVER)
+
+
+def ask(kit: Kit, client: httpx.Client, name: str) -> tuple[str, str]:
+    """A version that waits to be put into use; where its approval is, and the version."""
+    definition = Pipeline(name).step("util/fixed-reply", params={"output": {}}).build()
+    kit.connections.pipelines.apply(definition)
+    answer = client.post(f"/v1/pipelines/{name}/versions/{definition.version}/use", json={})
+    assert answer.status_code == 202, answer.text
+    assert answer.headers["location"] == answer.json()["href"]
+    return str(answer.json()["href"]), definition.version
+
+
+def in_use(kit: Kit, name: str) -> str | None:
+    return {each.name: each.version_in_use for each in kit.connections.pipelines.list()}[name]
+
+
+def test_another_person_makes_it_happen(kit: Kit, ann: httpx.Client, bob: httpx.Client) -> None:
+    place, version = ask(kit, ann, "one")
+    assert in_use(kit, "one") is None
+    shown = bob.get(place).json()
+    assert (shown["state"], shown["requestedBy"], shown["params"]) == (
+        *("pending", "ann", {"version": version}),
+    )
+    listed = bob.get("/v1/approvals", params={"state": "pending"}).json()["approvals"]
+    assert shown["id"] in [each["id"] for each in listed]
+    answer = bob.post(f"{place}/approve", json={"note": "read it"})
+    assert (answer.status_code, answer.json()["state"]) == (200, "executed")
+    assert in_use(kit, "one") == version
+    # A repeated request gets the same answer; another word does not.
+    assert bob.post(f"{place}/approve", json={}).json()["state"] == "executed"
+    assert bob.post(f"{place}/reject", json={"note": "no"}).status_code == 409
+
+
+def test_the_requester_and_those_without_the_role_may_not_decide(
+    house: ApiHouse, kit: Kit, ann: httpx.Client
+) -> None:
+    place, _ = ask(kit, ann, "two")
+    other_key_of_ann = house.client("ann", Role.APPROVER)
+    for client in (ann, other_key_of_ann, house.client("dan", Role.OPERATOR)):
+        assert client.post(f"{place}/approve", json={}).status_code == 403
+        assert client.post(f"{place}/reject", json={"note": "x"}).status_code == 403
+    stranger = house.client("acme")
+    for answer in (
+        *(stranger.get(place), stranger.get("/v1/approvals")),
+        stranger.post(f"{place}/approve", json={}),
+    ):
+        assert answer.status_code == 403
+    assert in_use(kit, "two") is None
+
+
+def test_a_rejected_one_is_over_and_a_moved_one_is_a_conflict(
+    kit: Kit, ann: httpx.Client, bob: httpx.Client
+) -> None:
+    place, version = ask(kit, ann, "three")
+    assert bob.post(f"{place}/reject", json={}).status_code == 422
+    assert bob.post(f"{place}/reject", json={"note": "no"}).json()["state"] == "rejected"
+    assert bob.post(f"{place}/approve", json={}).status_code == 409
+    place, version = ask(kit, ann, "three")
+    kit.connections.pipelines.disable("three")
+    answer = bob.post(f"{place}/approve", json={})
+    assert (answer.status_code, answer.json()["type"]) == (409, "urn:datp:problem:subject-moved")
+    assert bob.get(place).json()["state"] == "stale"
+    assert bob.get("/v1/approvals/999999").status_code == 404
+    assert version != in_use(kit, "three")
+
+
+def test_two_api_processes_that_approve_at_once_execute_once(
+    house: ApiHouse, kit: Kit, ann: httpx.Client
+) -> None:
+    place, version = ask(kit, ann, "four")
+    with api_house(kit.another()) as second:
+        clients = [house.client("bob", Role.APPROVER), second.client("cleo", Role.APPROVER)]
+        with ThreadPoolExecutor(2) as threads:
+            answers = list(
+                threads.map(lambda client: client.post(f"{place}/approve", json={}), clients)
+            )
+    assert sorted(each.status_code for each in answers) == [200, 409]
+    assert in_use(kit, "four") == version
+    with kit.connections.engine.connect() as connection:
+        query = "SELECT count(*) FROM operator_action WHERE action = 'pipeline.use'"
+        found = connection.exec_driver_sql(f"{query} AND subject = 'four'").scalar_one()
+    assert found == 1
