@@ -39,6 +39,7 @@ async def submit(request: Request, wanted: models.BatchIn) -> Response:
         payload = base64.b64decode(wanted.payload, validate=True)
     except (binascii.Error, ValueError):
         raise invalid([{"loc": ("body", "payload"), "msg": "this is not base64"}]) from None
+    await services.limits.admit(caller.owner)
     stored = await services.threads.run(
         services.client.submit_batch,
         wanted.service,

@@ -19,9 +19,8 @@ from datp_tasks.api.problems import not_found
 from datp_tasks.api.routing import by_key, json_response, router
 from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
-from datp_tasks.api.transactions import CONFLICT, look, told
+from datp_tasks.api.transactions import CONFLICT, hand_in, look, told
 from datp_tasks.client.requests import Request as Wanted
-from datp_tasks.client.requests import Submitted
 from datp_tasks.model.status import Status
 from datp_tasks.record.api_keys import Scope
 from datp_tasks.record.database import translate_outage
@@ -96,10 +95,7 @@ async def start(
 ) -> Response:
     """Start a transaction; with `poll: long` in its metadata, wait for its end."""
     services, caller = services_of(request), caller_of(request)
-    await services.limits.admit(caller.owner)
-    answer = await services.accepts.do(_request(pipeline, wanted, caller.owner))
-    if not isinstance(answer, Submitted):
-        raise answer
+    answer = await hand_in(services, _request(pipeline, wanted, caller.owner))
     options = wanted.metadata
     wait = (options.poll or options.reply or "") in LONG
     return await _reply(request, services, answer.tx_id, wait=wait)

@@ -13,7 +13,8 @@ from datp_tasks.api.access import Caller
 from datp_tasks.api.body import StrictRequest
 from datp_tasks.api.problems import Problem, invalid
 from datp_tasks.api.services import Services, services_of
-from datp_tasks.model.payload import encode
+from datp_tasks.api.threads import acting_for
+from datp_tasks.model.payload import encode, first_twice
 from datp_tasks.record.api_keys import Scope
 from datp_tasks.settings import Settings
 
@@ -29,14 +30,16 @@ def one_transaction(settings: Settings) -> int:
 
 
 async def by_key(services: Services, request: Request) -> Caller:
-    return await services.gate.admit(request.headers.get("authorization"))
+    address = request.client.host if request.client else ""
+    return await services.gate.admit(request.headers.get("authorization"), address)
 
 
 def strict_request(request: Request, caller: Caller, bytes_max: BytesMax) -> StrictRequest:
-    settings = services_of(request).settings
+    services = services_of(request)
     strict = StrictRequest(request.scope, request.receive)
     strict.state.caller = caller
-    return strict.limit(bytes_max(settings), settings.body_read_s)
+    settings = services.settings
+    return strict.limit(bytes_max(settings), settings.body_read_s, services.body_bytes)
 
 
 def router(
@@ -59,20 +62,26 @@ def router(
                 if scope is Scope.OPERATOR and not caller.is_operator:
                     raise Problem(403, "forbidden", "This needs a key with the scope operator.")
                 await services.limits.take(caller.owner)
-                _refuse_doubled(request)
-                return await handle(strict_request(request, caller, bytes_max))
+                refuse_doubled(request)
+                strict = strict_request(request, caller, bytes_max)
+                with services.requests.held(caller.owner), acting_for(caller.owner):
+                    try:
+                        # Here, and not by the framework, which would call its errors its own.
+                        await strict.body()
+                        return await handle(strict)
+                    finally:
+                        strict.release()
 
             return guarded
 
     return APIRouter(prefix=prefix, tags=[tag], route_class=GuardedRoute, redirect_slashes=False)
 
 
-def _refuse_doubled(request: Request) -> None:
+def refuse_doubled(request: Request) -> None:
     """Which of two values was meant is not known."""
-    names = [name for name, _ in request.query_params.multi_items()]
-    for name in names:
-        if names.count(name) > 1:
-            raise invalid([{"loc": ("query", name), "msg": "this was given more than once"}])
+    name = first_twice(name for name, _ in request.query_params.multi_items())
+    if name is not None:
+        raise invalid([{"loc": ("query", name), "msg": "this was given more than once"}])
 
 
 def json_response(
