@@ -119,6 +119,11 @@ class NotGranted(RequestError):
 class InputInvalid(RequestError):
     """The data is not an acceptable JSON object."""
 
+    def __init__(self, message: str | None = None, pointer: str = "") -> None:
+        super().__init__(message)
+        #: The place of the mistake in the request, as a JSON pointer, where it is known.
+        self.pointer = pointer
+
 
 class ExternalIdInvalid(RequestError):
     """The external id is not acceptable."""

@@ -6,16 +6,26 @@ import asyncio
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from datp_tasks.api.problems import Problem
+from datp_tasks.api.batcher import TooMany
+from datp_tasks.api.problems import Problem, limited
 from datp_tasks.api.threads import Threads
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.api_keys import ApiKey, ApiKeys
 from datp_tasks.record.database import translate_outage
 from datp_tasks.settings import Settings
 
+T = TypeVar("T")
+
+#: Keys, and addresses with failures; beyond that the oldest are forgotten.
 REMEMBERED_MAX = 10_000
 HEADER_CHARS_MAX = 200
+#: Wrong keys from one address: so many at once, then so many a second.
+FAILURES_MAX = 100
+FAILURES_PER_S = 5.0
+#: Keys that may be on their way to the record at once.
+LOOKUPS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,28 +52,43 @@ class Gate:
         self._keep_s = settings.key_cache_s
         self._threads = threads
         #: By hash, so that no key lies in memory for longer than its request.
-        self._known: OrderedDict[str, tuple[float, Actor | None]] = OrderedDict()
+        self._known: OrderedDict[str, tuple[float, Actor]] = OrderedDict()
+        #: Apart from the good ones, so that a flood of wrong keys does not make them forgotten.
+        self._wrong: OrderedDict[str, float] = OrderedDict()
+        self._failures = Failures()
         self._asking: dict[str, asyncio.Task[Actor | None]] = {}
 
     async def admit(
-        self, authorization: str | None, *, request_id: str | None, address: str | None
+        self, authorization: str | None, *, request_id: str | None, address: str
     ) -> Caller:
         """The caller, or a problem that says what is missing."""
         kind, _, text = (authorization or "").partition(" ")
         if kind.lower() != "bearer" or not text or len(text) > HEADER_CHARS_MAX:
-            raise _unauthorized("Send an API key: Authorization: Bearer datp_…")
+            raise self._refusal(address, "Send an API key: Authorization: Bearer datp_…")
         digest = self._keys.hash(text)
         until_s, known = self._known.get(digest, (0.0, None))
         if until_s <= time.monotonic():
+            # One that was good is asked about again whatever else comes from its address.
+            if known is None:
+                self._failures.refuse_flood(address)
             known = await self._ask(digest, text)
         if known is None or known.owner is None:
-            raise _unauthorized("This API key is unknown, has expired or was revoked.")
+            raise self._refusal(address, "This API key is unknown, has expired or was revoked.")
         return Caller(known.owner, replace(known, request_id=request_id, address=address))
+
+    def _refusal(self, address: str, detail: str) -> Problem:
+        self._failures.refuse_flood(address)
+        self._failures.note(address)
+        return _unauthorized(detail)
 
     async def _ask(self, digest: str, text: str) -> Actor | None:
         """However many requests come with the same key, the record is asked once."""
+        if not self._keys.can_be(text) or self._wrong.get(digest, 0.0) > time.monotonic():
+            return None
         task = self._asking.get(digest)
         if task is None:
+            if len(self._asking) >= LOOKUPS_MAX:
+                raise TooMany
             task = asyncio.create_task(self._look_up(digest, text))
             self._asking[digest] = task
             task.add_done_callback(lambda _: self._asking.pop(digest, None))
@@ -74,11 +99,12 @@ class Gate:
         # The time before the question counts: an answer is as old as its question.
         until_s = time.monotonic() + self._keep_s
         found = await self._threads.run(self._verified, text)
-        actor = found.actor() if found else None
-        self._known[digest] = until_s, actor
-        self._known.move_to_end(digest)
-        while len(self._known) > REMEMBERED_MAX:
-            self._known.popitem(last=False)
+        if found is None:
+            self._known.pop(digest, None)
+            _remember(self._wrong, digest, until_s)
+            return None
+        actor = found.actor()
+        _remember(self._known, digest, (until_s, actor))
         return actor
 
     def _verified(self, text: str) -> ApiKey | None:
@@ -87,6 +113,37 @@ class Gate:
             if found is not None:
                 self._keys.note_used(found.id)
         return found
+
+
+class Failures:
+    """How many wrong keys came from an address lately: a bucket that fills up again."""
+
+    def __init__(self) -> None:
+        #: When, and how many were counted then.
+        self._counted: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def refuse_flood(self, address: str) -> None:
+        count = self._count(address)
+        if count + 1 > FAILURES_MAX:
+            # Closed: a flood then costs its sender a connection for each try.
+            wait_s = (count - FAILURES_MAX + 1) / FAILURES_PER_S
+            problem = limited(f"Too many requests without a valid key came from {address}.", wait_s)
+            problem.headers = {**(problem.headers or {}), "Connection": "close"}
+            raise problem
+
+    def note(self, address: str) -> None:
+        _remember(self._counted, address, (time.monotonic(), self._count(address) + 1))
+
+    def _count(self, address: str) -> float:
+        at_s, count = self._counted.get(address, (0.0, 0.0))
+        return max(0.0, count - (time.monotonic() - at_s) * FAILURES_PER_S)
+
+
+def _remember(known: OrderedDict[str, T], name: str, value: T) -> None:
+    known[name] = value
+    known.move_to_end(name)
+    while len(known) > REMEMBERED_MAX:
+        known.popitem(last=False)
 
 
 def _unauthorized(detail: str) -> Problem:

@@ -30,6 +30,7 @@ from datp_tasks.api import (
     transactions,
     webhooks,
 )
+from datp_tasks.api.door import HEADERS, Door
 from datp_tasks.api.services import Services
 from datp_tasks.api.waiting import ClientGone
 from datp_tasks.record.api_keys import KeyHash
@@ -52,7 +53,8 @@ ROUTERS = (
 )
 SUBMIT = "/v1/transactions"
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,64}")
-HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+#: No route has more than eight.
+QUERY_PARAMETERS_MAX = 50
 
 
 def create_app(open_services: Callable[[], Services], settings: Settings) -> FastAPI:
@@ -78,6 +80,7 @@ def create_app(open_services: Callable[[], Services], settings: Settings) -> Fas
         redoc_url=None,
         redirect_slashes=False,
     )
+    app.state.door = Door(settings)
     problems.install(app)
     app.state.routers = ROUTERS
     for router in ROUTERS:
@@ -132,12 +135,7 @@ class Shell:
             await send(message)
 
         try:
-            if _is_garbled(scope):
-                raise problems.Problem(
-                    400,
-                    "request-invalid",
-                    "The URL contains a NUL byte.",
-                )
+            _refuse_garbled(scope)
             if _is_submit(scope):
                 response = await transactions.submit_directly(Request(scope, receive))
                 await response(scope, receive, sending)
@@ -166,8 +164,13 @@ def _is_submit(scope: Scope) -> bool:
     return bool(scope["path"] == SUBMIT and scope["method"] == "POST")
 
 
-def _is_garbled(scope: Scope) -> bool:
-    return "\0" in scope["path"] or b"%00" in scope["query_string"]
+def _refuse_garbled(scope: Scope) -> None:
+    query = scope["query_string"]
+    if "\0" in scope["path"] or b"%00" in query:
+        raise problems.Problem(400, "request-invalid", "The URL contains a NUL byte.")
+    if query.count(b"&") >= QUERY_PARAMETERS_MAX:
+        detail = f"A URL has at most {QUERY_PARAMETERS_MAX} query parameters."
+        raise problems.Problem(400, "request-invalid", detail)
 
 
 def _count(scope: Scope, status: int) -> None:

@@ -44,6 +44,7 @@ async def submit(request: Request, wanted: models.BatchIn) -> Response:
         payload = base64.b64decode(wanted.payload, validate=True)
     except (binascii.Error, ValueError):
         raise invalid([{"loc": ("body", "payload"), "msg": "this is not base64"}]) from None
+    await services.limits.admit(caller.owner)
 
     def store() -> Stored:
         stored = services.client.submit_batch(

@@ -19,9 +19,8 @@ from datp_tasks.api.problems import not_found
 from datp_tasks.api.routing import by_key, json_response, router
 from datp_tasks.api.serializers import MASKED, time_text
 from datp_tasks.api.services import Services, caller_of, services_of
-from datp_tasks.api.transactions import CONFLICT, look, note_read, told
+from datp_tasks.api.transactions import CONFLICT, hand_in, look, note_read, told
 from datp_tasks.client.requests import Request as Wanted
-from datp_tasks.client.requests import Submitted
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.rights import check_read, sees_payloads
 from datp_tasks.model.status import Status
@@ -103,10 +102,7 @@ async def start(
 ) -> Response:
     """Start a transaction; with `poll: long` in its metadata, wait for its end."""
     services, caller = services_of(request), caller_of(request)
-    await services.limits.admit(caller.owner)
-    answer = await services.accepts.do(_request(pipeline, wanted, caller))
-    if not isinstance(answer, Submitted):
-        raise answer
+    answer = await hand_in(services, _request(pipeline, wanted, caller))
     options = wanted.metadata
     wait = (options.poll or options.reply or "") in LONG
     return await _reply(request, services, answer.tx_id, wait=wait)

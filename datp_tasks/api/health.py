@@ -8,9 +8,10 @@ from fastapi.responses import Response
 from datp_tasks.api import models
 from datp_tasks.api.problems import RETRY_AFTER_S, Problem
 from datp_tasks.api.routing import json_response
-from datp_tasks.api.services import Services, services_of
+from datp_tasks.api.services import services_of
 from datp_tasks.live.errors import RedisError
-from datp_tasks.record.database import answers
+from datp_tasks.live.store import LiveStore
+from datp_tasks.record.database import Engine, answers
 
 router = APIRouter(tags=["health"], redirect_slashes=False)
 
@@ -25,7 +26,7 @@ async def healthz() -> Response:
 async def readyz(request: Request) -> Response:
     """Transactions can be accepted. Without Redis they can: they are only late."""
     services = services_of(request)
-    sql, redis = await services.threads.run(look_at_servers, services)
+    sql, redis = await services.servers.get()
     if not sql:
         raise Problem(
             503,
@@ -38,10 +39,10 @@ async def readyz(request: Request) -> Response:
     return json_response({"status": status, **servers, "longPolls": len(services.waiters)})
 
 
-def look_at_servers(services: Services) -> tuple[bool, bool]:
-    sql, redis = answers(services.record.engine), True
+def look_at_servers(engine: Engine, live: LiveStore) -> tuple[bool, bool]:
+    sql, redis = answers(engine), True
     try:
-        services.live.ping()
+        live.ping()
     except RedisError:
         redis = False
     return sql, redis

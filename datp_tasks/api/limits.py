@@ -75,7 +75,7 @@ class Limits:
                     await self._count(owner, share)
         if share.in_flight + count > share.in_flight_max:
             raise limited(
-                f"{owner} has {share.in_flight} transactions in flight; at most "
+                f"{owner} has {share.in_flight} transactions and batches in flight; at most "
                 f"{share.in_flight_max} are allowed. Wait until some have ended.",
                 COUNT_EVERY_S,
             )

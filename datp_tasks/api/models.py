@@ -166,6 +166,7 @@ class EventOut(Given):
 
 class Events(Given):
     events: list[EventOut]
+    next_after: Annotated[int | None, Field(description="The `after` of the next page.")]
 
 
 class Woken(Given):

@@ -131,7 +131,11 @@ def problem_of(error: Exception) -> Problem:
         if each in KINDS:
             status, kind = KINDS[each]
             headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
-            return Problem(status, kind, SHOWN.get(kind) or str(error), headers=headers)
+            problem = Problem(status, kind, SHOWN.get(kind) or str(error), headers=headers)
+            if isinstance(error, errors.InputInvalid) and error.pointer:
+                place = f"#/body{error.pointer}"
+                problem.members["errors"] = [{"pointer": place, "detail": str(error)}]
+            return problem
     if isinstance(error, OperationalError):
         headers = {"Retry-After": str(RETRY_AFTER_S)}
         return Problem(503, "busy", SHOWN["busy"], headers=headers)

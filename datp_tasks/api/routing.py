@@ -13,8 +13,9 @@ from datp_tasks.api.access import Caller
 from datp_tasks.api.body import StrictRequest
 from datp_tasks.api.problems import forbidden, invalid
 from datp_tasks.api.services import Services, services_of
+from datp_tasks.api.threads import acting_for
 from datp_tasks.model.actor import Role
-from datp_tasks.model.payload import encode
+from datp_tasks.model.payload import encode, first_twice
 from datp_tasks.settings import Settings
 
 #: Room for the fields around the data.
@@ -32,7 +33,7 @@ async def by_key(services: Services, request: Request) -> Caller:
     return await services.gate.admit(
         request.headers.get("authorization"),
         request_id=request.state.request_id,
-        address=request.client.host if request.client else None,
+        address=request.client.host if request.client else "",
     )
 
 
@@ -50,10 +51,11 @@ def needs(role: Role) -> Callable[[Endpoint], Endpoint]:
 
 
 def strict_request(request: Request, caller: Caller, bytes_max: BytesMax) -> StrictRequest:
-    settings = services_of(request).settings
+    services = services_of(request)
     strict = StrictRequest(request.scope, request.receive)
     strict.state.caller = caller
-    return strict.limit(bytes_max(settings), settings.body_read_s)
+    settings = services.settings
+    return strict.limit(bytes_max(settings), settings.body_read_s, services.body_bytes)
 
 
 def router(
@@ -80,20 +82,26 @@ def router(
                 if needed is not None and not caller.actor.has(needed):
                     raise forbidden(f"This needs a key with the role {needed}.")
                 await services.limits.take(caller.owner)
-                _refuse_doubled(request)
-                return await handle(strict_request(request, caller, bytes_max))
+                refuse_doubled(request)
+                strict = strict_request(request, caller, bytes_max)
+                with services.requests.held(caller.owner), acting_for(caller.owner):
+                    try:
+                        # Here, and not by the framework, which would call its errors its own.
+                        await strict.body()
+                        return await handle(strict)
+                    finally:
+                        strict.release()
 
             return guarded
 
     return APIRouter(prefix=prefix, tags=[tag], route_class=GuardedRoute, redirect_slashes=False)
 
 
-def _refuse_doubled(request: Request) -> None:
+def refuse_doubled(request: Request) -> None:
     """Which of two values was meant is not known."""
-    names = [name for name, _ in request.query_params.multi_items()]
-    for name in names:
-        if names.count(name) > 1:
-            raise invalid([{"loc": ("query", name), "msg": "this was given more than once"}])
+    name = first_twice(name for name, _ in request.query_params.multi_items())
+    if name is not None:
+        raise invalid([{"loc": ("query", name), "msg": "this was given more than once"}])
 
 
 def json_response(

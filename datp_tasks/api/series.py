@@ -11,12 +11,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from datp_tasks.api.metrics import Meter
 from datp_tasks.api.models import Object
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.services import Services, services_of
-from datp_tasks.live.metrics import RESOLUTIONS, Slot, summed
+from datp_tasks.live.metrics import RESOLUTIONS, Metrics, Slot, summed
 from datp_tasks.model.actor import Role
 from datp_tasks.observe.prometheus import families
+from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.database import translate_outage
 
 routes = router("/v1", "operator", role=Role.ADMIN)
@@ -65,21 +67,26 @@ def _slot_json(slot: Slot, by: list[str]) -> dict[str, Any]:
 
 
 class _Scraped(Collector):
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(self, metrics: Metrics, alerts: Alerts, meter: Meter) -> None:
+        self._metrics = metrics
+        self._alerts = alerts
+        self._meter = meter
 
     def collect(self) -> Iterator[Metric]:
         with translate_outage():
-            alerts = self._services.alerts.open_alerts()
-        yield from families(self._services.metrics, alerts)
-        yield from self._services.meter.registry.collect()
+            alerts = self._alerts.open_alerts()
+        yield from families(self._metrics, alerts)
+        yield from self._meter.registry.collect()
+
+
+def scrape(metrics: Metrics, alerts: Alerts, meter: Meter) -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Scraped(metrics, alerts, meter))
+    return generate_latest(registry)
 
 
 @open_routes.get("/metrics", response_class=PlainTextResponse)
 async def scraped(request: Request) -> Response:
     """For Prometheus: totals, gauges, open alerts, and what this process counts."""
-    services = services_of(request)
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Scraped(services))
-    text = await services.threads.run(generate_latest, registry)
+    text = await services_of(request).scraped.get()
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -14,6 +14,8 @@ from datp_tasks.api.batcher import Batcher
 from datp_tasks.api.limits import Limits
 from datp_tasks.api.metrics import Meter
 from datp_tasks.api.problems import not_found
+from datp_tasks.api.recent import Recent
+from datp_tasks.api.shares import Shares
 from datp_tasks.api.threads import Threads
 from datp_tasks.api.waiting import Waiters
 from datp_tasks.client.client import Client
@@ -54,6 +56,8 @@ class Services:
     webhooks: WebhookService
     keys: ApiKeys
     threads: Threads
+    #: For keys, limits and health only: these never wait for a slow query.
+    gate_threads: Threads
     gate: Gate
     limits: Limits
     accepts: Batcher[Wanted, Accepted]
@@ -63,11 +67,21 @@ class Services:
     listing: Listing
     events: Events
     meter: Meter
+    #: Bytes of bodies that are being read or worked on, and requests, by owner.
+    body_bytes: Shares
+    requests: Shares
+    #: Whether PostgreSQL and Redis answer.
+    servers: Recent[tuple[bool, bool]]
+    #: What Prometheus reads.
+    scraped: Recent[bytes]
+    close_gate: Callable[[], None]
 
     async def close(self) -> None:
         await self.waiters.close()
         await self.threads.run(self.client.close)
         self.threads.close()
+        self.gate_threads.close()
+        self.close_gate()
 
     async def note_seen(self, summary: Summary) -> None:
         """Its client knows what it shows; if that cannot be written down, the webhook tells."""

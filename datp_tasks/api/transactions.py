@@ -15,16 +15,18 @@ from datp_tasks.api import models
 from datp_tasks.api.accepting import Accepted, accept_bulk
 from datp_tasks.api.access import Caller
 from datp_tasks.api.pages import Filter, page_of
-from datp_tasks.api.problems import invalid, mistakes_of, problem_of
+from datp_tasks.api.problems import Problem, invalid, mistakes_of, problem_of
 from datp_tasks.api.routing import (
     by_key,
     json_response,
     one_transaction,
+    refuse_doubled,
     router,
     strict_request,
 )
 from datp_tasks.api.serializers import MASKED, summary_json, time_text
 from datp_tasks.api.services import Services, caller_of, services_of
+from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.client.requests import Submitted
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.pipeline_access import PipelineAccess
@@ -40,6 +42,7 @@ from datp_tasks.record.operator_actions import record_action
 from datp_tasks.record.types import Summary
 
 NEW, REPEATED = 202, 200
+EVENTS_MAX = 1_000
 CONFLICT: dict[int | str, dict[str, Any]] = {
     409: {"description": "The state of things does not allow it."}
 }
@@ -69,26 +72,61 @@ async def submit_directly(request: Request) -> Response:
     services = services_of(request)
     caller = await by_key(services, request)
     await services.limits.take(caller.owner)
+    if request.scope["query_string"]:
+        refuse_doubled(request)
     strict = strict_request(request, caller, one_transaction)
-    body = await strict.json() if await strict.body() else None
-    try:
-        wanted = models.TransactionIn.model_validate(body)
-    except ValidationError as error:
-        raise invalid(mistakes_of(error)) from None
-    return await _submit(strict, wanted)
+    with services.requests.held(caller.owner):
+        try:
+            body = await strict.json() if await strict.body() else None
+            try:
+                wanted = models.TransactionIn.model_validate(body)
+            except ValidationError as error:
+                await _refuse_used(services, body, caller.owner)
+                raise invalid(mistakes_of(error)) from None
+            return await _submit(strict, wanted)
+        finally:
+            strict.release()
 
 
 async def _submit(request: Request, wanted: models.TransactionIn) -> Response:
     services, caller = services_of(request), caller_of(request)
-    await services.limits.admit(caller.owner)
-    answer = await services.accepts.do(wanted.request(caller.owner, caller.actor))
-    if not isinstance(answer, Submitted):
-        raise answer
+    answer = await hand_in(services, wanted.request(caller.owner, caller.actor))
     return json_response(
         {"txId": answer.tx_id, "status": str(answer.status)},
         REPEATED if answer.duplicate else NEW,
         headers={"Location": f"/v1/transactions/{answer.tx_id}"},
     )
+
+
+async def hand_in(services: Services, wanted: Wanted) -> Submitted:
+    """Accept one, or raise why not. What was accepted before is found before it is refused."""
+    try:
+        await services.limits.admit(wanted.owner)
+    except Problem as over:
+        [before] = await services.threads.run(services.client.accepted_before, [wanted])
+        answer: Accepted = before or over
+    else:
+        answer = await services.accepts.do(wanted)
+    if not isinstance(answer, Submitted):
+        raise answer
+    return answer
+
+
+async def _refuse_used(services: Services, body: Any, owner: str) -> None:
+    """A body that does not fit is another request than the one that has its external id."""
+    named = _named(body, owner)
+    if named is not None:
+        [answer] = await services.threads.run(services.client.accepted_before, [named])
+        if isinstance(answer, Exception):
+            raise answer
+
+
+def _named(body: Any, owner: str) -> Wanted | None:
+    """No request that was ever accepted, under the external id of a body that does not fit."""
+    external_id = body.get("externalId") if isinstance(body, dict) else None
+    if not isinstance(external_id, str):
+        return None
+    return Wanted(pipeline="", data={}, owner=owner, external_id=external_id)
 
 
 @bulk.post("/transactions/bulk", response_model=models.BulkOut)
@@ -102,8 +140,14 @@ async def submit_bulk(request: Request, wanted: models.BulkIn) -> Response:
         raise invalid([mistake])
     if len(items) > 1:
         await services.limits.take(caller.owner, cost=len(items) - 1)
-    await services.limits.admit(caller.owner, len(items))
-    answers = await services.threads.run(_accept_bulk, services, items, caller)
+    over: Problem | None = None
+    try:
+        await services.limits.admit(caller.owner, len(items))
+    except Problem as error:
+        over = error
+    answers = await services.threads.run(_accept_bulk, services, items, caller, over)
+    if over is not None and all(isinstance(each, Problem) for each in answers):
+        raise over
     results = [_result(each) for each in answers]
     counts = [result["status"] for result in results]
     repeated = counts.count(REPEATED)
@@ -152,13 +196,24 @@ async def status(
 
 
 @one.get("/transactions/{txId}/events", response_model=models.Events)
-async def events(request: Request, tx_id: TxId) -> Response:
-    """What was reported, numbered without a gap; the end, once there is one, is the last."""
+async def events(
+    request: Request,
+    tx_id: TxId,
+    after: Annotated[
+        int, Query(ge=0, le=2**31 - 1, description="Events up to this one are known.")
+    ] = 0,
+    limit: Annotated[int, Query(ge=1, le=EVENTS_MAX)] = EVENTS_MAX,
+) -> Response:
+    """What was reported, numbered without a gap; the end, once there is one, is the last.
+
+    With more than `limit` of them, `nextAfter` is the `after` of the next page; else it is null.
+    """
     services, caller = services_of(request), caller_of(request)
     check_read(caller.actor)
     summary = await services.look(caller, tx_id)
     await note_read(request, "transaction.events", tx_id, [summary])
-    found = await services.threads.run(services.events.list, tx_id)
+    more = await services.threads.run(services.events.list, tx_id, after=after, rows_max=limit + 1)
+    found = more[:limit]
     shown = sees_payloads(caller.actor)
     listed = [
         {
@@ -169,7 +224,8 @@ async def events(request: Request, tx_id: TxId) -> Response:
         }
         for each in found
     ]
-    return json_response({"events": listed})
+    next_after = found[-1].sequence if len(more) > limit else None
+    return json_response({"events": listed, "nextAfter": next_after})
 
 
 @one.post("/transactions/{txId}/cancel", response_model=models.Transaction, responses=CONFLICT)
@@ -265,20 +321,32 @@ def told(request: Request, summary: Summary, content: Any) -> Response:
     return response
 
 
-def _accept_bulk(services: Services, items: list[Any], caller: Caller) -> list[Accepted]:
-    """Checked one by one, committed together."""
-    answers: list[Accepted | None] = []
-    good = []
-    for item in items:
+def _accept_bulk(
+    services: Services, items: list[Any], caller: Caller, over: Problem | None
+) -> list[Accepted]:
+    """Checked one by one, committed together; with `over`, only what was accepted before."""
+    owner = caller.owner
+    wrong: dict[int, Accepted] = {}
+    wanted: list[Wanted] = []
+    for number, item in enumerate(items):
         try:
-            wanted = models.TransactionIn.model_validate(item)
-            good.append(wanted.request(caller.owner, caller.actor))
-            answers.append(None)
+            request = models.TransactionIn.model_validate(item).request(owner, caller.actor)
+            wanted.append(request)
         except ValidationError as error:
-            answers.append(invalid(mistakes_of(error)))
+            wrong[number] = invalid(mistakes_of(error))
+            wanted.append(_named(item, owner) or Wanted(pipeline="", data={}, owner=owner))
+    answers = dict(wrong)
+    if over is not None:
+        answers = {n: wrong.get(n, over) for n in range(len(items))}
+    refused = list(answers)
+    before = services.client.accepted_before([wanted[n] for n in refused])
+    for n, found in zip(refused, before, strict=True):
+        answers[n] = found or answers[n]
+    good = [n for n in range(len(items)) if n not in answers]
     batch_max = services.settings.submit_batch_max
-    accepted = iter(accept_bulk(services.client, good, batch_max=batch_max))
-    return [next(accepted) if each is None else each for each in answers]
+    accepted = accept_bulk(services.client, [wanted[n] for n in good], batch_max=batch_max)
+    answers.update(zip(good, accepted, strict=True))
+    return [answers[n] for n in range(len(items))]
 
 
 def _result(answer: Accepted) -> dict[str, Any]:

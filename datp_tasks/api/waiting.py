@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from fastapi import Request
 
-from datp_tasks.api.problems import RETRY_AFTER_S, Problem
+from datp_tasks.api.shares import Shares
 from datp_tasks.api.threads import Threads
 from datp_tasks.errors import DatabaseUnavailable
 from datp_tasks.live.notifications import Notifications
@@ -58,10 +58,9 @@ class Waiters:
         self._notifications = notifications
         self._sequences = sequences
         self._tick_s = settings.long_poll_tick_s
-        self._waiters_max = settings.long_poll_waiters_max
+        self._places = Shares(settings.long_poll_waiters_max, what="places for long polls")
         self._threads = threads
         self._watched: dict[str, _Watched] = {}
-        self._count = 0
         self._closing = asyncio.Event()
         #: The subscription is there, or was: after a gap everybody looks for himself.
         self._heard = asyncio.Event()
@@ -69,7 +68,7 @@ class Waiters:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __len__(self) -> int:
-        return self._count
+        return self._places.used
 
     def start(self) -> None:
         """In the event loop that the waiters live in."""
@@ -97,7 +96,8 @@ class Waiters:
         give_up_s = time.monotonic() + wait_s
         gone = asyncio.create_task(_until_gone(request))
         try:
-            with self._registered(tx_id) as bell:
+            owner = request.state.caller.owner
+            with self._places.held(owner), self._registered(tx_id) as bell:
                 await self._subscribed()
                 return await self._wait(tx_id, look, bell, gone, give_up_s, after)
         finally:
@@ -137,21 +137,12 @@ class Waiters:
 
     @contextmanager
     def _registered(self, tx_id: str) -> Iterator[asyncio.Event]:
-        if self._count >= self._waiters_max:
-            raise Problem(
-                503,
-                "busy",
-                f"{self._count} long polls wait here already. Ask again later.",
-                headers={"Retry-After": str(RETRY_AFTER_S)},
-            )
         bell = asyncio.Event()
         watched = self._watched.setdefault(tx_id, _Watched())
         watched.bells.add(bell)
-        self._count += 1
         try:
             yield bell
         finally:
-            self._count -= 1
             watched.bells.discard(bell)
             if not watched.bells:
                 self._watched.pop(tx_id, None)

@@ -15,7 +15,13 @@ from datp_tasks.client.batches import LedgerBatches
 from datp_tasks.client.reads import Reader
 from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.client.submit import RequestAcceptor
-from datp_tasks.errors import DatpError, LedgerError, PipelineError, RequestError
+from datp_tasks.errors import (
+    DatpError,
+    ExternalIdConflict,
+    LedgerError,
+    PipelineError,
+    RequestError,
+)
 from datp_tasks.ledger.types import Attempt, Batch, Service, Sighting, Stored
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.batch import BatchState
@@ -116,6 +122,12 @@ class Client:
         Answers come in the order of the requests. Thousands per call are fine.
         """
         return self._acceptor.submit_many(requests)
+
+    def accepted_before(
+        self, requests: Sequence[Request]
+    ) -> list[Submitted | ExternalIdConflict | None]:
+        """What was accepted under the external ids of these requests, without submitting them."""
+        return self._acceptor.accepted_before(requests)
 
     # Looking.
 

@@ -27,6 +27,8 @@ from datp_tasks.timeouts.expiry import ExpiryPast, Now, checked_expiry, moment_o
 
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 METADATA_BYTES_MAX = 16_384
+#: Under any limit that the setting may have had when it was accepted.
+ACCEPTED_EXTERNAL_ID = re.compile(r"[\x21-\x7e]{1,255}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,14 +110,14 @@ def prepare(
         overdue = error
     tx_id = new_tx_id(owner, external_id, settings.shards)
     asked = [*_asked_expiry(request), *_asked_webhook(request)]
-    fingerprint = canonical([definition.name, data, metadata, *asked])
+    fingerprint = _fingerprint(definition.name, data, metadata, asked)
     first = definition.steps[0]
     return Prepared(
         Acceptance(
             tx_id=tx_id,
             owner=owner,
             external_id=external_id,
-            fingerprint=hashlib.sha256(fingerprint.encode()).hexdigest(),
+            fingerprint=fingerprint,
             pipeline=definition.name,
             version=definition.version,
             input_json=input_json,
@@ -141,6 +143,35 @@ def prepare(
         ),
         overdue,
     )
+
+
+def raw_fingerprint(request: Request) -> str | None:
+    """The fingerprint of a request that was not checked: what was accepted before must be found
+    whatever would refuse it now. None if it cannot be that of an accepted one."""
+    try:
+        data = dict(request.data)
+        metadata = dict(request.metadata) if request.metadata else None
+        asked = [*_asked_expiry(request), *_asked_webhook(request)]
+        return _fingerprint(request.pipeline, data, metadata, asked)
+    except (RequestError, TypeError, ValueError, RecursionError):
+        return None
+
+
+def accepted_name(request: Request) -> tuple[str, str] | None:
+    """Owner and external id, if a transaction can have been accepted under them."""
+    owner, external_id = request.owner, request.external_id
+    if not isinstance(external_id, str) or not ACCEPTED_EXTERNAL_ID.fullmatch(external_id):
+        return None
+    if not isinstance(owner, str) or not OWNER.fullmatch(owner):
+        return None
+    return owner, external_id
+
+
+def _fingerprint(
+    pipeline: str, data: dict[str, Any], metadata: dict[str, Any] | None, asked: list[Any]
+) -> str:
+    text = canonical([pipeline, data, metadata, *asked])
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def ms_of(moment: datetime | None) -> int | None:
@@ -214,4 +245,4 @@ def _checked_json(
     try:
         return checked(given, what=what, bytes_max=bytes_max, depth_max=settings.input_depth_max)
     except NotJson as error:
-        raise InputInvalid(str(error)) from None
+        raise InputInvalid(str(error), error.pointer) from None

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from functools import cache
 
 from datp_tasks.bells.ringer import Ringer
-from datp_tasks.client.requests import Prepared, Request, Submitted, prepare
+from datp_tasks.client.requests import (
+    Prepared,
+    Request,
+    Submitted,
+    accepted_name,
+    prepare,
+    raw_fingerprint,
+)
 from datp_tasks.errors import ExternalIdConflict, PipelineError, RequestError
 from datp_tasks.failpoints import reach
 from datp_tasks.live.errors import RedisError
@@ -23,6 +30,8 @@ from datp_tasks.settings import Settings
 from datp_tasks.timeouts.expiry import Now
 
 log = logging.getLogger("datp.client")
+
+Preparing = Prepared | RequestError | PipelineError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +57,8 @@ class RequestAcceptor:
     ) -> list[Submitted | RequestError | PipelineError]:
         with translate_outage():
             now = cache(self.record.server_now)
-            prepared = self._unless_overdue([self._prepare(each, now) for each in requests])
+            tried = [self._prepare(each, now) for each in requests]
+            prepared = self._unless_accepted(requests, tried)
             good = [each for each in prepared if isinstance(each, Prepared)]
             reach("submit.before_accept")
             existing = self.record.accept_many([each.acceptance for each in good]) if good else []
@@ -57,7 +67,7 @@ class RequestAcceptor:
         found = iter(zip(good, existing, strict=True))
         return [_answer(*next(found)) if isinstance(each, Prepared) else each for each in prepared]
 
-    def _prepare(self, request: Request, now: Now) -> Prepared | RequestError | PipelineError:
+    def _prepare(self, request: Request, now: Now) -> Preparing:
         try:
             definition = self.catalogue.current(request.pipeline)
             prepared = prepare(request, definition, self.settings, now)
@@ -65,21 +75,37 @@ class RequestAcceptor:
         except (RequestError, PipelineError) as error:
             return error
 
-    def _unless_overdue(
-        self, prepared: Sequence[Prepared | RequestError | PipelineError]
+    def accepted_before(
+        self, requests: Sequence[Request]
+    ) -> list[Submitted | ExternalIdConflict | None]:
+        """For each request the transaction that was accepted under its external id, or a conflict
+        if that was another request; None if there is none."""
+        names = [accepted_name(each) for each in requests]
+        wanted = [name for name in names if name is not None]
+        if not wanted:
+            return [None] * len(requests)
+        with translate_outage():
+            found = self.record.find_existing(wanted)
+        return [
+            _before(raw_fingerprint(request), name[1], found[name])
+            if name is not None and name in found
+            else None
+            for request, name in zip(requests, names, strict=True)
+        ]
+
+    def _unless_accepted(
+        self, requests: Sequence[Request], prepared: Sequence[Preparing]
     ) -> list[Prepared | Submitted | RequestError | PipelineError]:
-        """An expiry in the past is refused, unless the request was accepted when it was not."""
-        late = [each for each in prepared if isinstance(each, Prepared) and each.overdue]
-        if not late:
-            return list(prepared)
-        found = iter(self.record.find_existing([each.acceptance for each in late]))
-        answers: list[Prepared | Submitted | RequestError | PipelineError] = []
-        for each in prepared:
-            if isinstance(each, Prepared) and each.overdue:
-                before = next(found)
-                answers.append(_answer(each, before) if before else each.overdue)
-            else:
-                answers.append(each)
+        """What would be refused now is found if it was accepted when it was not: a client that is
+        told "refused" pays elsewhere, while the first one runs."""
+        answers: list[Prepared | Submitted | RequestError | PipelineError] = [
+            each.overdue or each if isinstance(each, Prepared) else each for each in prepared
+        ]
+        refused = [n for n, each in enumerate(answers) if not isinstance(each, Prepared)]
+        if refused:
+            before = self.accepted_before([requests[n] for n in refused])
+            for n, found in zip(refused, before, strict=True):
+                answers[n] = found or answers[n]
         return answers
 
     def _place(self, accepted: Sequence[Prepared]) -> None:
@@ -94,11 +120,18 @@ class RequestAcceptor:
 
 
 def _answer(prepared: Prepared, existing: Existing | None) -> Submitted | RequestError:
+    acceptance = prepared.acceptance
     if existing is None:
-        return Submitted(prepared.acceptance.tx_id, Status.QUEUED)
-    if existing.fingerprint == prepared.acceptance.fingerprint:
+        return Submitted(acceptance.tx_id, Status.QUEUED)
+    return _before(acceptance.fingerprint, acceptance.external_id or "", existing)
+
+
+def _before(
+    fingerprint: str | None, external_id: str, existing: Existing
+) -> Submitted | ExternalIdConflict:
+    if existing.fingerprint == fingerprint:
         return Submitted(existing.tx_id, existing.status, duplicate=True)
     return ExternalIdConflict(
-        f"external id {prepared.acceptance.external_id!r} was already used for another request, "
+        f"external id {external_id!r} was already used for another request, "
         f"transaction {existing.tx_id}"
     )

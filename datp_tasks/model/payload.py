@@ -1,24 +1,66 @@
 """JSON that may come in, and JSON that may go on to the next step.
 
 Money must come out as it went in: so no NaN or Infinity, no duplicate keys, no key that is not a
-string, no U+0000 (PostgreSQL refuses it), nothing that JSON would quietly change.
+string, no U+0000 (PostgreSQL refuses it), no number that a float would round, nothing that JSON
+would quietly change. What is refused is named with its place, which is put together only then: a
+path per value would cost time that grows with the square of the text.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any, NoReturn
 
 Json = dict[str, Any]
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_encode_sorted = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True
-).encode
+#: Of what a client sent, this much is repeated in a message.
+SHOWN_CHARS_MAX = 60
 
 
 class NotJson(ValueError):
     """The value cannot go through as JSON; the message says where and why."""
+
+    def __init__(self, message: str, pointer: str = "") -> None:
+        super().__init__(message)
+        #: The place as a JSON pointer, where it is known.
+        self.pointer = pointer
+
+
+class InexactNumber:
+    """A number of a JSON text that would become another one as a float.
+
+    It is no number for any check, so it is refused with its place; and the text can be compared
+    with what was accepted before.
+    """
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+class _Refused(Exception):
+    """Why a value is refused; its place is put together on the way out, from its end."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+        self.place: list[str | int] = []
+
+
+def _as_float(value: object) -> float:
+    """As it was before numbers were checked, so that old fingerprints can be compared."""
+    if isinstance(value, InexactNumber):
+        return float(value.text)
+    raise TypeError(f"{_kind(value)} is not JSON")
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_encode_sorted = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True, default=_as_float
+).encode
 
 
 def encode(value: object) -> str:
@@ -43,8 +85,11 @@ def copied(value: Any) -> Any:
 def checked(value: object, *, what: str, bytes_max: int, depth_max: int) -> tuple[Json, str]:
     """A clean copy of a JSON object and its text, or NotJson."""
     if not isinstance(value, dict):
-        raise NotJson(f"{what} must be a JSON object, was {_kind(value)}")
-    copy = _copy(value, what, depth_max)
+        raise NotJson(f"{what} must be a JSON object, was {_kind(value)}", f"/{what}")
+    try:
+        copy = _copy(value, depth_max)
+    except _Refused as refused:
+        raise _placed(refused, what) from None
     try:
         text = _encode(copy)
     except ValueError:
@@ -55,67 +100,167 @@ def checked(value: object, *, what: str, bytes_max: int, depth_max: int) -> tupl
     return copy, text
 
 
-def parse(text: str | bytes, *, what: str, bytes_max: int) -> Any:
-    """JSON text from outside to a value; duplicate keys and NaN are refused."""
+def parse(text: str | bytes, *, what: str, bytes_max: int, keep_inexact: bool = False) -> Any:
+    """JSON text from outside to a value; duplicate keys and NaN are refused.
+
+    So is a number that a float would change; with `keep_inexact` it comes out as InexactNumber, for
+    one who has something else to look at before it refuses anything.
+    """
     if len(text) > bytes_max:
         raise NotJson(f"{what} is {len(text)} bytes; {bytes_max} are allowed")
+    inexact: list[InexactNumber] = []
+
+    def number(digits: str) -> float | InexactNumber:
+        value = float(digits)
+        if repr(value) == digits or _is_same(value, digits):
+            return value
+        inexact.append(InexactNumber(digits))
+        return inexact[-1]
+
     try:
-        return json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+        found = json.loads(
+            text,
+            object_pairs_hook=_no_duplicates,
+            parse_constant=_no_constant,
+            parse_float=number,
+        )
     except NotJson as error:
         raise NotJson(f"{what}: {error}") from None
     except RecursionError:
         raise NotJson(f"{what} is nested too deeply") from None
     except ValueError as error:
         raise NotJson(f"{what} is not JSON: {error}") from None
+    if inexact and not keep_inexact:
+        refused = _Refused(_inexact(inexact[0]))
+        refused.place = _place_of(inexact[0], found)
+        raise _placed(refused, what, pointer_root="")
+    return found
 
 
-def _copy(value: Any, where: str, depth_left: int) -> Any:
+def pointer(place: list[str | int]) -> str:
+    """A JSON pointer (RFC 6901); long names are cut."""
+    parts = [str(part).replace("~", "~0").replace("/", "~1") for part in place]
+    return "".join(f"/{part[:SHOWN_CHARS_MAX]}" for part in parts)
+
+
+def first_twice(names: Iterable[str]) -> str | None:
+    """The first name that comes a second time; in time that grows with their number only."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def _is_same(value: float, digits: str) -> bool:
+    if value in (float("inf"), float("-inf")):
+        return False
+    try:
+        return Decimal(repr(value)) == Decimal(digits)
+    except ArithmeticError:
+        # An exponent that is out of all bounds.
+        return False
+
+
+def _inexact(number: InexactNumber) -> str:
+    digits = number.text
+    return (
+        f"is {digits[:SHOWN_CHARS_MAX]}{'…' * (len(digits) > SHOWN_CHARS_MAX)}, which would be "
+        f"stored as {float(digits)!r}; send it as a string or as a whole number of minor units"
+    )
+
+
+def _place_of(wanted: InexactNumber, root: Any) -> list[str | int]:
+    """Where it is, from its end. Without recursion: the text may be nested too deeply for it."""
+    waiting: list[tuple[Any, Any]] = [(root, None)]
+    while waiting:
+        value, way = waiting.pop()
+        if value is wanted:
+            place: list[str | int] = []
+            while way is not None:
+                part, way = way
+                place.append(part)
+            return place
+        if isinstance(value, dict):
+            waiting += [(item, (key, way)) for key, item in value.items()]
+        elif isinstance(value, list):
+            waiting += [(item, (index, way)) for index, item in enumerate(value)]
+    return []
+
+
+def _placed(refused: _Refused, what: str, pointer_root: str | None = None) -> NotJson:
+    place = refused.place[::-1]
+    shown = "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part!s:.{SHOWN_CHARS_MAX}}" for part in place
+    )
+    root = f"/{what}" if pointer_root is None else pointer_root
+    return NotJson(f"{what}{shown} {refused.why}", root + pointer(place))
+
+
+def _copy(value: Any, depth_left: int) -> Any:
     kind = type(value)
     if kind is str:
-        return _checked_text(value, where)
+        return _checked_text(value)
     if value is None or kind is bool or kind is int:
         return value
     if kind is float:
         if value != value or value in (float("inf"), float("-inf")):
-            raise NotJson(f"{where} is {value}, which JSON does not have")
+            raise _Refused(f"is {value}, which JSON does not have")
         return value
-    if depth_left <= 0:
-        raise NotJson(f"{where} is nested too deeply")
+    if kind is InexactNumber:
+        raise _Refused(_inexact(value))
     if isinstance(value, dict):
-        return {
-            _checked_key(key, where): _copy(item, f"{where}.{key}", depth_left - 1)
-            for key, item in value.items()
-        }
+        return _copy_object(value, depth_left)
     if isinstance(value, list | tuple):
-        return [
-            _copy(item, f"{where}[{index}]", depth_left - 1) for index, item in enumerate(value)
-        ]
-    raise NotJson(f"{where} is {_kind(value)}, which JSON does not have{_advice(value)}")
+        return _copy_list(value, depth_left)
+    raise _Refused(f"is {_kind(value)}, which JSON does not have{_advice(value)}")
 
 
-def _checked_key(key: object, where: str) -> str:
-    if not isinstance(key, str):
-        raise NotJson(f"{where} has the key {key!r}; keys must be strings")
-    return _checked_text(key, where)
+def _copy_object(value: dict[Any, Any], depth_left: int) -> Json:
+    copy: Json = {}
+    if depth_left <= 0:
+        raise _Refused("is nested too deeply")
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise _Refused(f"has the key {key!r:.{SHOWN_CHARS_MAX}}; keys must be strings")
+        _checked_text(key)
+        try:
+            copy[key] = _copy(item, depth_left - 1)
+        except _Refused as refused:
+            refused.place.append(key)
+            raise
+    return copy
 
 
-def _checked_text(text: str, where: str) -> str:
+def _copy_list(value: list[Any] | tuple[Any, ...], depth_left: int) -> list[Any]:
+    copy: list[Any] = []
+    if depth_left <= 0:
+        raise _Refused("is nested too deeply")
+    for item in value:
+        try:
+            copy.append(_copy(item, depth_left - 1))
+        except _Refused as refused:
+            refused.place.append(len(copy))
+            raise
+    return copy
+
+
+def _checked_text(text: str) -> str:
     if "\x00" in text:
-        raise NotJson(f"{where} holds the character U+0000, which cannot be stored")
+        raise _Refused("holds the character U+0000, which cannot be stored")
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise NotJson(f"{where} holds half of a surrogate pair") from None
+            raise _Refused("holds half of a surrogate pair") from None
     return text
 
 
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> Json:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise NotJson(f"the key {twice!r} appears twice")
+        raise NotJson(f"the key {first_twice(key for key, _ in pairs)!r:.80} appears twice")
     return found
 
 

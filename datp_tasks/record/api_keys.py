@@ -1,11 +1,13 @@
 """API keys: made once, shown once, kept as a keyed hash; and the limits of their owners.
 
-A key is `datp_<id>_<secret>`. The id finds the row; the secret has 256 bits, so a quick hash is
-right, and it is keyed with the server's pepper, so that a stolen table is of no use.
+A key is `datp_<id>_<secret><check>`. The id finds the row; the secret has 256 bits, so a quick
+hash is right, and it is keyed with the server's pepper, so that a stolen table is of no use. So is
+the check: a key that the server did not make is refused without asking the database.
 """
 
 from __future__ import annotations
 
+import base64
 import hmac
 import json
 import re
@@ -24,7 +26,9 @@ from datp_tasks.model.grants import Grants
 from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.queries import Queries
 
-KEY = re.compile(r"datp_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
+#: Keys from before there was a check have none.
+KEY = re.compile(r"datp_([0-9a-f]{16})_([A-Za-z0-9_-]{43})([A-Za-z0-9_-]{8})?")
+CHECK_CHARS = 8
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 #: Alerts are signed with the secret of this one.
 RESERVED = ("operator",)
@@ -102,6 +106,11 @@ class KeyHash:
             )
         self._pepper = pepper.encode()
 
+    def check(self, text: str) -> str:
+        """The end of a key, by which the server knows its own."""
+        made = hmac.new(self._pepper, b"check " + text.encode(), sha256).digest()
+        return base64.urlsafe_b64encode(made).decode()[:CHECK_CHARS]
+
     def __call__(self, text: str) -> str:
         return hmac.new(self._pepper, text.encode(), sha256).hexdigest()
 
@@ -132,6 +141,7 @@ class ApiKeys:
         if name is not None and not (name.isprintable() and len(name) <= NAME_CHARS_MAX):
             raise KeyInvalid(f"the name of a key has at most {NAME_CHARS_MAX} printable characters")
         text = f"datp_{secrets.token_hex(8)}_{secrets.token_urlsafe(32)}"
+        text += self.hash.check(text)
         values = {
             "id": text.split("_")[1],
             "owner": owner,
@@ -154,6 +164,14 @@ class ApiKeys:
             }
             self._audit(connection, actor, "key.create", row.id, details)
         return NewKey(_key(row), text)
+
+    def can_be(self, text: str) -> bool:
+        """Whether it looks like a key of this server; without asking the database."""
+        match = KEY.fullmatch(text)
+        if match is None:
+            return False
+        check = match.group(3)
+        return check is None or hmac.compare_digest(check, self.hash.check(text[:-CHECK_CHARS]))
 
     def verify(self, text: str) -> ApiKey | None:
         """The live key with this text, or None, after the same work whatever is wrong."""
@@ -216,7 +234,7 @@ class ApiKeys:
             self._audit(connection, actor, "owner.limit", owner, values)
 
     def in_flight(self, owner: str, *, count_max: int) -> int:
-        """How many transactions of the owner have not ended; counted up to a limit."""
+        """How many transactions and batches of the owner have not ended; up to a limit each."""
         with self._engine.connect() as connection:
             values = {"owner": owner, "limit": count_max}
             return int(connection.exec_driver_sql(Query.in_flight, values).scalar_one())

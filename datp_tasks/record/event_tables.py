@@ -89,6 +89,7 @@ def _declare_deliveries(metadata: MetaData) -> None:
         Index("webhook_delivery_held", "target", postgresql_where=text("held")),
         Index("webhook_delivery_dead", "created_at", postgresql_where=text("state = 'dead'")),
         Index("webhook_delivery_created", "created_at"),
+        Index("webhook_delivery_owner", "owner", "created_at", "id"),
     )
     Table(
         "webhook_attempt",

@@ -131,6 +131,7 @@ def _declare_batches(metadata: MetaData) -> None:
             "seq",
             postgresql_where=text("final_at IS NULL"),
         ),
+        Index("ledger_batch_in_flight", "owner", postgresql_where=text("final_at IS NULL")),
         Index("ledger_batch_ended", "final_at", postgresql_where=text("final_at IS NOT NULL")),
         Index("ledger_batch_late", "next_at", postgresql_where=text("state = 'SUBMITTING'")),
         Index(

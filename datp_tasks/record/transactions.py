@@ -117,20 +117,21 @@ class Record:
             rows = connection.exec_driver_sql(Query.accept, columns)
             accepted = {row.tx_id for row in rows}
             refused = [each for each in wanted if each.tx_id not in accepted]
-            existing = self._existing(connection, refused) if refused else {}
+            names = [(each.owner, each.external_id or "") for each in refused]
+            existing = self._existing(connection, names) if names else {}
         return [
             None if each.tx_id in accepted else existing[each.owner, each.external_id or ""]
             for each in wanted
         ]
 
     def _existing(
-        self, connection: Any, refused: Sequence[Acceptance]
+        self, connection: Any, names: Sequence[tuple[str, str]]
     ) -> dict[tuple[str, str], Existing]:
         rows = connection.exec_driver_sql(
             Query.existing,
             {
-                "owner": [each.owner for each in refused],
-                "external_id": [each.external_id for each in refused],
+                "owner": [owner for owner, _ in names],
+                "external_id": [external_id for _, external_id in names],
             },
         )
         return {
@@ -138,11 +139,10 @@ class Record:
             for row in rows
         }
 
-    def find_existing(self, wanted: Sequence[Acceptance]) -> list[Existing | None]:
-        """For each request the transaction that has its external id, if there is one."""
+    def find_existing(self, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Existing]:
+        """The transactions that have these external ids, by owner and external id."""
         with self._alone.connect() as connection:
-            found = self._existing(connection, [each for each in wanted if each.external_id])
-        return [found.get((each.owner, each.external_id or "")) for each in wanted]
+            return self._existing(connection, names)
 
     def finish_many(self, finals: Sequence[Final]) -> set[str]:
         """Commit final statuses; the ids that this call (or its lost first try) decided."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from fastapi import FastAPI
@@ -10,9 +11,13 @@ from datp_tasks.api.accepting import accept
 from datp_tasks.api.access import Gate
 from datp_tasks.api.app import create_app
 from datp_tasks.api.batcher import Batcher
+from datp_tasks.api.health import look_at_servers
 from datp_tasks.api.limits import Limits
 from datp_tasks.api.metrics import Meter
+from datp_tasks.api.recent import Recent
+from datp_tasks.api.series import scrape
 from datp_tasks.api.services import Services, mark_seen
+from datp_tasks.api.shares import Shares
 from datp_tasks.api.threads import Threads
 from datp_tasks.api.waiting import Waiters
 from datp_tasks.live.metrics import Metrics
@@ -20,6 +25,7 @@ from datp_tasks.live.notifications import Notifications
 from datp_tasks.live.rates import Rates
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
+from datp_tasks.record.database import make_engine
 from datp_tasks.record.events import Events
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.states import States
@@ -30,6 +36,9 @@ from datp_tasks.settings import Settings
 #: A second lane for accepts would only make the batches smaller.
 ACCEPT_LANES = 1
 LOOK_LANES = 2
+#: Threads and connections to PostgreSQL for keys, limits and health, and the time for a statement.
+GATE_THREADS = 4
+GATE_STATEMENT_S = 5.0
 
 
 def from_environment() -> FastAPI:
@@ -42,13 +51,24 @@ def open_services(container: Container) -> Services:
     """Within the event loop; nothing is connected yet. Closing them closes the container."""
     settings, engine, clock = container.settings, container.engine, container.clock
     live, redis = container.live, container.redis
-    threads = Threads(settings.api_threads_max)
+    threads, gate_threads = Threads(settings.api_threads_max), Threads(GATE_THREADS)
+    gate_engine = make_engine(
+        replace(
+            settings,
+            # As many may be opened beyond the pool as are in it.
+            sql_pool_size=GATE_THREADS // 2,
+            sql_statement_timeout_s=min(GATE_STATEMENT_S, settings.sql_statement_timeout_s),
+        )
+    )
     client = make_client(container)
-    keys = ApiKeys(engine, clock, settings.key_pepper)
+    keys = ApiKeys(gate_engine, clock, settings.key_pepper)
     listing = Listing(engine)
     events = Events(engine, clock)
     notifications = Notifications(redis, live.keys.notify)
     waiters = Waiters(notifications, listing.sequences, settings, threads)
+    metrics, alerts = Metrics(redis, live.keys), Alerts(engine, clock)
+    meter = Meter(lambda: len(waiters))
+    requests_max = settings.accept_queue_max + settings.long_poll_waiters_max
     queues = {"batch_max": settings.submit_batch_max, "waiting_max": settings.accept_queue_max}
     return Services(
         settings=settings,
@@ -57,21 +77,27 @@ def open_services(container: Container) -> Services:
         live=live,
         record=container.record,
         states=States(engine, clock),
-        alerts=Alerts(engine, clock),
-        metrics=Metrics(redis, live.keys),
+        alerts=alerts,
+        metrics=metrics,
         pipelines=container.pipelines,
         catalogue=container.catalogue,
         pipelines_as=container.pipelines.acting,
         webhooks=container.webhooks,
         keys=keys,
         threads=threads,
-        gate=Gate(keys, settings, threads),
-        limits=Limits(keys, Rates(redis, live.keys, clock), settings, threads),
+        gate_threads=gate_threads,
+        gate=Gate(keys, settings, gate_threads),
+        limits=Limits(keys, Rates(redis, live.keys, clock), settings, gate_threads),
         accepts=Batcher(partial(accept, client), threads, lanes=ACCEPT_LANES, **queues),
         looks=Batcher(client.status_many, threads, lanes=LOOK_LANES, **queues),
         seen=Batcher(partial(mark_seen, events), threads, **queues),
         waiters=waiters,
         listing=listing,
         events=events,
-        meter=Meter(lambda: len(waiters)),
+        meter=meter,
+        body_bytes=Shares(settings.bodies_bytes_max, what="bytes of bodies"),
+        requests=Shares(requests_max, what="requests at a time"),
+        servers=Recent(partial(look_at_servers, gate_engine, live), gate_threads),
+        scraped=Recent(partial(scrape, metrics, alerts, meter), threads, keep_s=0),
+        close_gate=gate_engine.dispose,
     )

@@ -60,6 +60,7 @@ def test_data_that_is_nested_a_little_too_deeply_is_refused(acme: httpx.Client) 
         (b'{"pipeline":"echo","data":{"n":NaN}}', 400, "not-json"),
         (b'{"pipeline":"echo","data":{"n":-Infinity}}', 400, "not-json"),
         (b'{"pipeline":"echo","data":{"n":1e999}}', 422, "input-invalid"),
+        (b'{"pipeline":"echo","data":{},"expiresInSeconds":1e999}', 422, "request-invalid"),
         (b'{"pipeline":"echo","data":{"n":' + b"9" * 5_000 + b"}}", 400, "not-json"),
         (b'{"pipeline":"echo","data":{"a":1,"a":2}}', 400, "not-json"),
         (b'{"pipeline":"echo","pipeline":"nap","data":{}}', 400, "not-json"),

@@ -172,11 +172,11 @@ def test_a_client_that_goes_away_is_forgotten_at_once(house: ApiHouse) -> None:
 def test_there_is_a_limit_to_those_who_wait(house: ApiHouse, acme: httpx.Client) -> None:
     tx_id = submitted(acme, "nap")
     waiters = house.services.waiters
-    count, waiters._count = waiters._count, 400
+    count, waiters._places.used = waiters._places.used, 400
     try:
         _, answer = poll(acme, tx_id)
     finally:
-        waiters._count = count
+        waiters._places.used = count
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from sqlalchemy import Engine, text
 
 from datp_tasks import Pipeline, Request
 from datp_tasks.client.requests import Submitted
-from datp_tasks.errors import ExternalIdConflict, TransactionUnknown
+from datp_tasks.errors import ExternalIdConflict, PipelineDisabled, RequestError, TransactionUnknown
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from tests.support.eventually import eventually
@@ -184,3 +185,49 @@ def waiting_for_locks(engine: Engine) -> int:
     query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
     with engine.connect() as sql:
         return int(sql.execute(text(query)).scalar_one())
+
+
+def test_a_replay_is_found_although_its_pipeline_was_disabled_meanwhile(
+    datp: Kit, runs: list[str]
+) -> None:
+    """A client that is told "refused" pays elsewhere, and the first payment runs all the same."""
+    first = datp.client.submit("p", {"a": 1}, external_id="o-1")
+    datp.connections.pipelines.disable("p")
+    eventually(lambda: isinstance(refusal_of(datp, "o-2"), PipelineDisabled))
+    again = datp.client.submit("p", {"a": 1}, external_id="o-1")
+    assert (again.tx_id, again.duplicate) == (first.tx_id, True)
+    with pytest.raises(ExternalIdConflict):
+        datp.client.submit("p", {"a": 2}, external_id="o-1")
+    assert runs == [first.tx_id]
+
+
+def refusal_of(kit: Kit, external_id: str) -> object:
+    return kit.client.submit_many([Request(pipeline="p", data={}, external_id=external_id)])[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "request_fields"),
+    [
+        ({"input_bytes_max": 1_024}, {"data": {"a": "x" * 2_000}}),
+        ({"input_depth_max": 2}, {"data": {"a": [[[1]]]}}),
+        ({"external_id_chars_max": 8}, {"external_id": "o" * 20}),
+        ({"expiry_s_max": 60}, {"expires_in_s": 600}),
+        ({"webhook_schemes": ("http",)}, {"webhook": "https://example.com/x"}),
+    ],
+    ids=lambda value: next(iter(value)) if len(value) == 1 else None,
+)
+def test_a_replay_is_found_although_a_limit_was_lowered_meanwhile(
+    datp: Kit, change: dict[str, Any], request_fields: dict[str, Any]
+) -> None:
+    request = Request(**({"pipeline": "p", "data": {}, "external_id": "o-1"} | request_fields))
+    [first] = datp.client.submit_many([request])
+    assert isinstance(first, Submitted)
+    acceptor = datp.client._acceptor
+    lowered = replace(acceptor, settings=replace(datp.settings, **change))
+    [again] = lowered.submit_many([request])
+    assert isinstance(again, Submitted)
+    assert (again.tx_id, again.duplicate) == (first.tx_id, True)
+    [other] = lowered.submit_many([replace(request, metadata={"m": 1})])
+    assert isinstance(other, ExternalIdConflict)
+    [fresh] = lowered.submit_many([replace(request, external_id=f"n{request.external_id}"[:40])])
+    assert isinstance(fresh, RequestError) and not isinstance(fresh, ExternalIdConflict)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import time
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datp_tasks.model.payload import NotJson, canonical, checked, encode, parse
+from datp_tasks.model.payload import InexactNumber, NotJson, canonical, checked, encode, parse
 
 #: A busy machine must not make a test fail.
 CAREFREE: dict[str, Any] = {
@@ -122,6 +124,47 @@ def test_text_from_outside_that_is_too_long_is_not_even_read() -> None:
 def test_a_number_that_overflows_does_not_get_through_as_infinity() -> None:
     with pytest.raises(NotJson):
         check(parse('{"a": 1e999}', what="body", bytes_max=100))
+
+
+def test_a_number_that_a_float_would_change_is_refused_with_its_place() -> None:
+    for number in ("12345678901234567.89", "0.1000000000000000000001", "1e999", "-1e-999"):
+        with pytest.raises(NotJson) as refused:
+            parse(f'{{"a/b": [0.5, {{"c": {number}}}]}}', what="body", bytes_max=1_000)
+        assert refused.value.pointer == "/a~1b/1/c"
+        assert str(refused.value).startswith(f"body.a/b[1].c is {number}, which would be stored as")
+    kept = parse('{"c": 1e999}', what="body", bytes_max=100, keep_inexact=True)
+    assert isinstance(kept["c"], InexactNumber)
+    with pytest.raises(NotJson) as refused:
+        check(kept)
+    assert refused.value.pointer == "/data/c"
+    same = '{"a": 0.10, "b": 1E2, "c": -0.0, "d": 5e-324, "e": 0.30000000000000004}'
+    assert parse(same, what="body", bytes_max=1_000) == json.loads(same)
+
+
+def took_s(work: Callable[[], object]) -> float:
+    """The best of three, which a busy machine disturbs least."""
+    times = []
+    for _ in range(3):
+        began_s = time.process_time()
+        work()
+        times.append(time.process_time() - began_s)
+    return min(times)
+
+
+def doubled(count: int) -> str:
+    keys = ",".join(f'"k{n}":1' for n in range(count))
+    return f'{{{keys},"k{count - 1}":2}}'
+
+
+def refused_by(text: str) -> None:
+    with pytest.raises(NotJson):
+        parse(text, what="body", bytes_max=10**7)
+
+
+def test_eight_times_the_keys_cost_about_eight_times_the_time() -> None:
+    """Sixty-four times, if it grew with the square."""
+    few, many = doubled(2_000), doubled(16_000)
+    assert took_s(lambda: refused_by(many)) < 24 * took_s(lambda: refused_by(few)) + 0.02
 
 
 def test_canonical_text_does_not_depend_on_the_order_of_keys() -> None:

@@ -14,6 +14,7 @@ import httpx
 import uvicorn
 
 from datp_tasks.api.app import create_app
+from datp_tasks.api.server import options
 from datp_tasks.api.services import Services
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.record.api_keys import ApiKeys
@@ -88,7 +89,9 @@ def api_house(kit: Kit, settings: Settings | None = None) -> Iterator[ApiHouse]:
         return Container.open(settings, clock=kit.clock, send=send)
 
     app = create_app(lambda: open_services(connect()), settings)
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=5, **options(settings)
+    )
     server = uvicorn.Server(config)
     listening = free_socket()
 

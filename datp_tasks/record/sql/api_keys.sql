@@ -41,8 +41,11 @@ SET requests_per_s = excluded.requests_per_s, burst_max = excluded.burst_max,
     in_flight_max = excluded.in_flight_max, changed_at = excluded.changed_at
 
 -- :name in_flight
--- How many transactions of an owner have not ended. Counting stops at the limit: more than that
--- need not be known.
-SELECT count(*) FROM (
-    SELECT 1 FROM tx_summary WHERE owner = %(owner)s AND completed_at IS NULL LIMIT %(limit)s
-) found
+-- How many transactions and batches of an owner have not ended. Counting stops at the limit: more
+-- than that need not be known.
+SELECT (SELECT count(*) FROM (
+            SELECT 1 FROM tx_summary WHERE owner = %(owner)s AND completed_at IS NULL
+            LIMIT %(limit)s) t)
+     + (SELECT count(*) FROM (
+            SELECT 1 FROM ledger_batch WHERE owner = %(owner)s AND final_at IS NULL
+            LIMIT %(limit)s) b)
