@@ -164,6 +164,10 @@ class BatchConflict(LedgerError):
     """The batch id was already used for other bytes."""
 
 
+class BatchLimit(LedgerError):
+    """The owner has too many batches in this line that are not final. Try again later."""
+
+
 class BatchUnknown(LedgerError):
     """There is no such batch."""
 

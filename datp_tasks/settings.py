@@ -132,6 +132,9 @@ class Settings:
     state_ttl_s: int = _number(1_800, 1, 864_000)
     sleeping_ttl_s: int = _number(300, 1, 864_000)
 
+    # Steps that are shipped: where http/request may go; anywhere if this is empty.
+    http_hosts: tuple[str, ...] = ()
+
     # Timeouts.
     expiry_s_max: int = _number(31_622_400, 1, 315_360_000)
     timeout_handler_period_s: float = _number(1.0, 0.1, 3_600)
@@ -146,6 +149,7 @@ class Settings:
     ledger_hosts: tuple[str, ...] = ("127.0.0.1", "localhost")
     ledger_authorization: str = field(default="", repr=False, metadata={"pattern": "[ -~]*"})
     ledger_expiry: str = field(default="single", metadata={"pattern": "single|two-phase"})
+    ledger_owner_batches_max: int = _number(10_000, 1, 100_000_000)
     ledger_payload_bytes_max: int = _number(1_048_576, 16, 67_108_864)
     ledger_claim_ttl_s: float = _number(30.0, 0.2, 3_600)
     ledger_slow_ttl_s: float = _number(180.0, 0.2, 86_400)

@@ -34,6 +34,7 @@ class StepServices(Protocol):
         self, run: Run, service_id: str, batch_id: str, payload: bytes, switch: str
     ) -> LedgerBatch: ...
     def now_ms(self) -> int: ...
+    def http_hosts(self) -> tuple[str, ...]: ...
 
 
 class StepContext:
@@ -146,6 +147,11 @@ class StepContext:
     def now_ms(self) -> int:
         """The time of the server, in milliseconds since 1970."""
         return self._services.now_ms()
+
+    @property
+    def http_hosts(self) -> tuple[str, ...]:
+        """The hosts that http/request may talk to; any if there are none."""
+        return self._services.http_hosts()
 
     @property
     def sql(self) -> Connection:
