@@ -25,7 +25,7 @@ from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import Kept, StateCache
 from datp_tasks.errors import DatpError
 from datp_tasks.failpoints import reach
-from datp_tasks.live.doorbells import Doorbells
+from datp_tasks.live.doorbells import Doorbells, Line
 from datp_tasks.live.scripts import Call as ScriptCall
 from datp_tasks.live.scripts import Reply
 from datp_tasks.live.store import LiveStore, claimed
@@ -130,7 +130,7 @@ class Hop:
         return runs
 
     def _answer(self, place: str, rung: int) -> ScriptCall:
-        size = self._costs.vector_size(place.rpartition("|")[2])
+        size = self._costs.vector_size(Line.parsed(place).place)
         return self._doorbells.answering(place, max(0, size - rung), size)
 
     def _claim_pairs(

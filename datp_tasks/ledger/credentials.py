@@ -29,9 +29,7 @@ class Credentials:
         host, port = target.host.lower(), target.port
         if target.scheme == "http" and host not in THIS_MACHINE:
             return self._by_server.get(f"http://{host}:{port}", "")
-        return (
-            self._by_server.get(f"{host}:{port}") or self._by_server.get(host) or self._for_all
-        )
+        return self._by_server.get(f"{host}:{port}") or self._by_server.get(host) or self._for_all
 
 
 def _parsed(text: str) -> dict[str, str]:

@@ -32,9 +32,7 @@ class WebhookSchedule:
         self._live = live
         self._clock = clock
 
-    def take(
-        self, *, batch_max: int, hold_s: float, room: Callable[[str], int]
-    ) -> list[Member]:
+    def take(self, *, batch_max: int, hold_s: float, room: Callable[[str], int]) -> list[Member]:
         """What is due, over all shards and owners; due again after `hold_s` unless placed anew.
 
         `room` says how many an owner may take at most.
@@ -56,9 +54,7 @@ class WebhookSchedule:
             found += [member for member in parsed if member is not None]
         return found
 
-    def _shares(
-        self, batch_max: int, room: Callable[[str], int]
-    ) -> list[tuple[str, str, int]]:
+    def _shares(self, batch_max: int, room: Callable[[str], int]) -> list[tuple[str, str, int]]:
         """Which owners in which shards are asked, and for how many: each gets its part."""
         shards = list(self._live.shards)
         # Not always the same shards first, when there is more than can be taken.

@@ -16,7 +16,13 @@ from typing import Any
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from datp_tasks.errors import BatchConflict, BatchUnknown, ServiceUnknown
+from datp_tasks.errors import (
+    BatchConflict,
+    BatchLimit,
+    BatchUnknown,
+    LedgerError,
+    ServiceUnknown,
+)
 from datp_tasks.model.batch import FINAL_STATES, BatchState
 from datp_tasks.model.payload import encode
 from datp_tasks.record.alerts import Alerts

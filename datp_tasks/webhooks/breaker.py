@@ -89,9 +89,7 @@ class Breaker:
             if each.state == "dead":
                 self._bury(receiver, each, learned)
 
-    def _disable(
-        self, receiver: Receiver, fault: Outcome, count: int, learned: Learned
-    ) -> None:
+    def _disable(self, receiver: Receiver, fault: Outcome, count: int, learned: Learned) -> None:
         disable_s = self._settings.webhook_disable_s
         owner, target = receiver
         failed = f"webhooks of {owner} to {target} failed {count} times in a row"

@@ -39,13 +39,13 @@ UPDATE alert a SET subject = d.owner || ' ' || d.target
 FROM (SELECT DISTINCT ON (target) owner, target FROM webhook_delivery WHERE state = 'dead') AS d
 WHERE a.kind = 'webhook-dead' AND a.cleared_at IS NULL AND a.subject = d.target;
 
-UPDATE webhook_secret SET owner = ':operator'
+UPDATE webhook_secret SET owner = '\\:operator'
 WHERE owner = 'operator' AND NOT EXISTS (SELECT 1 FROM api_key WHERE owner = 'operator');
 """
 
 DOWNGRADE = """
 UPDATE webhook_secret SET owner = 'operator'
-WHERE owner = ':operator' AND NOT EXISTS (SELECT 1 FROM webhook_secret WHERE owner = 'operator');
+WHERE owner = '\\:operator' AND NOT EXISTS (SELECT 1 FROM webhook_secret WHERE owner = 'operator');
 DROP INDEX ledger_batch_owner;
 DROP INDEX webhook_delivery_owner_due;
 DROP TABLE webhook_breaker;
