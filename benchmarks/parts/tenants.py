@@ -57,11 +57,12 @@ def run(bench: Bench) -> Figures:
     load = os.getloadavg()[0]
     with bench.report.progress("tenants", 3 * turns) as step:
         figures: Figures = {}
-        for name, work in (
-            ("tenant_isolation_tx_ratio", lambda: _transactions(bench, "call")),
-            ("tenant_isolation_empty_tx_ratio", lambda: _transactions(bench, "three")),
-            ("tenant_isolation_webhook_ratio", lambda: _webhooks(bench)),
-        ):
+        works: dict[str, Callable[[], tuple[float, float]]] = {
+            "tenant_isolation_tx_ratio": lambda: _transactions(bench, "call"),
+            "tenant_isolation_empty_tx_ratio": lambda: _transactions(bench, "three"),
+            "tenant_isolation_webhook_ratio": lambda: _webhooks(bench),
+        }
+        for name, work in works.items():
             ratios = []
             for number in range(turns):
                 step.doing(f"{name}, turn {number + 1} of {turns}")

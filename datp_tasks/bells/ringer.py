@@ -19,7 +19,14 @@ from typing import Protocol
 from redis.exceptions import RedisError
 
 from datp_tasks.bells.costs import CostBook
-from datp_tasks.live.doorbells import WAITING_MAX, Doorbells, Line, Pair, Waits
+from datp_tasks.live.doorbells import (
+    CALL_PAIRS_MAX,
+    WAITING_MAX,
+    Doorbells,
+    Line,
+    Pair,
+    Waits,
+)
 from datp_tasks.live.types import PRIORITIES, Bell
 
 log = logging.getLogger("datp.bells")
@@ -116,14 +123,8 @@ class Ringer:
             full = len(small) - len(small) % size
             self._send_all(line, small[:full], size)
             small = small[full:]
-        while small:
-            refused = self._ring(line, small, size if is_known else WAITING_MAX)
-            if refused is not None:
-                for each in refused:
-                    excess.setdefault(each.owner, []).append(each)
-                break
-            self._send_one(line, small[:size], line.name)
-            small = small[size:]
+        for each in self._ring_all(line, small, size, size if is_known else WAITING_MAX):
+            excess.setdefault(each.owner, []).append(each)
         return excess
 
     def _ring_own(self, line: Line, due: list[Waits]) -> None:
@@ -132,13 +133,24 @@ class Ringer:
         Its first message is as urgent as any. Those that follow are sent as workers answer.
         """
         size = self._size(line)
-        if self._ring(line, due[:size], WAITING_MAX) is None:
-            self._send_one(line, due[:size], line.name)
-        refused = self._ring(line, due[size:], WAITING_MAX) if due[size:] else []
+        refused = self._ring_all(line, due, size, WAITING_MAX)
         # What the line does not take is sent as it is, as far as it makes vectors.
-        left = due[size:] if refused is None else refused
         later = line._replace(priority=line.next_priority, owner="")
-        self._send_all(later, left[: len(left) - len(left) % size], size)
+        self._send_all(later, refused[: len(refused) - len(refused) % size], size)
+
+    def _ring_all(self, line: Line, due: list[Waits], size: int, owner_max: int) -> list[Waits]:
+        """Each goes with a message that is on its way, or gets one; those without room."""
+        left: list[Waits] = []
+        while due:
+            together = due[:CALL_PAIRS_MAX]
+            refused = self._ring(line, together, owner_max)
+            if refused is None:
+                self._send_one(line, due[:size], line.name)
+                due = due[size:]
+            else:
+                left += refused
+                due = due[len(together) :]
+        return left
 
     def _ring(self, line: Line, due: list[Waits], owner_max: int) -> list[Waits] | None:
         assert self._doorbells is not None

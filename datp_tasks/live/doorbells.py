@@ -77,22 +77,15 @@ class Doorbells:
     def ring(
         self, line: str, due: Sequence[Waits], *, owner_max: int = WAITING_MAX
     ) -> list[Waits] | None:
-        """None if the caller must send a message for these; else they go with another.
+        """None if the caller must send a message for some of these; else they go with another.
 
+        At most CALL_PAIRS_MAX of them.
         Those for which there is no room, because their owner has so many there, are returned.
         """
-        refused: list[Waits] = []
-        for start in range(0, len(due), CALL_PAIRS_MAX):
-            texts = [" ".join(map(str, each)) for each in due[start : start + CALL_PAIRS_MAX]]
-            order: tuple[str | int, ...] = (line, RINGING_MS, WAITING_MS, owner_max, *texts)
-            word, found = self._live.run([call(script("ring"), self._keys(line), order)])[0]
-            if word == "SEND" and start == 0:
-                return None
-            # A message that was lost or answered meanwhile: who rings next sends one.
-            refused += due[start:] if word == "SEND" else map(_waits, found)
-            if word == "SEND":
-                break
-        return refused
+        texts = [" ".join(map(str, each)) for each in due]
+        order: tuple[str | int, ...] = (line, RINGING_MS, WAITING_MS, owner_max, *texts)
+        word, refused = self._live.run([call(script("ring"), self._keys(line), order)])[0]
+        return None if word == "SEND" else list(map(_waits, refused))
 
     def answering(self, line: str, take_max: int, next_max: int) -> Call:
         """The call by which a worker answers; `answered` reads its reply."""

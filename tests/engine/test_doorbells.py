@@ -98,6 +98,31 @@ def test_singles_of_an_owner_beyond_a_vector_leave_the_shared_line(datp: Kit) ->
     assert (bells(200, 1)[0].tx_id, 200) in [*taken, *following[0]]
 
 
+def test_a_message_that_is_answered_between_two_rings_loses_none(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker may be quicker than the rest of the ringing."""
+    ringer, messages = made(datp, 10)
+    live = datp.connections.live
+    doorbells = Doorbells(live)
+    ring, got = Doorbells.ring, list[Pair]()
+
+    def answered_first(self: Doorbells, line: str, due: Any, **options: Any) -> Any:
+        _, following = doorbells.answered(live.run([doorbells.answering(line, 0, 10)])[0])
+        got.extend(pair for vector in following for pair in vector)
+        return ring(self, line, due, **options)
+
+    monkeypatch.setattr(Doorbells, "ring", answered_first)
+    ringer.ring(bells(0, 2_505))
+    for _ in range(300):
+        taken, following = doorbells.answered(
+            live.run([doorbells.answering(f"{PLACE}|ann", 10, 10)])[0]
+        )
+        got += [*taken, *(pair for vector in following for pair in vector)]
+    got += [pair for pairs, _ in messages.sent for pair in pairs]
+    assert sorted(got) == [(bell.tx_id, bell.sequence) for bell in bells(0, 2_505)]
+
+
 def test_vectors_that_many_owners_fill_together_are_sent_at_once(datp: Kit) -> None:
     ringer, messages = made(datp, 10)
     ringer.ring([bell for n in range(25) for bell in bells(n, 1, owner=f"o{n}")])

@@ -104,9 +104,3 @@ def test_a_line_of_one_owner_has_several_messages_under_way(stage: Stage, bells:
     assert bells.waiting("other") == 0
     stage.live.run([bells.answering(OWN, 10, 10)])
     assert bells.waiting("master") == 0
-
-
-def test_a_line_takes_more_than_one_call_can_hold(stage: Stage, bells: Doorbells) -> None:
-    bells.ring(OWN, due(0, 1))
-    assert bells.ring(OWN, due(1, 2_500)) == []
-    assert bells.waiting("master") == 2_500
