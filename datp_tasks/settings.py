@@ -72,6 +72,8 @@ class Settings:
     sleep_s_max: int = _number(31_622_400, 1, 315_360_000)
     step_timeout_s: float = _number(60.0, 0.01, 86_400)
     step_kill_grace_s: float = _number(10.0, 0.1, 600)
+    #: Where http/request may go; anywhere if this is empty.
+    http_hosts: tuple[str, ...] = ()
     pipeline_reload_s: float = _number(2.0, 0, 60)
 
     # Vectors.
@@ -131,9 +133,6 @@ class Settings:
     delay_before_archiving_s: int = _number(60, 0, 86_400)
     state_ttl_s: int = _number(1_800, 1, 864_000)
     sleeping_ttl_s: int = _number(300, 1, 864_000)
-
-    # Steps that are shipped: where http/request may go; anywhere if this is empty.
-    http_hosts: tuple[str, ...] = ()
 
     # Timeouts.
     expiry_s_max: int = _number(31_622_400, 1, 315_360_000)

@@ -96,8 +96,7 @@ class Doorbells:
     @staticmethod
     def answered(reply: Reply) -> tuple[list[Pair], list[list[Pair]]]:
         """What the worker takes along, and what each of the next messages must carry."""
-        taken, *following = [[_waits(text).pair for text in texts] for texts in reply[1:]]
-        return taken, following
+        return _pairs(reply[1]), [_pairs(texts) for texts in reply[2]]
 
     def waiting(self, group: str) -> int:
         """How many wait in the lines of a node group, beside the messages in its queue."""
@@ -113,6 +112,10 @@ class Doorbells:
             of_bells("bells", f"lineH:{line}"),
             of_bells("bells", "linesS"),
         )
+
+
+def _pairs(texts: Sequence[str]) -> list[Pair]:
+    return [_waits(text).pair for text in texts]
 
 
 def _waits(text: str) -> Waits:

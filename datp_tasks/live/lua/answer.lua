@@ -14,9 +14,9 @@ ARGV:
   next_max     int     how many a next message carries
   messages_max int     how many messages may be on their way
 Returns:
-  OK           those the worker takes, then for each next message those it must carry
+  OK           those the worker takes, and for each next message those it must carry
 ]]
---- @include "owner_of"
+--- @include "take_from"
 local ringing = KEYS[1]
 local waiting = KEYS[2]
 local shares = KEYS[3]
@@ -27,29 +27,22 @@ local take_max = tonumber(ARGV[3])
 local next_max = tonumber(ARGV[4])
 local messages_max = tonumber(ARGV[5])
 
-local function pop(count)
-  local popped = count > 0 and redis.call('LPOP', waiting, count) or {}
-  for _, entry in ipairs(popped) do
-    redis.call('HINCRBY', shares, owner_of(entry), -1)
-  end
-  return popped
-end
-
 local under_way = math.max(0, tonumber(redis.call('GET', ringing) or 1) - 1)
-local answers = {'OK', pop(take_max)}
+local taken = take_from(waiting, shares, take_max)
+local vectors = {}
 while under_way < messages_max do
-  local following = pop(next_max)
+  local following = take_from(waiting, shares, next_max)
   if #following == 0 then
     redis.call('DEL', shares)
     redis.call('SREM', lines, line)
     break
   end
   under_way = under_way + 1
-  answers[#answers + 1] = following
+  vectors[#vectors + 1] = following
 end
 if under_way > 0 then
   redis.call('SET', ringing, under_way, 'PX', ringing_ms)
 else
   redis.call('DEL', ringing)
 end
-return answers
+return {'OK', taken, vectors}

@@ -17,7 +17,6 @@ Returns:
   SEND         nothing; the caller must send a message for the pairs
   WAIT         those for which there is no room
 ]]
---- @include "owner_of"
 local ringing = KEYS[1]
 local waiting = KEYS[2]
 local shares = KEYS[3]
@@ -32,15 +31,15 @@ if redis.call('SET', ringing, '1', 'NX', 'PX', ringing_ms) then
   return {'SEND', ''}
 end
 local counts, placed, refused = {}, {}, {}
-for index = pairs, #ARGV do
-  local owner = owner_of(ARGV[index])
+for _, entry in ipairs({unpack(ARGV, pairs, #ARGV)}) do
+  local owner = string.match(entry, '%S*$')
   counts[owner] = counts[owner] or tonumber(redis.call('HGET', shares, owner) or 0)
   if counts[owner] < owner_max then
     counts[owner] = counts[owner] + 1
-    placed[#placed + 1] = ARGV[index]
+    placed[#placed + 1] = entry
     redis.call('HINCRBY', shares, owner, 1)
   else
-    refused[#refused + 1] = ARGV[index]
+    refused[#refused + 1] = entry
   end
 end
 if #placed > 0 then
