@@ -142,9 +142,10 @@ def test_what_is_too_much_for_a_line_is_sent_as_it_is(
 
 def test_what_must_run_by_itself_gets_its_own_message(datp: Kit) -> None:
     ringer, messages = made(datp, 100)
-    for number in range(3):
-        ringer.ring(bells(number, 1, alone=True))
+    ringer.ring(bells(0, 2, alone=True))
+    ringer.ring(bells(2, 1, alone=True))
     assert [answers for _, answers in messages.sent] == ["", "", ""]
+    assert messages.sizes == [1, 1, 1]
 
 
 def test_of_an_unknown_place_one_is_tried_and_the_others_wait(datp: Kit) -> None:
