@@ -30,6 +30,7 @@ DatpError
 │   ├── ServiceInvalid        its name, kind or address is not acceptable
 │   ├── BatchInvalid          a batch is not acceptable; nothing was stored
 │   ├── BatchConflict         the batch id was used before, for other bytes
+│   ├── BatchLimit            the owner has too many batches in this line that are not final
 │   ├── BatchUnknown
 │   └── BatchBusy             the batch is in a state in which that cannot be done
 ├── WebhookError
@@ -179,6 +180,10 @@ class BatchInvalid(LedgerError):
 
 class BatchConflict(LedgerError):
     """The batch id was already used for other bytes."""
+
+
+class BatchLimit(LedgerError):
+    """The owner has too many batches in this line that are not final. Try again later."""
 
 
 class BatchUnknown(LedgerError):

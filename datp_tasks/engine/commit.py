@@ -170,7 +170,8 @@ class Committer:
             if reply[0] != "OK":
                 return self._lost(run, reply)
             self._cache.put(run.tx_id, (reply[2], run.fence), run.state, state_json)
-            bell = Bell(run.tx_id, reply[1], to.group, to.step_type, to.place, to.priority, alone)
+            where = (to.group, to.step_type, to.place, to.priority)
+            bell = Bell(run.tx_id, reply[1], *where, alone, run.fields.get("owner", ""))
             if known or to.group != run.group:
                 plan.bells.append(bell)
             else:

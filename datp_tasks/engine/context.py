@@ -36,6 +36,7 @@ class StepServices(Protocol):
     ) -> LedgerBatch: ...
     def ask_approval(self, run: Run, step_key: str, note: str, need: Need) -> Approval: ...
     def now_ms(self) -> int: ...
+    def http_hosts(self) -> tuple[str, ...]: ...
 
 
 class StepContext:
@@ -155,6 +156,11 @@ class StepContext:
     def now_ms(self) -> int:
         """The time of the server, in milliseconds since 1970."""
         return self._services.now_ms()
+
+    @property
+    def http_hosts(self) -> tuple[str, ...]:
+        """The hosts that http/request may talk to; any if there are none."""
+        return self._services.http_hosts()
 
     @property
     def sql(self) -> Connection:

@@ -19,13 +19,14 @@ from datp_tasks.engine.decide import NEXT, STAY, Decider, Move, Park, Pipelines,
 from datp_tasks.engine.execute import Executor, Way
 from datp_tasks.engine.observer import Observer
 from datp_tasks.engine.outcomes import Lost, Refused, Unavailable
+from datp_tasks.engine.recent_owners import RecentOwners
 from datp_tasks.engine.registry import Registry, StepType
 from datp_tasks.engine.round import Round, Stuck
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import Kept, StateCache
 from datp_tasks.errors import DatpError
 from datp_tasks.failpoints import reach
-from datp_tasks.live.doorbells import Doorbells
+from datp_tasks.live.doorbells import Doorbells, Line
 from datp_tasks.live.scripts import Call as ScriptCall
 from datp_tasks.live.scripts import Reply
 from datp_tasks.live.store import LiveStore, claimed
@@ -45,6 +46,10 @@ _OPENS = delta_json(BEGIN)
 
 #: Ways to execute in which the transactions of a vector share some of the work.
 SHARING: frozenset[Way] = frozenset(("vector", "sql", "async"))
+
+#: While others have work too, the vectors of what an owner has in excess are so much shorter: the
+#: others wait until one is done.
+SHORTER = 4
 
 
 class Hop:
@@ -80,6 +85,7 @@ class Hop:
         self._ringer = ringer
         self._doorbells = doorbells
         self._node = node
+        self._owners = RecentOwners()
         self.round = Round()
         #: The transactions of the current bell: all that this worker can be at work on.
         self.in_hand: frozenset[str] = frozenset()
@@ -102,6 +108,7 @@ class Hop:
         claims = self._claim(step_type, pairs, answers)
         reach("hop.after_claim")
         self._observer.claimed(claims)
+        self._owners.saw(run.fields.get("owner", "") for run in claims)
         runs = self._committer.commit(self._admit(claims))
         place = runs[0].action.place if runs else ""
         work_s, shares = 0.0, False
@@ -130,7 +137,10 @@ class Hop:
         return runs
 
     def _answer(self, place: str, rung: int) -> ScriptCall:
-        size = self._costs.vector_size(place.rpartition("|")[2])
+        line = Line.parsed(place)
+        size = self._costs.vector_size(line.place)
+        if line.owner and self._owners.are_others(line.owner):
+            size = max(1, size // SHORTER)
         return self._doorbells.answering(place, max(0, size - rung), size)
 
     def _claim_pairs(

@@ -188,3 +188,6 @@ class Services:
 
     def now_ms(self) -> int:
         return self._live.server_now_ms()
+
+    def http_hosts(self) -> tuple[str, ...]:
+        return self._settings.http_hosts

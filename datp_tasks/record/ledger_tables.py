@@ -132,6 +132,13 @@ def _declare_batches(metadata: MetaData) -> None:
             postgresql_where=text("final_at IS NULL"),
         ),
         Index("ledger_batch_in_flight", "owner", postgresql_where=text("final_at IS NULL")),
+        #: What an owner has in the line.
+        Index(
+            "ledger_batch_owner",
+            "service_id",
+            "owner",
+            postgresql_where=text("final_at IS NULL"),
+        ),
         Index("ledger_batch_ended", "final_at", postgresql_where=text("final_at IS NOT NULL")),
         Index("ledger_batch_late", "next_at", postgresql_where=text("state = 'SUBMITTING'")),
         Index(

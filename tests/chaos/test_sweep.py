@@ -31,7 +31,7 @@ Where = Callable[[str], bool]
 OTHER_SCRIPTS = {
     *("answer", "ring"),
     *("drop_running", "note_problem", "park", "resolve", "restore", "ring_again", "stop"),
-    *("place_webhook", "set_switch", "take_counts", "take_tokens", "take_webhooks"),
+    *("due_webhooks", "place_webhook", "set_switch", "take_counts", "take_tokens", "take_webhooks"),
 }
 
 

@@ -83,7 +83,7 @@ WITH locked AS MATERIALIZED (
            split_part(webhook, '?', 1), body, completed_at, completed_at, completed_at
     FROM won WHERE webhook IS NOT NULL
 )
-SELECT tx_id, CASE WHEN webhook IS NOT NULL THEN sequence END AS due FROM won
+SELECT tx_id, owner, CASE WHEN webhook IS NOT NULL THEN sequence END AS due FROM won
 
 -- :name report_progress
 -- Record a progress report as the next event of a transaction. Numbered under the lock of the row:
@@ -117,7 +117,7 @@ WITH locked AS MATERIALIZED (
            split_part(webhook, '?', 1), body, at, at, at
     FROM reported WHERE webhook IS NOT NULL
 )
-SELECT tx_id, sequence, webhook IS NOT NULL AS is_due FROM reported
+SELECT tx_id, owner, sequence, webhook IS NOT NULL AS is_due FROM reported
 
 -- :name raise_fences
 -- Shut out the holders of claims that are given up.

@@ -32,7 +32,7 @@ UPDATE webhook_delivery
 SET state = 'pending', finished_at = NULL, attempts_before = attempts, held = false,
     begun_at = coalesce(%(now)s, now()), next_at = coalesce(%(now)s, now())
 WHERE id = %(id)s AND (state <> 'pending' OR next_at > coalesce(%(now)s, now()))
-RETURNING tx_id, sequence, target
+RETURNING tx_id, sequence, owner, target
 
 -- :name redeliver_dead
 -- Make dead letters due again, the oldest first.
@@ -45,7 +45,7 @@ UPDATE webhook_delivery d
 SET state = 'pending', finished_at = NULL, attempts_before = attempts, held = false,
     begun_at = coalesce(%(now)s, now()), next_at = coalesce(%(now)s, now())
 FROM chosen WHERE d.id = chosen.id
-RETURNING d.tx_id, d.sequence, d.target
+RETURNING d.tx_id, d.sequence, d.owner, d.target
 
 -- :name active_secrets
 -- The secrets that sign now, the newest of each owner first.
