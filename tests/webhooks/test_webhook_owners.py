@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from datp_tasks.errors import WebhookInvalid
+from datp_tasks.model.actor import Actor
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.webhook_queue import DEAD
 from datp_tasks.testing import Kit
@@ -113,7 +114,7 @@ def test_an_owner_that_tries_again_clears_no_alert_of_the_operator(
     webhooks.redeliver_dead(owner="ann")
     assert len(alerts.open_alerts(DEAD)) == 1
     kit.run_job("webhook_sender")
-    webhooks.redeliver(f"msg_{tx_id}_1", actor="olga")
+    webhooks.redeliver(f"msg_{tx_id}_1", actor=Actor(name="olga"))
     assert alerts.open_alerts(DEAD) == []
 
 
