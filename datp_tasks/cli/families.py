@@ -40,6 +40,9 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "replay": "Rebuild a transaction from its journal.",
         "audit": "Replay many transactions and report what does not fit.",
     },
+    "erase": {
+        "erase": "Erase what transactions were about; ids, status, times and hashes stay.",
+    },
     "timeouts": {
         "timeouts": "Show what expires next.",
     },

@@ -14,6 +14,7 @@ from datp_tasks.model.payload import Json
 from datp_tasks.operator.audit import Auditor
 from datp_tasks.operator.bulk import Action, ActionResult, Bulk, Where
 from datp_tasks.operator.doctor import Diagnosis, Doctor, InDoubt, InFlight
+from datp_tasks.operator.erase import Eraser
 from datp_tasks.operator.replay import Replay
 from datp_tasks.operator.resolve import Decision, Resolver
 from datp_tasks.operator.why import Explainer, Why
@@ -32,6 +33,7 @@ class Operator:
         resolver: Resolver,
         bulk: Bulk,
         auditor: Auditor,
+        eraser: Eraser,
         close: Callable[[], None],
     ) -> None:
         self._explainer = explainer
@@ -39,6 +41,8 @@ class Operator:
         self._resolver = resolver
         self._bulk = bulk
         self._auditor = auditor
+        #: Erasing payloads; see `operator/erase.py`.
+        self.eraser = eraser
         self._close = close
 
     @classmethod

@@ -108,6 +108,8 @@ class Summary:
     #: When its client first got to know of an event by a poll.
     notified_at: datetime | None = None
     trace: str | None = None
+    #: When its payloads were erased; its ids, status, times and hashes are still there.
+    erased_at: datetime | None = None
 
     @property
     def is_final(self) -> bool:
@@ -137,6 +139,7 @@ def summary_from_row(row: Any) -> Summary:
         sequence=row.event_count + (row.completed_at is not None),
         notified_at=row.notified_at,
         trace=row.trace,
+        erased_at=row.erased_at,
     )
 
 

@@ -138,7 +138,9 @@ class Webhooks:
         with self._engine.begin() as connection:
             row = connection.exec_driver_sql(Query.redeliver, self._values(id=id)).first()
             if row is None:
-                raise WebhookBusy(f"{id} is {found.state} and due now; it is being sent")
+                if found.state == "pending":
+                    raise WebhookBusy(f"{id} is pending and due now; it is being sent")
+                raise WebhookBusy(f"what {id} said was erased; there is nothing to send")
             self._alerts.clear_alert(DEAD, row.target, connection=connection)
             self._note(connection, actor, "webhook.redeliver", id)
         return row.tx_id, row.sequence

@@ -17,6 +17,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ONE_TOPIC = {
     *("api", "batches", "errors", "groups", "journal", "metrics", "nodes", "operator"),
     *("pipeline_cache", "pipelines", "resolve", "retention", "timeouts", "transactions"),
+    "erase",
     "webhooks",
 }
 #: Different things under one name. This list may only shrink.
