@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner, Result
 
 from datp_tasks import Fail, Pipeline, Sleep, failpoints
+from datp_tasks.cli import erase as cli
 from datp_tasks.errors import ExternalIdConflict, FilterInvalid, WebhookBusy
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.journal import chained_hash, content_hash
@@ -472,3 +477,34 @@ def test_files_of_the_journal_are_for_their_user_only(world: World, folder: Path
     modes = {path.name: path.stat().st_mode & 0o777 for path in [folder, *folder.iterdir()]}
     assert modes.pop(folder.name) == 0o700
     assert set(modes.values()) == {0o600}
+
+
+# As people type it.
+
+
+def test_the_command_erases_and_tells_what_it_could_not(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [tx_id] = settled(world)
+    open_ = world.kit.submit("tell", dict(SUBJECT_OF_ALL))
+    monkeypatch.setattr(cli, "connect", lambda: SimpleNamespace(operator=world.kit.operator))
+    app = typer.Typer()
+    cli.add_commands(app)
+
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(app, ["--subject", f"/customer={SECRET}", *words])
+
+    assert run("--dry-run").output == "2 would go\n"
+    assert isinstance(run("--yes").exception, FilterInvalid)
+    assert run("--reason", "request 7").exit_code == 1
+    assert not world.kit.status(tx_id).erased_at
+    done = run("--reason", "request 7", "--yes", "--json")
+    assert done.exit_code == cli.SOME_FAILED
+    found = json.loads(done.output)
+    assert (found["erased"], [each["txId"] for each in found["refused"]]) == (1, [open_])
+    assert world.kit.status(tx_id).erased_at
+    world.kit.client.set_switch(open_, "kyc", "ok")
+    world.kit.clock.advance(seconds=61)
+    world.archive()
+    assert "1 of 1 erased" in run("--reason", "request 7", "--yes").output
+    assert where(world, folder) == set()
