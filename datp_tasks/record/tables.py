@@ -124,10 +124,13 @@ tx_summary = Table(
     #: The actor that submitted it, and its request: "<request id> <address>".
     Column("submitted_by", Text),
     Column("origin", Text),
+    #: When its payloads were erased.
+    Column("erased_at", DateTime(timezone=True)),
     CheckConstraint(f"status IN ({ANY_SQL})", name="tx_summary_status"),
     CheckConstraint(
         f"(status IN ({FINAL_SQL})) = (completed_at IS NOT NULL)", name="tx_summary_final"
     ),
+    CheckConstraint("erased_at IS NULL OR completed_at IS NOT NULL", name="tx_summary_erased"),
     Index(
         "tx_summary_external_id",
         "owner",

@@ -114,6 +114,8 @@ class Summary:
     #: Who handed it in, and with which request: "<request id> <address>".
     submitted_by: str | None = None
     origin: str | None = None
+    #: When its payloads were erased; its ids, status, times and hashes are still there.
+    erased_at: datetime | None = None
 
     @property
     def is_final(self) -> bool:
@@ -145,6 +147,7 @@ def summary_from_row(row: Any) -> Summary:
         trace=row.trace,
         submitted_by=row.submitted_by,
         origin=row.origin,
+        erased_at=row.erased_at,
     )
 
 

@@ -139,7 +139,9 @@ class Webhooks:
         with self._engine.begin() as connection:
             row = connection.exec_driver_sql(Query.redeliver, self._values(id=id)).first()
             if row is None:
-                raise WebhookBusy(f"{id} is {found.state} and due now; it is being sent")
+                if found.state == "pending":
+                    raise WebhookBusy(f"{id} is pending and due now; it is being sent")
+                raise WebhookBusy(f"what {id} said was erased; there is nothing to send")
             if actor or owner is None:
                 self._clear(connection, {(row.owner, row.target)})
             self._note(connection, actor, "webhook.redeliver", id)

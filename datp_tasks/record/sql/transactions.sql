@@ -202,7 +202,7 @@ FROM tx_summary s WHERE tx_id = %(tx_id)s AND NOT EXISTS (
 -- Transactions as their clients see them.
 SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
        progress, note, created_at, completed_at, expires_at, webhook, progress_reports,
-       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin
+       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin, erased_at
 FROM tx_summary
 WHERE tx_id = ANY(%(tx_id)s)
 
@@ -210,7 +210,7 @@ WHERE tx_id = ANY(%(tx_id)s)
 -- A page of all transactions, by id.
 SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
        progress, note, created_at, completed_at, expires_at, webhook, progress_reports,
-       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin
+       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin, erased_at
 FROM tx_summary
 WHERE tx_id > %(after)s ORDER BY tx_id LIMIT %(limit)s
 
@@ -218,7 +218,7 @@ WHERE tx_id > %(after)s ORDER BY tx_id LIMIT %(limit)s
 -- The transaction that has an external id.
 SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
        progress, note, created_at, completed_at, expires_at, webhook, progress_reports,
-       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin
+       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin, erased_at
 FROM tx_summary
 WHERE owner = %(owner)s AND external_id = %(external_id)s
 
