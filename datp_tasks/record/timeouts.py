@@ -49,6 +49,7 @@ class Query(Queries, topic="timeouts"):
     next_due: str
     look_again: str
     forget: str
+    forget_past_return: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +180,12 @@ class Timeouts:
         if tx_ids:
             with self._engine.begin() as connection:
                 connection.exec_driver_sql(Query.forget, {"tx_id": list(tx_ids)})
+
+    def forget_past_return(self, tx_ids: Sequence[str]) -> None:
+        """Transactions that turned out to be past their point of no return."""
+        if tx_ids:
+            with self._engine.begin() as connection:
+                connection.exec_driver_sql(Query.forget_past_return, {"tx_id": list(tx_ids)})
 
     def standing(self) -> Standing:
         with self._engine.connect() as connection:

@@ -76,6 +76,14 @@ class Mark:
     note: str
 
 
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Why a transaction cannot pass a point of no return: something came first."""
+
+    #: As the row has it (model/stop_request.py); None: its time is over, and that is all.
+    request: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """The transaction as its client sees it."""
@@ -108,6 +116,10 @@ class Summary:
     #: When its client first got to know of an event by a poll.
     notified_at: datetime | None = None
     trace: str | None = None
+    #: When it passed its point of no return: it cannot expire or be cancelled any more.
+    no_return_at: datetime | None = None
+    #: Since when another system decides: it cannot expire or be cancelled meanwhile.
+    forwarded_at: datetime | None = None
 
     @property
     def is_final(self) -> bool:
@@ -137,6 +149,8 @@ def summary_from_row(row: Any) -> Summary:
         sequence=row.event_count + (row.completed_at is not None),
         notified_at=row.notified_at,
         trace=row.trace,
+        no_return_at=row.no_return_at,
+        forwarded_at=row.forwarded_at,
     )
 
 
