@@ -127,6 +127,12 @@ class Transaction(Given):
     created_at: datetime
     completed_at: datetime | None
     expires_at: datetime | None
+    no_return_at: Annotated[
+        datetime | None, Field(description="Since when it cannot expire or be cancelled.")
+    ]
+    forwarded_at: Annotated[
+        datetime | None, Field(description="Since when another system decides about it.")
+    ]
     notified_at: datetime | None
 
 

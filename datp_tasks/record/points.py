@@ -33,6 +33,7 @@ class Query(Queries, topic="points"):
     bound: str
     ask_to_stop: str
     take_back: str
+    limit_wait: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class Points:
         values = {"tx_id": tx_id, "value": request.to_text()}
         try:
             with self._engine.begin() as connection:
-                connection.exec_driver_sql(f"SET LOCAL lock_timeout = {STOP_LOCK_MS}")
+                connection.exec_driver_sql(Query.limit_wait, {"lock_ms": str(STOP_LOCK_MS)})
                 row = connection.exec_driver_sql(Query.ask_to_stop, values).first()
         except OperationalError as error:
             if getattr(error.orig, "pgcode", None) != LOCK_NOT_AVAILABLE:

@@ -26,6 +26,7 @@ from sqlalchemy import Connection, Engine
 from datp_tasks.clock import Clock
 from datp_tasks.failpoints import reach
 from datp_tasks.model.status import FINAL
+from datp_tasks.model.transfer_state import transfer_state
 from datp_tasks.record.queries import Queries
 
 log = logging.getLogger("datp.timeouts")
@@ -107,6 +108,8 @@ class Next:
     left_s: float
     #: When it was marked as expiring, because work had begun.
     expiring_at: datetime | None
+    #: In the words of Mojaloop (model/transfer_state.py), as the log has it last.
+    state: str
 
 
 class Timeouts:
@@ -197,7 +200,10 @@ class Timeouts:
         with self._engine.connect() as connection:
             rows = connection.exec_driver_sql(Query.next_due, self._values(rows_max=rows_max))
             return [
-                Next(r.tx_id, r.pipeline, r.owner, r.expires_at, r.left_s, r.expiring_at)
+                Next(
+                    *(r.tx_id, r.pipeline, r.owner, r.expires_at, r.left_s, r.expiring_at),
+                    transfer_state(r.status, r.detail),
+                )
                 for r in rows
             ]
 

@@ -84,8 +84,8 @@ FROM tx_summary
 WHERE tx_id = ANY(%(tx_id)s) AND (no_return_at IS NOT NULL OR forwarded_at IS NOT NULL)
 
 -- :name ask_to_stop
--- Keep a cancel and record it in the row of the transaction, unless a point of no return came first.
--- The request before it, if there was one, counts.
+-- Record a cancel in the row of the transaction, unless a point of no return came first. The
+-- request before it, if there was one, counts.
 WITH locked AS MATERIALIZED (
     SELECT tx_id, no_return_at, forwarded_at FROM tx_summary
     WHERE tx_id = %(tx_id)s AND coalesce(completed_at, 'infinity') = 'infinity'
@@ -101,3 +101,7 @@ SELECT no_return_at, forwarded_at FROM locked
 UPDATE tx_summary SET stop_request = NULL
 WHERE tx_id = %(tx_id)s AND stop_request = %(value)s
   AND coalesce(completed_at, 'infinity') = 'infinity'
+
+-- :name limit_wait
+-- A cancel does not wait long for a row that a step holds.
+SET LOCAL lock_timeout = %(lock_ms)s

@@ -55,9 +55,9 @@ WHERE segment_type = %(segment_type)s AND enumeration = %(enumeration)s
 -- :name read_window
 -- One pass over the new rows of the log: watch what goes on, forget what is final, advance the
 -- segment. A final status is never followed by another one, so "one of its rows is final" is its
--- latest state, in whatever order the rows come. What is past its point of no return, or forwarded, is
--- not watched either: its last row says so. Ids are handed on as arrays: for a join the
--- planner, which cannot know how few they are, would read all of `tx_timeout`.
+-- latest state, in whatever order the rows come. What is past its point of no return, or forwarded,
+-- is not watched either: its last row says so. Ids are handed on as arrays: for a join the planner,
+-- which cannot know how few they are, would read all of `tx_timeout`.
 WITH win AS MATERIALIZED (
     SELECT xact, id, tx_id, status, expires_at, detail FROM tx_state_change
     WHERE expires_at IS NOT NULL
@@ -123,9 +123,12 @@ WHERE segment_type = %(segment_type)s AND enumeration = %(enumeration)s
 
 -- :name next_due
 -- The transactions that the handler looks at next.
-SELECT t.tx_id, s.pipeline, s.owner, t.expires_at, s.expiring_at,
+SELECT t.tx_id, s.pipeline, s.owner, t.expires_at, s.expiring_at, c.status, c.detail,
        extract(epoch FROM t.expires_at - coalesce(%(now)s, now()))::float AS left_s
 FROM tx_timeout t JOIN tx_summary s ON s.tx_id = t.tx_id
+CROSS JOIN LATERAL (
+    SELECT status, detail FROM tx_state_change WHERE tx_id = t.tx_id ORDER BY id DESC LIMIT 1
+) c
 ORDER BY t.due_at, t.tx_id LIMIT %(rows_max)s
 
 -- :name look_again

@@ -40,9 +40,9 @@ JOIN unnest(%(owner)s::text[], %(external_id)s::text[]) AS v (owner, external_id
 -- their ids first, so that two finishers cannot deadlock. `coalesce` keeps the planner from the
 -- index of open rows: that is full of rows that were closed since the last vacuum, and all of it
 -- would be read. A success must be in time, unless
--- it had passed its point of no return; then no expiry or cancel can end it. The history calls an expiry by the names of the seed,
--- which depend on whether work had begun. A client that asked for a webhook gets it from this
--- commit on, with what it says: nothing that crashes later can forget it.
+-- it had passed its point of no return; then no expiry or cancel can end it. The history calls an
+-- expiry by the names of the seed, which depend on whether work had begun. A client that asked for
+-- a webhook gets it from this commit on, with what it says: no later crash can forget it.
 WITH locked AS MATERIALIZED (
     SELECT tx_id FROM tx_summary
     WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') = 'infinity'
@@ -178,8 +178,8 @@ WITH v AS (
 SELECT tx_id FROM marked
 
 -- :name mark_expiring
--- Mark transactions that expire although work had begun, and before a point of no return. Repeating it changes nothing. A row that
--- is locked is passed over, as in `raise_fences`.
+-- Mark transactions that expire although work had begun, and before a point of no return. Repeating
+-- it changes nothing. A row that is locked is passed over, as in `raise_fences`.
 WITH locked AS MATERIALIZED (
     SELECT tx_id FROM tx_summary
     WHERE tx_id = ANY(%(tx_id)s) AND completed_at IS NULL
