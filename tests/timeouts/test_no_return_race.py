@@ -13,12 +13,14 @@ from sqlalchemy import text
 from datp_tasks import Batch, Pipeline, Request, Sleep
 from datp_tasks.errors import TransactionError
 from datp_tasks.live.types import Bell
+from datp_tasks.model.stop_request import StopRequest
+from datp_tasks.record.points import Claim, Points
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 
 Data = dict[str, Any]
 
-TRANSACTIONS = 6_000
+TRANSACTIONS = 3_000
 EXPIRY_S_MAX = 60
 PAY = "INSERT INTO test_paid SELECT unnest(cast(:tx AS text[]))"
 ENDS = """
@@ -162,3 +164,73 @@ def test_of_thousands_each_is_past_the_point_or_stopped_and_never_both(kit: Kit)
     assert min(counts.values()) > TRANSACTIONS / 100
     assert race.refused["NoReturn"] > 0
     assert set(race.sent.values()) == {1}
+
+
+#: Batches that a mark, an expiry and cancels go for at the same moment.
+ROUNDS, BATCH = 120, 25
+
+
+class Collision:
+    """One batch after another, by three threads that set off together."""
+
+    def __init__(self, kit: Kit, ids: list[str]) -> None:
+        self._batches = [ids[at : at + BATCH] for at in range(0, len(ids), BATCH)]
+        self._start = threading.Barrier(3)
+        self._record = kit.connections.record
+        self._points = Points(kit.connections.engine, kit.clock)
+        self.passed: set[str] = set()
+        self.expiring: set[str] = set()
+        self.asked: set[str] = set()
+        self.errors: list[BaseException] = []
+
+    def run(self) -> None:
+        threads = [
+            threading.Thread(target=self._each, args=(move,))
+            for move in (self._pass, self._expire, self._cancel)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+
+    def _each(self, move: Any) -> None:
+        try:
+            for batch in self._batches:
+                self._start.wait(20)
+                move(batch)
+        except BaseException as error:
+            self.errors.append(error)
+
+    def _pass(self, batch: list[str]) -> None:
+        claims = [Claim(tx_id, 1, "final") for tx_id in batch]
+        answers = self._points.pass_many(claims)
+        self.passed |= {tx_id for tx_id in batch if answers[tx_id] is True}
+
+    def _expire(self, batch: list[str]) -> None:
+        # One at a time and backwards, so that it meets the mark in the middle.
+        for tx_id in reversed(batch):
+            self.expiring |= self._record.mark_expiring([tx_id])
+
+    def _cancel(self, batch: list[str]) -> None:
+        for tx_id in batch[:: BATCH // 5]:
+            if self._points.ask_to_stop(tx_id, StopRequest.cancel("raced")) is None:
+                self.asked.add(tx_id)
+
+
+@pytest.mark.timeout(120)
+def test_of_a_mark_an_expiry_and_a_cancel_at_the_same_moment_the_row_lets_one_win(
+    kit: Kit,
+) -> None:
+    kit.lose_bells()
+    race = Race(kit)
+    ids = race.submit()[: ROUNDS * BATCH]
+    collision = Collision(kit, ids)
+    collision.run()
+    assert collision.errors == []
+    stopped = collision.expiring | collision.asked
+    assert collision.passed & stopped == set()
+    assert len(collision.passed) > BATCH
+    assert len(collision.expiring) > BATCH
+    with kit.connections.engine.connect() as sql:
+        query = "SELECT tx_id FROM tx_summary WHERE no_return_at IS NOT NULL"
+        assert set(sql.exec_driver_sql(query).scalars()) == collision.passed
