@@ -100,9 +100,7 @@ class Decider:
     def decide(self, run: Run) -> Move:
         """Change the state by what came of the run's action; say what to do with it."""
         outcome, run.outcome = run.outcome, None
-        wants_point, run.wants_point = run.wants_point, False
-        if wants_point and isinstance(outcome, Output):
-            run.change(bound("final", run.action.path))
+        _bind(run, outcome)
         if type(outcome) is Output and run.action.kind == "run":
             return self._done(run, outcome)
         if not isinstance(outcome, Output):
@@ -118,16 +116,19 @@ class Decider:
                 return Rest(seconds, switch)
             case Call():
                 return self._called(run, outcome)
-            case Ended(status=status, note=note) if run.state.is_past_return:
-                return Park(_past_return(run, f"says {status}: {note}"))
-            case Ended(status=status, note=note, output=output):
-                rollback = status is Status.FAILED
-                run.change(ending(status, note, output, rollback=rollback))
-                return Next()
+            case Ended():
+                return self._ended(run, outcome)
             case Broken(note=note):
                 return self._broken(run, note)
             case _:
                 raise AssertionError(f"nothing is known about {outcome!r}")
+
+    def _ended(self, run: Run, ended: Ended) -> Move:
+        if run.state.is_past_return:
+            return Park(_past_return(run, f"says {ended.status}: {ended.note}"))
+        rollback = ended.status is Status.FAILED
+        run.change(ending(ended.status, ended.note, ended.output, rollback=rollback))
+        return Next()
 
     def _done(self, run: Run, output: Output) -> Move:
         run.crashed = False
@@ -295,6 +296,13 @@ class Decider:
 
     def _type(self, run: Run) -> StepType:
         return self._registry.get(run.action.step_type)
+
+
+def _bind(run: Run, outcome: Outcome | None) -> None:
+    """The point of no return was recorded in the commit of the step's effects."""
+    if run.wants_point and isinstance(outcome, Output):
+        run.change(bound("final", run.action.path))
+    run.wants_point = False
 
 
 def _past_return(run: Run, what: str) -> str:

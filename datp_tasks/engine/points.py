@@ -183,6 +183,4 @@ def known_outcome(run: Run, effects: Effects) -> Outcome | None:
 
 def wanting(runs: Sequence[Run]) -> list[str]:
     """Those whose point of no return is recorded with their effects."""
-    return [
-        run.tx_id for run in runs if run.wants_point and isinstance(run.outcome, Output)
-    ]
+    return [run.tx_id for run in runs if run.wants_point and isinstance(run.outcome, Output)]

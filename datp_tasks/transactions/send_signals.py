@@ -41,7 +41,8 @@ T = TypeVar("T")
 
 #: Why a cancel is refused, by the kind of point that came first.
 NOT_CANCELLED = {
-    "final": "{tx_id} has passed its point of no return and cannot be cancelled: it can only finish",
+    "final": "{tx_id} has passed its point of no return and cannot be cancelled: "
+    "it can only finish",
     "forward": "{tx_id} was forwarded and cannot be cancelled until the other system has answered",
 }
 

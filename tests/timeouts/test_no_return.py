@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from datp_tasks import Batch, Fail, Pipeline, Sleep
 from datp_tasks.errors import NoReturn, PipelineInvalid
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.status import Status
+from datp_tasks.pipelines.files import load_definitions
+from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.testing import Kit
-from tests.timeouts.history import history, watched
+from tests.timeouts.history import alerts, history, watched
 
 Data = dict[str, Any]
 
@@ -27,13 +30,7 @@ def paid(kit: Kit) -> list[str]:
         return list(sql.execute(text("SELECT tx FROM test_paid")).scalars())
 
 
-@pytest.fixture
-def notes(datp: Kit) -> list[str]:
-    """t/hold can be undone; t/send, t/sql, t/vector and t/says are points; t/nap sleeps an hour."""
-    said: list[str] = []
-    with datp.connections.engine.begin() as sql:
-        sql.exec_driver_sql(MONEY)
-
+def declare_plain(datp: Kit, said: list[str]) -> None:
     @datp.step("t/hold")
     def hold(ctx: Any, data: Data) -> None:
         said.append("hold")
@@ -50,6 +47,8 @@ def notes(datp: Kit) -> list[str]:
         if data.get("broken"):
             raise ConnectionError("no answer")
 
+
+def declare_sql(datp: Kit) -> None:
     @datp.step("t/sql", transactional=True)
     def pay(ctx: Any, data: Data) -> None:
         ctx.sql.execute(text(PAY), {"tx": ctx.tx_id})
@@ -64,6 +63,8 @@ def notes(datp: Kit) -> list[str]:
         for item in batch:
             item.done()
 
+
+def declare_saying(datp: Kit, said: list[str]) -> None:
     @datp.step("t/says")
     def says(ctx: Any, data: Data) -> None:
         if data.get("late"):
@@ -86,6 +87,8 @@ def notes(datp: Kit) -> list[str]:
             item.commit_to_finish()
             item.done()
 
+
+def declare_sleepers(datp: Kit, said: list[str]) -> None:
     @datp.step("t/nap")
     def nap(ctx: Any, data: Data) -> Sleep | None:
         return Sleep(seconds=3_600) if ctx.sleeps == 0 else None
@@ -100,6 +103,8 @@ def notes(datp: Kit) -> list[str]:
             raise Fail("the other scheme says no")
         return None
 
+
+def declare_pipelines(datp: Kit) -> None:
     for name in ("send", "sql", "vector"):
         pipeline = Pipeline(name, on_error="rollback").step("t/hold")
         datp.use(pipeline.step(f"t/{name}", final_from=True).step("t/nap").step("t/hold").build())
@@ -110,9 +115,25 @@ def notes(datp: Kit) -> list[str]:
     datp.use(
         later.step("t/send").build(),
         Pipeline("forward").step("t/hold").step("t/ask", forwards=True).step("t/nap").build(),
-        Pipeline("forward-send").step("t/ask", forwards=True).step("t/send", final_from=True).build(),
+        Pipeline("forward-send")
+        .step("t/ask", forwards=True)
+        .step("t/send", final_from=True)
+        .build(),
         Pipeline("forward-sql").step("t/ask", forwards=True).step("t/sql", final_from=True).build(),
     )
+
+
+@pytest.fixture
+def notes(datp: Kit) -> list[str]:
+    """t/hold can be undone; t/send, t/sql, t/vector, t/says… are points; t/nap sleeps an hour."""
+    said: list[str] = []
+    with datp.connections.engine.begin() as sql:
+        sql.exec_driver_sql(MONEY)
+    declare_plain(datp, said)
+    declare_sql(datp)
+    declare_saying(datp, said)
+    declare_sleepers(datp, said)
+    declare_pipelines(datp)
     return said
 
 
@@ -219,7 +240,10 @@ def test_a_later_step_that_fails_is_parked_and_a_person_decides(
     datp.advance(seconds=60)
     assert datp.status(tx_id).status is Status.IN_DOUBT
     assert paid(datp) == [tx_id]
+    [told] = alerts(datp, "in-doubt")
+    assert "its point of no return is passed" in told
     datp.operator.resolve(tx_id, decision, reason="asked the payee")
+    assert alerts(datp, "in-doubt") == []
     ended = datp.status(tx_id)
     assert ended.status is (Status.SUCCESS if decision == "done" else Status.FAILED)
     assert paid(datp) == ([tx_id] if decision == "done" else [])
@@ -285,3 +309,21 @@ def test_the_database_itself_refuses_both(datp: Kit, notes: list[str]) -> None:
 def test_a_step_is_the_point_or_forwards() -> None:
     with pytest.raises(PipelineInvalid, match="is finalFrom or forwards, not both"):
         Pipeline("both").step("util/delay", final_from=True, forwards=True).build()
+
+
+def test_a_booked_transfer_of_the_example_is_not_reversed_by_an_expiry(datp: Kit) -> None:
+    folder = Path(__file__).parents[2] / "examples" / "payments" / "pipelines"
+    [transfer] = load_definitions([folder / "transfer.yaml"], steps_max=20)
+    assert [step.type for step in transfer.steps if step.final_from] == ["payments/commit"]
+
+
+def test_why_and_the_list_of_timeouts_tell_it(datp: Kit, notes: list[str]) -> None:
+    past = datp.submit("send", {}, expires_in_s=30)
+    forwarded = datp.submit("forward", {}, expires_in_s=30)
+    datp.lose_bells()
+    waiting = datp.submit("send", {}, expires_in_s=30)
+    datp.run_job("timeout_handler")
+    assert "It passed its point of no return at" in datp.operator.why(past).answer
+    assert "It was forwarded at" in datp.operator.why(forwarded).answer
+    listed = Timeouts(datp.connections.engine, datp.clock).next_due(10)
+    assert [(each.tx_id, each.state) for each in listed] == [(waiting, "RECEIVED_PREPARE")]

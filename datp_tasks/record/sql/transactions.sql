@@ -154,7 +154,8 @@ RETURNING s.tx_id
 -- :name mark
 -- Show a status that is not final, such as in-doubt, on behalf of the holders of fences. It can be
 -- repeated, because a crash may come between this commit and Redis; the history tells only what
--- changed, and names no expiry where there cannot be one any more.
+-- changed, and names no expiry where there cannot be one any more. People are told of what is in
+-- doubt by an alert in the same commit, which is over when it is resolved.
 WITH v AS (
     SELECT * FROM unnest(%(tx_id)s::text[], %(fence)s::bigint[], %(note)s::text[])
              AS v (tx_id, fence, note)
@@ -174,6 +175,15 @@ WITH v AS (
     INSERT INTO tx_state_change (tx_id, status, note, created_at, expires_at)
     SELECT tx_id, status, note, coalesce(%(now)s, now()), expires_at FROM marked
     WHERE before <> status
+), alarmed AS (
+    INSERT INTO alert (kind, subject, summary, created_at)
+    SELECT 'in-doubt', tx_id, 'is parked in doubt: ' || note, coalesce(%(now)s, now())
+    FROM marked WHERE status = 'in-doubt'
+    ON CONFLICT (kind, subject) WHERE cleared_at IS NULL DO NOTHING
+), resolved AS (
+    UPDATE alert SET cleared_at = coalesce(%(now)s, now())
+    WHERE kind = 'in-doubt' AND cleared_at IS NULL
+      AND subject = ANY(ARRAY(SELECT tx_id FROM marked WHERE status <> 'in-doubt'))
 )
 SELECT tx_id FROM marked
 
