@@ -14,7 +14,7 @@ from typing import Any
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.engine.decide import Decider, Follow, Move, Next, Park, Pipelines, Rest, Stay, close
 from datp_tasks.engine.late_success import LateDesk
-from datp_tasks.engine.points import PointDesk
+from datp_tasks.engine.point_desk import PointDesk
 from datp_tasks.engine.registry import Registry
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import StateCache

@@ -19,7 +19,7 @@ from datp_tasks.engine.decide import NEXT, STAY, Decider, Move, Park, Pipelines,
 from datp_tasks.engine.execute import Executor, Way
 from datp_tasks.engine.observer import Observer
 from datp_tasks.engine.outcomes import Lost, Refused, Unavailable
-from datp_tasks.engine.points import PointDesk
+from datp_tasks.engine.point_desk import PointDesk
 from datp_tasks.engine.registry import Registry, StepType
 from datp_tasks.engine.round import Round, Stuck
 from datp_tasks.engine.run import Run

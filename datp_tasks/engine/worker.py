@@ -17,7 +17,7 @@ from datp_tasks.engine.execute import Executor
 from datp_tasks.engine.hop import Hop
 from datp_tasks.engine.hop_observer import HopObserver
 from datp_tasks.engine.late_success import LateDesk
-from datp_tasks.engine.points import PointDesk
+from datp_tasks.engine.point_desk import PointDesk
 from datp_tasks.engine.registry import Registry
 from datp_tasks.engine.reporter import Reporter
 from datp_tasks.engine.run import Run
