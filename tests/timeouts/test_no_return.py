@@ -311,7 +311,7 @@ def test_a_step_is_the_point_or_forwards() -> None:
         Pipeline("both").step("util/delay", final_from=True, forwards=True).build()
 
 
-def test_a_booked_transfer_of_the_example_is_not_reversed_by_an_expiry(datp: Kit) -> None:
+def test_in_the_example_the_commit_is_the_point_of_no_return() -> None:
     folder = Path(__file__).parents[2] / "examples" / "payments" / "pipelines"
     [transfer] = load_definitions([folder / "transfer.yaml"], steps_max=20)
     assert [step.type for step in transfer.steps if step.final_from] == ["payments/commit"]
