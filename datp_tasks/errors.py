@@ -23,6 +23,8 @@ DatpError
 ├── TransactionError
 │   ├── TransactionUnknown
 │   ├── TransactionFinal      the transaction has ended; it cannot be changed
+│   ├── NoReturn              it is past its point of no return; it can only finish
+│   ├── TransactionStopped    a cancel or an expiry came before its point of no return
 │   ├── StateLost             neither archive nor journal know where it stood
 │   └── WaitTimeout           it has not ended within the time the caller gave
 ├── LedgerError
@@ -152,6 +154,14 @@ class TransactionError(DatpError):
 
 class TransactionUnknown(TransactionError):
     """There is no transaction with this id."""
+
+
+class NoReturn(TransactionError):
+    """The transaction has passed its point of no return: it can only finish."""
+
+
+class TransactionStopped(TransactionError):
+    """A cancel or an expiry came before the point of no return; the step must have no effect."""
 
 
 class TransactionFinal(TransactionError):

@@ -19,6 +19,7 @@ from datp_tasks.engine.decide import NEXT, STAY, Decider, Move, Park, Pipelines,
 from datp_tasks.engine.execute import Executor, Way
 from datp_tasks.engine.observer import Observer
 from datp_tasks.engine.outcomes import Lost, Refused, Unavailable
+from datp_tasks.engine.point_desk import PointDesk
 from datp_tasks.engine.recent_owners import RecentOwners
 from datp_tasks.engine.registry import Registry, StepType
 from datp_tasks.engine.round import Round, Stuck
@@ -70,6 +71,7 @@ class Hop:
         observer: Observer,
         ringer: Ringer,
         doorbells: Doorbells,
+        points: PointDesk,
         node: str,
     ) -> None:
         self._live = live
@@ -84,6 +86,7 @@ class Hop:
         self._observer = observer
         self._ringer = ringer
         self._doorbells = doorbells
+        self._points = points
         self._node = node
         self._owners = RecentOwners()
         self.round = Round()
@@ -183,6 +186,7 @@ class Hop:
 
     def _admit(self, runs: list[Run]) -> Moves:
         """What claimed transactions do first: most of them execute their step."""
+        self._points.admit(runs)
         moves: Moves = []
         for run in runs:
             try:
@@ -201,7 +205,7 @@ class Hop:
         if run.crashed:
             # What the lost worker did must be found out before anything else.
             return self._decider.too_many_crashes(run) or STAY
-        if run.stop_request and run.state.ending is None:
+        if run.stop_request and run.state.ending is None and not run.ignores_stop:
             if "recreated" in run.fields and "begun" not in run.fields:
                 # What it had done before the loss is not known, so it cannot simply end.
                 return Park("Redis had lost it, and it was asked to stop before it ran again")
@@ -215,6 +219,7 @@ class Hop:
     def _execute(self, way: Way, chosen: list[Run], idle: list[Run]) -> tuple[list[Run], list[Run]]:
         """One round: those that have an outcome now, and those that wait for a later round."""
         refused = self._own_undo([run for run in chosen if run.action.kind == "undo"])
+        refused += self._points.pass_points(chosen)
         if refused:
             chosen = [run for run in chosen if run not in refused]
         self._observer.round_began(chosen)

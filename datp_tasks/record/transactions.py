@@ -72,7 +72,7 @@ class Record:
         self.engine = engine
         #: Each statement is a transaction of its own, which saves two round trips.
         self._alone = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._clock = clock
+        self.clock = clock
         #: Called after a commit that made webhooks due.
         self._tell_due = tell_due
         #: Called after a commit of final statuses, with those that it decided.
@@ -357,7 +357,7 @@ class Record:
             return [summary_from_row(row) for row in connection.exec_driver_sql(sql, values)]
 
     def _now(self) -> datetime | None:
-        return self._clock.now()
+        return self.clock.now()
 
 
 def _again_if_cut_off(change: Callable[[], set[str]]) -> set[str]:

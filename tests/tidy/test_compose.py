@@ -127,9 +127,9 @@ def test_every_password_must_be_chosen(services: dict[str, Any]) -> None:
         if SECRET_VARIABLES.search(name):
             assert form == ":?", f"{name} has a default"
     for name, service in services.items():
-        for variable, value in service.get("environment", {}).items():
-            if SECRET_VARIABLES.search(variable):
-                assert "${" in value, f"{name} has {variable} in plain text"
+        for each, value in service.get("environment", {}).items():
+            if SECRET_VARIABLES.search(each):
+                assert "${" in value, f"{name} has {each} in plain text"
 
 
 def test_redis_asks_for_a_password_which_is_on_no_command_line(services: dict[str, Any]) -> None:
@@ -137,8 +137,8 @@ def test_redis_asks_for_a_password_which_is_on_no_command_line(services: dict[st
     assert "requirepass" in redis["command"][-1]
     assert "${" not in " ".join(redis["command"]).replace("$$", "")
     for service in ours(services).values():
-        for variable in ("DATP_REDIS_URL", "DATP_BROKER_URL"):
-            assert "redis://:${DATP_REDIS_PASSWORD:?" in service["environment"][variable]
+        for each in ("DATP_REDIS_URL", "DATP_BROKER_URL"):
+            assert "redis://:${DATP_REDIS_PASSWORD:?" in service["environment"][each]
 
 
 def test_flower_and_the_stand_in_get_no_address_of_the_database(services: dict[str, Any]) -> None:
