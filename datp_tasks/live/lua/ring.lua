@@ -17,6 +17,7 @@ Returns:
   SEND         nothing; the caller must send a message for the pairs
   WAIT         those for which there is no room
 ]]
+--- @include "owner_of"
 local ringing = KEYS[1]
 local waiting = KEYS[2]
 local shares = KEYS[3]
@@ -30,20 +31,30 @@ local pairs = 5
 if redis.call('SET', ringing, '1', 'NX', 'PX', ringing_ms) then
   return {'SEND', ''}
 end
-local counts, placed, refused = {}, {}, {}
-for _, entry in ipairs({unpack(ARGV, pairs, #ARGV)}) do
-  local owner = string.match(entry, '%S*$')
-  counts[owner] = counts[owner] or tonumber(redis.call('HGET', shares, owner) or 0)
-  if counts[owner] < owner_max then
-    counts[owner] = counts[owner] + 1
-    placed[#placed + 1] = entry
-    redis.call('HINCRBY', shares, owner, 1)
-  else
-    refused[#refused + 1] = entry
-  end
+-- All of an owner at once: a vector is mostly of one owner, and then costs one command.
+local wanted = {}
+for place = pairs, #ARGV do
+  local owner = owner_of(ARGV[place])
+  wanted[owner] = (wanted[owner] or 0) + 1
 end
-if #placed > 0 then
-  redis.call('RPUSH', waiting, unpack(placed))
+local room = {}
+for owner, count in next, wanted do
+  local excess = redis.call('HINCRBY', shares, owner, count) - owner_max
+  excess = math.max(0, math.min(count, excess))
+  if excess > 0 then
+    redis.call('HINCRBY', shares, owner, -excess)
+  end
+  room[owner] = count - excess
+end
+local placed, refused = {}, {}
+for place = pairs, #ARGV do
+  local owner = owner_of(ARGV[place])
+  local into = room[owner] > 0 and placed or refused
+  room[owner] = room[owner] - 1
+  into[#into + 1] = ARGV[place]
+end
+-- A line that goes on is kept by the worker that leaves something in it.
+if #placed > 0 and redis.call('RPUSH', waiting, unpack(placed)) == #placed then
   redis.call('PEXPIRE', waiting, waiting_ms)
   redis.call('PEXPIRE', shares, waiting_ms)
   redis.call('SADD', lines, line)
