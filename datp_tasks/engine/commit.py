@@ -201,8 +201,7 @@ class Committer:
                         self._decider.stop(run)
                         plan.again.append((run, Next()))
                     else:
-                        # It sleeps after all: the request is not heeded.
-                        plan.again.append((run, rest))
+                        plan.again.append((run, self._decider.sleep_on(run, rest)))
                 case _:
                     self._lost(run, reply)
 
