@@ -10,7 +10,8 @@ Knows:    how long a transaction has been waiting. A long queue looks like lost 
 Bound:    LINE_PAGES_MAX pages of the line of queued transactions, FRESH_PAGES_MAX pages of rows
           accepted since the last run, the newest first, PAGES_MAX pages of the rows of the window
           and one page of older ones, CANCEL_PAGES_MAX pages of cancels since the last run; a page
-          has `reconciler_batch_max` rows. Where a run ends, the next one goes on, round and round. A rebuild goes on for up to `rebuild_run_s`.
+          has `reconciler_batch_max` rows. Where a run ends, the next one goes on, round and round.
+          A rebuild goes on for up to `rebuild_run_s`.
 Overlap:  harmless: a second bell finds the door shut, a second create finds the transaction, a
           second restore finds a newer version. One rebuilds at a time.
 Crash:    the next run does the rest.

@@ -102,7 +102,9 @@ class Doorbells:
         """How many wait in the lines of a node group, beside the messages in its queue."""
         lines = self._live.keys.in_shard("bells", "linesS")
         names = [
-            name for name in map(str, self._live.redis.smembers(lines)) if name.startswith(f"{group}|")
+            name
+            for name in map(str, self._live.redis.smembers(lines))
+            if name.startswith(f"{group}|")
         ]
         counts = self._live.send([("LLEN", self._keys(name)[1]) for name in names])
         # The end of a list's time tells no one. Should it get an entry just now, it is counted
