@@ -80,7 +80,7 @@ class Signals:
     def cancels(
         self, *, since: datetime, until: datetime, after: Place | None, rows_max: int
     ) -> list[tuple[Place, Signal]]:
-        """A page of those of a while whose transactions go on, each with its place."""
+        """A page of those of a while whose transactions can be stopped, each with its place."""
         after_at, after_id = after or (None, "")
         values = {"since": since, "until": until, "after_at": after_at, "after_id": after_id}
         with self._engine.connect() as connection:

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from datp_tasks import Fail, Pipeline, Sleep
+from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.status import Status
 from datp_tasks.record.points import Points
 from datp_tasks.testing import Kit
@@ -133,3 +134,17 @@ def test_after_a_crash_it_waits_for_sql_to_say_whether_it_is_bound(
     datp.advance(seconds=datp.settings.timeout_retry_s + 1)
     assert notes == ["hold", "says", "says"]
     assert datp.status(tx_id).status is Status.SLEEPING
+
+
+def test_a_cancel_of_a_client_that_died_does_not_wake_what_is_past_return(
+    datp: Kit, notes: list[str]
+) -> None:
+    """It would be refused; and a step that sleeps would take the wake-up for the end of its time."""
+    tx_id = datp.submit("says", {})
+    datp.crash_at("signal.after_sql")
+    with pytest.raises(SimulatedCrash):
+        datp.client.cancel(tx_id, "not any more")
+    datp.clock.advance(seconds=30)
+    datp.run_job("reconciler")
+    assert datp.status(tx_id).status is Status.SLEEPING
+    assert "cancel" not in datp.connections.live.fields_many([tx_id])[0]
