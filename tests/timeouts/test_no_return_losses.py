@@ -139,7 +139,7 @@ def test_after_a_crash_it_waits_for_sql_to_say_whether_it_is_bound(
 def test_a_cancel_of_a_client_that_died_does_not_wake_what_is_past_return(
     datp: Kit, notes: list[str]
 ) -> None:
-    """It would be refused; and a step that sleeps would take the wake-up for the end of its time."""
+    """It would be refused; and a step that sleeps would take it for the end of its time."""
     tx_id = datp.submit("says", {})
     datp.crash_at("signal.after_sql")
     with pytest.raises(SimulatedCrash):
