@@ -91,6 +91,16 @@ def test_an_owner_has_only_its_share_of_a_line(stage: Stage, bells: Doorbells) -
     assert bells.ring(PLACE, due(20, 4), owner_max=3) == due(23, 1)
 
 
+def test_what_was_taken_from_a_line_that_goes_on_makes_room(stage: Stage, bells: Doorbells) -> None:
+    bells.ring(PLACE, due(0, 1))
+    assert bells.ring(PLACE, [*due(1, 3), *due(4, 2, "bob")], owner_max=3) == []
+    assert answer(stage, bells, 2, 1) == (pairs(1, 2), [pairs(3, 1)])
+    assert bells.ring(PLACE, [*due(20, 4), *due(30, 2, "bob")], owner_max=3) == [
+        *due(23, 1),
+        *due(31, 1, "bob"),
+    ]
+
+
 def test_a_line_of_one_owner_has_several_messages_under_way(stage: Stage, bells: Doorbells) -> None:
     bells.ring(OWN, due(0, 1))
     bells.ring(OWN, due(1, 100))

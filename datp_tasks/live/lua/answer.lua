@@ -17,7 +17,6 @@ ARGV:
 Returns:
   OK           those the worker takes, and for each next message those it must carry
 ]]
---- @include "owner_of"
 --- @include "take_from"
 local ringing = KEYS[1]
 local waiting = KEYS[2]
@@ -44,20 +43,16 @@ while under_way < messages_max and not is_empty do
     vectors[#vectors + 1] = following
   end
 end
-local is_over = {}
-if is_empty and (#taken > 0 or #vectors > 0) then
-  is_over[1] = shares
-  redis.call('SREM', lines, line)
-elseif not is_empty then
+if not is_empty then
   redis.call('PEXPIRE', waiting, waiting_ms)
   redis.call('PEXPIRE', shares, waiting_ms)
+elseif #taken > 0 or #vectors > 0 then
+  redis.call('DEL', shares)
+  redis.call('SREM', lines, line)
 end
 if under_way > 0 then
   redis.call('SET', ringing, under_way, 'PX', ringing_ms)
 else
-  is_over[#is_over + 1] = ringing
-end
-if #is_over > 0 then
-  redis.call('DEL', unpack(is_over))
+  redis.call('DEL', ringing)
 end
 return {'OK', taken, vectors}

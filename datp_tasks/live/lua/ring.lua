@@ -17,7 +17,6 @@ Returns:
   SEND         nothing; the caller must send a message for the pairs
   WAIT         those for which there is no room
 ]]
---- @include "owner_of"
 local ringing = KEYS[1]
 local waiting = KEYS[2]
 local shares = KEYS[3]
@@ -32,13 +31,19 @@ if redis.call('SET', ringing, '1', 'NX', 'PX', ringing_ms) then
   return {'SEND', ''}
 end
 -- All of an owner at once: a vector is mostly of one owner, and then costs one command.
-local wanted = {}
-for place = pairs, #ARGV do
-  local owner = owner_of(ARGV[place])
+local entries = {unpack(ARGV, pairs, #ARGV)}
+local wanted, owners, each_once = {}, {}, {}
+for place, entry in ipairs(entries) do
+  local owner = string.match(entry, '%S*$')
+  owners[place] = owner
+  if not wanted[owner] then
+    each_once[#each_once + 1] = owner
+  end
   wanted[owner] = (wanted[owner] or 0) + 1
 end
 local room = {}
-for owner, count in next, wanted do
+for _, owner in ipairs(each_once) do
+  local count = wanted[owner]
   local excess = redis.call('HINCRBY', shares, owner, count) - owner_max
   excess = math.max(0, math.min(count, excess))
   if excess > 0 then
@@ -47,11 +52,11 @@ for owner, count in next, wanted do
   room[owner] = count - excess
 end
 local placed, refused = {}, {}
-for place = pairs, #ARGV do
-  local owner = owner_of(ARGV[place])
+for place, entry in ipairs(entries) do
+  local owner = owners[place]
   local into = room[owner] > 0 and placed or refused
   room[owner] = room[owner] - 1
-  into[#into + 1] = ARGV[place]
+  into[#into + 1] = entry
 end
 -- A line that goes on is kept by the worker that leaves something in it.
 if #placed > 0 and redis.call('RPUSH', waiting, unpack(placed)) == #placed then
