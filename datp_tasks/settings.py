@@ -116,8 +116,8 @@ class Settings(Tuning):
     webhook_timeout_s: float = number(15.0, 0.1, 300, env="WEBHOOKS__TIMEOUT_S")
     webhook_attempts_max: int = number(10, 1, 100, env="WEBHOOKS__ATTEMPTS_MAX")
     webhook_workers: int = number(64, 1, 1_000, env="WEBHOOKS__WORKERS")
-    webhook_pause_ms: int = number(50, 1, 60_000, env="WEBHOOKS__PAUSE_MS")
-    webhook_pause_busy_ms: int = number(20, 1, 60_000, env="WEBHOOKS__PAUSE_BUSY_MS")
+    webhook_pause_ms: int = number(20, 1, 60_000, env="WEBHOOKS__PAUSE_MS")
+    webhook_pause_busy_ms: int = number(50, 1, 60_000, env="WEBHOOKS__PAUSE_BUSY_MS")
     webhook_pause_idle_ms: int = number(2_000, 1, 60_000, env="WEBHOOKS__PAUSE_IDLE_MS")
     # A target that fails so often in a period is left alone for a while.
     webhook_fails_max: int = number(10, 1, 100_000, env="WEBHOOKS__FAILS_MAX")

@@ -19,6 +19,7 @@ from datp_tasks.ledger.types import Ring
 from datp_tasks.live.connect import Redis, make_redis
 from datp_tasks.live.doorbells import Doorbells
 from datp_tasks.live.group_copy import GroupCopy
+from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.live.step_costs import StepCosts
 from datp_tasks.live.store import LiveStore
 from datp_tasks.observe.tracing import Tracing, make_tracing
@@ -31,6 +32,8 @@ from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.database import Engine, make_engine
 from datp_tasks.record.groups import GroupStore
 from datp_tasks.record.transactions import Record
+from datp_tasks.runtime.group_book import GroupBook
+from datp_tasks.runtime.ledger_place import LedgerPlace
 from datp_tasks.settings import Settings
 from datp_tasks.transactions.restore import Restorer
 from datp_tasks.transactions.take_over import TakeOver
@@ -55,6 +58,7 @@ class Container:
     restorer: Restorer
     take_over: TakeOver
     groups: GroupStore
+    ledger_place: LedgerPlace
     webhooks: WebhookService
     approvals: Approvals
     #: None: nothing is traced.
@@ -105,7 +109,9 @@ class Container:
             catalogue=catalogue,
             ringer=ringer,
         )
-        ring = ring_ledger or CeleryRing(celery, settings.ledger_group)
+        groups = GroupStore(engine, GroupCopy(redis, live.keys), clock)
+        ledger_place = _ledger_place(settings, live, groups)
+        ring = ring_ledger or CeleryRing(celery, ledger_place)
         tell = partial(tell_waiting, live, ringer, restorer)
         ledger = Ledger.open(settings, engine, clock, ring=ring, tell=tell, gate=approvals)
         for name in GUARDED:
@@ -125,7 +131,8 @@ class Container:
             take_over=TakeOver(live, record, ringer),
             ledger=ledger,
             approvals=approvals,
-            groups=GroupStore(engine, GroupCopy(redis, live.keys), clock),
+            groups=groups,
+            ledger_place=ledger_place,
             webhooks=webhooks,
             tracing=tracing,
         )
@@ -141,6 +148,11 @@ class Container:
 def _approvals(settings: Settings, engine: Engine, clock: Clock) -> Approvals:
     policy = load_policy(settings.policy_file)
     return Approvals(ApprovalStore(engine, clock), Alerts(engine, clock), policy)
+
+
+def _ledger_place(settings: Settings, live: LiveStore, groups: GroupStore) -> LedgerPlace:
+    register = NodeRegister(live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms)
+    return LedgerPlace(settings, register, GroupBook(groups, settings.pipeline_reload_s))
 
 
 def _cost_book(live: LiveStore, settings: Settings) -> CostBook:

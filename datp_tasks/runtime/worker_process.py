@@ -52,6 +52,7 @@ class WorkerProcess:
         self._steps = steps
         self._watch = watch
         self._lock = threading.Lock()
+        self._ticking = threading.Lock()
         self.forget()
 
     def forget(self) -> None:
@@ -131,14 +132,36 @@ class WorkerProcess:
     def join(self) -> None:
         """Be known before the first bell, so that others see which step types are offered."""
         if self._settings.ledger_group in self._app.amqp.queues.consume_from:
-            ledger = self.container.ledger
-            period_s = self._settings.claim_queuer_period_s
-            self._ticker = Ticker(ledger.queuer, ledger.poll, period_s=period_s)
-            self._ticker.start()
+            self.keep_ticking()
         try:
             self._local.worker = self._new_worker()
         except RedisError as error:
             log.warning("Redis is unavailable; this node joins with its first bell: %s", error)
+
+    def run_job(self, name: str, passed_on: bool) -> Any:
+        result = self.jobs.run(name, passed_on)
+        if name in schedule.LEDGER_JOBS and self.container.ledger.queuer.instance:
+            # It holds a lease now, and beat's messages go to one process after the other.
+            self.keep_ticking()
+        return result
+
+    def keep_ticking(self) -> None:
+        """This process claims services, for as long as that is its groups' business."""
+        with self._ticking:
+            if self._ticker is not None:
+                return
+            ledger = self.container.ledger
+            self._ticker = Ticker(
+                ledger.queuer,
+                ledger.poll,
+                period_s=self._settings.claim_queuer_period_s,
+                is_wanted=self._serves_ledgers,
+            )
+            self._ticker.start()
+
+    def _serves_ledgers(self) -> bool:
+        groups = self._groups_of_node()
+        return self._settings.ledger_group in groups or self.container.ledger_place() in groups
 
     def run_hop(self, step_type: StepType, pairs: list[tuple[str, int]], answers: str = "") -> int:
         """One bell. A hop that breaks off leaves its transactions to the reaper."""

@@ -243,7 +243,8 @@ class Sender:
         is_full = len(self._under_way) >= pace.workers
         ms: float = pace.pause_idle_ms
         if is_full:
-            ms = pace.pause_busy_ms
+            # The longer pause: with all places taken there is nothing to look for.
+            ms = max(pace.pause_busy_ms, pace.pause_ms)
         elif picked.is_more:
             ms = pace.pause_ms
         if turn_s is not None:
