@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 
 from datp_tasks.jobs.schedule import beat_schedule as _beat_schedule
+from datp_tasks.live.types import PRIORITIES as _PRIORITIES
 from datp_tasks.settings import Settings
 
 _settings = Settings.from_env(os.environ)
 
-# Where the bells go. One queue per node group, three priorities in each.
+# Where the bells go. One queue per node group, with priorities (live/types.py).
 broker_url = _settings.broker_url
 broker_transport_options = {
-    "priority_steps": [0, 3, 6],
+    "priority_steps": sorted(_PRIORITIES.values()),
     # Longer than any hop should take; a bell that comes back is refused at the door anyway.
     "visibility_timeout": 600,
     "unacked_restore_interval": 5,

@@ -157,7 +157,7 @@ class Stack:
         return {
             "DATP_REDIS_URL": self.redis_server.url,
             "DATP_DATABASE_URL": self.database_url,
-            "DATP_POLICY_FILE": "single-person",
+            "DATP_SECURITY__POLICY_FILE": "single-person",
         }
 
     @property

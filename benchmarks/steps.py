@@ -8,6 +8,7 @@ from typing import Any
 from datp_tasks import StepContext, step
 
 SLOW_S = 0.25
+CALL_S = 0.02
 
 
 @step("bench/pass")
@@ -19,3 +20,9 @@ def pass_on(ctx: StepContext, data: dict[str, Any]) -> None:
 def take_time(ctx: StepContext, data: dict[str, Any]) -> None:
     """As long as a call to the outside takes: so that a kill finds it in the middle."""
     time.sleep(SLOW_S)
+
+
+@step("bench/call")
+def call_outside(ctx: StepContext, data: dict[str, Any]) -> None:
+    """As long as a quick answer of another service takes."""
+    time.sleep(CALL_S)

@@ -1,4 +1,7 @@
-"""A receiver that takes every webhook and does nothing: `python -m benchmarks.webhook_receiver`."""
+"""A receiver that takes every webhook and does nothing: `python -m benchmarks.webhook_receiver`.
+
+Of what is sent to a path that begins with /hang it takes note and never answers.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,14 @@ async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             length = int(head.partition(b"content-length:")[2].split(b"\r\n", 1)[0] or 0)
             await reader.readexactly(length)
+            if head.startswith(b"post /hang"):
+                await reader.read()
+                break
             writer.write(ANSWER)
             await writer.drain()
     except (EOFError, ConnectionError):
-        writer.close()
+        pass
+    writer.close()
 
 
 async def main() -> None:

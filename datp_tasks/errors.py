@@ -23,6 +23,8 @@ DatpError
 ├── TransactionError
 │   ├── TransactionUnknown
 │   ├── TransactionFinal      the transaction has ended; it cannot be changed
+│   ├── NoReturn              it is past its point of no return; it can only finish
+│   ├── TransactionStopped    a cancel or an expiry came before its point of no return
 │   ├── StateLost             neither archive nor journal know where it stood
 │   └── WaitTimeout           it has not ended within the time the caller gave
 ├── LedgerError
@@ -30,6 +32,7 @@ DatpError
 │   ├── ServiceInvalid        its name, kind or address is not acceptable
 │   ├── BatchInvalid          a batch is not acceptable; nothing was stored
 │   ├── BatchConflict         the batch id was used before, for other bytes
+│   ├── BatchLimit            the owner has too many batches in this line that are not final
 │   ├── BatchUnknown
 │   └── BatchBusy             the batch is in a state in which that cannot be done
 ├── WebhookError
@@ -153,6 +156,14 @@ class TransactionUnknown(TransactionError):
     """There is no transaction with this id."""
 
 
+class NoReturn(TransactionError):
+    """The transaction has passed its point of no return: it can only finish."""
+
+
+class TransactionStopped(TransactionError):
+    """A cancel or an expiry came before the point of no return; the step must have no effect."""
+
+
 class TransactionFinal(TransactionError):
     """The transaction has ended and cannot be changed."""
 
@@ -179,6 +190,10 @@ class BatchInvalid(LedgerError):
 
 class BatchConflict(LedgerError):
     """The batch id was already used for other bytes."""
+
+
+class BatchLimit(LedgerError):
+    """The owner has too many batches in this line that are not final. Try again later."""
 
 
 class BatchUnknown(LedgerError):

@@ -14,7 +14,7 @@ from tests.support.archive_world import World
 from tests.support.books import Books
 
 # As in the kit: commands that tests run are those of one person.
-os.environ.setdefault("DATP_POLICY_FILE", "single-person")
+os.environ.setdefault("DATP_SECURITY__POLICY_FILE", "single-person")
 
 pytest_plugins = ("tests.support.house_fixtures",)
 

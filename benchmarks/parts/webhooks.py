@@ -42,7 +42,7 @@ def run(bench: Bench) -> Figures:
     rounds = bench.choose(5, 1)
     singles = bench.choose(200, 30)
     with (
-        _receiver(bench.stack) as base,
+        receiver(bench.stack) as base,
         bench.report.progress("webhooks", rounds + 1) as step,
     ):
         engine = Engine(bench.stack, webhook_private_hosts=("127.0.0.1",))
@@ -117,7 +117,7 @@ def _wait_until_told(stack: Stack) -> None:
 
 
 @contextmanager
-def _receiver(stack: Stack) -> Iterator[str]:
+def receiver(stack: Stack) -> Iterator[str]:
     port = pick_free_port()
     argv = (sys.executable, "-m", "benchmarks.webhook_receiver", str(port))
     process = stack.process("receiver", argv, {})

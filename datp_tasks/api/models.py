@@ -129,6 +129,12 @@ class Transaction(Given):
     created_at: datetime
     completed_at: datetime | None
     expires_at: datetime | None
+    no_return_at: Annotated[
+        datetime | None, Field(description="Since when it cannot expire or be cancelled.")
+    ]
+    forwarded_at: Annotated[
+        datetime | None, Field(description="Since when another system decides about it.")
+    ]
     notified_at: datetime | None
     submitted_by: Annotated[
         str | None, Field(description="For operators: the key that handed it in.")

@@ -46,6 +46,7 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
     errors.BatchUnknown: (404, "not-found"),
     errors.BatchConflict: (409, "batch-conflict"),
     errors.BatchBusy: (409, "batch-busy"),
+    errors.BatchLimit: (429, "batch-limit"),
     errors.LedgerError: (422, "batch-invalid"),
     errors.DecisionInvalid: (422, "decision-invalid"),
     errors.ApprovalUnknown: (404, "not-found"),

@@ -49,6 +49,8 @@ def _summary_json(summary: Summary) -> dict[str, Any]:
         "createdAt": time_text(summary.created_at),
         "completedAt": time_text(summary.completed_at),
         "expiresAt": time_text(summary.expires_at),
+        "noReturnAt": time_text(summary.no_return_at),
+        "forwardedAt": time_text(summary.forwarded_at),
         "notifiedAt": time_text(summary.notified_at),
     }
 

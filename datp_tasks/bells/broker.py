@@ -16,7 +16,10 @@ from datp_tasks.live.types import PRIORITIES
 from datp_tasks.settings import Settings
 
 TASK_PREFIX = "datp.step."
-LEAST_URGENT = max(PRIORITIES.values())
+#: RabbitMQ hands out the highest number first, kombu's Redis transport the lowest. A queue that
+#: exists cannot get more levels, so these stay within the first ones that there were.
+RABBIT_MAX = 6
+RABBIT = {0: 6, 3: 4, 6: 2, 7: 1, 9: 0}
 CELERYCONFIG = Path(__file__).resolve().parents[2] / "celeryconfig.py"
 
 
@@ -30,17 +33,17 @@ def make_celery(settings: Settings) -> Celery:
     if made is _RabbitCelery:
         # The others are words of the Redis transport.
         app.conf.broker_transport_options = {"confirm_publish": True}
-        app.conf.task_queue_max_priority = LEAST_URGENT
+        app.conf.task_queue_max_priority = RABBIT_MAX
         app.conf.task_default_priority = 0
     return app
 
 
 class _RabbitCelery(Celery):  # type: ignore[misc]
-    """RabbitMQ hands out the highest number first, kombu's Redis transport the lowest."""
+    """Turns our priorities into RabbitMQ's."""
 
     def send_task(self, *args: Any, **options: Any) -> Any:
         if options.get("priority") is not None:
-            options["priority"] = LEAST_URGENT - options["priority"]
+            options["priority"] = RABBIT[options["priority"]]
         return super().send_task(*args, **options)
 
 

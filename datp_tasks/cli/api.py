@@ -7,6 +7,7 @@ import socket
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,7 +23,11 @@ from datp_tasks.settings import Settings, variable
 
 DEFAULT_PORT = 8700
 LOCAL_OWNER = "local"
+#: The key for programs, and the one for the person who runs the stack.
 KEY_FILE = "api-key"
+OPERATOR_KEY_FILE = "operator-key"
+#: A key that can do everything should not be good for ever; the next `datp up` makes a new one.
+OPERATOR_KEY_S = 30 * 86_400
 URL_FILE = "api-url"
 READY_S = 15.0
 LOOK_EVERY_S = 0.05
@@ -30,10 +35,11 @@ LOOK_EVERY_S = 0.05
 
 @dataclass(frozen=True)
 class LocalApi:
-    """Where the API of `datp up` is, and a key for it."""
+    """Where the API of `datp up` is, and the files with keys for it."""
 
     url: str
-    key: str
+    key_file: Path
+    operator_key_file: Path
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -67,7 +73,7 @@ def start_local_api(stack: Stack, port: int | None = None) -> LocalApi:
     """One API process beside the others, and a key that is made once and kept."""
     pepper = stack.key_pepper()
     wanted = {**os.environ, **stack.urls.as_environment(), variable("key_pepper"): pepper}
-    key = _local_key(stack, Settings.from_env(wanted))
+    key, operator_key = _local_keys(stack, Settings.from_env(wanted))
     port = port or (DEFAULT_PORT if port_is_free(DEFAULT_PORT) else pick_free_port())
     program = "from datp_tasks.cli import main; main()"
     stack.start_program(
@@ -78,25 +84,41 @@ def start_local_api(stack: Stack, port: int | None = None) -> LocalApi:
     _wait_until_it_listens(port)
     url = f"http://{HOST}:{port}"
     write_private(stack.directory / URL_FILE, url + "\n")
-    return LocalApi(url, key)
+    return LocalApi(url, key, operator_key)
 
 
-def _local_key(stack: Stack, settings: Settings) -> str:
-    """The key of the last time, if the database still knows it; else a new one."""
-    path = stack.directory / KEY_FILE
+def _local_keys(stack: Stack, settings: Settings) -> tuple[Path, Path]:
+    """Files with the keys of the last time, if they still hold; else with new ones."""
     connections = Container.open(settings)
     try:
         keys = ApiKeys(connections.engine, connections.clock, settings.key_pepper)
-        known = read_text(path)
-        if known and keys.verify(known) is not None:
-            return known
-        made = keys.create(
-            LOCAL_OWNER, Role.ADMIN, actor=Actor(name="datp up"), name="made by datp up"
-        )
-        write_private(path, made.text + "\n")
-        return made.text
+        client, operator = stack.directory / KEY_FILE, stack.directory / OPERATOR_KEY_FILE
+        _keep_key(keys, client, None)
+        _keep_key(keys, operator, Role.ADMIN, expires_in_s=OPERATOR_KEY_S)
+        return client, operator
     finally:
         connections.close()
+
+
+def _keep_key(
+    keys: ApiKeys, path: Path, role: Role | None, *, expires_in_s: float | None = None
+) -> None:
+    text = read_text(path)
+    known = keys.verify(text) if text else None
+    if known is None or known.role is not role:
+        made = keys.create(
+            LOCAL_OWNER,
+            role,
+            actor=Actor(name="datp up"),
+            name="made by datp up",
+            expires_in_s=expires_in_s,
+        )
+        write_private(path, made.text + "\n")
+        if known is not None:
+            # Earlier releases made an operator key that never expires in its place.
+            keys.revoke(
+                known.id, actor=Actor(name="datp up"), reason="replaced by one that may do less"
+            )
 
 
 def _wait_until_it_listens(port: int) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from datp_tasks.cli.api import KEY_FILE, URL_FILE
+from datp_tasks.cli.api import KEY_FILE, OPERATOR_KEY_FILE, URL_FILE
 from datp_tasks.cli.context import connect
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.files import read_text
@@ -27,7 +27,8 @@ def env(
 ) -> None:
     """Print the addresses of a running `datp up` for a shell: `eval "$(datp env)"`.
 
-    The values hold passwords and, as DATP_KEY, the key of its HTTP API at DATP_URL.
+    The values hold passwords and the keys of its HTTP API at DATP_URL: DATP_KEY for programs,
+    DATP_OPERATOR_KEY for operators.
     """
     run = read_run_file(directory)
     if run is None:
@@ -37,5 +38,6 @@ def env(
         # What is left of an earlier run with an API is of no use without one.
         found["DATP_URL"] = read_text(run.directory / URL_FILE) or ""
         found["DATP_KEY"] = read_text(run.directory / KEY_FILE) or ""
+        found["DATP_OPERATOR_KEY"] = read_text(run.directory / OPERATOR_KEY_FILE) or ""
     for name, value in sorted(found.items()):
         typer.echo(f"export {name}={shlex.quote(value)}")

@@ -43,6 +43,9 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
     "approvals": {
         "approvals": "What waits for a second person, and deciding.",
     },
+    "erase": {
+        "erase": "Erase what transactions were about; ids, status, times and hashes stay.",
+    },
     "timeouts": {
         "timeouts": "Show what expires next.",
     },

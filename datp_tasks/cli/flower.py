@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 
 from datp_tasks.local.files import read_or_create_secret
 from datp_tasks.local.ports import HOST, pick_free_port, port_is_free
@@ -20,13 +21,14 @@ TASKS_MAX = 20_000
 class Flower:
     url: str
     user: str
-    password: str = field(repr=False)
+    password_file: Path
 
 
 def start_flower(stack: Stack) -> Flower:
     """Start it with the stack; the password is made up once and stays with the data."""
     port = PORT if port_is_free(PORT) else pick_free_port()
-    password = read_or_create_secret(stack.directory / PASSWORD_FILE)
+    password_file = stack.directory / PASSWORD_FILE
+    password = read_or_create_secret(password_file)
     argv = (sys.executable, "-m", "celery", "-A", "datp_tasks", "flower")
     options = (f"--address={HOST}", f"--port={port}", f"--max_tasks={TASKS_MAX}")
     stack.start_program(
@@ -35,4 +37,4 @@ def start_flower(stack: Stack) -> Flower:
         # Not on the command line, which every user of the machine can read.
         {"FLOWER_BASIC_AUTH": f"{USER}:{password}", "FLOWER_UNAUTHENTICATED_API": "false"},
     )
-    return Flower(f"http://{HOST}:{port}", USER, password)
+    return Flower(f"http://{HOST}:{port}", USER, password_file)

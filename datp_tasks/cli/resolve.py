@@ -226,6 +226,7 @@ def _replay(found: Replay) -> dict[str, Any]:
         "version": view.version if view else None,
         "state": json.loads(view.state.to_json()) if view else None,
         "dropped": found.dropped,
+        "erased": found.erased,
         "faults": found.faults,
     }
 
@@ -245,6 +246,8 @@ def _show_replay(console: Console, found: Replay) -> None:
     if found.dropped:
         console.print("its journal was dropped: it ended longer ago than DATP_KEEP__JOURNAL_DAYS")
         return
+    if found.erased:
+        console.print("its payloads were erased; what is left of its journal:")
     table = Table("version", "fence", "what", "with", "deltas", box=None)
     for entry in found.entries:
         deltas = "\n".join(escape(_shortened(line)) for line in entry.deltas)
@@ -258,7 +261,12 @@ def _show_replay(console: Console, found: Replay) -> None:
     for fault in found.faults:
         console.print(f"[bold red]{escape(fault)}[/bold red]")
     if not found.faults:
-        console.print("[green]it leads to what we have, and its chain is whole[/green]")
+        leads = (
+            "its chain is whole"
+            if found.erased
+            else "it leads to what we have, and its chain is whole"
+        )
+        console.print(f"[green]{leads}[/green]")
 
 
 def _shortened(text: str) -> str:

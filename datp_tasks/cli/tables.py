@@ -102,7 +102,11 @@ def print_summary(console: Console, summary: Summary) -> None:
         if value is not None:
             table.add_row(name, json.dumps(value, ensure_ascii=False))
     table.add_row("accepted", f"{summary.created_at:%Y-%m-%d %H:%M:%S %Z}")
-    if summary.expires_at and not summary.is_final:
+    if summary.no_return_at:
+        table.add_row("no return since", f"{summary.no_return_at:%Y-%m-%d %H:%M:%S %Z}")
+    elif summary.forwarded_at:
+        table.add_row("forwarded since", f"{summary.forwarded_at:%Y-%m-%d %H:%M:%S %Z}")
+    elif summary.expires_at and not summary.is_final:
         table.add_row("expires", f"{summary.expires_at:%Y-%m-%d %H:%M:%S %Z}")
     if summary.completed_at:
         took_s = (summary.completed_at - summary.created_at).total_seconds()

@@ -58,6 +58,7 @@ def _as_mapping(
                 "txId": each.tx_id,
                 "pipeline": each.pipeline,
                 "owner": each.owner,
+                "state": each.state,
                 "expiresAt": each.expires_at.isoformat(),
                 "expiringAt": each.expiring_at.isoformat() if each.expiring_at else None,
             }
@@ -88,6 +89,6 @@ def _listed(due: list[NextTimeout]) -> Table:
     for each in due:
         left = "rolls back" if each.expiring_at else f"{each.left_s:.0f} s"
         when = short_time(each.expires_at)
-        rows.append((each.tx_id, when, left, each.pipeline, escape(each.owner)))
-    columns = ("transaction", "expires", "in", "pipeline", "owner")
+        rows.append((each.tx_id, when, left, each.state, each.pipeline, escape(each.owner)))
+    columns = ("transaction", "expires", "in", "state", "pipeline", "owner")
     return list_table(columns, rows, whole=("transaction", "expires", "in"))

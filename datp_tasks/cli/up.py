@@ -14,11 +14,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from datp_tasks.cli.api import start_local_api
+from datp_tasks.cli.api import LocalApi, start_local_api
 from datp_tasks.cli.context import Context, connect, is_running
 from datp_tasks.cli.demo import run_demo
 from datp_tasks.cli.demo_plan import example
-from datp_tasks.cli.flower import start_flower
+from datp_tasks.cli.flower import Flower, start_flower
 from datp_tasks.cli.group_watch import GroupWatch, node_groups
 from datp_tasks.cli.own_steps import import_steps
 from datp_tasks.engine.registry import registry
@@ -64,21 +64,23 @@ def up(
         flower = start_flower(stack) if with_flower else None
         api = start_local_api(stack) if with_api else None
         console.print(_what_runs(stack))
-        if api is not None:
-            console.print(
-                f"API: {api.url}  key [bold]{api.key}[/bold]", highlight=False, soft_wrap=True
-            )
-        if flower is not None:
-            console.print(
-                f"Flower: {flower.url}  user [bold]{flower.user}[/bold]  "
-                f"password [bold]{flower.password}[/bold]",
-                highlight=False,
-                soft_wrap=True,
-            )
+        # Secrets are not printed: terminals are recorded, shared and scrolled back.
+        for line in doors(api, flower):
+            console.print(line, highlight=False, soft_wrap=True)
         console.print(_what_to_try(with_example), highlight=False, soft_wrap=True)
         with GroupWatch(stack, registry.names(), _say_to(console)) as watch:
             stack.run_until_interrupted(between=watch.look)
     console.print("stopped")
+
+
+def doors(api: LocalApi | None, flower: Flower | None) -> Iterator[str]:
+    """Where to go in, and which files hold what is asked there."""
+    if api is not None:
+        key, operator_key = map(os.path.relpath, (api.key_file, api.operator_key_file))
+        yield f"API: {api.url}  key in [bold]{key}[/bold], for operators in {operator_key}"
+    if flower is not None:
+        password = os.path.relpath(flower.password_file)
+        yield f"Flower: {flower.url}  user {flower.user}  password in [bold]{password}[/bold]"
 
 
 def _what_to_try(with_example: bool) -> str:

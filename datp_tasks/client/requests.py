@@ -235,7 +235,7 @@ def _check_webhook(request: Request, settings: Settings) -> None:
         if not isinstance(getattr(request, name), bool):
             raise RequestError(f"{name} must be true or false")
     if request.webhook is not None:
-        check_url(request.webhook, settings)
+        check_url(request.webhook, settings, request.owner)
 
 
 def _checked_json(

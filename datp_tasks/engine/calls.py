@@ -21,12 +21,13 @@ from datp_tasks.engine.outcomes import (
     Outcome,
     Output,
     Refused,
+    Stopped,
     Unanswered,
 )
 from datp_tasks.engine.registry import Registry, StepFunction, StepType
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.time_limit import TimeLimit
-from datp_tasks.errors import StaleFence, StepError, StepTimeout
+from datp_tasks.errors import StaleFence, StepError, StepTimeout, TransactionStopped
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.outcome import Abort, Call, Done, DontKnow, Fail, NotDone, Sleep
 from datp_tasks.model.payload import Json, NotJson, checked, copied
@@ -84,7 +85,7 @@ class StepCaller:
             limit_s = self._registry.get(action.step_type).timeout_s
         if limit_s is None:
             limit_s = self._settings.step_timeout_s
-        if run.expires_at_ms is None or action.kind != "run":
+        if run.expiry_ms is None or action.kind != "run":
             return limit_s
         left_s = run.left_s
         # What runs after the expiry is there to find out what a lost worker did.
@@ -229,6 +230,8 @@ class StepCaller:
             return Broken(clean_note(note))
         if isinstance(error, StepTimeout):
             return self.timed_out(run)
+        if isinstance(error, TransactionStopped) and run.stop_found is not None:
+            return Stopped(run.stop_found.request, mid_way=True)
         expected = isinstance(error, StepTypeHasNoRollback)
         log.warning(
             "%s: step %s broke",

@@ -14,6 +14,7 @@ from typing import Any
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.engine.decide import Decider, Follow, Move, Next, Park, Pipelines, Rest, Stay, close
 from datp_tasks.engine.late_success import LateDesk
+from datp_tasks.engine.point_desk import PointDesk
 from datp_tasks.engine.registry import Registry
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import StateCache
@@ -51,6 +52,7 @@ class Committer:
         node: str,
         groups: frozenset[str],
         late: LateDesk,
+        points: PointDesk,
     ) -> None:
         self._live = live
         self._record = record
@@ -63,6 +65,7 @@ class Committer:
         #: Node groups that this worker serves; a hop between them needs no bell.
         self._groups = groups
         self._late = late
+        self._points = points
 
     def commit(self, moves: Sequence[tuple[Run, Move]], *, may_go_on: bool = True) -> list[Run]:
         """Write all moves; the runs that go on in this process."""
@@ -142,8 +145,7 @@ class Committer:
                 return self._lost(run, reply)
             if int(reply[3]) > run.switch_seq:
                 plan.refresh.append(run)
-            if reply[2] and run.state.ending is None:
-                run.stop_request = reply[2]
+            if reply[2] and run.state.ending is None and self._points.may_stop(run, reply[2]):
                 self._decider.stop(run)
                 plan.again.append((run, Next()))
             else:
@@ -170,7 +172,8 @@ class Committer:
             if reply[0] != "OK":
                 return self._lost(run, reply)
             self._cache.put(run.tx_id, (reply[2], run.fence), run.state, state_json)
-            bell = Bell(run.tx_id, reply[1], to.group, to.step_type, to.place, to.priority, alone)
+            where = (to.group, to.step_type, to.place, to.priority)
+            bell = Bell(run.tx_id, reply[1], *where, alone, run.fields.get("owner", ""))
             if known or to.group != run.group:
                 plan.bells.append(bell)
             else:
@@ -193,11 +196,13 @@ class Committer:
                     run.pending = list(held.deltas)
                     plan.again.append((run, Next()))
                 case "CANCEL":
-                    run.stop_request = reply[1]
                     run.pending = list(held.deltas)
-                    if run.state.ending is None:
+                    if self._points.may_stop(run, reply[1]):
                         self._decider.stop(run)
-                    plan.again.append((run, Next()))
+                        plan.again.append((run, Next()))
+                    else:
+                        # It sleeps after all: the request is not heeded.
+                        plan.again.append((run, rest))
                 case _:
                     self._lost(run, reply)
 
@@ -210,7 +215,7 @@ class Committer:
             switch=rest.switch or "",
             seen=run.switch_seq,
             # Before anything is undone it must be known what an interrupted step did.
-            heed_cancel=run.state.ending is None and not run.state.open,
+            heed_cancel=run.state.ending is None and not run.state.open and not run.ignores_stop,
         )
         return call, answered
 

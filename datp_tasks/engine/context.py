@@ -31,11 +31,13 @@ class StepServices(Protocol):
     def report(self, run: Run, report: object) -> None: ...
     def report_held(self, run: Run) -> None: ...
     def set_switch(self, run: Run, name: str, value: SwitchValue) -> None: ...
+    def commit_to_finish(self, run: Run, *, in_sql: bool) -> None: ...
     def submit_batch(
         self, run: Run, service_id: str, batch_id: str, payload: bytes, switch: str
     ) -> LedgerBatch: ...
     def ask_approval(self, run: Run, step_key: str, note: str, need: Need) -> Approval: ...
     def now_ms(self) -> int: ...
+    def http_hosts(self) -> tuple[str, ...]: ...
 
 
 class StepContext:
@@ -136,6 +138,14 @@ class StepContext:
         """Set a switch of this transaction; later steps see it."""
         self._services.set_switch(self._run, name, value)
 
+    def commit_to_finish(self) -> None:
+        """This is the point of no return: from here on it can only finish, or be parked.
+
+        At once; in a transactional step in the commit of its effects. TransactionStopped if a
+        cancel or an expiry came first: let it pass, and have no effect.
+        """
+        self._services.commit_to_finish(self._run, in_sql=self._sql is not None)
+
     def submit_batch(
         self, service_id: str, batch_id: str, payload: bytes, switch: str
     ) -> LedgerBatch:
@@ -155,6 +165,11 @@ class StepContext:
     def now_ms(self) -> int:
         """The time of the server, in milliseconds since 1970."""
         return self._services.now_ms()
+
+    @property
+    def http_hosts(self) -> tuple[str, ...]:
+        """The hosts that http/request may talk to; any if there are none."""
+        return self._services.http_hosts()
 
     @property
     def sql(self) -> Connection:

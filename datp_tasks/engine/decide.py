@@ -16,6 +16,7 @@ from datp_tasks.engine.outcomes import (
     Output,
     Refused,
     RunAlone,
+    Stopped,
     Unanswered,
     Unavailable,
 )
@@ -27,6 +28,7 @@ from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.state import (
     CLOSE,
     UNDONE,
+    bound,
     called,
     ending,
     erred,
@@ -98,6 +100,7 @@ class Decider:
     def decide(self, run: Run) -> Move:
         """Change the state by what came of the run's action; say what to do with it."""
         outcome, run.outcome = run.outcome, None
+        _bind(run, outcome)
         if type(outcome) is Output and run.action.kind == "run":
             return self._done(run, outcome)
         if not isinstance(outcome, Output):
@@ -113,14 +116,19 @@ class Decider:
                 return Rest(seconds, switch)
             case Call():
                 return self._called(run, outcome)
-            case Ended(status=status, note=note, output=output):
-                rollback = status is Status.FAILED
-                run.change(ending(status, note, output, rollback=rollback))
-                return Next()
+            case Ended():
+                return self._ended(run, outcome)
             case Broken(note=note):
                 return self._broken(run, note)
             case _:
                 raise AssertionError(f"nothing is known about {outcome!r}")
+
+    def _ended(self, run: Run, ended: Ended) -> Move:
+        if run.state.is_past_return:
+            return Park(_past_return(run, f"says {ended.status}: {ended.note}"))
+        rollback = ended.status is Status.FAILED
+        run.change(ending(ended.status, ended.note, ended.output, rollback=rollback))
+        return Next()
 
     def _done(self, run: Run, output: Output) -> Move:
         run.crashed = False
@@ -141,6 +149,8 @@ class Decider:
                 return Stay()
             case Refused():
                 return Follow()
+            case Stopped():
+                return self._stopped(run, outcome)
             case Unanswered(note=note):
                 run.crashed = False
                 return self._unanswered(run, note)
@@ -161,10 +171,24 @@ class Decider:
                 return Next(alone=True)
         return None
 
-    def stop(self, run: Run) -> None:
+    def _stopped(self, run: Run, stopped: Stopped) -> Move:
+        """A cancel or an expiry came before its point of no return."""
+        run.crashed = False
+        if stopped.request is not None:
+            run.stop_request = stopped.request
+            self.stop(run, mid_way=stopped.mid_way)
+            return NEXT
+        rest = self.wait_for_handler()
+        if stopped.mid_way:
+            run.change(erred("its time was over before its point of no return", rest.seconds))
+        else:
+            close(run)
+        return rest
+
+    def stop(self, run: Run, *, mid_way: bool = False) -> None:
         """Turn a transaction around that was asked to stop: cancelled, or expired."""
         request = StopRequest.from_text(run.stop_request)
-        partial = run.state.errors > 0 and self._can_undo_partly(run)
+        partial = (mid_way or run.state.errors > 0) and self._can_undo_partly(run)
         run.change(
             ending(request.status, request.reason, None, rollback=True, undo_current=partial)
         )
@@ -177,7 +201,11 @@ class Decider:
         if decision.what == "done":
             run.outcome = Output(decision.output)
         else:
-            run.outcome = Ended(Status.FAILED, decision.note, decision.output)
+            # A person may go back where no step may.
+            run.crashed = False
+            failed = ending(Status.FAILED, decision.note, decision.output, rollback=True)
+            run.change(failed)
+            return NEXT
         return self.decide(run)
 
     def wait_for_handler(self) -> Rest:
@@ -212,6 +240,8 @@ class Decider:
         again = self._retry(run, note)
         if again:
             return again
+        if run.state.point is not None:
+            return Park(_past_return(run, f"broke: {note}"))
         definition = self._pipelines.version(run.state.frame.pipeline, run.state.frame.version)
         where = f"step {run.action.path} ({run.action.step_type})"
         rollback = definition.on_error == "rollback"
@@ -250,6 +280,8 @@ class Decider:
         return Next(priority="in")
 
     def _broken_for_good(self, run: Run, note: str) -> Move:
+        if run.state.point is not None:
+            return Park(_past_return(run, note))
         run.change(ending(Status.INTERNAL_ERROR, note, None, rollback=True))
         return Next()
 
@@ -264,6 +296,22 @@ class Decider:
 
     def _type(self, run: Run) -> StepType:
         return self._registry.get(run.action.step_type)
+
+
+def _bind(run: Run, outcome: Outcome | None) -> None:
+    """The point of no return was recorded in the commit of the step's effects."""
+    if run.wants_point and isinstance(outcome, Output):
+        run.change(bound("final", run.action.path))
+    run.wants_point = False
+
+
+def _past_return(run: Run, what: str) -> str:
+    """For the person who decides: nothing is undone by itself behind a point of no return."""
+    where = f"step {run.action.path} ({run.action.step_type})"
+    point = run.state.point
+    is_forward = point is not None and point.kind == "forward"
+    why = "it was forwarded" if is_forward else "its point of no return is passed"
+    return f"{where} {what}; {why}, so it is not rolled back"
 
 
 def close(run: Run) -> None:

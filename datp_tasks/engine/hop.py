@@ -19,13 +19,15 @@ from datp_tasks.engine.decide import NEXT, STAY, Decider, Move, Park, Pipelines,
 from datp_tasks.engine.execute import Executor, Way
 from datp_tasks.engine.observer import Observer
 from datp_tasks.engine.outcomes import Lost, Refused, Unavailable
+from datp_tasks.engine.point_desk import PointDesk
+from datp_tasks.engine.recent_owners import RecentOwners
 from datp_tasks.engine.registry import Registry, StepType
 from datp_tasks.engine.round import Round, Stuck
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import Kept, StateCache
 from datp_tasks.errors import DatpError
 from datp_tasks.failpoints import reach
-from datp_tasks.live.doorbells import Doorbells
+from datp_tasks.live.doorbells import Doorbells, Line
 from datp_tasks.live.scripts import Call as ScriptCall
 from datp_tasks.live.scripts import Reply
 from datp_tasks.live.store import LiveStore, claimed
@@ -46,6 +48,10 @@ _OPENS = delta_json(BEGIN)
 #: Ways to execute in which the transactions of a vector share some of the work.
 SHARING: frozenset[Way] = frozenset(("vector", "sql", "async"))
 
+#: While others have work too, the vectors of what an owner has in excess are so much shorter: the
+#: others wait until one is done.
+SHORTER = 4
+
 
 class Hop:
     """The engine of one thread; the guard of that thread looks in while a step runs."""
@@ -65,6 +71,7 @@ class Hop:
         observer: Observer,
         ringer: Ringer,
         doorbells: Doorbells,
+        points: PointDesk,
         node: str,
     ) -> None:
         self._live = live
@@ -79,7 +86,9 @@ class Hop:
         self._observer = observer
         self._ringer = ringer
         self._doorbells = doorbells
+        self._points = points
         self._node = node
+        self._owners = RecentOwners()
         self.round = Round()
         #: The transactions of the current bell: all that this worker can be at work on.
         self.in_hand: frozenset[str] = frozenset()
@@ -102,6 +111,7 @@ class Hop:
         claims = self._claim(step_type, pairs, answers)
         reach("hop.after_claim")
         self._observer.claimed(claims)
+        self._owners.saw(run.fields.get("owner", "") for run in claims)
         runs = self._committer.commit(self._admit(claims))
         place = runs[0].action.place if runs else ""
         work_s, shares = 0.0, False
@@ -130,7 +140,10 @@ class Hop:
         return runs
 
     def _answer(self, place: str, rung: int) -> ScriptCall:
-        size = self._costs.vector_size(place.rpartition("|")[2])
+        line = Line.parsed(place)
+        size = self._costs.vector_size(line.place)
+        if line.owner and self._owners.are_others(line.owner):
+            size = max(1, size // SHORTER)
         return self._doorbells.answering(place, max(0, size - rung), size)
 
     def _claim_pairs(
@@ -173,6 +186,7 @@ class Hop:
 
     def _admit(self, runs: list[Run]) -> Moves:
         """What claimed transactions do first: most of them execute their step."""
+        self._points.admit(runs)
         moves: Moves = []
         for run in runs:
             try:
@@ -191,7 +205,7 @@ class Hop:
         if run.crashed:
             # What the lost worker did must be found out before anything else.
             return self._decider.too_many_crashes(run) or STAY
-        if run.stop_request and run.state.ending is None:
+        if run.stop_request and run.state.ending is None and not run.ignores_stop:
             if "recreated" in run.fields and "begun" not in run.fields:
                 # What it had done before the loss is not known, so it cannot simply end.
                 return Park("Redis had lost it, and it was asked to stop before it ran again")
@@ -205,6 +219,7 @@ class Hop:
     def _execute(self, way: Way, chosen: list[Run], idle: list[Run]) -> tuple[list[Run], list[Run]]:
         """One round: those that have an outcome now, and those that wait for a later round."""
         refused = self._own_undo([run for run in chosen if run.action.kind == "undo"])
+        refused += self._points.pass_points(chosen)
         if refused:
             chosen = [run for run in chosen if run not in refused]
         self._observer.round_began(chosen)

@@ -78,6 +78,18 @@ class Refused:
     """SQL has a final status or a newer fence: nothing may be undone, and Redis must follow."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """It must not pass its point of no return: a cancel or an expiry was recorded first.
+
+    The request is None if its time is over and no handler has said so yet.
+    """
+
+    request: str | None
+    #: The step itself found out, so it may have had half its effect.
+    mid_way: bool = False
+
+
 Outcome = (
     Output
     | Ended
@@ -90,6 +102,7 @@ Outcome = (
     | Unavailable
     | RunAlone
     | Refused
+    | Stopped
     | Sleep
     | Call
 )

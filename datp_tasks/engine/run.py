@@ -15,6 +15,7 @@ from datp_tasks.model.payload import Json, encode
 from datp_tasks.model.plan import Action, VersionOf, next_action
 from datp_tasks.model.state import Delta, State, apply, done, succeeded
 from datp_tasks.model.status import Status
+from datp_tasks.record.types import Stop
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +48,12 @@ class Run:
     mid_way: bool = False
     #: SQL refuses everyone with an older fence, so that undoing is this worker's alone.
     owns_undo: bool = False
+    #: A step that is done in SQL is the point of no return: recorded in the same commit.
+    wants_point: bool = False
+    #: What the row said when a transactional step got hold of it, or when it was refused.
+    stop_found: Stop | None = None
+    #: SQL refuses to let it stop, or cannot be asked just now.
+    ignores_stop: bool = False
     #: Data of the state, and its JSON.
     _data_json: tuple[Json | None, str] = (None, "")
     action: Action = field(init=False)
@@ -122,22 +129,28 @@ class Run:
         return {"event": event, "tx": self.tx_id, "fence": self.fence}
 
     @property
+    def expiry_ms(self) -> int | None:
+        """When it expires, if it still can."""
+        return self.expires_at_ms if self.state.point is None else None
+
+    @property
     def deadline(self) -> datetime | None:
-        if self.expires_at_ms is None:
+        if self.expiry_ms is None:
             return None
-        return datetime.fromtimestamp(self.expires_at_ms / 1_000, UTC)
+        return datetime.fromtimestamp(self.expiry_ms / 1_000, UTC)
 
     @property
     def left_s(self) -> float | None:
         """Seconds until it expires, or None. The fence tells when the server let it be claimed."""
-        if self.expires_at_ms is None:
+        if self.expires_at_ms is None or self.state.point is not None:
             return None
         return (self.expires_at_ms - self.fence) / 1_000 - (time.monotonic() - self.claimed_s)
 
     @property
     def is_overdue(self) -> bool:
         """It has expired: nothing new is begun, and the timeout handler decides."""
-        return self.expires_at_ms is not None and (self.left_s or 0) <= 0
+        left_s = self.left_s
+        return left_s is not None and left_s <= 0
 
     @property
     def metadata(self) -> dict[str, Any]:

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from datp_tasks.engine.calls import StepCaller
-from datp_tasks.engine.outcomes import Broken, Outcome, Output, Refused, Unavailable
+from datp_tasks.engine.outcomes import Broken, Outcome, Output, Unavailable
+from datp_tasks.engine.point_desk import known_outcome, wanting
 from datp_tasks.engine.round import Round
 from datp_tasks.engine.run import Run
 from datp_tasks.errors import StepTimeout
@@ -85,7 +86,9 @@ class SqlSteps:
         wanted = [Wanted(run.tx_id, run.idempotency_key, run.fence) for run in part]
         try:
             with self._effects.open(wanted, idle_s=idle_s, lock_ms=SHARED_LOCK_MS) as effects:
-                effects.record(self._in_turn(round, effects, len(part)))
+                outputs = self._in_turn(round, effects, len(part))
+                effects.record(outputs)
+                effects.pass_points(wanting([run for run in part if run.tx_id in outputs]))
                 effects.is_to_commit = round.seal()
         except TimedOut as error:
             error.run.outcome = self._caller.timed_out(error.run)
@@ -111,11 +114,8 @@ class SqlSteps:
             if run is None:
                 break
             run.held_reports = []
-            if run.tx_id not in effects.held:
-                run.outcome = Refused()
-            elif run.tx_id in effects.recorded:
-                run.outcome = Output(effects.recorded[run.tx_id])
-            else:
+            run.outcome = known_outcome(run, effects)
+            if run.outcome is None:
                 effects.open_item(is_first=is_first)
                 is_first = False
                 run.outcome = self._in_savepoint(run, effects)
@@ -182,16 +182,16 @@ class SqlSteps:
         wanted = [Wanted(run.tx_id, run.idempotency_key, run.fence)]
         run.held_reports = []
         with self._effects.open(wanted, idle_s=idle_s, lock_ms=0) as effects:
-            if run.tx_id not in effects.held:
-                return Refused()
-            if run.tx_id in effects.recorded:
-                return Output(effects.recorded[run.tx_id])
+            known = known_outcome(run, effects)
+            if known is not None:
+                return known
             # Waiting for the row, and tries before this one, are not the step's own time.
             round.extend(limit_s)
             outcome = self._caller.call(run, effects.connection)
             effects.check()
             if isinstance(outcome, Output):
                 effects.record({run.tx_id: outcome.data})
+                effects.pass_points([run.tx_id] if run.wants_point else [])
                 effects.is_to_commit = True
         return outcome
 

@@ -10,7 +10,6 @@ from celery import Task
 
 from datp_tasks.engine.registry import StepType
 from datp_tasks.live.keys import shard_of_tx
-from datp_tasks.live.types import PRIORITIES
 
 log = logging.getLogger("datp.hop")
 
@@ -49,9 +48,11 @@ def make_task(step_type: StepType, run_hop: RunHop) -> StepTask:
 
 
 def readable_place(answers: Any, step_type: StepType) -> str:
-    """The place of a doorbell, if it can be one of this step type."""
+    """The line of a doorbell, if it can be one of this step type."""
     match answers.split("|") if isinstance(answers, str) else ():
-        case [_, priority, name, _] if priority in PRIORITIES and name == step_type.name:
+        case [_, "in" | "out" | "admin", name, _, *owner] if (
+            name == step_type.name and len(owner) <= 1
+        ):
             return str(answers)
     return ""
 

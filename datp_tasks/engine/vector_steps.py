@@ -29,11 +29,11 @@ from datp_tasks.engine.outcomes import (
     Ended,
     Outcome,
     Output,
-    Refused,
     RunAlone,
     Unanswered,
     Unavailable,
 )
+from datp_tasks.engine.point_desk import known_outcome, wanting
 from datp_tasks.engine.registry import StepFunction, StepType
 from datp_tasks.engine.round import Round
 from datp_tasks.engine.run import Run
@@ -189,6 +189,7 @@ class VectorSteps:
                 if outputs and not effects.is_sound:
                     raise BrokenBatch(WENT_ON)
                 effects.record(outputs)
+                effects.pass_points(wanting(fresh))
                 # Without an output nothing would tell the next try of an effect: so there is none.
                 effects.is_to_commit = bool(outputs)
 
@@ -352,11 +353,8 @@ def _fresh(runs: Sequence[Run], effects: Effects) -> list[Run]:
     fresh = []
     for run in runs:
         run.held_reports = []
-        if run.tx_id not in effects.held:
-            run.outcome = Refused()
-        elif run.tx_id in effects.recorded:
-            run.outcome = Output(effects.recorded[run.tx_id])
-        else:
+        run.outcome = known_outcome(run, effects)
+        if run.outcome is None:
             fresh.append(run)
     return fresh
 

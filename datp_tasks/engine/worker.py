@@ -17,6 +17,7 @@ from datp_tasks.engine.execute import Executor
 from datp_tasks.engine.hop import Hop
 from datp_tasks.engine.hop_observer import HopObserver
 from datp_tasks.engine.late_success import LateDesk
+from datp_tasks.engine.point_desk import PointDesk
 from datp_tasks.engine.registry import Registry
 from datp_tasks.engine.reporter import Reporter
 from datp_tasks.engine.run import Run
@@ -34,6 +35,7 @@ from datp_tasks.model.switch import switch_json
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.effects import EffectStore
+from datp_tasks.record.points import Points
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.record.transactions import Record
 from datp_tasks.settings import Settings
@@ -80,7 +82,9 @@ class Worker:
         self.observer = observer
         live, record, pipelines = stores.live, stores.record, stores.pipelines
         approvals = ApprovalStore(record.engine, stores.clock)
-        services = Services(live, settings, stores.ledger, Reporter(live, record), approvals)
+        points = PointDesk(Points(record.engine, stores.clock), registry)
+        reporter = Reporter(live, record)
+        services = Services(live, settings, stores.ledger, reporter, approvals, points)
         caller = StepCaller(settings, registry, services, observer)
         begun = BegunSteps(record.engine)
         effects = EffectStore(record.engine, stores.clock)
@@ -98,6 +102,7 @@ class Worker:
             node=node,
             groups=this.groups,
             late=LateDesk(record, Alerts(record.engine, stores.clock), pipelines, caller),
+            points=points,
         )
         self.hop = Hop(
             live=live,
@@ -112,6 +117,7 @@ class Worker:
             observer=observer,
             ringer=bells.ringer,
             doorbells=Doorbells(live),
+            points=points,
             node=node,
         )
 
@@ -130,7 +136,9 @@ class Services:
         ledger: Ledger | None,
         reporter: Reporter,
         approvals: ApprovalStore,
+        points: PointDesk,
     ) -> None:
+        self._points = points
         self._live = live
         self._settings = settings
         self._ledger = ledger
@@ -144,6 +152,9 @@ class Services:
 
     def report_held(self, run: Run) -> None:
         self._reporter.report_held(run)
+
+    def commit_to_finish(self, run: Run, *, in_sql: bool) -> None:
+        self._points.commit_to_finish(run, in_sql=in_sql)
 
     def set_switch(self, run: Run, name: str, value: SwitchValue) -> None:
         answer = self._live.set_switch(run.tx_id, name, switch_json(name, value), fence=run.fence)
@@ -188,3 +199,6 @@ class Services:
 
     def now_ms(self) -> int:
         return self._live.server_now_ms()
+
+    def http_hosts(self) -> tuple[str, ...]:
+        return self._settings.http_hosts

@@ -9,6 +9,7 @@ from functools import partial
 
 from datp_tasks.clock import Clock
 from datp_tasks.failpoints import reach
+from datp_tasks.ledger.credentials import Credentials
 from datp_tasks.ledger.intake import Intake
 from datp_tasks.ledger.kinds import KINDS
 from datp_tasks.ledger.operate import BatchOperator
@@ -114,14 +115,12 @@ class Ledger:
 
 def ledger_client(settings: Settings) -> ThreadedHttpClient:
     """What talks to ledgers. Which hosts those may be is decided by DATP_LEDGER__HOSTS."""
-    headers = {"user-agent": "datp-tasks"}
-    if settings.ledger_authorization:
-        headers["authorization"] = settings.ledger_authorization
     manners = Manners(
         connect_s=settings.ledger_connect_s,
         body=BodyLimits(bytes_max=BODY_BYTES_MAX),
         idle_max=IDLE_MAX,
-        headers=headers,
+        headers={"user-agent": "datp-tasks"},
+        secret_headers=Credentials(settings.ledger_authorization),
     )
     return ThreadedHttpClient(AnyAddress(), manners, before_send=_before_send)
 

@@ -1,15 +1,21 @@
 """Doorbells: transactions that are due at one place share the message that is on its way there.
 
 Ringing never waits: the first one gets a message at once. What becomes due before a worker has
-answered it would only make the queue longer, so it waits in a list that the worker takes along.
+answered it would only make the queue longer, so it waits in a line that the worker takes along.
+
+A place has one line that all owners share, in which each may have one vector. What an owner has
+beyond that waits in a line of its own, of which only a few messages are in the queue at a time,
+less urgent ones. So however much one owner has queued, another's finds the queue short.
+
 All of this is hints: what is lost here is queued in `queuedZ`, and the reconciler rings again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from datp_tasks.live.scripts import Call, call, script
+from datp_tasks.live.scripts import Call, Reply, call, script
 from datp_tasks.live.store import LiveStore
 
 Pair = tuple[str, int]
@@ -19,37 +25,99 @@ Pair = tuple[str, int]
 RINGING_MS = 1_000
 #: What waits for so long has been rung again by the reconciler.
 WAITING_MS = 600_000
-#: The reconciler rings again for what waits at a group without workers, so the list would grow.
-WAITING_MAX = 10_000
+#: The reconciler rings again for what waits at a group without workers, so a line would grow.
+WAITING_MAX = 100_000
+#: What one call of a script may hold.
+CALL_PAIRS_MAX = 1_000
+#: Messages of an owner's own line that are under way: enough for a dozen processes, since each is
+#: replaced as soon as a worker has it.
+OWN_MESSAGES_MAX = 8
+
+
+class Waits(NamedTuple):
+    """A transaction that is due, and whose it is."""
+
+    tx_id: str
+    sequence: int
+    owner: str = ""
+
+    @property
+    def pair(self) -> Pair:
+        return self.tx_id, self.sequence
+
+
+class Line(NamedTuple):
+    """Where bells wait: a place, for all owners or for one."""
+
+    group: str
+    priority: str
+    step_type: str
+    #: pipeline/step index.
+    place: str
+    owner: str = ""
+
+    @classmethod
+    def parsed(cls, name: str) -> Line:
+        return cls(*name.split("|"))
+
+    @property
+    def name(self) -> str:
+        return "|".join(self if self.owner else self[:4])
+
+    @property
+    def next_priority(self) -> str:
+        """Of the messages after the first: what an owner has in excess lets others pass."""
+        return f"{self.priority}-later" if self.owner else self.priority
 
 
 class Doorbells:
-    """By place: "<group>|<priority>|<step type>|<pipeline/step index>"."""
-
     def __init__(self, live: LiveStore) -> None:
         self._live = live
 
-    def ring(self, place: str, pairs: Sequence[Pair]) -> bool:
-        """True if the caller must send a message for these pairs; else they go with another."""
-        texts = [f"{tx_id} {sequence}" for tx_id, sequence in pairs]
-        order = call(
-            script("ring"), self._keys(place), (RINGING_MS, WAITING_MS, WAITING_MAX, *texts)
-        )
-        return bool(self._live.run([order])[0][0] == "SEND")
+    def ring(
+        self, line: str, due: Sequence[Waits], *, owner_max: int = WAITING_MAX
+    ) -> list[Waits] | None:
+        """None if the caller must send a message for some of these; else they go with another.
 
-    def answering(self, place: str, take_max: int, next_max: int) -> Call:
+        At most CALL_PAIRS_MAX of them.
+        Those for which there is no room, because their owner has so many there, are returned.
+        """
+        texts = [" ".join(map(str, each)) for each in due]
+        order: tuple[str | int, ...] = (line, RINGING_MS, WAITING_MS, owner_max, *texts)
+        word, refused = self._live.run([call(script("ring"), self._keys(line), order)])[0]
+        return None if word == "SEND" else list(map(_waits, refused))
+
+    def answering(self, line: str, take_max: int, next_max: int) -> Call:
         """The call by which a worker answers; `answered` reads its reply."""
-        return call(script("answer"), self._keys(place), (take_max, next_max, RINGING_MS))
+        messages_max = OWN_MESSAGES_MAX if Line.parsed(line).owner else 1
+        order = (line, RINGING_MS, take_max, next_max, messages_max)
+        return call(script("answer"), self._keys(line), order)
 
     @staticmethod
-    def answered(reply: Sequence[list[str]]) -> tuple[list[Pair], list[Pair]]:
-        """What the worker takes along, and what the next message must carry."""
-        return _pairs(reply[1]), _pairs(reply[2])
+    def answered(reply: Reply) -> tuple[list[Pair], list[list[Pair]]]:
+        """What the worker takes along, and what each of the next messages must carry."""
+        return _pairs(reply[1]), [_pairs(texts) for texts in reply[2]]
 
-    def _keys(self, place: str) -> tuple[str, str]:
+    def waiting(self, group: str) -> int:
+        """How many wait in the lines of a node group, beside the messages in its queue."""
+        lines = self._live.redis.smembers(self._live.keys.in_shard("bells", "linesS"))
+        names = [name for name in map(str, lines) if name.startswith(f"{group}|")]
+        return sum(self._live.send([("LLEN", self._keys(name)[1]) for name in names]))
+
+    def _keys(self, line: str) -> tuple[str, str, str, str]:
         of_bells = self._live.keys.in_shard
-        return of_bells("bells", f"ringing:{place}"), of_bells("bells", f"waitingL:{place}")
+        return (
+            of_bells("bells", f"ringN:{line}"),
+            of_bells("bells", f"lineL:{line}"),
+            of_bells("bells", f"lineH:{line}"),
+            of_bells("bells", "linesS"),
+        )
 
 
 def _pairs(texts: Sequence[str]) -> list[Pair]:
-    return [(tx_id, int(sequence)) for tx_id, _, sequence in (t.partition(" ") for t in texts)]
+    return [_waits(text).pair for text in texts]
+
+
+def _waits(text: str) -> Waits:
+    tx_id, sequence, owner = text.split(" ", 2)
+    return Waits(tx_id, int(sequence), owner)

@@ -18,7 +18,8 @@ the transaction id (`t07-…`), so every process that has the id can name its ke
 | countsH                   | hash   | slot|what|group|pipeline|owner -> number   | the meter takes it     |
 | rebuilding                | string | token of the repair that restores it       | repaired               |
 | mark                      | string | number of times the journal was read       | never                  |
-| webhooksZ                 | zset   | <tx>:<sequence> by time of next attempt    | 2xx, given up, told    |
+| webhooksZ:<owner>         | zset   | <tx>:<sequence> by time of next attempt    | 2xx, given up, told    |
+| webhookOwnersZ            | zset   | owner by when it is due and has its turn   | nothing of it is there |
 
 | key (outside shards)      | type   | holds                                      | leaves when            |
 |---------------------------|--------|--------------------------------------------|------------------------|
@@ -31,8 +32,10 @@ the transaction id (`t07-…`), so every process that has the id can name its ke
 | nodeGroupH:<name>         | hash   | values of a node group                     | never                  |
 | beatSeen                  | string | when a job of beat last ran (ms)           | never                  |
 | {nodes}:staleZ            | zset   | node by the time it was first found silent | beats again, or reaped |
-| {bells}:ringing:<place>   | string | a message to the place is on its way       | answered, or 1 s       |
-| {bells}:waitingL:<place>  | list   | due there, without a message of their own  | answered, or 10 min    |
+| {bells}:ringN:<line>      | string | how many messages to a line are under way  | answered, or 1 s       |
+| {bells}:lineL:<line>      | list   | due there, without a message of their own  | answered, or 10 min    |
+| {bells}:lineH:<line>      | hash   | owner -> how many of the list are its own  | answered, or 10 min    |
+| {bells}:linesS            | set    | lines in which something waits             | answered               |
 | stepCostH                 | hash   | pipeline/step -> microseconds per tx       | never                  |
 | stepTimesH                | hash   | place|n, place|us: passed, microseconds    | never                  |
 | metric1H…3H:<slot>        | hash   | counters and gauges of a slot of time      | 5 min, 2 h, 24 h       |

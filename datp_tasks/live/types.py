@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from datp_tasks.model.state import Delta, delta_json
 
 #: Priority classes of bells, most urgent first, with the number that the broker sorts by.
-PRIORITIES = {"admin": 0, "out": 3, "in": 6}
+#: What one owner has in excess goes after all others, and there, too, out before in.
+PRIORITIES = {"admin": 0, "out": 3, "in": 6, "out-later": 7, "in-later": 9}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +26,16 @@ class Bell:
     priority: str
     #: It may bring its worker down, so it must not share a vector.
     alone: bool = False
+    #: Whose it is: owners that have much let others pass.
+    owner: str = field(default="", compare=False)
 
     @classmethod
     def from_reply(cls, tx_id: str, reply: list[str | None]) -> Bell:
-        sequence, group, step_type, place, priority = reply
+        sequence, group, step_type, place, priority, owner = reply
         return cls(
-            tx_id, int(sequence or 0), group or "", step_type or "", place or "", priority or "in"
+            *(tx_id, int(sequence or 0), group or "", step_type or "", place or ""),
+            priority=priority or "in",
+            owner=owner or "",
         )
 
 
@@ -77,7 +82,8 @@ class NewTransaction:
         return fields | {name: text for name, text in optional.items() if text}
 
     def bell(self, sequence: int) -> Bell:
-        return Bell(self.tx_id, sequence, self.group, self.step_type, self.place, "in")
+        where = (self.group, self.step_type, self.place)
+        return Bell(self.tx_id, sequence, *where, "in", owner=self.owner)
 
 
 @dataclass(frozen=True, slots=True)

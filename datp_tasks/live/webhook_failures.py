@@ -1,4 +1,4 @@
-"""How often webhooks to a target failed in a row, under a key that ends by itself."""
+"""How often webhooks of an owner to a target failed in a row, under a key that ends by itself."""
 
 from __future__ import annotations
 

@@ -22,7 +22,10 @@ PEPPER_FILE = "key-pepper"
 RUN_FILE = "run.json"
 #: The jobs of beat have a worker of their own here: an archiver at work holds up no transaction.
 #: A stack on a laptop is run by one person, so nothing waits for a second one.
-OF_A_STACK = {"DATP_MAINTENANCE_GROUP": "maintenance", "DATP_POLICY_FILE": "single-person"}
+OF_A_STACK = {
+    "DATP_MAINTENANCE_GROUP": "maintenance",
+    "DATP_SECURITY__POLICY_FILE": "single-person",
+}
 LOCK_FILE = "lock"
 LOCK_TRIES = 10
 LOCK_PAUSE_S = 0.05

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _ESCAPED = re.compile(r"\\[\\n]")
 
@@ -46,6 +46,10 @@ class Entry:
         except ValueError as error:
             raise BrokenJournal(f"not an entry: {head[:80]!r}") from error
 
+    def without_payload(self) -> Entry:
+        """What happened and when, but nothing of what it was about."""
+        return replace(self, lines="", extra="")
+
     @property
     def deltas(self) -> list[str]:
         return self.lines.split("\n") if self.lines else []
@@ -68,6 +72,20 @@ def _unescaped(text: str) -> str:
 def chained_hash(previous: str, tx_id: str, text: str) -> str:
     """Depends on everything before it, so that nothing can be changed or taken out unnoticed."""
     return hashlib.sha256(f"{previous}\n{tx_id}\n{text}".encode()).hexdigest()
+
+
+def entries_to_text(entries: Sequence[Entry]) -> str:
+    return "\n".join(entry.to_text() for entry in entries)
+
+
+def content_hash(text: str) -> str:
+    """What stays of entries that are erased: a copy can be shown to be the one."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def erased_hash(previous: str, tx_id: str, kept: tuple[str, str, str]) -> str:
+    """Chains erased rows by what is left of them: chained hash, content hash, entries."""
+    return chained_hash(previous, tx_id, "\n".join(kept))
 
 
 def living_branch(entries: Sequence[Entry], *, since: int = 0) -> list[Entry]:

@@ -46,6 +46,10 @@ class StepDefinition:
     timeout_s: float | None = None
     retry: RetryPolicy | None = None
     checkpoint: bool = False
+    #: The point of no return: from this step on the transaction cannot expire or be cancelled.
+    final_from: bool = False
+    #: While it is at this step, another system decides: it cannot expire or be cancelled.
+    forwards: bool = False
 
     def to_mapping(self) -> dict[str, Any]:
         """The step as a file would have it; what is as by default is left out."""
@@ -59,6 +63,8 @@ class StepDefinition:
             ("timeoutSeconds", _number(self.timeout_s), None),
             ("retry", _retry_mapping(self.retry), None),
             ("checkpoint", self.checkpoint, False),
+            ("finalFrom", self.final_from, False),
+            ("forwards", self.forwards, False),
         )
 
     @classmethod
@@ -75,6 +81,8 @@ class StepDefinition:
             timeout_s=None if timeout_s is None else float(timeout_s),
             retry=_retry_from(clean.get("retry")),
             checkpoint=clean.get("checkpoint", False),
+            final_from=clean.get("finalFrom", False),
+            forwards=clean.get("forwards", False),
         )
 
 
@@ -206,6 +214,8 @@ class Pipeline:
         timeout_s: float | None = None,
         retry: Mapping[str, Any] | RetryPolicy | None = None,
         checkpoint: bool = False,
+        final_from: bool = False,
+        forwards: bool = False,
     ) -> Self:
         """Add a step at the end."""
         step = {
@@ -218,6 +228,8 @@ class Pipeline:
             "timeoutSeconds": timeout_s,
             "retry": _retry_mapping(retry) if isinstance(retry, RetryPolicy) else _as_dict(retry),
             "checkpoint": checkpoint,
+            "finalFrom": final_from,
+            "forwards": forwards,
         }
         self._steps.append(step)
         return self

@@ -58,6 +58,11 @@ def clean_definition(raw: object, *, source: str, steps_max: int) -> dict[str, A
         )
         for index, step in steps
     ]
+    mistakes += [
+        f"{source}: {step_label(index, step)}: is finalFrom or forwards, not both"
+        for index, step in enumerate(clean["steps"])
+        if step.get("finalFrom") and step.get("forwards")
+    ]
     if not mistakes and len(payload.encode(clean).encode()) > DEFINITION_BYTES_MAX:
         mistakes.append(f"{source}: is more than {DEFINITION_BYTES_MAX} bytes of JSON")
     if mistakes:
@@ -260,4 +265,6 @@ STEP_RULES: dict[str, Rule] = {
     "timeoutSeconds": _seconds_up_to(TIMEOUT_S_MAX),
     "retry": _retry,
     "checkpoint": _boolean,
+    "finalFrom": _boolean,
+    "forwards": _boolean,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from datp_tasks.model.payload import Json, encode
 from datp_tasks.model.status import Status
@@ -57,6 +57,22 @@ class Decision:
     output: Json | None = None
 
 
+PointKind = Literal["final", "forward"]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """SQL has recorded that the transaction cannot expire or be cancelled, at this step."""
+
+    #: final: from here on, for good. forward: while it is at this step.
+    kind: PointKind
+    path: str
+
+    def is_at(self, path: str) -> bool:
+        """Whether a step, or one of a child pipeline that it called, is the one that made it."""
+        return path == self.path or path.startswith(f"{self.path}.")
+
+
 @dataclass(slots=True)
 class State:
     stack: list[Frame]
@@ -73,6 +89,7 @@ class State:
     ending: Ending | None = None
     #: What a person decided about the current step, which was in doubt.
     decided: Decision | None = None
+    point: Point | None = None
 
     @property
     def frame(self) -> Frame:
@@ -84,6 +101,12 @@ class State:
         if len(self.stack) == 1:
             return str(self.stack[0].index)
         return ".".join(str(frame.index) for frame in self.stack)
+
+    @property
+    def is_past_return(self) -> bool:
+        """A step after the point of no return: what was done before is not undone for it."""
+        point = self.point
+        return point is not None and point.kind == "final" and not point.is_at(self.path)
 
     @property
     def attempt(self) -> int:
@@ -100,6 +123,8 @@ class State:
             packed["undo"] = [
                 [u.pipeline, u.version, u.index, u.path, u.data, u.output] for u in self.undo
             ]
+        if self.point:
+            packed["point"] = [self.point.kind, self.point.path]
         if self.decided:
             d = self.decided
             packed["decided"] = [d.what, d.note, d.output]
@@ -118,6 +143,7 @@ class State:
         packed = json.loads(text)
         ending = packed.get("ending")
         decided = packed.get("decided")
+        point = packed.get("point")
         return cls(
             stack=[Frame(*frame) for frame in packed["stack"]],
             data=packed["data"],
@@ -128,6 +154,7 @@ class State:
             undo=[Undo(*record) for record in packed.get("undo", ())],
             ending=Ending(*ending) if ending else None,
             decided=Decision(*decided) if decided else None,
+            point=Point(*point) if point else None,
         )
 
 
@@ -226,6 +253,11 @@ def decided(what: str, note: str, output: Json | None = None) -> Delta:
     return {"k": "decide", "what": what, "note": note, "out": output}
 
 
+def bound(kind: PointKind | None, path: str) -> Delta:
+    """SQL has recorded a point of no return, or that it is forwarded; None: not any more."""
+    return {"k": "point", "kind": kind, "path": path}
+
+
 def apply(state: State, delta: Delta) -> None:
     """Change the state by one delta."""
     _APPLY[delta["k"]](state, delta)
@@ -297,6 +329,10 @@ def _undone(state: State, _: Delta) -> None:
     _fresh_step(state)
 
 
+def _point(state: State, delta: Delta) -> None:
+    state.point = Point(delta["kind"], delta["path"]) if delta["kind"] else None
+
+
 def _advance(state: State) -> None:
     state.frame.index += 1
     _fresh_step(state)
@@ -320,4 +356,5 @@ _APPLY = {
     "end": _end,
     "undone": _undone,
     "decide": _decide,
+    "point": _point,
 }

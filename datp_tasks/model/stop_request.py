@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from datp_tasks.model.status import Status
@@ -31,6 +32,11 @@ class StopRequest:
     def expiry(cls, reason: str) -> StopRequest:
         """It was not over in time."""
         return cls(StopKind.EXPIRY, reason)
+
+    @classmethod
+    def over(cls, expires_at: datetime) -> StopRequest:
+        """The same, in the words that clients read."""
+        return cls.expiry(f"it was not over by {expires_at.isoformat()}")
 
     @property
     def status(self) -> Status:

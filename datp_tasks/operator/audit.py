@@ -57,6 +57,11 @@ class Auditor:
                 raise TransactionUnknown(f"there is no transaction {tx_id!r}")
             return self._replay_many(found)[0]
 
+    def replay_many(self, tx_ids: Sequence[str]) -> list[Replay]:
+        """The same for many; those that are not known are left out."""
+        with translate_outage():
+            return self._replay_many(self._record.summaries(tx_ids))
+
     def audit(self, *, sample: int | None = None, seed: int = 0) -> Iterator[Replay]:
         """Replay all transactions, or `sample` of them, by id; the same seed takes the same ones.
 

@@ -16,6 +16,7 @@ from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.audit import Auditor
 from datp_tasks.operator.bulk import Action, ActionResult, Bulk, Where
 from datp_tasks.operator.doctor import Diagnosis, Doctor, InDoubt, InFlight
+from datp_tasks.operator.erase import Eraser
 from datp_tasks.operator.replay import Replay
 from datp_tasks.operator.resolve import Decision, Resolver
 from datp_tasks.operator.why import Explainer, Why
@@ -35,6 +36,7 @@ class Operator:
         bulk: Bulk,
         auditor: Auditor,
         approvals: Approvals,
+        eraser: Eraser,
         close: Callable[[], None],
     ) -> None:
         self._explainer = explainer
@@ -44,6 +46,8 @@ class Operator:
         self._auditor = auditor
         #: What waits for a second person, and deciding about it.
         self.approvals = approvals
+        #: Erasing payloads; see `operator/erase.py`.
+        self.eraser = eraser
         self._close = close
 
     @classmethod

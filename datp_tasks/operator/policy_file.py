@@ -51,7 +51,7 @@ def load_policy(name: str) -> Policy:
     try:
         text = Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise PolicyInvalid(f"DATP_POLICY_FILE: {name} cannot be read: {error}") from None
+        raise PolicyInvalid(f"DATP_SECURITY__POLICY_FILE: {name} cannot be read: {error}") from None
     return parse_policy(text, source=name)
 
 

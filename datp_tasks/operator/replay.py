@@ -11,6 +11,7 @@ from datp_tasks.model.journal import (
     Entry,
     chained_hash,
     entries_from_text,
+    erased_hash,
     living_branch,
 )
 from datp_tasks.model.view import View
@@ -28,6 +29,8 @@ class Replay:
     faults: list[str] = field(default_factory=list)
     #: It ended so long ago that its journal is not kept any more.
     dropped: bool = False
+    #: Its payloads were erased: what is left fits, but leads to no state.
+    erased: bool = False
 
 
 def replayed(
@@ -42,7 +45,14 @@ def replayed(
 
     `unrecorded` are entries that are still in Redis.
     """
+    if summary.erased_at is not None:
+        return _erased(summary, rows, unrecorded, known)
     faults = chain_faults(summary.tx_id, rows)
+    faults += [
+        f"row {row.number} of its journal was erased, and it was not"
+        for row in rows
+        if row.erased_hash
+    ]
     entries: list[Entry] = []
     try:
         for row in rows:
@@ -62,15 +72,48 @@ def replayed(
 def chain_faults(tx_id: str, rows: Sequence[Row]) -> list[str]:
     """Rows that were removed, added or altered."""
     faults: list[str] = []
-    previous = ""
+    previous = erased = ""
     for place, row in enumerate(rows, start=1):
         if row.number != place:
             faults.append(f"row {place} of its journal is missing")
             break
-        if chained_hash(previous, tx_id, row.entries) != row.hash:
+        if not _is_genuine(tx_id, row, previous, erased):
             faults.append(f"row {place} of its journal was altered")
-        previous = row.hash
+        previous, erased = row.hash, row.erased_hash or ""
     return faults
+
+
+def _is_genuine(tx_id: str, row: Row, previous: str, erased: str) -> bool:
+    """An erased row is checked by what is left of it; its old hash goes on in the next row."""
+    if row.erased_hash is None:
+        return chained_hash(previous, tx_id, row.entries) == row.hash
+    kept = (row.hash, row.content_hash or "", row.entries)
+    return erased_hash(erased, tx_id, kept) == row.erased_hash
+
+
+def _erased(
+    summary: Summary,
+    rows: Sequence[Row],
+    unrecorded: Sequence[Entry],
+    known: Sequence[tuple[str, View]],
+) -> Replay:
+    """What was erased: the chain, the order of versions, and that nothing is left."""
+    faults = chain_faults(summary.tx_id, rows)
+    entries = list(unrecorded)
+    faults += [
+        f"row {row.number} of its journal is not erased" for row in rows if not row.erased_hash
+    ]
+    faults += [f"{name} is not erased" for name, _ in known]
+    if unrecorded:
+        faults.append("its journal in Redis is not erased")
+    if summary.input or any((summary.metadata, summary.output, summary.progress)):
+        faults.append("its summary is not erased")
+    try:
+        entries = [entry for row in rows for entry in entries_from_text(row.entries)]
+        living_branch(entries)
+    except BrokenJournal as error:
+        faults.append(f"its journal breaks off: {error}")
+    return Replay(summary.tx_id, entries, None, faults, erased=True)
 
 
 def _differences(name: str, folded: View, copy: View) -> list[str]:

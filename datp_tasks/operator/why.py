@@ -259,6 +259,15 @@ def _parked(seen: Situation) -> Why:
 
 
 def _with_stop_and_expiry(why: Why, seen: Situation) -> Why:
+    summary = seen.summary
+    if summary.no_return_at:
+        when = f"{summary.no_return_at:%Y-%m-%d %H:%M:%S %Z}"
+        why.answer += f" It passed its point of no return at {when}: it can only finish."
+        return why
+    if summary.forwarded_at:
+        when = f"{summary.forwarded_at:%Y-%m-%d %H:%M:%S %Z}"
+        why.answer += f" It was forwarded at {when}: until the answer it cannot expire."
+        return why
     if "cancel" in seen.fields and seen.view.state.ending is None:
         request = StopRequest.from_text(seen.fields["cancel"])
         why.answer += f" It is to end as {request.status} ({request.reason}) at its next step."

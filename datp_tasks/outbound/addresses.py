@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from ipaddress import (
     IPv4Address,
@@ -41,7 +41,10 @@ NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)")
 #: Cloud metadata, with the keys of the machine: refused whatever the operator allows.
 METADATA = frozenset(
     ip_address(text)
-    for text in ("169.254.169.254", "169.254.170.2", "fd00:ec2::254", "100.100.100.200")
+    for text in (
+        *("169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200"),
+        *("168.63.129.16", "fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
+    )
 )
 #: Not for the public, or a way around, although `is_global` may say otherwise.
 BAD_NETWORKS: tuple[Network, ...] = tuple(
@@ -85,9 +88,21 @@ class Target:
         return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-def check_url(url: object, settings: Settings) -> None:
+def check_url(url: object, settings: Settings, owner: str = "") -> None:
     """Raise WebhookInvalid unless webhooks may go to this URL, as far as it alone can tell."""
-    target_of(url, settings)
+    target_of(url, settings_of(settings, owner))
+
+
+def settings_of(settings: Settings, owner: str) -> Settings:
+    """With the private hosts of this owner: those for all, and those given to it alone."""
+    named = (each.rpartition("=") for each in settings.webhook_private_hosts)
+    hosts = tuple(host for of, _, host in named if of in ("", owner))
+    return replace(settings, webhook_private_hosts=hosts)
+
+
+def owners_named(settings: Settings) -> set[str]:
+    """Owners that have private hosts of their own."""
+    return {each.rpartition("=")[0] for each in settings.webhook_private_hosts} - {""}
 
 
 def target_of(url: object, settings: Settings) -> Target:
@@ -117,7 +132,7 @@ def check_addresses(target: Target, addresses: Sequence[str], settings: Settings
     trusted = _trusted(settings.webhook_private_hosts)
     for text in addresses:
         address = ip_address(text.partition("%")[0])
-        if _is_metadata(address):
+        if is_metadata(address):
             raise WebhookInvalid(f"{target.host} leads to {address}, a cloud metadata address")
         if not target.is_trusted and is_bad(address) and not trusted.holds(address):
             raise WebhookInvalid(f"{target.host} leads to {address}, which is not a public address")
@@ -146,7 +161,7 @@ def _inside(address: Address) -> Iterable[Address]:
             yield IPv4Address(int(address) & 0xFFFF_FFFF)
 
 
-def _is_metadata(address: Address) -> bool:
+def is_metadata(address: Address) -> bool:
     return any(each in METADATA for each in (address, *_inside(address)))
 
 
@@ -201,7 +216,7 @@ def _literal(host: str) -> Address | None:
 
 
 def _check_literal(literal: Address, target: Target) -> None:
-    if _is_metadata(literal):
+    if is_metadata(literal):
         raise WebhookInvalid(f"{literal} is a cloud metadata address")
     if not target.is_trusted:
         raise WebhookInvalid(

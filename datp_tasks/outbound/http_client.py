@@ -9,7 +9,7 @@ own: what goes wrong before it is `NotSent`, what goes wrong after it `NoRespons
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from datp_tasks.errors import WebhookInvalid
@@ -30,6 +30,10 @@ class Network:
     connect: Connect = open_connection
 
 
+def _none(target: Target) -> Mapping[str, str]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manners:
     """How a client treats the servers that it talks to."""
@@ -41,7 +45,9 @@ class Manners:
     #: The server knows requests by an id: one that a kept connection has lost is sent again.
     repeats: bool = False
     #: Sent with every request.
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    #: Headers for one server that no other gets to see.
+    secret_headers: Callable[[Target], Mapping[str, str]] = field(default=_none, repr=False)
 
 
 class HttpClient:
@@ -78,7 +84,8 @@ class HttpClient:
 
     async def _send(self, attempt: _Attempt, deadline: asyncio.Timeout) -> Response:
         target = self._guard.target_of(attempt.request.url)
-        data = attempt.request.encoded(target, self._manners.headers)
+        headers = {**self._manners.headers, **self._manners.secret_headers(target)}
+        data = attempt.request.encoded(target, headers)
         _check(deadline)
         kept = self._pool.take(target.origin)
         if kept is not None:

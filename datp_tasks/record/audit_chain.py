@@ -161,13 +161,27 @@ class AuditChain:
 
 
 def hash_of(previous: str, row: Any) -> str:
-    """Of the seal before it and everything in the row."""
+    """Of the seal before it and everything in the row; of its texts, their hashes.
+
+    So a row whose texts were erased (`datp erase` leaves their hashes in `details`) still fits.
+    """
     content = [
         *(previous, row.id, row.actor, row.key_id, row.request_id, row.address),
-        *(row.action, row.subject, row.reason, row.details),
+        *(row.action, row.subject, *_text_hashes(row.reason, row.details)),
         row.created_at.astimezone(UTC).isoformat(),
     ]
     return hashlib.sha256(encode(content).encode()).hexdigest()
+
+
+def _text_hashes(reason: str | None, details: str | None) -> tuple[str, str]:
+    found = json.loads(details) if details else None
+    if reason is None and isinstance(found, dict) and found.keys() == {"erased", "erasedReason"}:
+        return found["erasedReason"], found["erased"]
+    return _sha256(reason), _sha256(details)
+
+
+def _sha256(text: str | None) -> str:
+    return hashlib.sha256((text or "").encode()).hexdigest()
 
 
 def _fault_of(row: Any, position: int, previous: str) -> str | None:

@@ -1,6 +1,6 @@
 """Transactional steps: the effects of steps and their outputs are one commit.
 
-The commit also holds the summary rows FOR SHARE and looks at their fences, so a worker whose
+The commit also holds the summary rows and looks at their fences, so a worker whose
 transaction was taken over cannot apply anything any more. A row cannot be taken over while it is
 held, so PostgreSQL ends a connection that is silent for longer than a step may take.
 """
@@ -23,7 +23,9 @@ from datp_tasks.failpoints import reach
 from datp_tasks.model.payload import Json, encode
 from datp_tasks.record.database import is_away
 from datp_tasks.record.lent_connection import OWN_COMMIT, LentConnection
+from datp_tasks.record.points import Claim, expiry_text, pass_points
 from datp_tasks.record.queries import Queries
+from datp_tasks.record.types import Stop
 
 CLOSED = "do not close ctx.sql (or batch.sql): the engine commits it when the step returns"
 LOST = "the connection to PostgreSQL was lost inside the step"
@@ -60,15 +62,26 @@ class Effects:
         self.held: frozenset[str] = frozenset()
         #: Outputs of steps that took effect in an earlier try.
         self.recorded: dict[str, Json | None] = {}
+        #: Transactions that must not pass a point of no return any more, and why.
+        self.stops: dict[str, Stop] = {}
+        #: Transactions that have passed one before.
+        self.past_return: frozenset[str] = frozenset()
         #: Set to commit; without it everything is rolled back.
         self.is_to_commit = False
 
     def hold(self, idle_s: float, lock_ms: int) -> None:
         columns = self._columns(self._wanted)
         limits = {"idle_ms": str(int(idle_s * 1_000)), "lock_ms": str(lock_ms)}
-        rows = self.connection.exec_driver_sql(Query.hold, {**columns, **limits}).all()
+        values = {**columns, **limits, "now": self._clock.now()}
+        rows = self.connection.exec_driver_sql(Query.hold, values).all()
         self.held = frozenset(row.tx_id for row in rows)
         self.recorded = {row.tx_id: _parse(row.output) for row in rows if row.is_recorded}
+        self.past_return = frozenset(row.tx_id for row in rows if row.is_past_return)
+        self.stops = {
+            row.tx_id: Stop(row.stop_request or expiry_text(row.expired_at))
+            for row in rows
+            if row.is_stopped
+        }
 
     def open_item(self, *, is_first: bool) -> None:
         """What follows can be undone without undoing what came before."""
@@ -116,6 +129,19 @@ class Effects:
         columns = self._columns(outputs)
         values = {**columns, "output": texts, "now": self._clock.now()}
         self.connection.exec_driver_sql(Query.save, values)
+
+    def pass_points(self, tx_ids: Sequence[str]) -> None:
+        """Their points of no return: to be committed together with the effects.
+
+        The rows have been held since it was found that nothing had stopped them.
+        """
+        if not tx_ids:
+            return
+        claims = [Claim(tx_id, self._wanted[tx_id].fence, "final") for tx_id in sorted(tx_ids)]
+        passed = pass_points(self.connection, claims, self._clock.now())
+        refused = [tx_id for tx_id in tx_ids if passed.get(tx_id) is not True]
+        if refused:
+            raise StepError(f"{refused[0]} was stopped before its point of no return")
 
     def _columns(self, tx_ids: Any) -> dict[str, Any]:
         wanted = [self._wanted[tx_id] for tx_id in tx_ids]

@@ -86,6 +86,13 @@ def _declare_deliveries(metadata: MetaData) -> None:
             "(state = 'pending') = (finished_at IS NULL)", name="webhook_delivery_finished"
         ),
         Index("webhook_delivery_due", "next_at", postgresql_where=text("state = 'pending'")),
+        #: The oldest of every owner, whatever the others have.
+        Index(
+            "webhook_delivery_owner_due",
+            "owner",
+            "next_at",
+            postgresql_where=text("state = 'pending'"),
+        ),
         Index("webhook_delivery_held", "target", postgresql_where=text("held")),
         Index("webhook_delivery_dead", "created_at", postgresql_where=text("state = 'dead'")),
         Index("webhook_delivery_created", "created_at"),
@@ -126,7 +133,19 @@ def _declare_receivers(metadata: MetaData) -> None:
         ),
         Index("webhook_secret_owner", "owner", "created_at"),
     )
-    #: Targets that failed too often. Until then nothing is sent, afterwards one at a time.
+    #: Targets of an owner that failed too often. Until then nothing is sent, afterwards one at a
+    #: time.
+    Table(
+        "webhook_breaker",
+        metadata,
+        Column("owner", Text, nullable=False),
+        Column("target", Text, nullable=False),
+        _moment("disabled_at", nullable=False),
+        _moment("disabled_until", nullable=False),
+        Column("reason", Text, nullable=False),
+        PrimaryKeyConstraint("owner", "target"),
+    )
+    #: The same for all owners together: senders of earlier releases look here.
     Table(
         "webhook_target",
         metadata,

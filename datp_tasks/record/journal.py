@@ -16,7 +16,12 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from datp_tasks.clock import Clock
 from datp_tasks.errors import JournalRefused
-from datp_tasks.model.journal import Entry, chained_hash, entries_from_text
+from datp_tasks.model.journal import (
+    Entry,
+    chained_hash,
+    entries_from_text,
+    entries_to_text,
+)
 from datp_tasks.record.archiver_role import Role, guard
 from datp_tasks.record.database import is_away, is_conflict
 from datp_tasks.record.queries import Queries
@@ -53,10 +58,13 @@ class Row:
     last_version: int
     entries: str
     hash: str
+    #: Of a row whose payloads were erased; see `record/erasure.py`.
+    content_hash: str | None = None
+    erased_hash: str | None = None
 
     @classmethod
     def after(cls, head: Row | None, tx_id: str, entries: Sequence[Entry]) -> Row:
-        text = "\n".join(entry.to_text() for entry in entries)
+        text = entries_to_text(entries)
         number, previous = (head.number + 1, head.hash) if head else (1, "")
         versions = entries[0].version, entries[-1].version
         return cls(tx_id, number, *versions, text, chained_hash(previous, tx_id, text))
@@ -104,7 +112,7 @@ class Journal:
     def _catch_up(self, connection: Connection, changes: ByTransaction) -> set[str]:
         """The entries that are not recorded yet, wherever they belong."""
         recorded: dict[str, list[Row]] = {}
-        for row in _rows(connection, list(changes)):
+        for row in rows_of(connection, list(changes)):
             recorded.setdefault(row.tx_id, []).append(row)
         rows = []
         for tx, entries in changes.items():
@@ -135,7 +143,7 @@ class Journal:
 
     def rows(self, tx_ids: Sequence[str]) -> list[Row]:
         with self._engine.connect() as connection:
-            return list(_rows(connection, tx_ids))
+            return list(rows_of(connection, tx_ids))
 
     def last_versions(self, tx_ids: Sequence[str]) -> dict[str, int]:
         with self._engine.connect() as connection:
@@ -187,7 +195,7 @@ def _note_marks(connection: Connection, marks: Mapping[str, int]) -> dict[str, i
     return {row.shard: row.value for row in connection.exec_driver_sql(Query.note_marks, values)}
 
 
-def _rows(connection: Connection, tx_ids: Sequence[str]) -> Iterator[Row]:
+def rows_of(connection: Connection, tx_ids: Sequence[str]) -> Iterator[Row]:
     for row in connection.exec_driver_sql(Query.rows, {"tx_id": list(tx_ids)}):
         yield Row(*row)
 

@@ -21,6 +21,11 @@ Time = DateTime(timezone=True)
 
 def declare(metadata: MetaData) -> None:
     """Add the tables to the others of the record."""
+    _declare_journal(metadata)
+    _declare_marks(metadata)
+
+
+def _declare_journal(metadata: MetaData) -> None:
     #: Several entries a row, in order; `hash` covers the row and all rows before it.
     Table(
         "tx_journal",
@@ -32,10 +37,18 @@ def declare(metadata: MetaData) -> None:
         Column("entries", Text, nullable=False),
         Column("hash", Text, nullable=False),
         Column("recorded_at", Time, nullable=False),
+        #: Of an erased row: the SHA-256 of what `entries` said, and a hash that covers that, the
+        #: old hash, what is left of the entries, and the erased rows before it.
+        Column("content_hash", Text),
+        Column("erased_hash", Text),
         PrimaryKeyConstraint("tx_id", "number"),
         CheckConstraint("number >= 1", name="tx_journal_number"),
+        CheckConstraint("(content_hash IS NULL) = (erased_hash IS NULL)", name="tx_journal_erased"),
         Index("tx_journal_age", "recorded_at"),
     )
+
+
+def _declare_marks(metadata: MetaData) -> None:
     #: How often the journal of a shard was read. Redis counts too: less there means a loss.
     Table(
         "live_mark",

@@ -8,6 +8,7 @@ is a fact, whichever process saw it, but never takes back what is final.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -15,7 +16,13 @@ from typing import Any
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from datp_tasks.errors import BatchConflict, BatchUnknown, ServiceUnknown
+from datp_tasks.errors import (
+    BatchConflict,
+    BatchLimit,
+    BatchUnknown,
+    LedgerError,
+    ServiceUnknown,
+)
 from datp_tasks.model.batch import FINAL_STATES, BatchState
 from datp_tasks.model.payload import encode
 from datp_tasks.record.alerts import Alerts
@@ -55,6 +62,7 @@ class Query(Queries, topic="ledger_batches"):
     services: str
     give_numbers: str
     known: str
+    open_counts: str
     store: str
     note_due: str
     begin: str
@@ -99,10 +107,10 @@ class BatchStore:
             for row in self._sql.run(Query.services, values)
         ]
 
-    def store_many(self, batches: Sequence[NewBatch]) -> list[Stored | BatchConflict]:
+    def store_many(self, batches: Sequence[NewBatch]) -> list[Stored | LedgerError]:
         """Commit batches; of each service in the order given. All are stored, or an error."""
         by_service = sorted(enumerate(batches), key=lambda pair: pair[1].service_id)
-        answers: dict[int, Stored | BatchConflict] = {}
+        answers: dict[int, Stored | LedgerError] = {}
 
         def store() -> None:
             with self._sql.transaction() as connection:
@@ -116,7 +124,7 @@ class BatchStore:
 
     def _store(
         self, connection: Connection, service_id: str, batches: Sequence[NewBatch]
-    ) -> list[Stored | BatchConflict]:
+    ) -> list[Stored | LedgerError]:
         values: dict[str, Any] = {"service": service_id, "count": 0}
         rows = self._sql.rows(connection, Query.give_numbers, {**values, "count": len(batches)})
         if not rows:
@@ -124,8 +132,9 @@ class BatchStore:
         # The service is locked now, and this statement sees what was committed before.
         names = {"service": service_id, "batches": [each.batch_id for each in batches]}
         known = {row.batch_id: row for row in self._sql.rows(connection, Query.known, names)}
+        counts = self._open_counts(connection, service_id, {each.owner for each in batches})
         first = rows[0].last_seq - len(batches) + 1
-        answers: list[Stored | BatchConflict] = []
+        answers: list[Stored | LedgerError] = []
         new: dict[str, tuple[int, NewBatch]] = {}
         for seq, batch in enumerate(batches, first):
             earlier = known.get(batch.batch_id)
@@ -136,13 +145,28 @@ class BatchStore:
             elif twin is not None:
                 same = _fingerprint(twin[1]) == _fingerprint(batch)
                 answers.append(_again(batch, twin[0], BatchState.NEW, same))
+            elif counts[batch.owner] >= self._settings.ledger_owner_batches_max:
+                answers.append(_too_many(batch, self._settings.ledger_owner_batches_max))
             else:
+                counts[batch.owner] += 1
                 new[batch.batch_id] = (seq, batch)
                 answers.append(Stored(service_id, batch.batch_id, seq, BatchState.NEW))
         if new:
             self._sql.rows(connection, Query.store, _columns(service_id, new))
             self._sql.rows(connection, Query.note_due, {"service": service_id})
         return answers
+
+    def _open_counts(
+        self, connection: Connection, service_id: str, owners: set[str]
+    ) -> Counter[str]:
+        """What each owner has in this line; one that is at its limit need not be counted on."""
+        values = {
+            "service": service_id,
+            "owners": sorted(owners),
+            "limit": self._settings.ledger_owner_batches_max,
+        }
+        rows = self._sql.rows(connection, Query.open_counts, values)
+        return Counter({row.owner: row.batches for row in rows})
 
     # One attempt.
 
@@ -305,6 +329,13 @@ def _again(batch: NewBatch, seq: int, state: BatchState, same: bool) -> Stored |
     return BatchConflict(
         f"{batch.service_id} has a batch {batch.batch_id[:16]}… already, with other bytes or of "
         "another owner"
+    )
+
+
+def _too_many(batch: NewBatch, limit: int) -> BatchLimit:
+    return BatchLimit(
+        f"{batch.owner} has {limit} batches in the line of {batch.service_id} that are not final; "
+        "no more are taken until some are"
     )
 
 

@@ -132,7 +132,16 @@ def _declare_batches(metadata: MetaData) -> None:
             postgresql_where=text("final_at IS NULL"),
         ),
         Index("ledger_batch_in_flight", "owner", postgresql_where=text("final_at IS NULL")),
+        #: What an owner has in the line.
+        Index(
+            "ledger_batch_owner",
+            "service_id",
+            "owner",
+            postgresql_where=text("final_at IS NULL"),
+        ),
         Index("ledger_batch_ended", "final_at", postgresql_where=text("final_at IS NOT NULL")),
+        #: Batches of transactions that are erased.
+        Index("ledger_batch_tx", "tx_id", postgresql_where=text("tx_id IS NOT NULL")),
         Index("ledger_batch_late", "next_at", postgresql_where=text("state = 'SUBMITTING'")),
         Index(
             "ledger_batch_ask",

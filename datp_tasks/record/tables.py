@@ -124,10 +124,28 @@ tx_summary = Table(
     #: The actor that submitted it, and its request: "<request id> <address>".
     Column("submitted_by", Text),
     Column("origin", Text),
+    #: When its payloads were erased.
+    Column("erased_at", DateTime(timezone=True)),
+    #: When it passed its point of no return, and since when another system decides.
+    Column("no_return_at", DateTime(timezone=True)),
+    Column("forwarded_at", DateTime(timezone=True)),
+    #: The cancel that was recorded before any such point (model/stop_request.py).
+    Column("stop_request", Text),
+    #: Never both: which came first is decided by this row.
+    CheckConstraint(
+        "(no_return_at IS NULL AND forwarded_at IS NULL) "
+        "OR (expiring_at IS NULL AND stop_request IS NULL)",
+        name="tx_summary_one_way",
+    ),
+    CheckConstraint(
+        "no_return_at IS NULL OR status NOT IN ('cancelled', 'expired')",
+        name="tx_summary_no_return",
+    ),
     CheckConstraint(f"status IN ({ANY_SQL})", name="tx_summary_status"),
     CheckConstraint(
         f"(status IN ({FINAL_SQL})) = (completed_at IS NOT NULL)", name="tx_summary_final"
     ),
+    CheckConstraint("erased_at IS NULL OR completed_at IS NOT NULL", name="tx_summary_erased"),
     Index(
         "tx_summary_external_id",
         "owner",
@@ -156,7 +174,7 @@ tx_state_change = Table(
     Column("created_at", DateTime(timezone=True), nullable=False),
     #: Rows become visible in commit order, not in id order; readers bound their window by this.
     Column("xact", Xid8, nullable=False, server_default=text("pg_current_xact_id()")),
-    #: What timeouts call this: EXPIRED_PREPARED, RESERVED_TIMEOUT, EXPIRED_RESERVED, LATE_FINISH.
+    #: What timeouts call this, where the status does not say it (model/transfer_state.py).
     Column("detail", Text),
     #: That of the transaction, in each of its rows, so that timeouts need no other table.
     Column("expires_at", DateTime(timezone=True)),

@@ -26,6 +26,7 @@ from sqlalchemy import Connection, Engine
 from datp_tasks.clock import Clock
 from datp_tasks.failpoints import reach
 from datp_tasks.model.status import FINAL
+from datp_tasks.model.transfer_state import transfer_state
 from datp_tasks.record.queries import Queries
 
 log = logging.getLogger("datp.timeouts")
@@ -49,6 +50,7 @@ class Query(Queries, topic="timeouts"):
     next_due: str
     look_again: str
     forget: str
+    forget_past_return: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,8 @@ class NextTimeout:
     left_s: float
     #: When it was marked as expiring, because work had begun.
     expiring_at: datetime | None
+    #: In the words of Mojaloop (model/transfer_state.py), as the log has it last.
+    state: str
 
 
 class Timeouts:
@@ -180,6 +184,12 @@ class Timeouts:
             with self._engine.begin() as connection:
                 connection.exec_driver_sql(Query.forget, {"tx_id": list(tx_ids)})
 
+    def forget_past_return(self, tx_ids: Sequence[str]) -> None:
+        """Transactions that turned out to be past their point of no return."""
+        if tx_ids:
+            with self._engine.begin() as connection:
+                connection.exec_driver_sql(Query.forget_past_return, {"tx_id": list(tx_ids)})
+
     def standing(self) -> TimeoutStanding:
         with self._engine.connect() as connection:
             row = connection.exec_driver_sql(Query.standing, self._values()).one()
@@ -190,7 +200,10 @@ class Timeouts:
         with self._engine.connect() as connection:
             rows = connection.exec_driver_sql(Query.next_due, self._values(rows_max=rows_max))
             return [
-                NextTimeout(r.tx_id, r.pipeline, r.owner, r.expires_at, r.left_s, r.expiring_at)
+                NextTimeout(
+                    *(r.tx_id, r.pipeline, r.owner, r.expires_at, r.left_s, r.expiring_at),
+                    transfer_state(r.status, r.detail),
+                )
                 for r in rows
             ]
 

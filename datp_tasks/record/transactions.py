@@ -50,8 +50,8 @@ class Query(Queries, topic="transactions"):
     open_ids_newest_first: str
 
 
-#: Transactions and the numbers of their events for which a webhook is due from now on.
-Due = Sequence[tuple[str, int]]
+#: Transactions, the numbers of their events for which a webhook is due from now on, and owners.
+Due = Sequence[tuple[str, int, str]]
 #: When a transaction was accepted, and its id: where it stands among the others.
 Place = tuple[datetime, str]
 
@@ -72,7 +72,7 @@ class Record:
         self.engine = engine
         #: Each statement is a transaction of its own, which saves two round trips.
         self._alone = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._clock = clock
+        self.clock = clock
         #: Called after a commit that made webhooks due.
         self._tell_due = tell_due
         #: Called after a commit of final statuses, with those that it decided.
@@ -178,7 +178,7 @@ class Record:
         self.commits += 1
         with self._alone.connect() as connection:
             rows = connection.exec_driver_sql(Query.finish, columns).all()
-        due = [(row.tx_id, row.due) for row in rows if row.due is not None]
+        due = [(row.tx_id, row.due, row.owner) for row in rows if row.due is not None]
         if due:
             self._tell_due(due)
         return {row.tx_id for row in rows}
@@ -192,7 +192,7 @@ class Record:
         if row is None:
             return None
         if row.is_due:
-            self._tell_due([(row.tx_id, row.sequence)])
+            self._tell_due([(row.tx_id, row.sequence, row.owner)])
         return int(row.sequence)
 
     def raise_fences(
@@ -357,7 +357,7 @@ class Record:
             return [summary_from_row(row) for row in connection.exec_driver_sql(sql, values)]
 
     def _now(self) -> datetime | None:
-        return self._clock.now()
+        return self.clock.now()
 
 
 def _again_if_cut_off(change: Callable[[], set[str]]) -> set[str]:

@@ -79,6 +79,14 @@ class Mark:
     note: str
 
 
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Why a transaction cannot pass a point of no return: something came first."""
+
+    #: As the row has it (model/stop_request.py); None: its time is over, and that is all.
+    request: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """The transaction as its client sees it."""
@@ -114,6 +122,12 @@ class Summary:
     #: Who handed it in, and with which request: "<request id> <address>".
     submitted_by: str | None = None
     origin: str | None = None
+    #: When its payloads were erased; its ids, status, times and hashes are still there.
+    erased_at: datetime | None = None
+    #: When it passed its point of no return: it cannot expire or be cancelled any more.
+    no_return_at: datetime | None = None
+    #: Since when another system decides: it cannot expire or be cancelled meanwhile.
+    forwarded_at: datetime | None = None
 
     @property
     def is_final(self) -> bool:
@@ -145,6 +159,9 @@ def summary_from_row(row: Any) -> Summary:
         trace=row.trace,
         submitted_by=row.submitted_by,
         origin=row.origin,
+        erased_at=row.erased_at,
+        no_return_at=row.no_return_at,
+        forwarded_at=row.forwarded_at,
     )
 
 

@@ -17,11 +17,13 @@ from datp_tasks.clock import Clock
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.queries import Queries
 
-#: Kinds of alerts; the subject of both is a target.
+#: Kinds of alerts; the subject of both is an owner and a target (`subject_of`).
 DISABLED, DEAD = "webhook-target-disabled", "webhook-dead"
 
-#: A transaction and the number of its event.
-Member = tuple[str, int]
+#: A transaction, the number of its event, and whose it is.
+Member = tuple[str, int, str]
+#: An owner and one of its targets. What one owner does to a target says nothing to another.
+Receiver = tuple[str, str]
 
 
 class Query(Queries, topic="webhook_queue"):
@@ -55,6 +57,10 @@ class Waiting:
     #: Seconds since it was asked for.
     age_s: float
 
+    @property
+    def receiver(self) -> Receiver:
+        return self.owner, self.target
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
@@ -73,6 +79,10 @@ class Claimed:
     at: datetime
     #: Its target is disabled: this attempt finds out whether it is back.
     is_probe: bool
+
+    @property
+    def receiver(self) -> Receiver:
+        return self.owner, self.target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +114,7 @@ class WebhookQueue:
             return [
                 Waiting(
                     id=row.id,
-                    member=(row.tx_id, row.sequence),
+                    member=(row.tx_id, row.sequence, row.owner),
                     owner=row.owner,
                     url=row.url,
                     target=row.target,
@@ -131,7 +141,7 @@ class WebhookQueue:
             return [
                 Claimed(
                     id=row.id,
-                    member=(row.tx_id, row.sequence),
+                    member=(row.tx_id, row.sequence, row.owner),
                     owner=row.owner,
                     url=row.url,
                     target=row.target,
@@ -170,45 +180,54 @@ class WebhookQueue:
             connection.exec_driver_sql(Query.bury, self._values(id=list(ids)))
 
     def overdue(self, overdue_s: float, rows_max: int) -> list[Member]:
-        """Deliveries that no sender has taken although they are due, the oldest first."""
+        """Deliveries that no sender has taken although they are due: the oldest of each owner."""
         values = self._values(overdue_s=overdue_s, limit=rows_max)
         with self._engine.connect() as connection:
             rows = connection.exec_driver_sql(Query.overdue, values)
-            return [(row.tx_id, row.sequence) for row in rows]
+            return [(row.tx_id, row.sequence, row.owner) for row in rows]
 
-    # Targets.
+    # Targets of an owner.
 
-    def disable(self, target: str, disable_s: float, reason: str) -> bool:
+    def disable(self, receiver: Receiver, disable_s: float, reason: str) -> bool:
         """Send nothing there for a while; True if something was, until now."""
-        values = self._values(target=target, disable_s=disable_s, reason=reason)
+        values = self._of(receiver, disable_s=disable_s, reason=reason)
         with self._engine.begin() as connection:
             is_new = connection.exec_driver_sql(Query.disable, values).scalar_one()
             if is_new:
-                self._alerts.raise_alert(DISABLED, target, reason, connection=connection)
+                subject = subject_of(receiver)
+                self._alerts.raise_alert(DISABLED, subject, reason, connection=connection)
             return bool(is_new)
 
-    def probe(self, target: str, hold_s: float) -> bool:
+    def probe(self, receiver: Receiver, hold_s: float) -> bool:
         """Whether this sender may try if a disabled target is back."""
         with self._engine.begin() as connection:
-            values = self._values(target=target, hold_s=hold_s)
+            values = self._of(receiver, hold_s=hold_s)
             return connection.exec_driver_sql(Query.probe, values).first() is not None
 
-    def enable(self, target: str) -> list[Member] | None:
+    def enable(self, receiver: Receiver) -> list[Member] | None:
         """It is back: what waited for it is due now. None if it was not disabled."""
-        values = self._values(target=target)
+        values = self._of(receiver)
         with self._engine.begin() as connection:
             if connection.exec_driver_sql(Query.enable, values).first() is None:
                 return None
-            self._alerts.clear_alert(DISABLED, target, connection=connection)
+            self._alerts.clear_alert(DISABLED, subject_of(receiver), connection=connection)
             rows = connection.exec_driver_sql(Query.release, values)
-            return [(row.tx_id, row.sequence) for row in rows]
+            return [(row.tx_id, row.sequence, row.owner) for row in rows]
 
-    def alarm_dead(self, target: str, reason: str) -> bool:
+    def alarm_dead(self, receiver: Receiver, reason: str) -> bool:
         """A delivery was given up; True unless the operator knows of that target already."""
-        return self._alerts.raise_alert(DEAD, target, reason)
+        return self._alerts.raise_alert(DEAD, subject_of(receiver), reason)
+
+    def _of(self, receiver: Receiver, **values: Any) -> dict[str, Any]:
+        return self._values(owner=receiver[0], target=receiver[1], **values)
 
     def _values(self, **values: Any) -> dict[str, Any]:
         return {**values, "now": self._clock.now()}
+
+
+def subject_of(receiver: Receiver) -> str:
+    """How alerts name a target of an owner."""
+    return f"{receiver[0]} {receiver[1]}"
 
 
 def webhook_id(member: Member) -> str:

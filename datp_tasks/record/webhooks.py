@@ -16,7 +16,7 @@ from datp_tasks.model.actor import Actor
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.queries import Queries
-from datp_tasks.record.webhook_queue import DEAD, Member
+from datp_tasks.record.webhook_queue import DEAD, Member, Receiver, subject_of
 
 STATES = ("pending", "delivered", "dead", "cancelled")
 SECRET_PREFIX = "whsec_"
@@ -139,10 +139,13 @@ class Webhooks:
         with self._engine.begin() as connection:
             row = connection.exec_driver_sql(Query.redeliver, self._values(id=id)).first()
             if row is None:
-                raise WebhookBusy(f"{id} is {found.state} and due now; it is being sent")
-            self._alerts.clear_alert(DEAD, row.target, connection=connection)
+                if found.state == "pending":
+                    raise WebhookBusy(f"{id} is pending and due now; it is being sent")
+                raise WebhookBusy(f"what {id} said was erased; there is nothing to send")
+            if actor or owner is None:
+                self._clear(connection, {(row.owner, row.target)})
             self._note(connection, actor, "webhook.redeliver", id)
-        return row.tx_id, row.sequence
+        return row.tx_id, row.sequence, row.owner
 
     def redeliver_dead(
         self, *, owner: str | None = None, actor: Actor | None = None, rows_max: int = 1_000
@@ -151,11 +154,11 @@ class Webhooks:
         values = self._values(owner=owner, limit=rows_max)
         with self._engine.begin() as connection:
             rows = connection.exec_driver_sql(Query.redeliver_dead, values).all()
-            for target in {row.target for row in rows}:
-                self._alerts.clear_alert(DEAD, target, connection=connection)
+            if actor or owner is None:
+                self._clear(connection, {(row.owner, row.target) for row in rows})
             if rows:
                 self._note(connection, actor, "webhook.redeliver-dead", owner or "*")
-        return [(row.tx_id, row.sequence) for row in rows]
+        return [(row.tx_id, row.sequence, row.owner) for row in rows]
 
     # Secrets.
 
@@ -198,6 +201,11 @@ class Webhooks:
             ):
                 found.setdefault(row.owner, []).append(row.secret)
         return found
+
+    def _clear(self, connection: Connection, receivers: set[Receiver]) -> None:
+        """Only for an operator: an owner that tries again closes no alert of the operator's."""
+        for each in receivers:
+            self._alerts.clear_alert(DEAD, subject_of(each), connection=connection)
 
     def _note(self, connection: Connection, actor: Actor | None, action: str, subject: str) -> None:
         """For the audit, what an operator did; what an owner does is its own business."""

@@ -11,13 +11,16 @@ from datp_tasks.model.approval import STEP
 from datp_tasks.operator.audit import Auditor
 from datp_tasks.operator.bulk import Bulk
 from datp_tasks.operator.doctor import Doctor
+from datp_tasks.operator.erase import Eraser
 from datp_tasks.operator.operator import Operator
 from datp_tasks.operator.resolve import Resolver
 from datp_tasks.operator.step_approval import StepApproval
 from datp_tasks.operator.why import Explainer
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.effects import EffectStore
+from datp_tasks.record.erasure import Erasure
 from datp_tasks.record.journal import Journal
+from datp_tasks.record.journal_files import JournalFiles
 from datp_tasks.record.states import States
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.runtime.container import Container
@@ -121,6 +124,14 @@ def make_operator(container: Container) -> Operator:
         bulk=bulk,
         approvals=container.approvals,
         auditor=auditor,
+        eraser=Eraser(
+            record=container.record,
+            erasure=Erasure(container.engine, container.clock),
+            live=container.live,
+            auditor=auditor,
+            files=JournalFiles.of(container.settings),
+            approvals=container.approvals,
+        ),
         close=container.close,
     )
 

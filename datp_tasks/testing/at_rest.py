@@ -12,7 +12,11 @@ from datp_tasks.model.status import FINAL, Status
 from datp_tasks.record.types import Summary
 from datp_tasks.runtime.container import Container
 
-CHANGES = "SELECT status FROM tx_state_change WHERE tx_id = :tx_id ORDER BY id"
+#: Without what the history tells of one that goes on, such as a point of no return.
+CHANGES = (
+    "SELECT status FROM tx_state_change WHERE tx_id = :tx_id "
+    "AND (status <> 'queued' OR detail IS NULL) ORDER BY id"
+)
 KNOWN = "SELECT tx_id FROM tx_summary WHERE tx_id = ANY(:tx_ids)"
 ARCHIVED = "SELECT version, fields FROM tx_state WHERE tx_id = :tx_id"
 #: Lists that are empty when there is nothing to do.

@@ -145,13 +145,14 @@ class Expirer:
             return
         ended = follow_record(self._record, self._live, tx_ids)
         self._timeouts.forget(sorted(ended))
+        self._timeouts.forget_past_return(tx_ids)
         # Its row is locked by a step, or Redis does not have it yet.
         still_open = [tx_id for tx_id in tx_ids if tx_id not in ended]
         self._timeouts.look_again(still_open, self._patience.look_again_s)
 
 
 def _stop_request(due: Due) -> StopRequest:
-    return StopRequest.expiry(f"it was not over by {due.expires_at.isoformat()}")
+    return StopRequest.over(due.expires_at)
 
 
 def _refused(answers: Answers, *words: str) -> set[str]:

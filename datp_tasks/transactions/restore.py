@@ -210,6 +210,8 @@ class Restorer:
 
     def rebuild_finals(self, summaries: Sequence[Summary]) -> int:
         """Let the archive and the journal learn how these ended: Redis lost that on its way."""
+        # What was erased has no state any more, by order, and its journal leads to none.
+        summaries = [each for each in summaries if each.erased_at is None]
         views = self.views.load(summaries)
         archived = self._states.statuses([each.tx_id for each in summaries])
         back = [

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.errors import (
+    NoReturn,
     SwitchInvalid,
     TransactionError,
     TransactionFinal,
@@ -32,6 +33,7 @@ from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.model.switch import switch_json
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.operator_actions import note_action
+from datp_tasks.record.points import Points
 from datp_tasks.record.signals import CANCEL, Note, Signal
 from datp_tasks.record.transactions import Record
 from datp_tasks.transactions.locate import Locator, is_missing
@@ -39,6 +41,13 @@ from datp_tasks.transactions.restore import Restorer
 from datp_tasks.transactions.stop import StopAnswer, stop
 
 T = TypeVar("T")
+
+#: Why a cancel is refused, by the kind of point that came first.
+NOT_CANCELLED = {
+    "final": "{tx_id} has passed its point of no return and cannot be cancelled: "
+    "it can only finish",
+    "forward": "{tx_id} was forwarded and cannot be cancelled until the other system has answered",
+}
 
 
 class SignalSender:
@@ -58,6 +67,7 @@ class SignalSender:
         self._ringer = ringer
         self._locator = locator
         self._switches_max = switches_max
+        self._points = Points(record.engine, record.clock)
         self._node = f"client-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
     def set_switch(
@@ -102,12 +112,28 @@ class SignalSender:
             with translate_outage():
                 return stop(self._record, self._live, tx_id, request, self._node)
 
-        with self._kept_unless_refused(signal, _note(by, "cancel", tx_id, reason)):
+        note = _note(by, "cancel", tx_id, reason)
+        with self._recorded_unless_refused(tx_id, request), self._kept_unless_refused(signal, note):
             # Known as a node, so that the reaper notices should this process die half-way.
             self._live.beat(self._node)
             answer = self._sent(tx_id, ask, signal)
             if not isinstance(answer, Claimed):
                 self._woken(answer, "ASKED")
+
+    @contextmanager
+    def _recorded_unless_refused(self, tx_id: str, request: StopRequest) -> Iterator[None]:
+        """The row decides between a cancel and a point of no return."""
+        with translate_outage():
+            point = self._points.ask_to_stop(tx_id, request)
+        if point is not None:
+            raise NoReturn(NOT_CANCELLED[point].format(tx_id=tx_id))
+        reach("cancel.after_record")
+        try:
+            yield
+        except TransactionError:
+            with translate_outage():
+                self._points.take_back(tx_id, request)
+            raise
 
     @contextmanager
     def _kept_unless_refused(self, signal: Signal, note: Note | None) -> Iterator[None]:

@@ -1,5 +1,8 @@
 """Targets that fail again and again are left alone for a while, and the operator is told.
 
+A target is one of an owner: what fails for one owner is tried for another all the same, so no
+owner can keep another from being told.
+
 Failures in a row are counted in Redis, under a key that ends by itself after the period in which
 they count. After so many of them the target is disabled in SQL; when that time is over, one
 attempt at a time finds out whether it is back.
@@ -12,7 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from datp_tasks.live.webhook_failures import Tries, WebhookFailures
-from datp_tasks.record.webhook_queue import DEAD, DISABLED, Member, Outcome, WebhookQueue
+from datp_tasks.record.webhook_queue import (
+    DEAD,
+    DISABLED,
+    Member,
+    Outcome,
+    Receiver,
+    WebhookQueue,
+    subject_of,
+)
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.webhooks")
@@ -45,57 +56,62 @@ class Breaker:
     def learn(self, outcomes: Sequence[Outcome]) -> Learned:
         """What these attempts say of their targets."""
         learned = Learned([], [])
-        by_target: dict[str, list[Outcome]] = {}
+        by_receiver: dict[Receiver, list[Outcome]] = {}
         for each in outcomes:
-            by_target.setdefault(each.claimed.target, []).append(each)
-        counts = self._count(by_target)
-        for target, group in by_target.items():
-            self._judge(target, group, counts.get(target, 0), learned)
+            by_receiver.setdefault(each.claimed.receiver, []).append(each)
+        counts = self._count(by_receiver)
+        for receiver, group in by_receiver.items():
+            self._judge(receiver, group, counts.get(subject_of(receiver), 0), learned)
         return learned
 
-    def _count(self, by_target: dict[str, list[Outcome]]) -> dict[str, int]:
+    def _count(self, by_receiver: dict[Receiver, list[Outcome]]) -> dict[str, int]:
         """Failures in a row of each target, these included; a success starts anew."""
         period_ms = int(self._settings.webhook_fail_period_s * 1_000)
         tries = {
-            target: Tries(
+            subject_of(receiver): Tries(
                 failed=sum(each.is_fault for each in group),
                 arrived=any(each.state == "delivered" for each in group),
             )
-            for target, group in by_target.items()
+            for receiver, group in by_receiver.items()
         }
         return self._failures.count(tries, period_ms=period_ms)
 
-    def _judge(self, target: str, group: list[Outcome], count: int, learned: Learned) -> None:
+    def _judge(
+        self, receiver: Receiver, group: list[Outcome], count: int, learned: Learned
+    ) -> None:
         faults = [each for each in group if each.is_fault]
         is_probed = any(each.claimed.is_probe for each in group)
         if is_probed and not faults:
-            self._enable(target, learned)
+            self._enable(receiver, learned)
         elif faults and (is_probed or count >= self._settings.webhook_fails_max):
-            self._disable(target, faults[-1], count, learned)
+            self._disable(receiver, faults[-1], count, learned)
         for each in faults:
             if each.state == "dead":
-                self._bury(target, each, learned)
+                self._bury(receiver, each, learned)
 
-    def _disable(self, target: str, fault: Outcome, count: int, learned: Learned) -> None:
+    def _disable(self, receiver: Receiver, fault: Outcome, count: int, learned: Learned) -> None:
         disable_s = self._settings.webhook_disable_s
-        reason = f"webhooks to {target} failed {count} times in a row; the last: {fault.error}"
-        if self._queue.disable(target, disable_s, reason):
+        owner, target = receiver
+        failed = f"webhooks of {owner} to {target} failed {count} times in a row"
+        reason = f"{failed}; the last: {fault.error}"
+        if self._queue.disable(receiver, disable_s, reason):
             log.error("%s; nothing is sent there for %g s", reason, disable_s)
-            learned.notices.append(Notice("alert.raised", DISABLED, target, reason))
-        self._failures.forget(target)
+            learned.notices.append(Notice("alert.raised", DISABLED, subject_of(receiver), reason))
+        self._failures.forget(subject_of(receiver))
 
-    def _enable(self, target: str, learned: Learned) -> None:
-        released = self._queue.enable(target)
+    def _enable(self, receiver: Receiver, learned: Learned) -> None:
+        released = self._queue.enable(receiver)
         if released is not None:
-            log.warning("webhooks to %s arrive again; %d waited", target, len(released))
+            owner, target = receiver
+            summary = f"webhooks of {owner} to {target} arrive again"
+            log.warning("%s; %d waited", summary, len(released))
             learned.released += released
-            learned.notices.append(
-                Notice("alert.cleared", DISABLED, target, f"webhooks to {target} arrive again")
-            )
+            subject = subject_of(receiver)
+            learned.notices.append(Notice("alert.cleared", DISABLED, subject, summary))
 
-    def _bury(self, target: str, outcome: Outcome, learned: Learned) -> None:
+    def _bury(self, receiver: Receiver, outcome: Outcome, learned: Learned) -> None:
         claimed = outcome.claimed
         reason = f"{claimed.id} was given up after {claimed.try_number} tries: {outcome.error}"
         log.error("%s", reason)
-        if self._queue.alarm_dead(target, reason):
-            learned.notices.append(Notice("alert.raised", DEAD, target, reason))
+        if self._queue.alarm_dead(receiver, reason):
+            learned.notices.append(Notice("alert.raised", DEAD, subject_of(receiver), reason))

@@ -1,4 +1,4 @@
-"""Which attempts to make now, within what this process and each target may have under way.
+"""Which attempts to make now, within what this process, an owner and a target may have under way.
 
 take (Redis, rescored) → look (SQL) → sort → claim (SQL, compare and set) → place the rest
 """
@@ -6,16 +6,28 @@ take (Redis, rescored) → look (SQL) → sort → claim (SQL, compare and set) 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from datp_tasks.failpoints import reach
 from datp_tasks.live.webhook_schedule import WebhookSchedule
-from datp_tasks.record.webhook_queue import Claimed, Member, Waiting, WebhookQueue, webhook_id
+from datp_tasks.record.webhook_queue import (
+    Claimed,
+    Member,
+    Receiver,
+    Waiting,
+    WebhookQueue,
+    webhook_id,
+)
 from datp_tasks.settings import Settings
 
 #: What is taken may be for targets that are busy, so more is taken than there is room for.
 TAKE_FACTOR = 4
+#: An owner may have so many times under way what it leaves free. One owner alone gets three
+#: quarters of the places; and however many have receivers that hang, some places stay free for
+#: those that come next.
+OWNER_SHARE = 3
 #: Those that wait for a target come back spread over so much more of the time.
 SPREAD = 0.2
 #: How long an attempt takes, until it was measured.
@@ -28,6 +40,34 @@ class Busy:
 
     count: int = 0
     pace_s: float = PACE_S
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What this process has under way, and how many places it has left."""
+
+    free: int
+    receivers: Mapping[Receiver, Busy] = field(default_factory=dict)
+
+
+class _Places:
+    """The free places of this process, as owners share them."""
+
+    def __init__(self, load: Load) -> None:
+        self._free = load.free
+        self._taken: Counter[str] = Counter()
+        for (owner, _), busy in load.receivers.items():
+            self._taken[owner] += busy.count
+
+    def room(self, owner: str) -> int:
+        """How many more this owner may have under way."""
+        taken = self._taken[owner]
+        room = (OWNER_SHARE * self._free - taken) // (OWNER_SHARE + 1)
+        return max(room, int(self._free > 0 and taken == 0))
+
+    def take(self, owner: str) -> None:
+        self._free -= 1
+        self._taken[owner] += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +104,15 @@ class Picker:
         self._schedule = schedule
         self._rng = rng
 
-    def pick(self, free: int, busy: Mapping[str, Busy]) -> Picked:
+    def pick(self, load: Load) -> Picked:
         """Attempts to make now."""
         settings = self._settings
-        batch_max = min(settings.webhook_batch_max, TAKE_FACTOR * free)
-        taken = self._schedule.take(batch_max=batch_max, hold_s=settings.webhook_hold_s)
+        places = _Places(load)
+        taken = self._schedule.take(
+            batch_max=min(settings.webhook_batch_max, TAKE_FACTOR * load.free),
+            hold_s=settings.webhook_hold_s,
+            room=lambda owner: TAKE_FACTOR * places.room(owner),
+        )
         if not taken:
             return Picked([])
         reach("webhooks.after_take")
@@ -76,7 +120,7 @@ class Picker:
         # What has ended, or never was, needs no place on the schedule.
         known = {each.member for each in waiting}
         found = _Sorted(placed=[(member, None) for member in taken if member not in known])
-        self._sort(waiting, free, busy, found)
+        self._sort(_in_turn(waiting), places, load.receivers, found)
         claimed = self._queue.claim(found.chosen, settings.webhook_hold_s) if found.chosen else []
         reach("webhooks.after_claim")
         if found.held:
@@ -94,36 +138,41 @@ class Picker:
         return len(overdue)
 
     def _sort(
-        self, waiting: list[Waiting], free: int, busy: Mapping[str, Busy], found: _Sorted
+        self,
+        waiting: list[Waiting],
+        places: _Places,
+        busy: Mapping[Receiver, Busy],
+        found: _Sorted,
     ) -> None:
-        counts: dict[str, int] = {}
-        probing: set[str] = set()
+        counts: dict[Receiver, int] = {}
+        probing: set[Receiver] = set()
         for each in waiting:
             if each.wait_s > 0:
                 found.placed.append((each.member, each.wait_s))
             elif each.is_broken:
                 self._sort_broken(each, probing, found)
             else:
-                now = busy.get(each.target, Busy())
-                count = counts[each.target] = counts.get(each.target, now.count) + 1
+                now = busy.get(each.receiver, Busy())
+                count = counts[each.receiver] = counts.get(each.receiver, now.count) + 1
                 excess = count - self._settings.webhook_per_url_max
-                if excess <= 0 and len(found.chosen) < free:
+                if excess <= 0 and places.room(each.owner) > 0:
+                    places.take(each.owner)
                     found.chosen.append(each)
                 else:
                     turn_s = self._turn_s(excess, now.pace_s)
                     found.turns.append(turn_s)
                     found.placed.append((each.member, turn_s))
 
-    def _sort_broken(self, each: Waiting, probing: set[str], found: _Sorted) -> None:
+    def _sort_broken(self, each: Waiting, probing: set[Receiver], found: _Sorted) -> None:
         """Nothing for a target that is disabled, but for one that finds out whether it is back."""
         hold_s = self._settings.webhook_hold_s
         if each.age_s > self._settings.webhook_give_up_s:
             found.buried.append(each.id)
             found.placed.append((each.member, None))
             return
-        if each.disabled_s <= 0 and each.target not in probing:
-            probing.add(each.target)
-            if self._queue.probe(each.target, hold_s):
+        if each.disabled_s <= 0 and each.receiver not in probing:
+            probing.add(each.receiver)
+            if self._queue.probe(each.receiver, hold_s):
                 found.chosen.append(each)
                 return
         wait_s = (each.disabled_s or hold_s) * (1 + SPREAD * self._rng.random())
@@ -134,3 +183,13 @@ class Picker:
         """When it may be its turn: so many are before it, and one takes about so long."""
         rounds = max(0, excess) / self._settings.webhook_per_url_max
         return max(self._settings.webhook_pause_busy_ms / 1_000, rounds * pace_s)
+
+
+def _in_turn(waiting: list[Waiting]) -> list[Waiting]:
+    """The first of each owner, then the second of each; those of an owner stay in their order."""
+    ranks: Counter[str] = Counter()
+    ranked = []
+    for each in waiting:
+        ranked.append((ranks[each.owner], each))
+        ranks[each.owner] += 1
+    return [each for _, each in sorted(ranked, key=lambda pair: pair[0])]

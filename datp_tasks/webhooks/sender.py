@@ -14,22 +14,22 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent import futures
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from datp_tasks.failpoints import reach
-from datp_tasks.outbound.http_client import HttpClient
 from datp_tasks.outbound.messages import HttpRequest, NoResponse
-from datp_tasks.record.webhook_queue import Claimed, Outcome
+from datp_tasks.outbound.messages import Outcome as Exchange
+from datp_tasks.record.webhook_queue import Claimed, Outcome, Receiver
 from datp_tasks.settings import Settings
 from datp_tasks.webhooks.breaker import Notice
-from datp_tasks.webhooks.picker import PACE_S, Busy, Picked
+from datp_tasks.webhooks.picker import PACE_S, Busy, Load, Picked
 from datp_tasks.webhooks.verdict import outcome_of
 
 log = logging.getLogger("datp.webhooks")
 
 STOP_S = 5.0
 CLOSE_S = 0.01
-#: Refill only when a quarter of the places are free.
+#: With fewer places free than this part of them, looks have pauses between them.
 ROOM = 0.25
 #: The newest measurement of a target weighs so much.
 PACE_WEIGHT = 0.3
@@ -72,12 +72,20 @@ class _Turns:
         return self._turn_s
 
 
+class Clients(Protocol):
+    """Sends requests, each on behalf of an owner."""
+
+    async def send(self, owner: str, request: HttpRequest, within_s: float) -> Exchange: ...
+
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class SenderPorts:
     """What the loop needs of the world. The first two block, so they run in threads."""
 
-    #: From free places and what each target has under way to attempts.
-    pick: Callable[[int, dict[str, Busy]], Picked]
+    #: From what is under way to attempts that may be made beside it.
+    pick: Callable[[Load], Picked]
     settle: Callable[[Sequence[Outcome]], list[Notice]]
     #: The headers of an attempt.
     headers: Callable[[Claimed], dict[str, str]]
@@ -108,12 +116,12 @@ class Pace:
 
 class Sender:
     def __init__(
-        self, settings: Settings, office: SenderPorts, client: HttpClient, rng: random.Random
+        self, settings: Settings, office: SenderPorts, clients: Clients, rng: random.Random
     ) -> None:
         self._settings = settings
         self._pace = Pace.of(settings)
         self._office = office
-        self._client = client
+        self._clients = clients
         self._rng = rng
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -123,7 +131,8 @@ class Sender:
         self._closing = False
         self._threads = futures.ThreadPoolExecutor(2, thread_name_prefix="datp-webhooks")
         self._under_way: dict[asyncio.Task[Outcome], tuple[Claimed, float]] = {}
-        self._paces: dict[str, float] = {}
+        self._paces: dict[Receiver, float] = {}
+        self._looked_s = float("-inf")
 
     def run(self, pace: Pace) -> Sent | None:
         """See to what is due, for `pace.run_s`; what is under way then goes on by itself.
@@ -135,7 +144,7 @@ class Sender:
             if self._closing:
                 return Sent()
             if self._pump is None or self._pump.done():
-                picked = self._office.pick(pace.workers, {})
+                picked = self._office.pick(Load(pace.workers))
                 if not picked.claimed and picked.turn_s is None:
                     return Sent()
                 work = self._work(picked)
@@ -211,9 +220,14 @@ class Sender:
         workers, under_way = self._pace.workers, len(self._under_way)
         if self._closing:
             return Picked([])
-        if under_way and workers - under_way < workers * ROOM:
+        free = workers - under_way
+        now_s = time.monotonic()
+        is_soon = now_s - self._looked_s < self._pace.pause_busy_ms / 1_000
+        # Not after every attempt that ends; but what is free may be for an owner that waits.
+        if under_way and (free <= 0 or (free < workers * ROOM and is_soon)):
             return Picked([], is_more=True)
-        return await self._in_thread(self._office.pick, workers - under_way, self._busy())
+        self._looked_s = now_s
+        return await self._in_thread(self._office.pick, Load(free, self._busy()))
 
     async def _settle(
         self, outcomes: list[Outcome], sent: Sent, notices: set[asyncio.Future[None]]
@@ -227,7 +241,7 @@ class Sender:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        self._client.close()
+        self._clients.close()
         # The loop closes connections in one of its next rounds.
         await asyncio.sleep(CLOSE_S)
 
@@ -272,18 +286,18 @@ class Sender:
             outcomes.append(task.result())
         return outcomes
 
-    def _busy(self) -> dict[str, Busy]:
+    def _busy(self) -> dict[Receiver, Busy]:
         """One that has been under way for longer than usual shows how long it takes now."""
-        busy: dict[str, Busy] = {}
+        busy: dict[Receiver, Busy] = {}
         now_s = time.monotonic()
         for claimed, since_s in self._under_way.values():
-            before = busy.get(claimed.target)
+            before = busy.get(claimed.receiver)
             pace_s = max(
                 before.pace_s if before else 0.0,
-                self._paces.get(claimed.target, PACE_S),
+                self._paces.get(claimed.receiver, PACE_S),
                 now_s - since_s,
             )
-            busy[claimed.target] = Busy(before.count + 1 if before else 1, pace_s)
+            busy[claimed.receiver] = Busy(before.count + 1 if before else 1, pace_s)
         return busy
 
     async def _attempt(self, claimed: Claimed) -> Outcome:
@@ -296,18 +310,20 @@ class Sender:
                 content=claimed.payload.encode(),
             )
             reach("webhooks.before_post")
-            sent = await self._client.send(request, self._settings.webhook_timeout_s)
+            sent = await self._clients.send(
+                claimed.owner, request, self._settings.webhook_timeout_s
+            )
             reach("webhooks.after_post")
         except Exception as error:
             log.exception("%s could not be sent", claimed.id)
             sent = NoResponse(f"it could not be sent: {error!r:.200}")
         took_s = time.monotonic() - began_s
-        self._measured(claimed.target, took_s)
+        self._measured(claimed.receiver, took_s)
         took_ms = int(took_s * 1_000)
         return outcome_of(claimed, sent, self._settings, self._rng, took_ms=took_ms)
 
-    def _measured(self, target: str, took_s: float) -> None:
+    def _measured(self, receiver: Receiver, took_s: float) -> None:
         if len(self._paces) >= PACES_MAX:
             self._paces.clear()
-        before_s = self._paces.get(target, took_s)
-        self._paces[target] = before_s + PACE_WEIGHT * (took_s - before_s)
+        before_s = self._paces.get(receiver, took_s)
+        self._paces[receiver] = before_s + PACE_WEIGHT * (took_s - before_s)

@@ -22,8 +22,10 @@ from datp_tasks.live.webhook_schedule import WebhookSchedule
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.payload import encode
 from datp_tasks.outbound.address_guard import WebhookGuard
+from datp_tasks.outbound.addresses import owners_named, settings_of
 from datp_tasks.outbound.http_client import HttpClient, Manners, Network
 from datp_tasks.outbound.messages import HttpRequest, Response
+from datp_tasks.outbound.messages import Outcome as Exchange
 from datp_tasks.outbound.resolver import SystemResolver
 from datp_tasks.outbound.response_reader import BodyLimits
 from datp_tasks.record.database import Engine
@@ -31,14 +33,14 @@ from datp_tasks.record.webhook_queue import Claimed, Member, Outcome, WebhookQue
 from datp_tasks.record.webhooks import Webhooks
 from datp_tasks.settings import Settings
 from datp_tasks.webhooks.breaker import Breaker, Notice
-from datp_tasks.webhooks.picker import Busy, Picked, Picker
+from datp_tasks.webhooks.picker import Load, Picked, Picker
 from datp_tasks.webhooks.sender import Pace, Sender, SenderPorts, Sent
 from datp_tasks.webhooks.signing import signed_headers
 
 log = logging.getLogger("datp.webhooks")
 
-#: Whose secret signs what the operator is told.
-OPERATOR = "operator"
+#: Whose secret signs what the operator is told. No owner can have this name.
+OPERATOR = ":operator"
 #: A message to the senders that was lost does not keep others from being sent for longer.
 RUNG_MS = 1_000
 #: So much of an answer is kept for people.
@@ -75,8 +77,7 @@ class WebhookService:
             WebhookGuard(_trusting(settings)), _manners(settings, idle_max=0), network
         )
         office = SenderPorts(self._pick, self._settle, self._headers, self._tell_operator)
-        client = webhook_client(settings, network)
-        self._sender = Sender(settings, office, client, rng)
+        self._sender = Sender(settings, office, OwnerClients(settings, network), rng)
         self._secrets: dict[str, list[str]] = {}
 
     # For those who make events.
@@ -117,8 +118,8 @@ class WebhookService:
         self._sender.close()
         self._names.close()
 
-    def _pick(self, free: int, busy: dict[str, Busy]) -> Picked:
-        picked = self._picker.pick(free, busy)
+    def _pick(self, load: Load) -> Picked:
+        picked = self._picker.pick(load)
         if picked.claimed:
             owners = {each.owner for each in picked.claimed}
             self._secrets |= self.store.signing_secrets(owners)
@@ -163,6 +164,28 @@ class WebhookService:
             log.error("the operator could not be told of %s: %s", notice.subject, sent.reason)
         elif not 200 <= sent.status < 300:
             log.error("the operator's webhook answered %d", sent.status)
+
+
+class OwnerClients:
+    """What sends webhooks. An owner with private hosts of its own has a client of its own.
+
+    Connections are not shared with it: one that was opened for that owner, to a host that others
+    may not reach, would let them in.
+    """
+
+    def __init__(self, settings: Settings, network: Network) -> None:
+        self._common = webhook_client(settings_of(settings, ""), network)
+        self._own = {
+            owner: webhook_client(settings_of(settings, owner), network)
+            for owner in owners_named(settings)
+        }
+
+    async def send(self, owner: str, request: HttpRequest, within_s: float) -> Exchange:
+        return await self._own.get(owner, self._common).send(request, within_s)
+
+    def close(self) -> None:
+        for client in (self._common, *self._own.values()):
+            client.close()
 
 
 def webhook_client(settings: Settings, network: Network) -> HttpClient:

@@ -127,7 +127,7 @@ def commit(batch: Batch) -> None:
         _answer(item, errors[item.tx_id], {**item.data, "committed": True})
 
 
-# A transfer can be cancelled, or expire, in the moment between its last step and its end.
+# Not by an expiry or a cancel: the commit is the point of no return. A person may decide so.
 @commit.rollback
 def reverse(batch: Batch) -> None:
     errors = ledger_batches.reverse_many(batch.sql, [item.tx_id for item in batch])

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from datp_tasks.cli import keys as cli
 from datp_tasks.cli.api import start_local_api
 from datp_tasks.cli.context import Context, connect
+from datp_tasks.cli.up import doors
 from datp_tasks.errors import KeyInvalid, KeyUnknown, SettingsError
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.local.stack import Stack
@@ -116,12 +117,22 @@ def test_datp_up_serves_an_api_with_a_key_that_it_keeps(
         with Stack(directory, **given) as stack:
             stack.start_servers()
             api = start_local_api(stack, pick_free_port())
-            keys.add(api.key)
-            headers = {"Authorization": f"Bearer {api.key}"}
-            assert httpx.get(f"{api.url}/v1/alerts", headers=headers).status_code == 200
+            texts = [each.read_text().strip() for each in (api.key_file, api.operator_key_file)]
+            keys.update(texts)
+            # Programs get a key that is no operator's.
+            for text, answer in zip(texts, (403, 200), strict=True):
+                headers = {"Authorization": f"Bearer {text}"}
+                assert httpx.get(f"{api.url}/v1/alerts", headers=headers).status_code == answer
+            mine = httpx.get(
+                f"{api.url}/v1/transactions", headers={"Authorization": f"Bearer {texts[0]}"}
+            )
+            assert mine.status_code == 200
+            shown = "\n".join(doors(api, None))
+            assert "operator-key" in shown
+            assert not any(text in shown for text in texts)
             assert httpx.get(f"{api.url}/v1/alerts").status_code == 401
             # Other commands here find the pepper, and so can make keys that this API knows.
             assert connect(directory).settings.key_pepper == stack.key_pepper()
-    assert len(keys) == 1
-    for name in ("key-pepper", "api-key"):
+    assert len(keys) == 2
+    for name in ("key-pepper", "api-key", "operator-key"):
         assert (directory / name).stat().st_mode & 0o077 == 0

@@ -30,8 +30,8 @@ Where = Callable[[str], bool]
 #: need a broker: test_sweep_processes.py has them.
 OTHER_SCRIPTS = {
     *("answer", "ring"),
-    *("drop_running", "note_problem", "park", "resolve", "restore", "ring_again", "stop"),
-    *("place_webhook", "set_switch", "take_counts", "take_tokens", "take_webhooks"),
+    *("forget", "drop_running", "note_problem", "park", "resolve", "restore", "ring_again", "stop"),
+    *("due_webhooks", "place_webhook", "set_switch", "take_counts", "take_tokens", "take_webhooks"),
 }
 
 

@@ -64,6 +64,7 @@ IN_FILES = {
     "expires_in_s": "expiresInSeconds",
     "on_late": "onLate",
     "timeout_s": "timeoutSeconds",
+    "final_from": "finalFrom",
 }
 #: Defaults that are not a value but come from somewhere else.
 FROM_ELSEWHERE = {

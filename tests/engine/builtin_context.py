@@ -20,6 +20,7 @@ class HandMadeContext:
     idempotency_key: str = "tx-1/2"
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("tests.builtin"))
     reports: list[Any] = field(default_factory=list)
+    http_hosts: tuple[str, ...] = ()
 
     def progress(self, report: Any) -> None:
         self.reports.append(report)

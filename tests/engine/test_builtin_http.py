@@ -323,3 +323,21 @@ def test_cookies_do_not_go_from_one_transaction_to_the_next(service: Service) ->
 )
 def test_mistakes_of_http_request_are_named(params: dict[str, Any], mistake: str) -> None:
     assert any(mistake in each for each in mistakes(http_request, **params))
+
+
+def test_only_hosts_that_the_operator_names_are_asked(service: Service) -> None:
+    port = service.server_port
+    for allowed in (("127.0.0.1",), (f"127.0.0.1:{port}",), ("bank.example", "127.0.0.1")):
+        ctx = HandMadeContext(params={"url": service.url}, http_hosts=allowed)
+        asyncio.run(http_request(ctx, {}))
+    assert len(service.asked) == 3
+    for allowed in (("bank.example",), (f"127.0.0.1:{port + 1}",)):
+        ctx = HandMadeContext(params={"url": service.url}, http_hosts=allowed)
+        with pytest.raises(NoAnswer, match="are not allowed here"):
+            asyncio.run(http_request(ctx, {}))
+    assert len(service.asked) == 3
+
+
+def test_the_metadata_of_a_cloud_is_never_asked() -> None:
+    with pytest.raises(NoAnswer, match="a cloud metadata address"):
+        ask("http://169.254.169.254/latest/meta-data", timeoutSeconds=1)

@@ -8,9 +8,10 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from datp_tasks import Pipeline
+from datp_tasks.bells import ringer as ringer_module
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer
-from datp_tasks.live.doorbells import Doorbells, Pair
+from datp_tasks.live.doorbells import Doorbells, Pair, Waits
 from datp_tasks.live.types import Bell
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
@@ -23,12 +24,14 @@ class Messages:
 
     def __init__(self) -> None:
         self.sent: list[tuple[list[Pair], str]] = []
+        self.priorities: list[str] = []
 
     def __call__(
         self, step_type: str, pairs: list[Pair], *, group: str, priority: str, answers: str = ""
     ) -> None:
-        assert (step_type, group, priority) == ("t/step", "master", "in")
+        assert (step_type, group) == ("t/step", "master")
         self.sent.append((pairs, answers))
+        self.priorities.append(priority)
 
     @property
     def sizes(self) -> list[int]:
@@ -47,9 +50,9 @@ class KnownCosts:
         return self.size > 0
 
 
-def bells(first: int, count: int, *, alone: bool = False) -> list[Bell]:
+def bells(first: int, count: int, *, alone: bool = False, owner: str = "ann") -> list[Bell]:
     return [
-        Bell(f"t07-{number:032x}", number, "master", "t/step", "p/0", "in", alone)
+        Bell(f"t07-{number:032x}", number, "master", "t/step", "p/0", "in", alone, owner)
         for number in range(first, first + count)
     ]
 
@@ -67,21 +70,82 @@ def test_one_after_another_shares_the_first_message(datp: Kit) -> None:
     assert messages.sent == [([(bells(0, 1)[0].tx_id, 0)], PLACE)]
 
 
-def test_full_vectors_are_sent_at_once_and_answer_no_doorbell(datp: Kit) -> None:
+def test_what_an_owner_has_in_excess_waits_in_its_own_line(datp: Kit) -> None:
     ringer, messages = made(datp, 10)
     ringer.ring(bells(0, 1))
-    ringer.ring(bells(1, 25))
-    # The rest of the last vector goes with the first message.
+    ringer.ring(bells(1, 1_000))
+    # However much it is, there is one more message in the queue of the group.
+    assert messages.sizes == [1, 10]
+    assert [answers for _, answers in messages.sent] == [PLACE, f"{PLACE}|ann"]
+    # Another owner is rung for at once, as it would be without the first.
+    ringer.ring(bells(2_000, 20, owner="bob"))
     assert messages.sizes == [1, 10, 10]
-    assert [answers for _, answers in messages.sent] == [PLACE, "", ""]
+    assert messages.priorities == ["in", "in", "in"]
+    # Those that follow are less urgent.
+    ringer.ring_next(f"{PLACE}|ann", [[("a", 1)], [("b", 1)]])
+    assert messages.priorities[3:] == ["in-later", "in-later"]
 
 
-@pytest.mark.parametrize(("size", "alone"), [(1, False), (100, True)])
-def test_what_must_run_by_itself_gets_its_own_message(datp: Kit, size: int, alone: bool) -> None:
-    ringer, messages = made(datp, size)
-    for number in range(3):
-        ringer.ring(bells(number, 1, alone=alone))
+def test_singles_of_an_owner_beyond_a_vector_leave_the_shared_line(datp: Kit) -> None:
+    ringer, messages = made(datp, 10)
+    for number in range(100):
+        ringer.ring(bells(number, 1))
+    assert [answers for _, answers in messages.sent] == [PLACE, f"{PLACE}|ann"]
+    ringer.ring(bells(200, 1, owner="bob"))
+    doorbells, live = Doorbells(datp.connections.live), datp.connections.live
+    taken, following = doorbells.answered(live.run([doorbells.answering(PLACE, 9, 10)])[0])
+    # The next vectors of the shared line have what the other owner waits for.
+    assert (bells(200, 1)[0].tx_id, 200) in [*taken, *following[0]]
+
+
+def test_a_message_that_is_answered_between_two_rings_loses_none(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker may be quicker than the rest of the ringing."""
+    ringer, messages = made(datp, 10)
+    live = datp.connections.live
+    doorbells = Doorbells(live)
+    ring, got = Doorbells.ring, list[Pair]()
+
+    def answered_first(self: Doorbells, line: str, due: Any, **options: Any) -> Any:
+        _, following = doorbells.answered(live.run([doorbells.answering(line, 0, 10)])[0])
+        got.extend(pair for vector in following for pair in vector)
+        return ring(self, line, due, **options)
+
+    monkeypatch.setattr(Doorbells, "ring", answered_first)
+    ringer.ring(bells(0, 2_505))
+    for _ in range(300):
+        taken, following = doorbells.answered(
+            live.run([doorbells.answering(f"{PLACE}|ann", 10, 10)])[0]
+        )
+        got += [*taken, *(pair for vector in following for pair in vector)]
+    got += [pair for pairs, _ in messages.sent for pair in pairs]
+    assert sorted(got) == [(bell.tx_id, bell.sequence) for bell in bells(0, 2_505)]
+
+
+def test_vectors_that_many_owners_fill_together_are_sent_at_once(datp: Kit) -> None:
+    ringer, messages = made(datp, 10)
+    ringer.ring([bell for n in range(25) for bell in bells(n, 1, owner=f"o{n}")])
+    assert messages.sizes == [10, 10, 5]
+
+
+def test_what_is_too_much_for_a_line_is_sent_as_it_is(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ringer_module, "WAITING_MAX", 30)
+    ringer, messages = made(datp, 10)
+    ringer.ring(bells(0, 65))
+    # One that answers for the line, thirty that wait, and the rest as far as it makes vectors.
+    assert messages.sizes == [10, 10, 10]
+    assert messages.priorities == ["in", "in-later", "in-later"]
+
+
+def test_what_must_run_by_itself_gets_its_own_message(datp: Kit) -> None:
+    ringer, messages = made(datp, 100)
+    ringer.ring(bells(0, 2, alone=True))
+    ringer.ring(bells(2, 1, alone=True))
     assert [answers for _, answers in messages.sent] == ["", "", ""]
+    assert messages.sizes == [1, 1, 1]
 
 
 def test_of_an_unknown_place_one_is_tried_and_the_others_wait(datp: Kit) -> None:
@@ -96,7 +160,7 @@ def test_of_an_unknown_place_one_is_tried_and_the_others_wait(datp: Kit) -> None
 def test_without_redis_every_bell_is_sent(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     ringer, messages = made(datp, 100)
 
-    def refused(*_: object) -> bool:
+    def refused(*_: object, **__: object) -> None:
         raise RedisConnectionError
 
     monkeypatch.setattr(Doorbells, "ring", refused)
@@ -126,13 +190,17 @@ def queued(datp: Kit, count: int) -> list[Pair]:
     return [pair for _, rung in datp.send.rung for pair in rung]
 
 
+def waits(pairs: list[Pair]) -> list[Waits]:
+    return [Waits(*pair) for pair in pairs]
+
+
 def test_a_worker_takes_along_what_waits_at_the_doorbell(datp: Kit) -> None:
     sizes = declared(datp)
     pairs = queued(datp, 6)
     doorbells = Doorbells(datp.connections.live)
     datp.connections.costs._known = {"p/0": 1}
-    doorbells.ring(PLACE, pairs[:1])
-    doorbells.ring(PLACE, pairs[1:])
+    doorbells.ring(PLACE, waits(pairs[:1]))
+    doorbells.ring(PLACE, waits(pairs[1:]))
     datp.celery.tasks["datp.step.t/step"].apply_async(args=(pairs[:1], PLACE))
     assert sizes == [6]
     assert all(datp.status(tx).status is Status.SUCCESS for tx, _ in pairs)
@@ -145,8 +213,8 @@ def test_what_is_too_much_for_one_worker_is_rung_for_the_next(
     pairs = queued(datp, 7)
     doorbells = Doorbells(datp.connections.live)
     monkeypatch.setattr(CostBook, "vector_size", lambda book, place: 3)
-    doorbells.ring(PLACE, pairs[:1])
-    doorbells.ring(PLACE, pairs[1:])
+    doorbells.ring(PLACE, waits(pairs[:1]))
+    doorbells.ring(PLACE, waits(pairs[1:]))
     datp.send("t/step", pairs[:1], group="master", priority="in", answers=PLACE)
     assert sizes == [3, 3, 1]
     assert all(datp.status(tx).status is Status.SUCCESS for tx, _ in pairs)
@@ -156,7 +224,7 @@ def test_what_is_too_much_for_one_worker_is_rung_for_the_next(
 def test_a_forged_place_is_at_worst_a_bell_without_a_doorbell(datp: Kit, answers: Any) -> None:
     sizes = declared(datp)
     pairs = queued(datp, 2)
-    Doorbells(datp.connections.live).ring(PLACE, pairs[:1])
-    Doorbells(datp.connections.live).ring(PLACE, pairs[1:])
+    Doorbells(datp.connections.live).ring(PLACE, waits(pairs[:1]))
+    Doorbells(datp.connections.live).ring(PLACE, waits(pairs[1:]))
     datp.celery.tasks["datp.step.t/step"].apply_async(args=(pairs[:1], answers))
     assert sizes == [1]

@@ -10,6 +10,7 @@ from datp_tasks.client.client import Client
 from datp_tasks.errors import (
     BatchConflict,
     BatchInvalid,
+    BatchLimit,
     BatchUnknown,
     DatabaseUnavailable,
     LedgerError,
@@ -242,3 +243,24 @@ def test_settings_in_which_a_submission_could_outlive_its_claim_are_refused(
         with pytest.raises(SettingsError, match="must be below"):
             Settings(**wrong)
     Settings(ledger_expiry="two-phase", ledger_post_budget_s=170, ledger_grace_s=200)
+
+
+def test_an_owner_has_a_limit_in_a_line_and_another_is_not_held_up(new_world: NewWorld) -> None:
+    world = new_world(ledger_owner_batches_max=3)
+    client = make_client(world.instance().connections)
+    world.add_service()
+    lists = [unsigned_batch_list(derived_id(str(n)), b"{}") for n in range(5)]
+    answers = client.submit_batches([(SERVICE, each, None) for each in lists], owner="ann")
+    kinds = [Stored, Stored, Stored, BatchLimit, BatchLimit]
+    assert [type(each) for each in answers] == kinds
+    with pytest.raises(BatchLimit, match="ann has 3 batches in the line"):
+        client.submit_batch(SERVICE, lists[4], owner="ann")
+    # What it has already is answered as before, and others have a limit of their own.
+    assert client.submit_batch(SERVICE, lists[0], owner="ann").duplicate
+    assert not client.submit_batch(SERVICE, BYTES_A, owner="bob").duplicate
+    # One that is final makes room.
+    world.sql(
+        "UPDATE ledger_batch SET state = 'INVALID', final_at = now(), next_at = 'infinity' "
+        "WHERE seq = 1 RETURNING seq"
+    )
+    assert not client.submit_batch(SERVICE, lists[4], owner="ann").duplicate

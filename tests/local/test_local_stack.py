@@ -178,7 +178,7 @@ def test_given_servers_are_used(tmp_path: Path) -> None:
         assert not stack.children
         assert urls.as_environment() == {
             "DATP_MAINTENANCE_GROUP": "maintenance",
-            "DATP_POLICY_FILE": "single-person",
+            "DATP_SECURITY__POLICY_FILE": "single-person",
             "DATP_REDIS_URL": "unix:///run/r.sock",
             "DATP_DATABASE_URL": "postgresql://db/x",
         }

@@ -19,9 +19,11 @@ from datp_tasks.model.state import (
     Delta,
     Ending,
     Frame,
+    Point,
     State,
     Undo,
     apply,
+    bound,
     called,
     decided,
     delta_json,
@@ -143,11 +145,23 @@ def test_a_decision_shuts_the_step_and_is_over_with_it() -> None:
         assert after(BEGIN, decided("failed", "no"), what_follows).decided is None
 
 
+def test_a_point_of_no_return_is_kept_in_the_json_and_knows_its_step() -> None:
+    state = after(BEGIN, bound("final", "0"))
+    assert State.from_json(state.to_json()).point == Point("final", "0")
+    assert not state.is_past_return
+    assert after(BEGIN, bound("final", "0"), passed(undoable=False)).is_past_return
+    forwarded = after(BEGIN, bound("forward", "0"), passed(undoable=False))
+    assert not forwarded.is_past_return
+    apply(forwarded, bound(None, ""))
+    assert forwarded.point is None
+
+
 def test_every_kind_of_delta_is_known_and_tested_here() -> None:
     made = [
         *(BEGIN, CLOSE, CRASH, UNDONE, passed(undoable=True), called("c", "v", None)),
         *(returned(), slept(1, None), erred("", 1), ending(Status.FAILED, "", None)),
         decided("done", "", None),
+        bound("final", "0"),
     ]
     assert {delta["k"] for delta in made} == set(words._APPLY)
 

@@ -131,6 +131,7 @@ def test_every_line_about_a_transaction_names_it_its_fence_and_its_event(
 FENCELESS = {
     *("tx.create", "tx.wake", "tx.set_switch", "tx.stop", "tx.ring_again", "tx.refused"),
     *("tx.note_problem", "tx.confirm_archived", "tx.restore", "tx.claim", "tx.drop_running"),
+    "tx.forget",
 }
 
 

@@ -39,14 +39,15 @@ def listens(flower: Flower) -> bool:
 def test_flower_asks_for_the_password_that_is_kept_with_the_data(stack: Stack) -> None:
     flower = start_flower(stack)
     eventually(lambda: listens(flower), within_s=30, what="Flower")
-    given = (flower.user, flower.password)
+    password = flower.password_file.read_text().strip()
+    given = (flower.user, password)
     assert httpx.get(f"{flower.url}/api/workers", auth=given, timeout=10).status_code == 200
     assert httpx.get(f"{flower.url}/api/workers", timeout=10).status_code == 401
     kept = stack.directory / PASSWORD_FILE
-    assert (kept.read_text().strip(), kept.stat().st_mode & 0o777) == (flower.password, 0o600)
+    assert (kept.read_text().strip(), kept.stat().st_mode & 0o777) == (password, 0o600)
     [child] = [child for child in stack.children if child.name == "flower"]
     assert child.pid is not None
-    assert flower.password not in command_line_of(child.pid)
+    assert password not in command_line_of(child.pid)
     assert "--address=127.0.0.1" in command_line_of(child.pid)
     assert urlsplit(flower.url).hostname == "127.0.0.1"
-    assert flower.password not in repr(flower)
+    assert password not in repr(flower)

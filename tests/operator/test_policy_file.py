@@ -111,5 +111,5 @@ def test_a_mistake_is_told_with_its_line(text: str, message: str) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named() -> None:
-    with pytest.raises(PolicyInvalid, match=r"DATP_POLICY_FILE: /no/such/file cannot be read"):
+    with pytest.raises(PolicyInvalid, match=r"POLICY_FILE: /no/such/file cannot be read"):
         load_policy("/no/such/file")

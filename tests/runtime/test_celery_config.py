@@ -26,7 +26,7 @@ def test_messages_are_acked_late_taken_one_at_a_time_and_hold_ids_only() -> None
     assert conf.worker_prefetch_multiplier == 1
     assert (conf.task_serializer, conf.accept_content) == ("json", ["json"])
     assert (conf.result_backend, conf.task_ignore_result) == (None, True)
-    assert conf.broker_transport_options["priority_steps"] == [0, 3, 6]
+    assert conf.broker_transport_options["priority_steps"] == [0, 3, 6, 7, 9]
 
 
 def test_the_broker_is_the_one_of_the_settings() -> None:
@@ -45,8 +45,8 @@ def test_rabbitmq_is_told_of_priorities_the_other_way_round(
     app = make_celery(Settings(broker_url="amqp://u:p@rabbit:5672/v"))
     sent: list[int] = []
     monkeypatch.setattr(Celery, "send_task", lambda _, *a, priority, **o: sent.append(priority))
-    for priority in ("admin", "out", "in"):
+    for priority in ("admin", "out", "in", "out-later", "in-later"):
         CelerySend(app)("t/step", [("t00-1", 1)], group="master", priority=priority)
-    assert sent == [6, 3, 0]
+    assert sent == [6, 4, 2, 1, 0]
     assert (app.conf.task_queue_max_priority, app.conf.task_default_priority) == (6, 0)
     assert "priority_steps" not in app.conf.broker_transport_options

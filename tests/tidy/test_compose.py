@@ -26,11 +26,14 @@ def services() -> dict[str, Any]:
 
 
 def resolved(text: str) -> str:
-    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+    """With the default of each variable, and a value for each that has none."""
+    return re.sub(r"\$\{\w+:\?[^}]*\}", "x" * 32, re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text))
 
 
 def ours(services: dict[str, Any]) -> dict[str, Any]:
-    return {name: each for name, each in services.items() if each.get("image") == "datp-tasks"}
+    """Those that work on transactions; Flower and the stand-in for a ledger do not."""
+    images = {name: each for name, each in services.items() if each.get("image") == "datp-tasks"}
+    return {name: each for name, each in images.items() if name != "ledger-sim"}
 
 
 def test_every_service_of_ours_gets_settings_that_are_accepted(services: dict[str, Any]) -> None:
@@ -48,7 +51,10 @@ def test_the_urls_fit_the_servers(services: dict[str, Any]) -> None:
     url = resolved(services["beat"]["environment"]["DATP_DATABASE_URL"])
     user, password = postgres["POSTGRES_USER"], resolved(postgres["POSTGRES_PASSWORD"])
     assert url == f"postgresql+psycopg2://{user}:{password}@postgres:5432/{postgres['POSTGRES_DB']}"
-    assert {"--appendonly", "noeviction"} <= set(services["redis"]["command"])
+    redis = services["redis"]["command"][-1]
+    assert "--appendonly yes" in redis
+    assert "--maxmemory-policy noeviction" in redis
+    assert re.search(r"--maxmemory \S", redis)
 
 
 def test_workers_are_started_as_the_local_stack_starts_them(services: dict[str, Any]) -> None:
@@ -108,3 +114,80 @@ def test_the_image_is_not_run_by_root_and_has_what_the_wheel_needs() -> None:
     assert re.search(r"^USER (?!root)", dockerfile, re.MULTILINE)
     for needed in ("celeryconfig.py", "migrations", "examples", "requirements.lock"):
         assert needed in dockerfile
+
+
+# Nothing is handed to what does not need it.
+
+SECRET_VARIABLES = re.compile(r"PASSWORD|PEPPER|AUTH|_URL$")
+
+
+def test_every_password_must_be_chosen(services: dict[str, Any]) -> None:
+    text = (ROOT / "docker-compose.yml").read_text()
+    for name, form in re.findall(r"\$\{(\w+)(:?.)", text):
+        if SECRET_VARIABLES.search(name):
+            assert form == ":?", f"{name} has a default"
+    for name, service in services.items():
+        for each, value in service.get("environment", {}).items():
+            if SECRET_VARIABLES.search(each):
+                assert "${" in value, f"{name} has {each} in plain text"
+
+
+def test_redis_asks_for_a_password_which_is_on_no_command_line(services: dict[str, Any]) -> None:
+    redis = services["redis"]
+    assert "requirepass" in redis["command"][-1]
+    assert "${" not in " ".join(redis["command"]).replace("$$", "")
+    for service in ours(services).values():
+        for each in ("DATP_REDIS_URL", "DATP_BROKER_URL"):
+            assert "redis://:${DATP_REDIS_PASSWORD:?" in service["environment"][each]
+
+
+def test_flower_and_the_stand_in_get_no_address_of_the_database(services: dict[str, Any]) -> None:
+    assert set(services["flower"]["environment"]) == {"DATP_BROKER_URL", "FLOWER_BASIC_AUTH"}
+    assert "environment" not in services["ledger-sim"]
+    peppered = {n for n, each in services.items() if "DATP_KEY_PEPPER" in str(each)}
+    assert peppered == {"api"}
+
+
+def test_networks_are_apart(services: dict[str, Any]) -> None:
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    inside = {name for name, each in compose["networks"].items() if (each or {}).get("internal")}
+    assert inside == {"data", "redis", "ledger"}
+    of = {name: set(each["networks"]) for name, each in services.items()}
+    assert of["postgres"] == {"data"}
+    assert of["redis"] == {"redis"}
+    assert of["ledger-sim"] == {"ledger"}
+    assert "data" not in of["flower"]
+    assert of["beat"] == {"data", "redis"}
+    # A published port needs a network that leads outside.
+    for name, each in services.items():
+        assert not each.get("ports") or "outside" in of[name]
+
+
+def test_no_service_may_more_than_it_needs(services: dict[str, Any]) -> None:
+    for name, each in services.items():
+        assert each["cap_drop"] == ["ALL"], name
+        assert each["read_only"] is True, name
+        assert "/tmp" in each["tmpfs"], name
+        assert each["security_opt"] == ["no-new-privileges:true"], name
+        if name != "postgres":
+            assert "cap_add" not in each, name
+
+
+def test_the_image_is_made_of_files_whose_hashes_are_known() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    lines = [part for line in dockerfile.splitlines() for part in line.split("&&")]
+    fetching = [line for line in lines if re.search(r"\bpip (install|wheel|download)\b", line)]
+    assert len(fetching) >= 4
+    for line in fetching:
+        assert "--require-hashes" in line or "--no-index" in line, line
+
+
+def test_only_the_image_of_flower_has_flower(services: dict[str, Any]) -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert not any(each.startswith("flower") for each in project["dependencies"])
+    assert any(each.startswith("flower") for each in project["optional-dependencies"]["flower"])
+    assert services["flower"]["build"]["target"] == "flower"
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    assert dockerfile.rstrip().split("\nFROM ")[-1].startswith("run AS datp")

@@ -28,6 +28,7 @@ ONE_TOPIC = {
         "operator",
     ),
     *("pipeline_cache", "pipelines", "resolve", "retention", "timeouts", "transactions"),
+    "erase",
     "webhooks",
 }
 #: Different things under one name. This list may only shrink.

@@ -205,7 +205,13 @@ def test_a_public_name_may_lead_into_a_network_that_the_operator_names() -> None
         check_addresses(target("https://example.com/", OPEN), ["192.168.0.1"], OPEN)
 
 
-@pytest.mark.parametrize("text", ["169.254.169.254", "fd00:ec2::254", "::ffff:169.254.169.254"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("169.254.169.254", "169.254.170.23", "168.63.129.16", "::ffff:169.254.169.254"),
+        *("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254"),
+    ],
+)
 def test_the_metadata_of_a_cloud_is_refused_whatever_the_operator_allows(text: str) -> None:
     all_open = Settings(webhook_private_hosts=("0.0.0.0/0", "::/0", "hooks.internal"))
     shown = f"[{text}]" if ":" in text else text

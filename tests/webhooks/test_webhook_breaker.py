@@ -27,7 +27,7 @@ def test_a_broken_target_is_left_alone_and_found_again(
         kit.run_job("webhook_sender")
         tried = len(receiver.got)
         assert tried == 5
-        assert alerts(kit, DISABLED) == [url]
+        assert alerts(kit, DISABLED) == [f"local {url}"]
         assert "nothing is sent there for 300 s" in caplog.text
         # While it is disabled, new ones wait, which costs them nothing; other targets go on.
         late = kit.run("pay", {}, webhook=url).tx_id
@@ -52,7 +52,7 @@ def test_a_broken_target_is_left_alone_and_found_again(
         assert alerts(kit, DISABLED) == []
         assert "arrive again" in caplog.text
         assert [got.json["type"] for got in operator.got] == ["alert.raised", "alert.cleared"]
-        assert operator.got[0].data["subject"] == url
+        assert operator.got[0].data["subject"] == f"local {url}"
 
 
 def test_failures_count_only_in_a_row(new_kit: NewKit, receiver: Receiver) -> None:
@@ -87,7 +87,7 @@ def test_the_operator_is_told_of_a_webhook_that_is_given_up(
     tx_id = kit.run("pay", {}, webhook=receiver.url("/bad")).tx_id
     kit.run_job("webhook_sender")
     kit.advance(seconds=12)
-    assert alerts(kit, DEAD) == [receiver.url("/bad")]
+    assert alerts(kit, DEAD) == [f"local {receiver.url('/bad')}"]
     kit.connections.webhooks.redeliver(f"msg_{tx_id}_1")
     assert alerts(kit, DEAD) == []
 

@@ -301,7 +301,7 @@ def test_two_senders_at_once_send_each_attempt_once(new_kit: NewKit, receiver: R
 
 def test_what_redis_has_lost_is_found_in_sql(kit: Kit, receiver: Receiver) -> None:
     kit.run("pay", {}, webhook=receiver.url())
-    for key in kit.connections.redis.keys(f"{kit.settings.key_prefix}:*webhooksZ"):
+    for key in kit.connections.redis.keys(f"{kit.settings.key_prefix}:*webhooksZ:*"):
         kit.connections.redis.delete(key)
     assert run_job(kit) == Result(found=0, delivered=0, failed=0, dead=0)
     kit.clock.advance(seconds=kit.settings.webhook_overdue_s + 1)
@@ -313,7 +313,7 @@ def test_what_redis_says_too_early_is_not_sent(kit: Kit, receiver: Receiver) -> 
     receiver.plan("/bad", answers(500))
     tx_id = kit.run("pay", {}, webhook=receiver.url("/bad")).tx_id
     run_job(kit)
-    kit.connections.webhooks.schedule.place([((tx_id, 1), 0.0), ((tx_id, 99), 0.0)])
+    kit.connections.webhooks.schedule.place([((tx_id, n, "local"), 0.0) for n in (1, 99)])
     run_job(kit)
     assert len(receiver.got) == 1
     assert kit.connections.webhooks.schedule.size() == 1

@@ -84,14 +84,14 @@ def test_a_sender_that_comes_back_late_with_a_success_is_believed(kit: Kit, ids:
 
 def test_one_sender_at_a_time_tries_whether_a_target_is_back(kit: Kit) -> None:
     first, second = queue(kit, "first"), queue(kit, "second")
-    assert first.disable("https://example.com/", 300, "it fails")
-    assert not second.disable("https://example.com/", 300, "it fails")
-    assert not first.probe("https://example.com/", HOLD_S)
+    assert first.disable(("ann", "https://example.com/"), 300, "it fails")
+    assert not second.disable(("ann", "https://example.com/"), 300, "it fails")
+    assert not first.probe(("ann", "https://example.com/"), HOLD_S)
     kit.clock.advance(seconds=300)
-    assert first.probe("https://example.com/", HOLD_S)
-    assert not second.probe("https://example.com/", HOLD_S)
-    assert first.enable("https://example.com/") == []
-    assert second.enable("https://example.com/") is None
+    assert first.probe(("ann", "https://example.com/"), HOLD_S)
+    assert not second.probe(("ann", "https://example.com/"), HOLD_S)
+    assert first.enable(("ann", "https://example.com/")) == []
+    assert second.enable(("ann", "https://example.com/")) is None
 
 
 def test_two_that_rotate_at_once_leave_one_current_secret(kit: Kit) -> None:

@@ -19,7 +19,7 @@ SETTINGS = Settings()
 def claimed(try_number: int = 1) -> Claimed:
     return Claimed(
         id="msg",
-        member=("t00-" + "0" * 32, 1),
+        member=("t00-" + "0" * 32, 1, "ann"),
         owner="ann",
         url="https://example.com/",
         target="https://example.com/",

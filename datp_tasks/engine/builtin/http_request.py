@@ -16,6 +16,7 @@ a timeout, a redirect) is raised, so that the retry policy of the step decides.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -51,9 +52,10 @@ class NoAnswer(Exception):
 
 #: The URLs are written by the authors of pipelines, and only parts of a path come from data. No
 #: connection is kept, so nothing of one transaction can be read by the next.
-CLIENT = HttpClient(
-    AnyAddress(), Manners(connect_s=CONNECT_S, body=BodyLimits(bytes_max=RESPONSE_BYTES_MAX))
-)
+@cache
+def _client(hosts: tuple[str, ...]) -> HttpClient:
+    manners = Manners(connect_s=CONNECT_S, body=BodyLimits(bytes_max=RESPONSE_BYTES_MAX))
+    return HttpClient(AnyAddress(hosts), manners)
 
 
 @step(
@@ -66,7 +68,7 @@ async def http_request(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]
     params = ctx.params
     request = _request(params, data, ctx.idempotency_key)
     timeout_s = params.get("timeoutSeconds", TIMEOUT_S)
-    outcome = await CLIENT.send(request, timeout_s)
+    outcome = await _client(ctx.http_hosts).send(request, timeout_s)
     host = urlsplit(request.url).hostname
     if not isinstance(outcome, Response):
         # Not a TimeoutError: that one says that the step as a whole ran too long.

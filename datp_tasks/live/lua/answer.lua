@@ -1,27 +1,48 @@
 --[[
-A worker has the message for a place: it takes along what waits there. If more waits than it may
-take, the next message is on its way already: the caller must send it.
+A worker has a message for a line: it takes along what waits there. If more waits than it may
+take, the next messages are on their way already: the caller must send them.
 
 KEYS:
-  ringing      string  there is a message on its way
-  waiting      list    "<transaction> <sequence>", due at the place, without a message of its own
+  ringing      string  how many messages are on their way
+  waiting      list    "<transaction> <sequence> <owner>", due, without a message of its own
+  shares       hash    owner -> how many of the list are its own
+  lines        set     lines in which something waits
 ARGV:
+  line         str     name of the line
+  ringing_ms   int     after so long without an answer the next messages count as lost
   take_max     int     how many the worker takes along
-  next_max     int     how many the next message carries
-  ringing_ms   int     after so long without an answer the next message counts as lost
+  next_max     int     how many a next message carries
+  messages_max int     how many messages may be on their way
 Returns:
-  OK           those the worker takes, those the next message must carry
+  OK           those the worker takes, and for each next message those it must carry
 ]]
+--- @include "take_from"
 local ringing = KEYS[1]
 local waiting = KEYS[2]
-local take_max = tonumber(ARGV[1])
-local next_max = ARGV[2]
-local ringing_ms = ARGV[3]
+local shares = KEYS[3]
+local lines = KEYS[4]
+local line = ARGV[1]
+local ringing_ms = ARGV[2]
+local take_max = tonumber(ARGV[3])
+local next_max = tonumber(ARGV[4])
+local messages_max = tonumber(ARGV[5])
 
-redis.call('DEL', ringing)
-local taken = take_max > 0 and redis.call('LPOP', waiting, take_max) or {}
-local following = redis.call('LPOP', waiting, next_max) or {}
-if #following > 0 then
-  redis.call('SET', ringing, '1', 'PX', ringing_ms)
+local under_way = math.max(0, tonumber(redis.call('GET', ringing) or 1) - 1)
+local taken = take_from(waiting, shares, take_max)
+local vectors = {}
+while under_way < messages_max do
+  local following = take_from(waiting, shares, next_max)
+  if #following == 0 then
+    redis.call('DEL', shares)
+    redis.call('SREM', lines, line)
+    break
+  end
+  under_way = under_way + 1
+  vectors[#vectors + 1] = following
 end
-return {'OK', taken, following}
+if under_way > 0 then
+  redis.call('SET', ringing, under_way, 'PX', ringing_ms)
+else
+  redis.call('DEL', ringing)
+end
+return {'OK', taken, vectors}

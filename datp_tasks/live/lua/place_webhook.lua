@@ -1,10 +1,13 @@
 --[[
-Put a webhook on the schedule, move it, or take it off: what SQL says is due, and when.
+Put a webhook on the schedule of its owner, move it, or take it off: what SQL says is due, and
+when.
 
 KEYS:
-  webhooks     zset  notifications by the time of their next attempt
+  webhooks     zset  notifications of the owner by the time of their next attempt
+  owners       zset  owners by when they are due and have their turn
 ARGV:
   now_ms       int   time, or empty for the server's
+  owner        str   whose it is
   member       str   "<transaction>:<sequence>"
   wait_ms      int   how long from now; empty takes it off
   only_new     int   1 leaves one alone that is there already
@@ -13,16 +16,22 @@ Returns:
 ]]
 --- @include "clock"
 local webhooks = KEYS[1]
+local owners = KEYS[2]
 local now_ms = ARGV[1]
-local member = ARGV[2]
-local wait_ms = ARGV[3]
-local only_new = tonumber(ARGV[4])
+local owner = ARGV[2]
+local member = ARGV[3]
+local wait_ms = ARGV[4]
+local only_new = tonumber(ARGV[5])
 
 if wait_ms == '' then
   redis.call('ZREM', webhooks, member)
-elseif only_new == 1 then
-  redis.call('ZADD', webhooks, 'NX', clock(now_ms) + tonumber(wait_ms), member)
-else
-  redis.call('ZADD', webhooks, clock(now_ms) + tonumber(wait_ms), member)
+  return {'OK', ''}
 end
+local due = clock(now_ms) + tonumber(wait_ms)
+if only_new == 1 then
+  redis.call('ZADD', webhooks, 'NX', due, member)
+else
+  redis.call('ZADD', webhooks, due, member)
+end
+redis.call('ZADD', owners, 'LT', due, owner)
 return {'OK', ''}

@@ -1,33 +1,51 @@
 --[[
-Decide whether a bell for a place needs a message: while one is on its way that no worker has
-answered, what is due goes with it.
+Decide whether a bell for a line needs a message: while one is on its way that no worker has
+answered, what is due goes with it. No owner may have more than its share of the line.
 
 KEYS:
-  ringing      string  there is a message on its way
-  waiting      list    "<transaction> <sequence>", due at the place, without a message of its own
+  ringing      string  how many messages are on their way
+  waiting      list    "<transaction> <sequence> <owner>", due, without a message of its own
+  shares       hash    owner -> how many of the list are its own
+  lines        set     lines in which something waits
 ARGV:
+  line         str     name of the line
   ringing_ms   int     after so long without an answer the message counts as lost
   waiting_ms   int     how long the list is kept; these are hints, and the reconciler rings again
-  waiting_max  int     a longer list, of a group without workers, is not made longer
-  pairs        list    "<transaction> <sequence>" of each that is due
+  owner_max    int     how many of an owner may wait in the list
+  pairs        list    "<transaction> <sequence> <owner>" of each that is due
 Returns:
   SEND         nothing; the caller must send a message for the pairs
-  WAIT         how many wait for the message that is on its way
+  WAIT         those for which there is no room
 ]]
 local ringing = KEYS[1]
 local waiting = KEYS[2]
-local ringing_ms = ARGV[1]
-local waiting_ms = ARGV[2]
-local waiting_max = ARGV[3]
-local pairs = 4
+local shares = KEYS[3]
+local lines = KEYS[4]
+local line = ARGV[1]
+local ringing_ms = ARGV[2]
+local waiting_ms = ARGV[3]
+local owner_max = tonumber(ARGV[4])
+local pairs = 5
 
 if redis.call('SET', ringing, '1', 'NX', 'PX', ringing_ms) then
   return {'SEND', ''}
 end
-local count = redis.call('LLEN', waiting)
-if count >= tonumber(waiting_max) then
-  return {'WAIT', count}
+local counts, placed, refused = {}, {}, {}
+for _, entry in ipairs({unpack(ARGV, pairs, #ARGV)}) do
+  local owner = string.match(entry, '%S*$')
+  counts[owner] = counts[owner] or tonumber(redis.call('HGET', shares, owner) or 0)
+  if counts[owner] < owner_max then
+    counts[owner] = counts[owner] + 1
+    placed[#placed + 1] = entry
+    redis.call('HINCRBY', shares, owner, 1)
+  else
+    refused[#refused + 1] = entry
+  end
 end
-count = redis.call('RPUSH', waiting, unpack(ARGV, pairs, #ARGV))
-redis.call('PEXPIRE', waiting, waiting_ms)
-return {'WAIT', count}
+if #placed > 0 then
+  redis.call('RPUSH', waiting, unpack(placed))
+  redis.call('PEXPIRE', waiting, waiting_ms)
+  redis.call('PEXPIRE', shares, waiting_ms)
+  redis.call('SADD', lines, line)
+end
+return {'WAIT', refused}

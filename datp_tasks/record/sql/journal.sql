@@ -20,7 +20,7 @@ CROSS JOIN LATERAL (
 
 -- :name rows
 -- All rows of journals, in order.
-SELECT tx_id, number, first_version, last_version, entries, hash
+SELECT tx_id, number, first_version, last_version, entries, hash, content_hash, erased_hash
 FROM tx_journal WHERE tx_id = ANY(%(tx_id)s) ORDER BY tx_id, number
 
 -- :name rows_since

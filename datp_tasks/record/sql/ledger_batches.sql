@@ -35,6 +35,15 @@ RETURNING last_seq
 SELECT b.batch_id, b.seq, b.state, b.fingerprint FROM ledger_batch b
 WHERE b.service_id = %(service)s AND b.batch_id = ANY(%(batches)s)
 
+-- :name open_counts
+-- How many batches these owners have in the line of a service, up to a limit. The service is locked,
+-- so the number holds until the commit.
+SELECT v.owner, (SELECT count(*) FROM (
+           SELECT 1 FROM ledger_batch b
+           WHERE b.service_id = %(service)s AND b.owner = v.owner AND b.final_at IS NULL
+           LIMIT %(limit)s) AS open) AS batches
+FROM unnest(%(owners)s::text[]) AS v (owner)
+
 -- :name store
 -- Store new batches under their numbers.
 INSERT INTO ledger_batch (service_id, batch_id, seq, owner, fingerprint, payload, next_at, tx_id,

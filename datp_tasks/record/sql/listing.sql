@@ -2,7 +2,8 @@
 -- A page of the transactions of one owner, the newest first; NULL means any.
 SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
        progress, note, created_at, completed_at, expires_at, webhook, progress_reports,
-       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin
+       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin, erased_at,
+       no_return_at, forwarded_at
 FROM tx_summary
 WHERE owner = %(owner)s
   AND coalesce(status = ANY(%(statuses)s::text[]), true)
@@ -26,7 +27,8 @@ WITH RECURSIVE owners AS (
 SELECT found.* FROM owners o CROSS JOIN LATERAL (
     SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
            progress, note, created_at, completed_at, expires_at, webhook, progress_reports,
-           cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin
+           cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin, erased_at,
+           no_return_at, forwarded_at
     FROM tx_summary
     WHERE owner = o.owner
       AND coalesce(status = ANY(%(statuses)s::text[]), true)

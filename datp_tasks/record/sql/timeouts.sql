@@ -55,16 +55,20 @@ WHERE segment_type = %(segment_type)s AND enumeration = %(enumeration)s
 -- :name read_window
 -- One pass over the new rows of the log: watch what goes on, forget what is final, advance the
 -- segment. A final status is never followed by another one, so "one of its rows is final" is its
--- latest state, in whatever order the rows come. Ids are handed on as arrays: for a join the
--- planner, which cannot know how few they are, would read all of `tx_timeout`.
+-- latest state, in whatever order the rows come. What is past its point of no return, or forwarded,
+-- is not watched either: its last row says so. Ids are handed on as arrays: for a join the planner,
+-- which cannot know how few they are, would read all of `tx_timeout`.
 WITH win AS MATERIALIZED (
-    SELECT xact, id, tx_id, status, expires_at FROM tx_state_change
+    SELECT xact, id, tx_id, status, expires_at, detail FROM tx_state_change
     WHERE expires_at IS NOT NULL
       AND (xact, id) > (%(xact)s::xid8, %(value)s)
       AND xact < pg_snapshot_xmin(pg_current_snapshot())
     ORDER BY xact, id LIMIT %(rows_max)s
 ), latest AS MATERIALIZED (
-    SELECT tx_id, min(expires_at) AS expires_at, bool_or(status = ANY(%(final)s)) AS ended
+    SELECT tx_id, min(expires_at) AS expires_at,
+           bool_or(status = ANY(%(final)s))
+           OR coalesce((array_agg(detail ORDER BY xact DESC, id DESC))[1]
+                       IN ('RECEIVED_FULFIL', 'RESERVED_FORWARDED'), false) AS ended
     FROM win GROUP BY tx_id
 ), added AS (
     INSERT INTO tx_timeout (tx_id, expires_at, due_at, created_at)
@@ -119,9 +123,12 @@ WHERE segment_type = %(segment_type)s AND enumeration = %(enumeration)s
 
 -- :name next_due
 -- The transactions that the handler looks at next.
-SELECT t.tx_id, s.pipeline, s.owner, t.expires_at, s.expiring_at,
+SELECT t.tx_id, s.pipeline, s.owner, t.expires_at, s.expiring_at, c.status, c.detail,
        extract(epoch FROM t.expires_at - coalesce(%(now)s, now()))::float AS left_s
 FROM tx_timeout t JOIN tx_summary s ON s.tx_id = t.tx_id
+CROSS JOIN LATERAL (
+    SELECT status, detail FROM tx_state_change WHERE tx_id = t.tx_id ORDER BY id DESC LIMIT 1
+) c
 ORDER BY t.due_at, t.tx_id LIMIT %(rows_max)s
 
 -- :name look_again
@@ -135,3 +142,11 @@ WHERE tx_id = ANY(ARRAY(
 -- Watch transactions no longer that turned out to be final.
 DELETE FROM tx_timeout WHERE tx_id = ANY(ARRAY(
     SELECT tx_id FROM tx_timeout WHERE tx_id = ANY(%(tx_id)s) FOR UPDATE SKIP LOCKED))
+
+-- :name forget_past_return
+-- Watch transactions no longer that passed their point of no return. One that is forwarded stays:
+-- it is the log that says when it may expire again.
+DELETE FROM tx_timeout WHERE tx_id = ANY(ARRAY(
+    SELECT t.tx_id FROM tx_timeout t JOIN tx_summary s ON s.tx_id = t.tx_id
+    WHERE t.tx_id = ANY(%(tx_id)s) AND s.no_return_at IS NOT NULL
+    FOR UPDATE OF t SKIP LOCKED))

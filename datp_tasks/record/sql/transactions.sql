@@ -41,9 +41,10 @@ JOIN unnest(%(owner)s::text[], %(external_id)s::text[]) AS v (owner, external_id
 -- End transactions: the one statement that decides every race. The rows are locked in the order of
 -- their ids first, so that two finishers cannot deadlock. `coalesce` keeps the planner from the
 -- index of open rows: that is full of rows that were closed since the last vacuum, and all of it
--- would be read. A success must be in time. The history calls an expiry by the names of the seed,
--- which depend on whether work had begun. A client that asked for a webhook gets it from this
--- commit on, with what it says: nothing that crashes later can forget it.
+-- would be read. A success must be in time, unless
+-- it had passed its point of no return; then no expiry or cancel can end it. The history calls an
+-- expiry by the names of the seed, which depend on whether work had begun. A client that asked for
+-- a webhook gets it from this commit on, with what it says: no later crash can forget it.
 WITH locked AS MATERIALIZED (
     SELECT tx_id FROM tx_summary
     WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') = 'infinity'
@@ -59,7 +60,10 @@ WITH locked AS MATERIALIZED (
          AS v (tx_id, fence, status, output, note, progress) ON v.tx_id = locked.tx_id
     WHERE s.tx_id = locked.tx_id AND coalesce(s.completed_at, 'infinity') = 'infinity'
       AND s.fence <= v.fence
+      AND (v.status NOT IN ('expired', 'cancelled')
+           OR (s.no_return_at IS NULL AND s.forwarded_at IS NULL))
       AND (v.status <> 'success' OR s.expires_at IS NULL
+           OR s.no_return_at IS NOT NULL OR s.forwarded_at IS NOT NULL
            OR (s.expires_at > coalesce(%(now)s, now()) AND s.expiring_at IS NULL))
     RETURNING s.tx_id, s.status, s.note, s.completed_at, s.expires_at, s.expiring_at,
               s.owner, s.webhook, s.event_count + 1 AS sequence,
@@ -83,7 +87,7 @@ WITH locked AS MATERIALIZED (
            split_part(webhook, '?', 1), body, completed_at, completed_at, completed_at
     FROM won WHERE webhook IS NOT NULL
 )
-SELECT tx_id, CASE WHEN webhook IS NOT NULL THEN sequence END AS due FROM won
+SELECT tx_id, owner, CASE WHEN webhook IS NOT NULL THEN sequence END AS due FROM won
 
 -- :name report_progress
 -- Record a progress report as the next event of a transaction. Numbered under the lock of the row:
@@ -117,7 +121,7 @@ WITH locked AS MATERIALIZED (
            split_part(webhook, '?', 1), body, at, at, at
     FROM reported WHERE webhook IS NOT NULL
 )
-SELECT tx_id, sequence, webhook IS NOT NULL AS is_due FROM reported
+SELECT tx_id, owner, sequence, webhook IS NOT NULL AS is_due FROM reported
 
 -- :name raise_fences
 -- Shut out the holders of claims that are given up.
@@ -152,7 +156,8 @@ RETURNING s.tx_id
 -- :name mark
 -- Show a status that is not final, such as in-doubt, on behalf of the holders of fences. It can be
 -- repeated, because a crash may come between this commit and Redis; the history tells only what
--- changed.
+-- changed, and names no expiry where there cannot be one any more. People are told of what is in
+-- doubt by an alert in the same commit, which is over when it is resolved.
 WITH v AS (
     SELECT * FROM unnest(%(tx_id)s::text[], %(fence)s::bigint[], %(note)s::text[])
              AS v (tx_id, fence, note)
@@ -165,20 +170,32 @@ WITH v AS (
     FROM locked JOIN v ON v.tx_id = locked.tx_id
     WHERE s.tx_id = locked.tx_id AND coalesce(s.completed_at, 'infinity') = 'infinity'
       AND s.fence <= v.fence
-    RETURNING s.tx_id, s.status, s.note, s.expires_at, locked.status AS before
+    RETURNING s.tx_id, s.status, s.note, locked.status AS before,
+              CASE WHEN s.no_return_at IS NULL AND s.forwarded_at IS NULL
+                   THEN s.expires_at END AS expires_at
 ), logged AS (
     INSERT INTO tx_state_change (tx_id, status, note, created_at, expires_at)
     SELECT tx_id, status, note, coalesce(%(now)s, now()), expires_at FROM marked
     WHERE before <> status
+), alarmed AS (
+    INSERT INTO alert (kind, subject, summary, created_at)
+    SELECT 'in-doubt', tx_id, 'is parked in doubt: ' || note, coalesce(%(now)s, now())
+    FROM marked WHERE status = 'in-doubt'
+    ON CONFLICT (kind, subject) WHERE cleared_at IS NULL DO NOTHING
+), resolved AS (
+    UPDATE alert SET cleared_at = coalesce(%(now)s, now())
+    WHERE kind = 'in-doubt' AND cleared_at IS NULL
+      AND subject = ANY(ARRAY(SELECT tx_id FROM marked WHERE status <> 'in-doubt'))
 )
 SELECT tx_id FROM marked
 
 -- :name mark_expiring
--- Mark transactions that expire although work had begun. Repeating it changes nothing. A row that
--- is locked is passed over, as in `raise_fences`.
+-- Mark transactions that expire although work had begun, and before a point of no return. Repeating
+-- it changes nothing. A row that is locked is passed over, as in `raise_fences`.
 WITH locked AS MATERIALIZED (
     SELECT tx_id FROM tx_summary
     WHERE tx_id = ANY(%(tx_id)s) AND completed_at IS NULL
+      AND no_return_at IS NULL AND forwarded_at IS NULL
     ORDER BY tx_id FOR UPDATE SKIP LOCKED
 ), marked AS (
     UPDATE tx_summary s SET expiring_at = coalesce(%(now)s, now())
@@ -202,7 +219,8 @@ FROM tx_summary s WHERE tx_id = %(tx_id)s AND NOT EXISTS (
 -- Transactions as their clients see them.
 SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
        progress, note, created_at, completed_at, expires_at, webhook, progress_reports,
-       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin
+       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin, erased_at,
+       no_return_at, forwarded_at
 FROM tx_summary
 WHERE tx_id = ANY(%(tx_id)s)
 
@@ -210,7 +228,8 @@ WHERE tx_id = ANY(%(tx_id)s)
 -- A page of all transactions, by id.
 SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
        progress, note, created_at, completed_at, expires_at, webhook, progress_reports,
-       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin
+       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin, erased_at,
+       no_return_at, forwarded_at
 FROM tx_summary
 WHERE tx_id > %(after)s ORDER BY tx_id LIMIT %(limit)s
 
@@ -218,7 +237,8 @@ WHERE tx_id > %(after)s ORDER BY tx_id LIMIT %(limit)s
 -- The transaction that has an external id.
 SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
        progress, note, created_at, completed_at, expires_at, webhook, progress_reports,
-       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin
+       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin, erased_at,
+       no_return_at, forwarded_at
 FROM tx_summary
 WHERE owner = %(owner)s AND external_id = %(external_id)s
 

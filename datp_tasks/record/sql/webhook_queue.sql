@@ -8,7 +8,8 @@ SELECT d.id, d.tx_id, d.sequence, d.owner, d.url, d.target, d.attempts,
        greatest(0, extract(epoch FROM t.disabled_until - coalesce(%(now)s, now())))::float
            AS disabled_s,
        extract(epoch FROM coalesce(%(now)s, now()) - d.begun_at)::float AS age_s
-FROM webhook_delivery d LEFT JOIN webhook_target t ON t.target = d.target
+FROM webhook_delivery d
+LEFT JOIN webhook_breaker t ON t.owner = d.owner AND t.target = d.target
 WHERE d.id = ANY(%(id)s) AND d.state = 'pending'
 ORDER BY d.next_at, d.id
 
@@ -82,37 +83,52 @@ SET state = 'dead', held = false, finished_at = coalesce(%(now)s, now()),
 WHERE id = ANY(%(id)s) AND state = 'pending' AND next_at <= coalesce(%(now)s, now())
 
 -- :name overdue
--- Deliveries that no sender has taken although they are due, the oldest first. From the index of
--- what is pending: what Redis does not know of, or lost.
-SELECT tx_id, sequence FROM webhook_delivery
-WHERE state = 'pending'
-  AND next_at < coalesce(%(now)s, now()) - make_interval(secs => %(overdue_s)s)
-ORDER BY next_at LIMIT %(limit)s
+-- Deliveries that no sender has taken although they are due: what Redis does not know of, or lost.
+-- The oldest of every owner in turn, so that a million of one hide nothing of another. Owners are
+-- stepped through in the index of what is pending; no row of one is read to find the next.
+WITH RECURSIVE owners AS (
+    (SELECT owner FROM webhook_delivery WHERE state = 'pending' ORDER BY owner LIMIT 1)
+    UNION ALL
+    SELECT (SELECT d.owner FROM webhook_delivery d
+            WHERE d.state = 'pending' AND d.owner > owners.owner ORDER BY d.owner LIMIT 1)
+    FROM owners WHERE owners.owner IS NOT NULL
+), fair AS (
+    SELECT owner, ceil(%(limit)s::float / count(*) OVER ())::bigint AS share
+    FROM owners WHERE owner IS NOT NULL
+)
+SELECT d.tx_id, d.sequence, d.owner FROM fair CROSS JOIN LATERAL (
+    SELECT tx_id, sequence, owner FROM webhook_delivery
+    WHERE state = 'pending' AND owner = fair.owner
+      AND next_at < coalesce(%(now)s, now()) - make_interval(secs => %(overdue_s)s)
+    ORDER BY next_at LIMIT fair.share
+) AS d
+ORDER BY random() LIMIT %(limit)s
 
 -- :name disable
--- Send nothing to a target for a while. True for the one that disabled it; further failures only
+-- Send nothing to a target of an owner for a while. True for the one that disabled it; further failures only
 -- prolong it.
-INSERT INTO webhook_target (target, disabled_at, disabled_until, reason)
-VALUES (%(target)s, coalesce(%(now)s, now()),
+INSERT INTO webhook_breaker (owner, target, disabled_at, disabled_until, reason)
+VALUES (%(owner)s, %(target)s, coalesce(%(now)s, now()),
         coalesce(%(now)s, now()) + make_interval(secs => %(disable_s)s), %(reason)s)
-ON CONFLICT (target) DO UPDATE
+ON CONFLICT (owner, target) DO UPDATE
 SET disabled_until = excluded.disabled_until, reason = excluded.reason
 RETURNING xmax = 0 AS is_new
 
 -- :name probe
 -- Take the right to try a disabled target; no row if another sender has it. One sender at a time
 -- may try whether the target is back; for the others it stays disabled.
-UPDATE webhook_target
+UPDATE webhook_breaker
 SET disabled_until = coalesce(%(now)s, now()) + make_interval(secs => %(hold_s)s)
-WHERE target = %(target)s AND disabled_until <= coalesce(%(now)s, now())
+WHERE owner = %(owner)s AND target = %(target)s
+  AND disabled_until <= coalesce(%(now)s, now())
 RETURNING target
 
 -- :name enable
 -- The target is back; no row if it was not disabled.
-DELETE FROM webhook_target WHERE target = %(target)s RETURNING target
+DELETE FROM webhook_breaker WHERE owner = %(owner)s AND target = %(target)s RETURNING target
 
 -- :name release
--- What waited for a target is due now.
+-- What waited for a target of an owner is due now.
 UPDATE webhook_delivery SET held = false, next_at = coalesce(%(now)s, now())
-WHERE target = %(target)s AND held AND state = 'pending'
-RETURNING tx_id, sequence
+WHERE target = %(target)s AND owner = %(owner)s AND held AND state = 'pending'
+RETURNING tx_id, sequence, owner

@@ -27,25 +27,26 @@ FROM webhook_attempt WHERE delivery_id = %(id)s ORDER BY attempt DESC LIMIT %(li
 
 -- :name redeliver
 -- Make a delivery due again, with a full number of tries; no row while it is due. Also one that was
--- delivered: its receiver may have lost it. It keeps its id.
+-- delivered: its receiver may have lost it. It keeps its id. What was erased has nothing to say.
 UPDATE webhook_delivery
 SET state = 'pending', finished_at = NULL, attempts_before = attempts, held = false,
     begun_at = coalesce(%(now)s, now()), next_at = coalesce(%(now)s, now())
 WHERE id = %(id)s AND (state <> 'pending' OR next_at > coalesce(%(now)s, now()))
-RETURNING tx_id, sequence, target
+  AND payload <> ''
+RETURNING tx_id, sequence, owner, target
 
 -- :name redeliver_dead
--- Make dead letters due again, the oldest first.
+-- Make dead letters due again, the oldest first; what was erased has nothing to say.
 WITH chosen AS (
     SELECT id FROM webhook_delivery
-    WHERE state = 'dead' AND (%(owner)s::text IS NULL OR owner = %(owner)s)
+    WHERE state = 'dead' AND payload <> '' AND (%(owner)s::text IS NULL OR owner = %(owner)s)
     ORDER BY created_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 UPDATE webhook_delivery d
 SET state = 'pending', finished_at = NULL, attempts_before = attempts, held = false,
     begun_at = coalesce(%(now)s, now()), next_at = coalesce(%(now)s, now())
 FROM chosen WHERE d.id = chosen.id
-RETURNING d.tx_id, d.sequence, d.target
+RETURNING d.tx_id, d.sequence, d.owner, d.target
 
 -- :name active_secrets
 -- The secrets that sign now, the newest of each owner first.

@@ -1,0 +1,215 @@
+"""Erasing what transactions were about, for a customer who has the right to be forgotten.
+
+Payloads go: from SQL, Redis and the files of the journal. Ids, fingerprints, statuses, times and
+hashes stay, so that a repeated request is still answered with the first transaction, the trail of
+money is whole, and `datp audit` passes. Only what has ended can be erased.
+
+Redis first, then the files, then SQL: what is chosen by its content is found again as long as SQL
+has it, so a run that was cut off anywhere is finished by repeating it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from datp_tasks.errors import FilterInvalid
+from datp_tasks.failpoints import reach
+from datp_tasks.live.erasing import forget_many
+from datp_tasks.live.store import LiveStore
+from datp_tasks.model.actor import Actor
+from datp_tasks.model.approval import Ask
+from datp_tasks.operator.approvals import Approvals
+from datp_tasks.operator.audit import Auditor
+from datp_tasks.operator.bulk import ActionResult
+from datp_tasks.record.database import translate_outage
+from datp_tasks.record.erasure import Erasure, Order
+from datp_tasks.record.journal_files import JournalFiles
+from datp_tasks.record.transactions import Record
+
+#: Transactions looked at by a statement, and erased by a commit: journals may be long.
+PAGE = 500
+BATCH = 100
+#: The deepest place at which a subject is looked for.
+POINTER_PARTS_MAX = 32
+
+ERASED = "erased"
+NOT_ARCHIVED = "it is not archived yet. The archiver does that by itself: erase again in a minute"
+UNREADABLE = "these files are damaged: {}. Move them out of DATP_JOURNAL_DIR and erase again"
+BROKEN = "its journal does not fit: {}. Look with `datp replay`, and settle that first"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Whose payloads go: one external id of an owner, one subject, or all of an owner."""
+
+    owner: str | None = None
+    external_id: str | None = None
+    #: JSON pointer and value, such as `/customer=ann`; looked for in input, metadata and output.
+    subject: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.external_id is not None and (self.owner is None or self.subject is not None):
+            raise FilterInvalid("an external id needs its owner, and no subject beside it")
+        if self.subject is None and self.owner is None:
+            raise FilterInvalid("name an owner, an external id of an owner, or a subject")
+        if self.subject is not None:
+            self._parsed()
+
+    def _parsed(self) -> tuple[list[str], str]:
+        pointer, equals, value = (self.subject or "").partition("=")
+        if not pointer.startswith("/") or not equals or not value:
+            raise FilterInvalid("a subject is a JSON pointer and a value, such as /customer=ann")
+        parts = pointer[1:].split("/")
+        if len(parts) > POINTER_PARTS_MAX:
+            raise FilterInvalid(f"a JSON pointer has at most {POINTER_PARTS_MAX} parts")
+        return [part.replace("~1", "/").replace("~0", "~") for part in parts], value
+
+    def matches(self, documents: Sequence[Any]) -> bool:
+        if self.subject is None:
+            return True
+        path, value = self._parsed()
+        return any(_text(_at(document, path)) == value for document in documents)
+
+    def to_json(self) -> dict[str, Any]:
+        """For the audit: without the value of the subject, which must not stay anywhere."""
+        pointer = None if self.subject is None else self.subject.partition("=")[0]
+        found = {"owner": self.owner, "externalId": self.external_id, "subject": pointer}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def digest(self) -> str:
+        """Tells one choice from another in a request for approval, without naming the value."""
+        named = [self.owner, self.external_id, self.subject]
+        return hashlib.sha256(json.dumps(named).encode()).hexdigest()
+
+    def check_reason(self, reason: str) -> None:
+        """A reason is kept for ever, so it must not tell what is being erased."""
+        if not reason.strip():
+            raise FilterInvalid("erasing needs a reason: it is kept in the audit table")
+        if self.subject is not None and self._parsed()[1].casefold() in reason.casefold():
+            raise FilterInvalid(
+                "the reason names the value that is to be erased, and is kept in the audit table. "
+                "Name the request for erasure instead, such as its number"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ErasurePermit:
+    """What may be erased, by whom and why; only `Eraser.permit` gives one."""
+
+    chosen: Chosen
+    order: Order
+
+
+@dataclass(frozen=True, kw_only=True)
+class Eraser:
+    record: Record
+    erasure: Erasure
+    live: LiveStore
+    auditor: Auditor
+    files: JournalFiles | None
+    approvals: Approvals
+
+    def permit(self, chosen: Chosen, *, reason: str, actor: Actor) -> ErasurePermit:
+        """ApprovalNeeded is raised if the policy wants another person to agree first.
+
+        An approval is good for one run; one that was cut off needs another to be finished.
+        """
+        chosen.check_reason(reason)
+        ask = Ask(
+            action="erase",
+            subject=f"erasure {chosen.digest()[:16]}",
+            params={**chosen.to_json(), "digest": chosen.digest()},
+            version="",
+            reason=reason,
+        )
+        with translate_outage(), self.erasure.writing() as connection:
+            self.approvals.require(actor, ask, connection=connection)
+        return ErasurePermit(chosen, Order(actor, reason, chosen.to_json()))
+
+    def choose(self, chosen: Chosen) -> Iterator[list[str]]:
+        """Transactions that are meant and not erased yet, page by page; pages may be empty."""
+        if chosen.external_id is not None and chosen.owner is not None:
+            with translate_outage():
+                found = self.record.by_external_id(chosen.owner, chosen.external_id)
+            yield [] if found is None or found.erased_at else [found.tx_id]
+            return
+        after = ""
+        while True:
+            with translate_outage():
+                page = self.erasure.page(chosen.owner, after=after, rows_max=PAGE)
+            yield [each.tx_id for each in page if chosen.matches(each.documents)]
+            if len(page) < PAGE:
+                return
+            after = page[-1].tx_id
+
+    def erase(self, tx_ids: Sequence[str], permit: ErasurePermit) -> Iterator[ActionResult]:
+        """Erase in batches; what became of each, told when its batch is done."""
+        for start in range(0, len(tx_ids), BATCH):
+            yield from self._erase(tx_ids[start : start + BATCH], permit.order)
+
+    def erase_batches(self, permit: ErasurePermit) -> int:
+        """Batches for ledgers that the owner sent without a transaction; how many."""
+        chosen, order = permit.chosen, permit.order
+        if chosen.owner is None or chosen.external_id is not None or chosen.subject is not None:
+            return 0
+        done = 0
+        while True:
+            with translate_outage():
+                number = self.erasure.erase_batches_of(chosen.owner, order, rows_max=BATCH)
+            done += number
+            if number < BATCH:
+                return done
+
+    def erase_files(self) -> list[str]:
+        """Take what is erased in SQL out of the files here; those that cannot be read."""
+        if self.files is None:
+            raise FilterInvalid("DATP_JOURNAL_DIR is not set: the journal has no files here")
+        with translate_outage():
+            return [str(path) for path in self.files.erase(self.erasure.erased_ids())]
+
+    def _erase(self, tx_ids: Sequence[str], order: Order) -> Iterator[ActionResult]:
+        with translate_outage():
+            refused = self.erasure.obstacles(tx_ids)
+            ready = [tx for tx in tx_ids if tx not in refused]
+            refused |= self._unsound(ready)
+            ready = [tx for tx in ready if tx not in refused]
+            refused |= dict.fromkeys(forget_many(self.live, ready), NOT_ARCHIVED)
+            ready = [tx for tx in ready if tx not in refused]
+            unreadable = self.files.erase(ready) if self.files and ready else []
+            reach("erase.after_files")
+            if unreadable:
+                names = ", ".join(str(path) for path in unreadable)
+                refused |= dict.fromkeys(ready, UNREADABLE.format(names))
+                ready = []
+            reach("erase.before_sql")
+            refused |= self.erasure.erase(ready, order) if ready else {}
+            reach("erase.after_sql")
+        for tx in tx_ids:
+            yield ActionResult(tx, refused.get(tx, ERASED), tx not in refused)
+
+    def _unsound(self, tx_ids: Sequence[str]) -> dict[str, str]:
+        """What does not fit must be looked at while it can be: erasing would hide it for ever."""
+        replays = self.auditor.replay_many(tx_ids)
+        return {each.tx_id: BROKEN.format(each.faults[0]) for each in replays if each.faults}
+
+
+def _at(document: Any, path: Sequence[str]) -> Any:
+    for part in path:
+        if isinstance(document, dict):
+            document = document.get(part)
+        elif isinstance(document, list) and part.isdecimal() and int(part) < len(document):
+            document = document[int(part)]
+        else:
+            return None
+    return document
+
+
+def _text(value: Any) -> str | None:
+    """A value as one writes it on a command line."""
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value)

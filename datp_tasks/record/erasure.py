@@ -1,0 +1,195 @@
+"""Erasing what transactions were about, in every table, while their trail stays.
+
+The journal stays verifiable without its payloads. An erased row keeps its chained hash, so the row
+after it still follows from it; `content_hash` is the SHA-256 of what the row said, so a copy in a
+backup can be shown to be the one; `erased_hash` chains what is left of the erased rows, so that
+none of them can be altered or taken out unnoticed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+
+from datp_tasks.clock import Clock
+from datp_tasks.model.actor import Actor
+from datp_tasks.model.journal import (
+    content_hash,
+    entries_from_text,
+    entries_to_text,
+    erased_hash,
+)
+from datp_tasks.record.journal import Row, rows_of
+from datp_tasks.record.operator_actions import note_action
+from datp_tasks.record.queries import Queries
+
+
+class Query(Queries, topic="erasure"):
+    page: str
+    erased_ids: str
+    lock: str
+    lock_deliveries: str
+    found: str
+    erase_journal: str
+    erase: str
+    batches_of: str
+    batches_of_owner: str
+    erase_batches: str
+
+
+@dataclass(frozen=True, slots=True)
+class Payloads:
+    """What a transaction is about, as its summary has it."""
+
+    tx_id: str
+    documents: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """On whose behalf and why something is erased; what was chosen, without the erased text."""
+
+    actor: Actor
+    reason: str
+    chosen: Mapping[str, Any]
+
+
+class Erasure:
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine = engine
+        self._clock = clock
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction of the record, for what must be decided before anything goes."""
+        with self._engine.begin() as connection:
+            yield connection
+
+    def page(self, owner: str | None, *, after: str, rows_max: int) -> list[Payloads]:
+        """Transactions that are not erased, by id, from the one after `after` on."""
+        values = {"owner": owner, "after": after, "limit": rows_max}
+        with self._engine.connect() as connection:
+            return [
+                Payloads(row.tx_id, tuple(json.loads(text) for text in row[1:] if text))
+                for row in connection.exec_driver_sql(Query.page, values)
+            ]
+
+    def erased_ids(self) -> list[str]:
+        """Everything that was erased and that the record still knows."""
+        with self._engine.connect() as connection:
+            return [row.tx_id for row in connection.exec_driver_sql(Query.erased_ids)]
+
+    def obstacles(self, tx_ids: Sequence[str]) -> dict[str, str]:
+        """Why some of these cannot be erased now, and what to do."""
+        with self._engine.connect() as connection:
+            return _obstacles(connection, tx_ids)
+
+    def erase(self, tx_ids: Sequence[str], order: Order) -> dict[str, str]:
+        """Erase those that may be, in one commit; why the others may not."""
+        ids = {"tx_id": list(tx_ids)}
+        with self._engine.begin() as connection:
+            connection.exec_driver_sql(Query.lock, ids)
+            connection.exec_driver_sql(Query.lock_deliveries, ids)
+            refused = _obstacles(connection, tx_ids)
+            left = [tx for tx in tx_ids if tx not in refused]
+            if left:
+                heads = _erase_journal(connection, left)
+                connection.exec_driver_sql(Query.erase, {"tx_id": left, "now": self._now()})
+                batches = connection.exec_driver_sql(Query.batches_of, {"tx_id": left}).all()
+                _erase_batches(connection, batches)
+                # The hash of each journal's last row: the audit tells what was erased.
+                self._note(connection, order, {"erased": {tx: heads.get(tx, "") for tx in left}})
+        return refused
+
+    def erase_batches_of(self, owner: str, order: Order, *, rows_max: int) -> int:
+        """Some batches of an owner that no transaction sent; how many."""
+        with self._engine.begin() as connection:
+            values = {"owner": owner, "limit": rows_max}
+            batches = connection.exec_driver_sql(Query.batches_of_owner, values).all()
+            if batches:
+                _erase_batches(connection, batches)
+                names = [f"{row.service_id}/{row.batch_id}" for row in batches]
+                self._note(connection, order, {"batches": names})
+        return len(batches)
+
+    def _note(self, connection: Connection, order: Order, details: Mapping[str, Any]) -> None:
+        note_action(
+            connection,
+            actor=order.actor,
+            action="erase",
+            subject="transactions",
+            reason=order.reason,
+            details={"chosen": dict(order.chosen), **details},
+            now=self._now(),
+        )
+
+    def _now(self) -> datetime | None:
+        return self._clock.now()
+
+
+def without_payload(row: Row, before: str) -> Row:
+    """What is left of a row of a journal; `before` is the erased hash of the row before it."""
+    text = entries_to_text([each.without_payload() for each in entries_from_text(row.entries)])
+    content = content_hash(row.entries)
+    chained = erased_hash(before, row.tx_id, (row.hash, content, text))
+    return replace(row, entries=text, content_hash=content, erased_hash=chained)
+
+
+def _erase_journal(connection: Connection, tx_ids: Sequence[str]) -> dict[str, str]:
+    """Take the payloads out of journals; the erased hash of the last row of each."""
+    heads: dict[str, str] = {}
+    erased: list[Row] = []
+    for row in rows_of(connection, tx_ids):
+        if row.erased_hash is None:
+            row = without_payload(row, heads.get(row.tx_id, ""))
+            erased.append(row)
+        heads[row.tx_id] = row.erased_hash or ""
+    if erased:
+        names = ("tx_id", "number", "entries", "content_hash", "erased_hash")
+        values = {name: [getattr(row, name) for row in erased] for name in names}
+        connection.exec_driver_sql(Query.erase_journal, values)
+    return heads
+
+
+def _erase_batches(connection: Connection, batches: Sequence[Any]) -> None:
+    if batches:
+        values = {
+            "service": [row.service_id for row in batches],
+            "batch": [row.batch_id for row in batches],
+        }
+        connection.exec_driver_sql(Query.erase_batches, values)
+
+
+def _obstacles(connection: Connection, tx_ids: Sequence[str]) -> dict[str, str]:
+    found = {
+        row.tx_id: row for row in connection.exec_driver_sql(Query.found, {"tx_id": list(tx_ids)})
+    }
+    reasons = {tx: _obstacle(found.get(tx)) for tx in tx_ids}
+    return {tx: reason for tx, reason in reasons.items() if reason}
+
+
+def _obstacle(row: Any) -> str:
+    if row is None:
+        return "there is no such transaction"
+    if not row.is_final:
+        return (
+            f"it is {row.status}: only what has ended can be erased. Wait for its end, or cancel "
+            "or resolve it first"
+        )
+    if row.is_told:
+        return (
+            "its webhook is still to be delivered. Erase again once it is delivered or given up "
+            "(`datp webhooks list`)"
+        )
+    if row.open_batch:
+        return (
+            f"its batch {row.open_batch} is not final. Erase again once it is, or decide it "
+            "(`datp batches resolve`)"
+        )
+    return ""

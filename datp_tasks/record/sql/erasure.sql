@@ -1,0 +1,106 @@
+-- :name page
+-- Transactions that are not erased, by id, with what a subject is looked for in.
+SELECT tx_id, input, metadata, output FROM tx_summary
+WHERE erased_at IS NULL AND (%(owner)s::text IS NULL OR owner = %(owner)s)
+  AND tx_id > %(after)s
+ORDER BY tx_id LIMIT %(limit)s
+
+-- :name erased_ids
+-- What was erased, for files of the journal that another host has.
+SELECT tx_id FROM tx_summary WHERE erased_at IS NOT NULL ORDER BY tx_id
+
+-- :name lock
+-- Nothing of these transactions changes until the commit.
+SELECT tx_id FROM tx_summary WHERE tx_id = ANY(%(tx_id)s) ORDER BY tx_id FOR UPDATE
+
+-- :name lock_deliveries
+-- None of their deliveries is asked for again until the commit.
+SELECT id FROM webhook_delivery WHERE tx_id = ANY(%(tx_id)s) ORDER BY id FOR UPDATE
+
+-- :name found
+-- What decides whether transactions may be erased.
+SELECT t.tx_id, t.status, t.completed_at IS NOT NULL AS is_final, t.erased_at,
+       EXISTS (SELECT 1 FROM webhook_delivery d
+               WHERE d.tx_id = t.tx_id AND d.state = 'pending') AS is_told,
+       (SELECT b.service_id || '/' || b.batch_id FROM ledger_batch b
+        WHERE b.tx_id = t.tx_id AND b.final_at IS NULL LIMIT 1) AS open_batch
+FROM tx_summary t WHERE t.tx_id = ANY(%(tx_id)s)
+
+-- :name erase_journal
+-- Rows of journals without their payloads. Their hashes stay, so that the chain goes on.
+UPDATE tx_journal j
+SET entries = v.entries, content_hash = v.content_hash, erased_hash = v.erased_hash
+FROM unnest(%(tx_id)s::text[], %(number)s::int[], %(entries)s::text[], %(content_hash)s::text[],
+            %(erased_hash)s::text[]) AS v (tx_id, number, entries, content_hash, erased_hash)
+WHERE j.tx_id = v.tx_id AND j.number = v.number
+
+-- :name erase
+-- The payloads of transactions, wherever they are. Ids, statuses, times, attempts, hashes and
+-- fingerprints stay. What an operator wrote about them and what a ledger confirmed leaves its
+-- SHA-256.
+WITH chosen AS (
+    SELECT unnest(%(tx_id)s::text[]) AS tx_id
+), states AS (DELETE FROM tx_state r USING chosen c WHERE r.tx_id = c.tx_id
+), signals AS (DELETE FROM tx_signal r USING chosen c WHERE r.tx_id = c.tx_id
+), changes AS (
+    UPDATE tx_state_change r SET note = NULL FROM chosen c
+    WHERE r.tx_id = c.tx_id AND r.note IS NOT NULL
+), effects AS (
+    UPDATE step_effect r SET output = NULL FROM chosen c
+    WHERE r.tx_id = c.tx_id AND r.output IS NOT NULL
+), events AS (UPDATE tx_event r SET payload = 'null' FROM chosen c WHERE r.tx_id = c.tx_id
+), attempts AS (
+    UPDATE webhook_attempt r SET error = NULL
+    FROM chosen c JOIN webhook_delivery d ON d.tx_id = c.tx_id
+    WHERE r.delivery_id = d.id AND r.error IS NOT NULL
+), deliveries AS (
+    UPDATE webhook_delivery r SET url = '', target = '', payload = '', last_error = NULL
+    FROM chosen c WHERE r.tx_id = c.tx_id
+), alerts AS (
+    UPDATE alert r SET summary = 'erased' FROM chosen c WHERE r.subject = c.tx_id
+), actions AS (
+    UPDATE operator_action r SET reason = NULL, details = json_build_object(
+        'erased', encode(sha256(convert_to(coalesce(r.details::text, ''), 'UTF8')), 'hex'),
+        'erasedReason', encode(sha256(convert_to(coalesce(r.reason, ''), 'UTF8')), 'hex'))
+    FROM chosen c WHERE r.subject = c.tx_id AND coalesce(r.details ->> 'erased', '') = ''
+)
+UPDATE tx_summary r
+SET input = '{}', metadata = NULL, output = NULL, progress = NULL, webhook = NULL,
+    note = 'its data were erased', erased_at = coalesce(%(now)s, now())
+FROM chosen c WHERE r.tx_id = c.tx_id
+
+-- :name batches_of
+-- The batches of transactions.
+SELECT service_id, batch_id FROM ledger_batch WHERE tx_id = ANY(%(tx_id)s)
+
+-- :name batches_of_owner
+-- Some final batches of an owner that belong to no transaction and are not erased.
+SELECT service_id, batch_id FROM ledger_batch
+WHERE owner = %(owner)s AND tx_id IS NULL AND final_at IS NOT NULL AND payload <> ''
+ORDER BY service_id, seq LIMIT %(limit)s FOR UPDATE
+
+-- :name erase_batches
+-- What batches said, and what was said about them. The fingerprint of the payload stays.
+WITH chosen AS (
+    SELECT * FROM unnest(%(service)s::text[], %(batch)s::text[]) AS v (service_id, batch_id)
+), attempts AS (
+    UPDATE batch_attempt r SET note = NULL FROM chosen c
+    WHERE r.service_id = c.service_id AND r.batch_id = c.batch_id
+), log AS (
+    UPDATE batch_status r SET note = NULL FROM chosen c
+    WHERE r.service_id = c.service_id AND r.batch_id = c.batch_id
+), alerts AS (
+    UPDATE alert r SET summary = 'erased' FROM chosen c
+    WHERE r.subject = c.service_id || '/' || c.batch_id
+), actions AS (
+    UPDATE operator_action r SET reason = NULL, details = json_build_object(
+        'erased', encode(sha256(convert_to(coalesce(r.details::text, ''), 'UTF8')), 'hex'),
+        'erasedReason', encode(sha256(convert_to(coalesce(r.reason, ''), 'UTF8')), 'hex'))
+    FROM chosen c WHERE r.subject = c.service_id || '/' || c.batch_id
+      AND coalesce(r.details ->> 'erased', '') = ''
+)
+UPDATE ledger_batch r
+SET payload = '', note = NULL, receipt = CASE WHEN r.receipt IS NOT NULL THEN json_build_object(
+        'erased', encode(sha256(convert_to(r.receipt::text, 'UTF8')), 'hex')) END
+FROM chosen c WHERE r.service_id = c.service_id AND r.batch_id = c.batch_id
+  AND r.final_at IS NOT NULL AND r.payload <> ''

@@ -1,0 +1,56 @@
+"""Every table is emptied of what is old, or says why it is kept; likewise for what is erased."""
+
+from __future__ import annotations
+
+import re
+
+from datp_tasks.record.queries import load
+from datp_tasks.record.tables import metadata
+
+#: Tables that retention leaves alone, each with its reason.
+KEPT = {
+    "pipeline": "definitions, not transactions; a row for each pipeline",
+    "pipeline_version": "transactions name the version that they ran",
+    "api_key": "the audit names keys by their id, also those that are revoked",
+    "owner_limit": "a row for each owner",
+    "node_group": "a row for each group",
+    "webhook_secret": "a row for each rotation of an owner",
+    "webhook_target": "a row for each target that is disabled now",
+    "live_mark": "a row for each shard",
+    "live_server": "a row for each Redis",
+    "archive_role": "one row",
+    "job_mark": "a row for each job that goes through rows by time",
+    "segment": "a row for each reader of a log",
+    "ledger_service": "a row for each service; its counter gives numbers that must not come again",
+    "ledger_instance": "the claim queuer drops instances whose lease is over",
+    "service_claim": "a row for each service; its epoch must not fall back",
+    "alert": "a row for each trouble that a person had to look at",
+    "operator_action": "the audit: what operators did is never dropped",
+}
+
+#: Tables without a payload of a transaction, each with its reason; those of KEPT beside them.
+NOT_ERASED = {
+    "step_begun": "ids, fence and time",
+    "tx_timeout": "ids and times",
+}
+
+
+def emptied() -> set[str]:
+    texts = [*load("retention").values(), load("signals")["forget_ended"]]
+    return {table for text in texts for table in re.findall(r"DELETE FROM (\w+)", text)}
+
+
+def test_every_table_is_emptied_of_what_is_old_or_says_why_not() -> None:
+    assert emptied() | KEPT.keys() == set(metadata.tables)
+    assert not emptied() & KEPT.keys()
+
+
+def test_every_table_is_erased_or_has_nothing_to_erase() -> None:
+    texts = load("erasure").values()
+    erased = {
+        table for text in texts for table in re.findall(r"(?:UPDATE|DELETE FROM) (\w+) r?j?", text)
+    }
+    # Alerts and the audit stay, but not what they say of one that is erased.
+    untouched = (KEPT.keys() - {"alert", "operator_action"}) | NOT_ERASED.keys()
+    assert erased | untouched == set(metadata.tables)
+    assert not erased & untouched
