@@ -8,7 +8,7 @@ from functools import partial
 
 from celery import Celery
 
-from datp_tasks.bells.broker import CelerySend, make_celery
+from datp_tasks.bells.broker import CelerySend, make_celery, refuse_eager
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer, Send
 from datp_tasks.clock import Clock, ServerClock
@@ -78,25 +78,19 @@ class Container:
         """Nothing is connected before it is used."""
         clock = clock or ServerClock()
         celery = celery or make_celery(settings)
+        refuse_eager()
         redis = make_redis(settings)
         engine = make_engine(settings)
         live = LiveStore(redis, settings, clock)
-        costs = _cost_book(live, settings)
+        groups = GroupStore(engine, GroupCopy(redis, live.keys), clock)
+        costs = CostBook(StepCosts(redis, live.keys), settings)
         approvals = _approvals(settings, engine, clock)
-        pipelines = PipelineStore(
-            engine, redis, live.keys, steps_max=settings.pipeline_steps_max, gate=approvals
-        )
-        approvals.offer(USE, pipelines)
+        pipelines = _pipelines(settings, engine, live, approvals)
         doorbells = Doorbells(live) if send is None else None
         ringer = Ringer(send or CelerySend(celery), costs, doorbells)
         tracing = make_tracing(settings)
-        webhooks = WebhookService(
-            settings,
-            engine,
-            live,
-            clock,
-            ring=ring_webhooks or WebhookRing(celery, settings.maintenance_group),
-        )
+        ring_senders = ring_webhooks or WebhookRing(celery, settings.maintenance_group)
+        webhooks = WebhookService(settings, engine, live, clock, ring=ring_senders)
         on_final = tracing.ended_many if tracing else None
         record = Record(engine, clock, tell_due=webhooks.tell_due, on_final=on_final)
         catalogue = Catalogue(redis, pipelines, settings.pipeline_reload_s)
@@ -109,7 +103,6 @@ class Container:
             catalogue=catalogue,
             ringer=ringer,
         )
-        groups = GroupStore(engine, GroupCopy(redis, live.keys), clock)
         ledger_place = _ledger_place(settings, live, groups)
         ring = ring_ledger or CeleryRing(celery, ledger_place)
         tell = partial(tell_waiting, live, ringer, restorer)
@@ -150,10 +143,15 @@ def _approvals(settings: Settings, engine: Engine, clock: Clock) -> Approvals:
     return Approvals(ApprovalStore(engine, clock), Alerts(engine, clock), policy)
 
 
+def _pipelines(
+    settings: Settings, engine: Engine, live: LiveStore, approvals: Approvals
+) -> PipelineStore:
+    steps_max = settings.pipeline_steps_max
+    made = PipelineStore(engine, live.redis, live.keys, steps_max=steps_max, gate=approvals)
+    approvals.offer(USE, made)
+    return made
+
+
 def _ledger_place(settings: Settings, live: LiveStore, groups: GroupStore) -> LedgerPlace:
     register = NodeRegister(live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms)
     return LedgerPlace(settings, register, GroupBook(groups, settings.pipeline_reload_s))
-
-
-def _cost_book(live: LiveStore, settings: Settings) -> CostBook:
-    return CostBook(StepCosts(live.redis, live.keys), settings)

@@ -109,7 +109,8 @@ class Pace:
             workers=settings.webhook_workers,
             run_s=settings.webhook_run_s,
             pause_ms=settings.webhook_pause_ms,
-            pause_busy_ms=settings.webhook_pause_busy_ms,
+            # The longer pause: with all places taken there is no place for what would be found.
+            pause_busy_ms=max(settings.webhook_pause_busy_ms, settings.webhook_pause_ms),
             pause_idle_ms=settings.webhook_pause_idle_ms,
         )
 
@@ -257,8 +258,7 @@ class Sender:
         is_full = len(self._under_way) >= pace.workers
         ms: float = pace.pause_idle_ms
         if is_full:
-            # The longer pause: with all places taken there is nothing to look for.
-            ms = max(pace.pause_busy_ms, pace.pause_ms)
+            ms = pace.pause_busy_ms
         elif picked.is_more:
             ms = pace.pause_ms
         if turn_s is not None:

@@ -40,7 +40,9 @@ def test_beat_without_any_worker_fills_a_queue_to_its_limit_and_stops(
     app: Celery, settings: Settings, datp: Kit, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     redis, queue = datp.connections.redis, settings.maintenance_group
-    scheduler = Service(app, schedule_filename=str(tmp_path / "beat")).get_scheduler()
+    file = str(tmp_path / "beat")
+    # As `celery beat` does it.
+    scheduler = Service(app, None, file, app.conf.beat_scheduler).get_scheduler()
     try:
         assert {entry.name for entry in scheduler.schedule.values()} >= set(schedule.JOBS)
         sizes = []
@@ -63,9 +65,7 @@ def test_beat_sends_only_to_the_group_that_every_installation_has_a_worker_for()
     assert {each["options"]["queue"] for each in sent.values()} == {"master"}
 
 
-def test_bells_in_a_queue_do_not_keep_jobs_out(
-    app: Celery, settings: Settings, datp: Kit
-) -> None:
+def test_bells_in_a_queue_do_not_keep_jobs_out(app: Celery, settings: Settings, datp: Kit) -> None:
     queue = settings.maintenance_group
     for _ in range(WAITING_MAX + 1):
         app.send_task("datp.step.t/any", args=([],), queue=queue, priority=6)
@@ -76,7 +76,9 @@ def test_bells_in_a_queue_do_not_keep_jobs_out(
 def test_a_job_that_is_passed_on_is_not_sent_to_a_full_queue(
     app: Celery, settings: Settings, datp: Kit
 ) -> None:
-    sent = [pass_on(app, "datp.maintenance.archiver", settings.maintenance_group) for _ in range(90)]
+    sent = [
+        pass_on(app, "datp.maintenance.archiver", settings.maintenance_group) for _ in range(90)
+    ]
     assert sum(sent) == datp.connections.redis.llen(settings.maintenance_group) == WAITING_MAX
 
 
