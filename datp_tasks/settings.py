@@ -89,6 +89,8 @@ class Settings(Tuning):
     # Transactions and their steps.
     input_bytes_max: int = number(262_144, 1_024, 16_777_216, env="ENGINE__INPUT_BYTES_MAX")
     step_timeout_s: float = number(60.0, 0.01, 86_400, env="ENGINE__STEP_TIMEOUT_S")
+    #: `step`: every step has its own message, unless its pipeline says otherwise.
+    dispatch: str = _text("inline", "inline|step", env="ENGINE__DISPATCH")
     vector_budget_ms: int = number(25, 1, 10_000, env="ENGINE__VECTOR_BUDGET_MS")
     node_stale_ms: int = number(6_000, 100, 600_000, env="ENGINE__NODE_STALE_MS")
     sleeper_batch_max: int = number(1_000, 1, 100_000, env="ENGINE__WAKEUP_BATCH_MAX")
