@@ -144,7 +144,7 @@ class Settings(Tuning):
     ledger_expiry: str = _text("single", "single|two-phase", env="LEDGER__EXPIRY")
     ledger_http_s: float = number(15.0, 0.05, 300, env="LEDGER__HTTP_S")
 
-    # What people see. The URL is told that a target was disabled or is back; trusted as it is.
+    # What people see. The URL is told of every alert, raised and cleared; trusted as it is.
     tracing: str = _text("off", "off|on", env="OBSERVE__TRACING")
     alert_webhook_url: str = _secret(env="OBSERVE__ALERT_WEBHOOK_URL")
 

@@ -208,7 +208,7 @@ def _watcher(container: Container, settings: Settings, backlog: Backlog) -> watc
     limits = watcher.Limits(
         bells_max=settings.queue_bells_alert_max, queued_max=settings.queued_alert_max
     )
-    return watcher.run_once(
+    result = watcher.run_once(
         container.live,
         node_register(container, settings),
         groups,
@@ -216,6 +216,9 @@ def _watcher(container: Container, settings: Settings, backlog: Backlog) -> watc
         backlog,
         limits=limits,
     )
+    # Also what others have raised and cleared since.
+    container.webhooks.tell_alerts()
+    return result
 
 
 #: One run goes through so many; a bulk action among them takes seconds.
