@@ -103,6 +103,8 @@ class PipelineDefinition:
     on_error: OnError = "keep"
     #: How long a transaction may take, where its client says nothing.
     expires_in_s: float | None = None
+    #: One that runs for longer without a pause is worth an alert; None: as the constants say.
+    long_running_s: float | None = None
     #: Step type that is told when a success came too late and was refused.
     on_late: str | None = None
     #: Who may start, cancel and wake its transactions, and set their switches.
@@ -138,6 +140,7 @@ class PipelineDefinition:
             ("dispatch", self.dispatch, None),
             ("onError", self.on_error, "keep"),
             ("expiresInSeconds", _number(self.expires_in_s), None),
+            ("longRunningSeconds", _number(self.long_running_s), None),
             ("onLate", self.on_late, None),
             ("access", self.access.to_mapping(), {}),
         )
@@ -151,6 +154,7 @@ class PipelineDefinition:
     def from_mapping(cls, clean: Mapping[str, Any]) -> Self:
         """A definition from a mapping that was checked before."""
         expires_in_s = clean.get("expiresInSeconds")
+        long_running_s = clean.get("longRunningSeconds")
         return cls(
             name=clean["pipeline"],
             description=clean.get("description", ""),
@@ -159,6 +163,7 @@ class PipelineDefinition:
             dispatch=clean.get("dispatch"),
             on_error=clean.get("onError", "keep"),
             expires_in_s=None if expires_in_s is None else float(expires_in_s),
+            long_running_s=None if long_running_s is None else float(long_running_s),
             on_late=clean.get("onLate"),
             access=PipelineAccess.from_mapping(clean.get("access")),
             steps=tuple(StepDefinition.from_mapping(step) for step in clean["steps"]),
@@ -198,6 +203,7 @@ class Pipeline:
         dispatch: PipelineDispatch | None = None,
         on_error: OnError = "keep",
         expires_in_s: float | None = None,
+        long_running_s: float | None = None,
         on_late: str | None = None,
         access: Mapping[str, Any] | None = None,
         description: str = "",
@@ -210,6 +216,7 @@ class Pipeline:
             "dispatch": dispatch,
             "onError": on_error,
             "expiresInSeconds": expires_in_s,
+            "longRunningSeconds": long_running_s,
             "onLate": on_late,
             "access": _as_dict(access),
         }

@@ -253,6 +253,7 @@ PIPELINE_RULES: dict[str, Rule] = {
     "dispatch": _one_of(PIPELINE_DISPATCHES),
     "onError": _one_of(ON_ERRORS),
     "expiresInSeconds": _seconds_up_to(EXPIRY_S_MAX),
+    "longRunningSeconds": _seconds_up_to(EXPIRY_S_MAX),
     "onLate": _matching(STEP_TYPE),
     "access": _access,
 }

@@ -206,7 +206,9 @@ def _watcher(container: Container, settings: Settings, backlog: Backlog) -> watc
         ledger_group=settings.ledger_group,
     )
     limits = watcher.Limits(
-        bells_max=settings.queue_bells_alert_max, queued_max=settings.queued_alert_max
+        bells_max=settings.queue_bells_alert_max,
+        queued_max=settings.queued_alert_max,
+        long_running_s=settings.long_running_s,
     )
     result = watcher.run_once(
         container.live,

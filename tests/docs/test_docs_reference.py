@@ -63,6 +63,7 @@ IN_FILES = {
     "on_error": "onError",
     "expires_in_s": "expiresInSeconds",
     "on_late": "onLate",
+    "long_running_s": "longRunningSeconds",
     "timeout_s": "timeoutSeconds",
     "final_from": "finalFrom",
 }
