@@ -34,8 +34,6 @@ STEPS = "tests.acceptance.acceptance_steps"
 
 #: Short enough for a test, long enough for a busy machine.
 FAST: dict[str, Any] = {
-    # A test is one person.
-    "policy_file": "single-person",
     "node_beat_ms": 200,
     "node_stale_ms": 1_000,
     "node_grace_ms": 300,
