@@ -44,6 +44,7 @@ def swept(
         "chaos-transfer",
         request,
         check=world.complaints_about,
+        ends=["success"],
         kinds=kinds,
         times=TIMES,
         jobs=MOVERS,
