@@ -146,7 +146,7 @@ class Explainer:
         groups = self.groups.current()
         if group in groups and groups[group].is_stopped:
             text = f"{here}. The group is stopped (its concurrency is 0)."
-            hint = f"datp groups set {group} --concurrency 2"
+            hint = f"datp groups set {group} concurrency=2"
             return Why(tx_id, Status.QUEUED, "group-stopped", text, hints=[hint])
         if not nodes:
             text = f"{here}. No live worker serves that group."

@@ -141,6 +141,8 @@ def test_an_owner_named_operator_does_not_sign_alerts(new_kit: NewKit, receiver:
         receiver.plan("/bad", answers(500))
         kit.run("pay", {}, webhook=receiver.url("/bad"), owner="operator")
         kit.run_job("webhook_sender")
+        kit.run_job("watcher")
+        eventually(lambda: operator.got)
         (told,) = operator.got
         (secret,) = kit.connections.webhooks.store.signing_secrets({"operator"})["operator"]
         timestamp_s = int(told.headers["webhook-timestamp"])

@@ -63,6 +63,14 @@ WITH chosen AS (
         'erased', encode(sha256(convert_to(coalesce(r.details::text, ''), 'UTF8')), 'hex'),
         'erasedReason', encode(sha256(convert_to(coalesce(r.reason, ''), 'UTF8')), 'hex'))
     FROM chosen c WHERE r.subject = c.tx_id AND coalesce(r.details ->> 'erased', '') = ''
+), approvals AS (
+    UPDATE approval r SET params = '{}', reason = 'erased', note = NULL, token = NULL
+    FROM chosen c WHERE r.subject = c.tx_id
+), decisions AS (
+    UPDATE approval_decision r SET note = ''
+    FROM chosen c JOIN approval a ON a.subject = c.tx_id WHERE r.approval_id = a.id
+), items AS (
+    UPDATE approval_item r SET note = NULL FROM chosen c WHERE r.tx_id = c.tx_id
 )
 UPDATE tx_summary r
 SET input = '{}', metadata = NULL, output = NULL, progress = NULL, webhook = NULL,
