@@ -233,8 +233,8 @@ async def cancel(request: Request, tx_id: TxId, wanted: models.CancelIn | None =
     """Take it back: at once if nothing has begun, else after its step, with a rollback."""
     services = services_of(request)
     reason = (wanted or models.CancelIn()).reason
-    actor, access = await _access(request, tx_id)
-    check_cancel(actor, access)
+    actor, access, owner = await _access(request, tx_id)
+    check_cancel(actor, access, owner)
     cancel = partial(services.client.cancel, tx_id, reason, by=actor)
     return json_response(summary_json(await services.threads.run(cancel), actor))
 
@@ -243,8 +243,8 @@ async def cancel(request: Request, tx_id: TxId, wanted: models.CancelIn | None =
 async def wake(request: Request, tx_id: TxId) -> Response:
     """End a sleep early."""
     services = services_of(request)
-    actor, access = await _access(request, tx_id)
-    check_wake(actor, access)
+    actor, access, owner = await _access(request, tx_id)
+    check_wake(actor, access, owner)
     wake = partial(services.client.wake, tx_id, by=actor)
     return json_response({"woken": await services.threads.run(wake)})
 
@@ -262,14 +262,14 @@ async def set_switch(
 ) -> Response:
     """Set a switch; a transaction that waits for it wakes up."""
     services = services_of(request)
-    actor, access = await _access(request, tx_id)
-    check_switch(actor, access, name)
+    actor, access, owner = await _access(request, tx_id)
+    check_switch(actor, access, owner, name)
     put = partial(services.client.set_switch, tx_id, name, wanted.value, by=actor)
     return json_response({"woken": await services.threads.run(put)})
 
 
-async def _access(request: Request, tx_id: str) -> tuple[Actor, PipelineAccess]:
-    """Who asks, and what the pipeline of a transaction that it may see says."""
+async def _access(request: Request, tx_id: str) -> tuple[Actor, PipelineAccess, str]:
+    """Who asks, what the pipeline of a transaction that it may see says, and whose that is."""
     services, caller = services_of(request), caller_of(request)
     summary = await services.look(caller, tx_id)
 
@@ -277,7 +277,7 @@ async def _access(request: Request, tx_id: str) -> tuple[Actor, PipelineAccess]:
         with translate_outage():
             return services.catalogue.version(summary.pipeline, summary.version).access
 
-    return caller.actor, await services.threads.run(pinned)
+    return caller.actor, await services.threads.run(pinned), summary.owner
 
 
 async def note_read(request: Request, action: str, subject: str, shown: Sequence[Summary]) -> None:
