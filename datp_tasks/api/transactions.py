@@ -24,13 +24,14 @@ from datp_tasks.api.routing import (
     router,
     strict_request,
 )
-from datp_tasks.api.serializers import MASKED, summary_json, time_text
+from datp_tasks.api.serializers import summary_json, time_text
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.client.requests import Submitted
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.pipeline_access import PipelineAccess
 from datp_tasks.model.rights import (
+    MASKED,
     check_cancel,
     check_read,
     check_switch,
