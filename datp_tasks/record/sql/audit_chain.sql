@@ -38,6 +38,10 @@ WHERE a.id <= (SELECT coalesce(max(action_id), 0) - %(look_back)s FROM audit_sea
   AND s.action_id IS NULL
 ORDER BY a.id LIMIT %(limit)s
 
+-- :name erasures
+-- What was erased, as those who did it noted.
+SELECT details::text AS details FROM operator_action WHERE action = 'erase'
+
 -- :name listed
 -- Actions, the newest first, as far as they match.
 SELECT a.id, a.actor, a.key_id, a.request_id, a.address, a.action, a.subject, a.reason,
