@@ -43,7 +43,7 @@ def datp(datp_servers: Servers, tmp_path: Path) -> Iterator[Kit]:
 @pytest.fixture
 def run(
     datp: Kit, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Run]:
+) -> Run:
     """`datp …` with the key of a person; its exit code, and all that it prints."""
     settings = replace(datp.settings, key_pepper=PEPPER)
     monkeypatch.setattr(context, "Settings", SimpleNamespace(from_env=lambda _: settings))
@@ -59,7 +59,7 @@ def run(
         shown = capsys.readouterr()
         return int(ended.value.code or 0), shown.out + shown.err
 
-    yield run
+    return run
 
 
 def in_use(kit: Kit, name: str) -> str | None:

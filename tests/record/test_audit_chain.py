@@ -12,8 +12,8 @@ from sqlalchemy.exc import ProgrammingError
 from datp_tasks.errors import SettingsError
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.audit_chain import AuditChain, ChainHead
-from datp_tasks.record.operator_actions import note_action, record_action
 from datp_tasks.record.erasure import Erasure
+from datp_tasks.record.operator_actions import note_action, record_action
 from datp_tasks.record.table_rights import apply_rights, rights_sql
 from datp_tasks.testing import Kit
 
