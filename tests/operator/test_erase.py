@@ -19,7 +19,7 @@ from datp_tasks.cli import action_list
 from datp_tasks.cli import erase as cli
 from datp_tasks.errors import ApprovalNeeded, ExternalIdConflict, FilterInvalid, WebhookBusy
 from datp_tasks.failpoints import SimulatedCrash
-from datp_tasks.model.actor import LOCAL, Actor, Role
+from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.journal import chained_hash, content_hash
 from datp_tasks.operator.bulk import ActionResult
 from datp_tasks.operator.erase import ERASED, NOT_ARCHIVED, Chosen
@@ -515,7 +515,9 @@ def test_the_command_erases_and_tells_what_it_could_not(
     [tx_id] = settled(world)
     open_ = world.kit.submit("tell", dict(SUBJECT_OF_ALL))
     monkeypatch.setattr(
-        cli, "connect", lambda: SimpleNamespace(operator=world.kit.operator, actor=LOCAL)
+        cli,
+        "connect",
+        lambda: SimpleNamespace(operator=world.kit.operator, actor=Actor(name="cli ops")),
     )
     app = typer.Typer()
     cli.add_commands(app)

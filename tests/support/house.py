@@ -53,6 +53,8 @@ Pairs = list[tuple[str, int]]
 class House:
     def __init__(self, redis_url: str, database_url: str, folder: Path, **changes: Any) -> None:
         self.settings = Settings(
+            # One person runs a test; what needs two has a policy of its own.
+            policy_file="single-person",
             redis_url=redis_url,
             database_url=database_url,
             **({"steps": (STEPS,)} | FAST | changes),

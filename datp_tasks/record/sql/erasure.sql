@@ -67,6 +67,8 @@ WITH chosen AS (
         'erased', encode(sha256(convert_to(coalesce(r.details::text, ''), 'UTF8')), 'hex'),
         'erasedReason', encode(sha256(convert_to(coalesce(r.reason, ''), 'UTF8')), 'hex'))
     FROM chosen c WHERE r.subject = c.tx_id AND coalesce(r.details ->> 'erased', '') = ''
+), items AS (
+    UPDATE approval_item r SET note = NULL FROM chosen c WHERE r.tx_id = c.tx_id
 )
 UPDATE tx_summary r
 SET input = '{}', metadata = NULL, output = NULL, progress = NULL, webhook = NULL,
@@ -89,7 +91,7 @@ WITH decisions AS (
         'erasedReason', encode(sha256(convert_to(coalesce(r.reason, ''), 'UTF8')), 'hex'))
     WHERE r.subject = ANY(%(name)s) AND coalesce(r.details ->> 'erased', '') = ''
 )
-UPDATE approval
+UPDATE approval r
 SET reason = 'erased', note = NULL,
     params = CASE WHEN action LIKE 'batch.%%' THEN params
                   ELSE json_build_object('decision', action, 'output', NULL, 'erased', true) END
