@@ -41,9 +41,7 @@ def datp(datp_servers: Servers, tmp_path: Path) -> Iterator[Kit]:
 
 
 @pytest.fixture
-def run(
-    datp: Kit, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
+def run(datp: Kit, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """`datp …` with the key of a person; its exit code, and all that it prints."""
     settings = replace(datp.settings, key_pepper=PEPPER)
     monkeypatch.setattr(context, "Settings", SimpleNamespace(from_env=lambda _: settings))
