@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Path, Query, Request
 from fastapi.responses import Response
@@ -43,7 +43,7 @@ async def submit(request: Request, wanted: models.BatchIn) -> Response:
         payload = base64.b64decode(wanted.payload, validate=True)
     except (binascii.Error, ValueError):
         raise invalid([{"loc": ("body", "payload"), "msg": "this is not base64"}]) from None
-    given = {"batch_id": wanted.batch_id, "owner": caller.owner}
+    given: dict[str, Any] = {"batch_id": wanted.batch_id, "owner": caller.owner}
     client, run = services.client, services.threads.run
     try:
         await services.limits.admit(caller.owner)

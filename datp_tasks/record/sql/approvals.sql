@@ -120,7 +120,7 @@ FROM approval WHERE id = ANY(%(id)s) ORDER BY id DESC
 -- :name page
 -- Ids of requests, the newest first; in one state or in all, about one subject or about all.
 SELECT id FROM approval
-WHERE id < %(before)s AND coalesce(subject = %(subject)s, true)
+WHERE id < %(before)s AND (%(subject)s::text IS NULL OR subject = %(subject)s)
   AND coalesce(CASE WHEN state = 'pending' AND expires_at <= coalesce(%(now)s, now())
                     THEN 'expired' ELSE state END = %(state)s, true)
 ORDER BY id DESC LIMIT %(limit)s
