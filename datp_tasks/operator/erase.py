@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from datp_tasks.errors import FilterInvalid
+from datp_tasks.errors import FilterInvalid, SettingsError
 from datp_tasks.failpoints import reach
 from datp_tasks.live.erasing import forget_many
 from datp_tasks.live.store import LiveStore
@@ -129,8 +129,15 @@ class Eraser:
             reason=reason,
         )
         with translate_outage(), self.erasure.writing() as connection:
-            self.approvals.require(actor, ask, connection=connection)
-        return ErasurePermit(chosen, Order(actor, reason, chosen.to_json()))
+            if not self.erasure.may_erase():
+                # Told before an approval is used up and anything is gone.
+                raise SettingsError(
+                    "this role of the database may not take texts out of the audit. Run "
+                    "`datp erase` with DATP_DATABASE_URL of the role that owns the tables"
+                )
+            used = self.approvals.require(actor, ask, connection=connection)
+        allowed = {} if used is None else {"approval": used.id, "requestedBy": used.requester}
+        return ErasurePermit(chosen, Order(actor, reason, chosen.to_json(), allowed))
 
     def choose(self, chosen: Chosen) -> Iterator[list[str]]:
         """Transactions that are meant and not erased yet, page by page; pages may be empty."""
