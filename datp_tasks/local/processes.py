@@ -96,7 +96,7 @@ class ManagedProcess:
                 user=self._account.uid if self._account else None,
                 group=self._account.gid if self._account else None,
                 extra_groups=[] if self._account else None,
-                preexec_fn=_end_with_parent(self._death_signal),
+                preexec_fn=_before_program(self._death_signal),
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise LocalStackError(f"{self.name} cannot be started: {error}") from error
@@ -226,22 +226,27 @@ def _make_room(log_path: Path) -> None:
         log_path.replace(log_path.with_name(log_path.name + ".1"))
 
 
-def _end_with_parent(death_signal: signal.Signals) -> Callable[[], None] | None:
-    """What the child does before it becomes the program; None where the system cannot do it.
+def _before_program(death_signal: signal.Signals) -> Callable[[], None]:
+    """What the child does before it becomes the program.
 
-    It asks Linux for a signal when this process dies.
+    It takes the signals of the stop plan as a program of its own would: a shell starts what it
+    runs in the background (`datp up &` in a script) with SIGINT and SIGQUIT ignored, and children
+    inherit that. And it asks Linux for a signal when this process dies.
     """
     # The kernel means the parent thread, so a child of a short-lived thread would end with that.
     in_main_thread = threading.current_thread() is threading.main_thread()
+    libc = None
     if sys.platform == "linux" and in_main_thread:
         libc = ctypes.CDLL(None, use_errno=True)
-        parent_pid = os.getpid()
+    parent_pid = os.getpid()
 
-        def ask_kernel() -> None:
+    def prepare() -> None:
+        for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        if libc is not None:
             libc.prctl(PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0)
             # The parent may have died before the kernel was asked.
             if os.getppid() != parent_pid:
                 os._exit(1)
 
-        return ask_kernel
-    return None
+    return prepare

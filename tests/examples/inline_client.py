@@ -27,6 +27,7 @@ Data = dict[str, Any]
 @dataclass(kw_only=True)
 class Transaction:
     tx_id: str
+    owner: str
     request: Data
     status: Status = Status.QUEUED
     note: str | None = None
@@ -47,6 +48,10 @@ class Context:
     @property
     def tx_id(self) -> str:
         return self.transaction.tx_id
+
+    @property
+    def owner(self) -> str:
+        return self.transaction.owner
 
     def switch(self, name: str) -> Any:
         return self.transaction.switches.get(name)
@@ -72,18 +77,24 @@ class InlineClient:
     def _submitted(self, request: Request) -> Submitted | ExternalIdConflict:
         try:
             return self.submit(
-                request.pipeline, dict(request.data), external_id=request.external_id
+                request.pipeline,
+                dict(request.data),
+                owner=request.owner,
+                external_id=request.external_id,
             )
         except ExternalIdConflict as conflict:
             return conflict
 
-    def submit(self, pipeline: str, data: Data, *, external_id: str | None) -> Submitted:
+    def submit(
+        self, pipeline: str, data: Data, *, owner: str = "local", external_id: str | None
+    ) -> Submitted:
         known = self.external_ids.get(external_id or "")
         if known is not None and not self.accepts_everything:
             if known.request != data:
                 raise ExternalIdConflict
             return Submitted(known.tx_id, known.status, duplicate=True)
-        new = Transaction(tx_id=f"{external_id}-{len(self.transactions)}", request=data)
+        tx_id = f"{external_id}-{len(self.transactions)}"
+        new = Transaction(tx_id=tx_id, owner=owner, request=data)
         self.transactions[new.tx_id] = self.external_ids[external_id or ""] = new
         new.work = self._run(new, self.definitions[pipeline], data)
         self._go_on(new)

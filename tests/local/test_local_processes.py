@@ -80,6 +80,20 @@ def test_signals_become_more_insistent(tmp_path: Path) -> None:
     assert process.exit_code == -signal.SIGQUIT
 
 
+def test_what_a_shell_started_in_the_background_still_passes_on_its_signals(tmp_path: Path) -> None:
+    process = shell(STUBBORN, tmp_path, StopStep(signal.SIGTERM, 0.1), StopStep(signal.SIGQUIT, 5))
+    # A script's `datp up &` runs like this.
+    before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+    try:
+        process.start()
+        eventually((tmp_path / "ready").exists)
+        process.stop()
+    finally:
+        signal.signal(signal.SIGQUIT, before)
+        process.kill()
+    assert process.exit_code == -signal.SIGQUIT
+
+
 def test_one_that_does_not_end_is_reported(tmp_path: Path) -> None:
     process = shell(STUBBORN, tmp_path, StopStep(signal.SIGTERM, 0.1))
     process.start()
