@@ -15,6 +15,7 @@ DatpError
 │   ├── ExternalIdInvalid
 │   ├── ExternalIdConflict    the id was used before, for another request
 │   ├── ExpiryInvalid         the time at which it must be over is not acceptable
+│   ├── CannotSeal            its pipeline is sealed, and its keys cannot be had now
 │   ├── WebhookInvalid        the URL to be told at is not acceptable
 │   ├── FilterInvalid         which transactions are meant is not clear
 │   ├── DecisionInvalid       about a transaction in doubt
@@ -37,6 +38,10 @@ DatpError
 ├── AccessError
 │   ├── KeyInvalid            an API key of that kind cannot be made
 │   └── KeyUnknown            no API key of that id
+├── SealError
+│   ├── NoKeyRing             a secret cannot be stored or read without a key ring
+│   ├── SealBroken            what is sealed does not open with the keys at hand
+│   └── SecretUnknown         no secret of that name
 ├── GroupInvalid              a node group or a value for it is not acceptable
 ├── TracingMissing            tracing is on, but its packages are not installed
 ├── StepError
@@ -68,8 +73,29 @@ class LocalStackError(DatpError):
     """The embedded servers cannot run here."""
 
 
+class SealError(DatpError):
+    """Something that is sealed cannot be stored or read."""
+
+
+class NoKeyRing(SealError):
+    """This process has no key ring, so it stores and opens nothing that is secret."""
+
+
+class SealBroken(SealError):
+    """What is sealed does not open: its key is missing, or it was altered."""
+
+
+class SecretUnknown(SealError):
+    """There is no secret of that name. `datp secrets list` shows what there is."""
+
+
 class DatabaseUnavailable(DatpError):
     """PostgreSQL cannot be reached. Ask again later."""
+
+    def __init__(self, message: str | None = None, reason: str = "") -> None:
+        super().__init__(message)
+        #: What the library said: hosts, users and ports, so for operators only.
+        self.reason = reason
 
 
 class PipelineError(DatpError):
@@ -118,6 +144,10 @@ class ExternalIdConflict(RequestError):
 
 class ExpiryInvalid(RequestError):
     """The time at which the transaction must be over is not acceptable."""
+
+
+class CannotSeal(RequestError):
+    """The pipeline is sealed, and the keys for that cannot be had now; nothing was stored."""
 
 
 class WebhookInvalid(RequestError):

@@ -174,6 +174,8 @@ class Settings:
 
     # The HTTP API. The pepper is the server's part of every key: the same for all its processes.
     key_pepper: str = field(default="", repr=False)
+    #: The pepper before this one: keys made under it are still known, and follow when used.
+    key_pepper_previous: str = field(default="", repr=False)
     key_cache_s: float = _number(5.0, 0, 300)
     owner_requests_per_s: float = _number(1_000.0, 0.01, 1_000_000)
     owner_burst_max: int = _number(2_000, 1, 10_000_000)
@@ -224,6 +226,10 @@ class Settings:
     webhook_secret_overlap_s: int = _number(86_400, 0, 31_622_400)
     # Where the operator is told that a target was disabled or is back; trusted as it is.
     alert_webhook_url: str = field(default="", repr=False)
+
+    # What seals secrets and payloads (seals/keyring.py): a file, or its content.
+    keyring_file: str = ""
+    keyring: str = field(default="", repr=False)
 
     # Databases.
     redis_timeout_s: float = _number(5.0, 0.1, 60)

@@ -50,7 +50,7 @@ HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosnif
 
 def create_app(open_services: Callable[[], Services], settings: Settings) -> FastAPI:
     # Fail at start-up if the pepper is invalid.
-    KeyHash(settings.key_pepper)
+    KeyHash(settings.key_pepper, settings.key_pepper_previous)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -167,7 +167,8 @@ def _request(pipeline: str, wanted: Start, owner: str) -> Wanted:
 async def _reply(request: Request, services: Services, tx_id: str, *, wait: bool) -> Response:
     wait_s = services.settings.compat_long_poll_s if wait else 0
     summary = await look(request, services, tx_id, wait_s=wait_s)
-    return told(request, summary, original_summary(summary))
+    shown = await services.shown(caller_of(request), summary)
+    return told(request, summary, original_summary(shown))
 
 
 def original_summary(summary: Summary) -> dict[str, Any]:

@@ -9,13 +9,15 @@ from fastapi import Request
 from fastapi.responses import Response
 from pydantic import Field
 
+from datp_tasks.api.access import Caller
 from datp_tasks.api.models import Object, Sent, Text
-from datp_tasks.api.problems import not_found
+from datp_tasks.api.problems import Problem, not_found
 from datp_tasks.api.routing import json_response, router
 from datp_tasks.api.serializers import summary_json
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT, TxId
 from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.model.actor import Role
 from datp_tasks.model.view import View
 from datp_tasks.operator.resolve import Decision
 from datp_tasks.record.api_keys import Scope
@@ -80,6 +82,19 @@ async def retry(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
     return await _decide(request, tx_id, "redo", wanted.reason, None)
 
 
+@routes.post("/transactions/{txId}/unmask", response_model=Object)
+async def unmask(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
+    """What a sealed transaction holds, and what its errors said; the audit keeps who asked."""
+    services, caller = services_of(request), caller_of(request)
+    await services.look(caller, tx_id)
+    if not may_unmask(caller):
+        raise Problem(403, "forbidden", "To see what is sealed needs the role admin.")
+    found = await services.threads.run(
+        services.operator.unmask, tx_id, actor=caller.actor, reason=wanted.reason
+    )
+    return json_response({**summary_json(found.summary), "errors": found.errors})
+
+
 @routes.get("/in-doubt", response_model=Object)
 async def in_doubt(request: Request) -> Response:
     """What waits for a decision, longest first."""
@@ -96,6 +111,12 @@ async def in_doubt(request: Request) -> Response:
         for each in found
     ]
     return json_response({"transactions": listed})
+
+
+def may_unmask(caller: Caller) -> bool:
+    """An operator's key; where keys have roles, an admin's."""
+    role = getattr(caller.actor, "role", None)
+    return caller.is_operator and role in (None, Role.ADMIN)
 
 
 async def _decide(

@@ -15,6 +15,8 @@ def time_text(moment: datetime | None) -> str | None:
 
 
 def summary_json(summary: Summary) -> dict[str, Any]:
+    # Whatever was not opened for the one who asks is not shown.
+    summary = summary.masked()
     return {
         "txId": summary.tx_id,
         "status": str(summary.status),

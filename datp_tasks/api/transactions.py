@@ -11,6 +11,7 @@ from starlette.background import BackgroundTask
 
 from datp_tasks.api import models
 from datp_tasks.api.accepting import Accepted, accept_bulk
+from datp_tasks.api.access import Caller
 from datp_tasks.api.pages import Filter, page_of
 from datp_tasks.api.problems import invalid, mistakes_of, problem_of
 from datp_tasks.api.routing import (
@@ -23,6 +24,7 @@ from datp_tasks.api.routing import (
 from datp_tasks.api.serializers import summary_json, time_text
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.client.requests import Submitted
+from datp_tasks.record.events import Event
 from datp_tasks.record.operator_actions import record_action
 from datp_tasks.record.types import Summary
 
@@ -110,6 +112,7 @@ async def find(request: Request, wanted: Annotated[Filter, Query()]) -> Response
     """The newest first. A page may be short: go on while there is a nextCursor."""
     services, caller = services_of(request), caller_of(request)
     found, cursor = await services.threads.run(page_of, services, caller, wanted)
+    found = await services.shown_many(caller, found)
     return json_response(
         {"transactions": [summary_json(each) for each in found], "nextCursor": cursor}
     )
@@ -132,15 +135,19 @@ async def status(
     """
     services = services_of(request)
     summary = await look(request, services, tx_id, wait_s=wait, after=after)
-    return told(request, summary, summary_json(summary))
+    shown = await services.shown(caller_of(request), summary)
+    return told(request, summary, summary_json(shown))
 
 
 @one.get("/transactions/{txId}/events", response_model=models.Events)
 async def events(request: Request, tx_id: TxId) -> Response:
     """What was reported, numbered without a gap; the end, once there is one, is the last."""
     services = services_of(request)
-    await services.look(caller_of(request), tx_id)
+    caller = caller_of(request)
+    summary = await services.look(caller, tx_id)
     found = await services.threads.run(services.events.list, tx_id)
+    if summary.is_sealed:
+        found = await _shown_events(services, caller, summary, found)
     listed = [
         {
             "sequence": each.sequence,
@@ -160,7 +167,7 @@ async def cancel(request: Request, tx_id: TxId, wanted: models.CancelIn | None =
     reason = (wanted or models.CancelIn()).reason
     await _may_act(request, services, tx_id, "cancel", reason)
     summary = await services.threads.run(services.client.cancel, tx_id, reason)
-    return json_response(summary_json(summary))
+    return json_response(summary_json(await services.shown(caller_of(request), summary)))
 
 
 @one.post("/transactions/{txId}/wake", response_model=models.Woken, responses=CONFLICT)
@@ -187,6 +194,14 @@ async def set_switch(
     await _may_act(request, services, tx_id, "switch", f"{name} = {wanted.value!r:.100}")
     woken = await services.threads.run(services.client.set_switch, tx_id, name, wanted.value)
     return json_response({"woken": woken})
+
+
+async def _shown_events(
+    services: Services, caller: Caller, summary: Summary, found: list[Event]
+) -> list[Event]:
+    if caller.owner != summary.owner:
+        return [each.masked() for each in found]
+    return await services.threads.run(services.vault.opened_events, summary.tx_id, found)
 
 
 async def _may_act(

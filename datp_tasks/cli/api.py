@@ -56,7 +56,7 @@ def api(
 
     context = connect()
     # Said here, before there are processes that could only die of it.
-    KeyHash(context.settings.key_pepper)
+    KeyHash(context.settings.key_pepper, context.settings.key_pepper_previous)
     os.environ.update(context.environment)
     level = "info" if access_log else "warning"
     serve(host=host, port=port, workers=workers, log_level=level, access_log=access_log)

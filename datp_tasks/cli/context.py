@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from datp_tasks.local.files import read_text
 from datp_tasks.local.run_file import (
     DEFAULT_DIRECTORY,
+    KEYRING_FILE,
     MAINTENANCE,
     PEPPER_FILE,
     read_run_file,
@@ -49,7 +50,8 @@ class Context:
     def client(self) -> Client:
         from datp_tasks.runtime.clients import make_client
 
-        return make_client(self.connections)
+        # A person at a terminal is not the owner: `datp unmask` shows what is sealed.
+        return make_client(self.connections, opens=False)
 
     @cached_property
     def operator(self) -> Operator:
@@ -96,8 +98,11 @@ def _of_running_stack(directory: Path | None) -> dict[str, str]:
     run = read_run_file(directory or Path(DEFAULT_DIRECTORY))
     if run is None:
         return {}
+    ring = run.directory / KEYRING_FILE
+    has_own = os.environ.get("DATP_KEYRING") or not ring.exists()
     return {
         **MAINTENANCE,
+        **({} if has_own else {"DATP_KEYRING_FILE": str(ring.resolve())}),
         "DATP_REDIS_URL": run.redis_url,
         "DATP_BROKER_URL": run.broker_url,
         "DATP_DATABASE_URL": run.database_url,

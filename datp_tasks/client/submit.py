@@ -8,8 +8,14 @@ from dataclasses import dataclass
 from functools import cache
 
 from datp_tasks.bells.ringer import Ringer
-from datp_tasks.client.requests import Prepared, Request, Submitted, prepare
-from datp_tasks.errors import ExternalIdConflict, PipelineError, RequestError
+from datp_tasks.client.requests import Prepared, Request, Submitted, fingerprint_of, prepare
+from datp_tasks.errors import (
+    CannotSeal,
+    ExternalIdConflict,
+    PipelineError,
+    RequestError,
+    SealError,
+)
 from datp_tasks.failpoints import reach
 from datp_tasks.live.errors import RedisError
 from datp_tasks.live.store import LiveStore
@@ -19,6 +25,7 @@ from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Existing
+from datp_tasks.record.vault import Vault
 from datp_tasks.settings import Settings
 from datp_tasks.timeouts.expiry import Now
 
@@ -32,6 +39,7 @@ class RequestAcceptor:
     live: LiveStore
     catalogue: Catalogue
     ringer: Ringer
+    vault: Vault
     #: None: nothing is traced.
     tracing: Tracing | None
 
@@ -55,15 +63,21 @@ class RequestAcceptor:
         reach("submit.after_accept")
         self._place([each for each, before in zip(good, existing, strict=True) if before is None])
         found = iter(zip(good, existing, strict=True))
-        return [_answer(*next(found)) if isinstance(each, Prepared) else each for each in prepared]
+        return [
+            self._answer(*next(found)) if isinstance(each, Prepared) else each for each in prepared
+        ]
 
     def _prepare(self, request: Request, now: Now) -> Prepared | RequestError | PipelineError:
         try:
             definition = self.catalogue.current(request.pipeline)
             prepared = prepare(request, definition, self.settings, now)
+            if definition.sealed:
+                prepared = prepared.sealed(self.vault.key_for(prepared.acceptance.owner))
             return prepared.traced(self.tracing.accepted()) if self.tracing else prepared
         except (RequestError, PipelineError) as error:
             return error
+        except SealError as error:
+            return CannotSeal(str(error))
 
     def _unless_overdue(
         self, prepared: Sequence[Prepared | RequestError | PipelineError]
@@ -77,7 +91,7 @@ class RequestAcceptor:
         for each in prepared:
             if isinstance(each, Prepared) and each.overdue:
                 before = next(found)
-                answers.append(_answer(each, before) if before else each.overdue)
+                answers.append(self._answer(each, before) if before else each.overdue)
             else:
                 answers.append(each)
         return answers
@@ -92,13 +106,26 @@ class RequestAcceptor:
         reach("submit.after_create")
         self.ringer.ring(bells)
 
+    def _answer(self, prepared: Prepared, existing: Existing | None) -> Submitted | RequestError:
+        if existing is None:
+            return Submitted(prepared.acceptance.tx_id, Status.QUEUED)
+        try:
+            is_same = self._is_same(prepared, existing.fingerprint)
+        except SealError as error:
+            return CannotSeal(str(error))
+        if is_same:
+            return Submitted(existing.tx_id, existing.status, duplicate=True)
+        return ExternalIdConflict(
+            f"external id {prepared.acceptance.external_id!r} was already used for another "
+            f"request, transaction {existing.tx_id}"
+        )
 
-def _answer(prepared: Prepared, existing: Existing | None) -> Submitted | RequestError:
-    if existing is None:
-        return Submitted(prepared.acceptance.tx_id, Status.QUEUED)
-    if existing.fingerprint == prepared.acceptance.fingerprint:
-        return Submitted(existing.tx_id, existing.status, duplicate=True)
-    return ExternalIdConflict(
-        f"external id {prepared.acceptance.external_id!r} was already used for another request, "
-        f"transaction {existing.tx_id}"
-    )
+    def _is_same(self, prepared: Prepared, stored: str) -> bool:
+        """Whether it is the request that the stored fingerprint was made of.
+
+        The pipeline may have been sealed since, or not any more, or its owner's key is another.
+        """
+        if stored == prepared.acceptance.fingerprint:
+            return True
+        keyed = self.vault.is_same_request(stored, prepared.asked)
+        return fingerprint_of(prepared.asked) == stored if keyed is None else keyed

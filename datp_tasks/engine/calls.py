@@ -27,10 +27,11 @@ from datp_tasks.engine.registry import Registry, StepFunction, StepType
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.time_limit import TimeLimit
 from datp_tasks.errors import StaleFence, StepError, StepTimeout
-from datp_tasks.model.notes import clean_note
+from datp_tasks.model.notes import clean_note, error_note, error_text, new_error_id
 from datp_tasks.model.outcome import Abort, Call, Done, DontKnow, Fail, NotDone, Sleep
 from datp_tasks.model.payload import Json, NotJson, checked, copied
 from datp_tasks.model.status import Status
+from datp_tasks.observe.logs import without_secrets
 from datp_tasks.settings import Settings
 
 if TYPE_CHECKING:
@@ -104,8 +105,7 @@ class StepCaller:
                 outcome = self._limited(run, sql)
             except Exception as error:
                 if run.action.kind != "run" or not isinstance(error, Fail | Abort):
-                    note = f"{type(error).__name__}: {shown(error)}"
-                    self._observer.step_ended(span, Broken(clean_note(note)))
+                    self._observer.step_ended(span, Broken(type(error).__name__))
                     raise
                 # An end that the step asked for is no exception to those who look on.
                 outcome = self.ended(error)
@@ -229,16 +229,23 @@ class StepCaller:
             return Broken(clean_note(note))
         if isinstance(error, StepTimeout):
             return self.timed_out(run)
-        expected = isinstance(error, StepTypeHasNoRollback)
+        about = run.about("step.broken")
+        if isinstance(error, TOLD):
+            log.warning("%s: step %s broke: %s", run.tx_id, run.action.path, error, extra=about)
+            is_ours = isinstance(error, StepTypeHasNoRollback)
+            said = shown(error)
+            return Broken(clean_note(said if is_ours else f"{type(error).__name__}: {said}"))
+        kind, error_id = type(error).__name__, new_error_id()
+        run.error_text = error_text(without_secrets(f"error {error_id}: {kind}: {shown(error)}"))
         log.warning(
-            "%s: step %s broke",
+            "%s: step %s broke, error %s",
             run.tx_id,
             run.action.path,
-            exc_info=error if not expected else None,
-            extra=run.about("step.broken"),
+            error_id,
+            exc_info=error,
+            extra=about,
         )
-        note = shown(error)
-        return Broken(clean_note(note if expected else f"{type(error).__name__}: {note}"))
+        return Broken(error_note(kind, error_id))
 
     def ended(self, error: Fail | Abort) -> Ended:
         status = Status.FAILED if isinstance(error, Fail) else Status.ABORTED
@@ -271,6 +278,10 @@ class StepTypeHasNoRollback(Exception):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the step type {name!r} has no rollback on this node")
+
+
+#: What these say was written for people, by us or by the author of the step: its client may see it.
+TOLD = (StepTypeHasNoRollback, StepError, Fail, Abort)
 
 
 def where(run: Run) -> str:

@@ -22,9 +22,9 @@ from datp_tasks.live.scripts import Call as ScriptCall
 from datp_tasks.live.scripts import Reply
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell, flat_to_dict
-from datp_tasks.model.payload import encode
+from datp_tasks.model.notes import error_note, error_text, new_error_id
 from datp_tasks.model.plan import Action, Position
-from datp_tasks.model.state import BEGIN, ending
+from datp_tasks.model.state import BEGIN, ending, restated
 from datp_tasks.model.status import Status
 from datp_tasks.record.errors import DBAPIError, OperationalError
 from datp_tasks.record.transactions import Record
@@ -169,7 +169,7 @@ class Committer:
         def answered(reply: Reply) -> None:
             if reply[0] != "OK":
                 return self._lost(run, reply)
-            self._cache.put(run.tx_id, (reply[2], run.fence), run.state, state_json)
+            self._cache.put(run.tx_id, (reply[2], run.fence), run.state, state_json, run.edge)
             bell = Bell(run.tx_id, reply[1], to.group, to.step_type, to.place, to.priority, alone)
             if known or to.group != run.group:
                 plan.bells.append(bell)
@@ -187,7 +187,9 @@ class Committer:
         def answered(reply: Reply) -> None:
             match reply[0]:
                 case "OK":
-                    self._cache.put(run.tx_id, (reply[2], run.fence), run.state, state_json)
+                    self._cache.put(
+                        run.tx_id, (reply[2], run.fence), run.state, state_json, run.edge
+                    )
                 case "AWAKE":
                     run.refresh(flat_to_dict(reply[1]))
                     run.pending = list(held.deltas)
@@ -226,6 +228,8 @@ class Committer:
                 plan.refused.append(run)
                 continue
             log.error("%s is parked in doubt: %s", run.tx_id, note, extra=run.about("tx.parked"))
+            if run.error_text:
+                run.change(restated(is_open=run.state.open, why=run.take_error_text()))
             held, state_json = run.take_pending(), run.state_json()
             call = self._live.call_park(held, self._node, state_json, note)
             plan.orders.append((call, lambda reply: None))
@@ -270,10 +274,15 @@ class Committer:
             for run in runs:
                 self._end([run], plan)
             return
-        about = runs[0].about("tx.unwritable")
-        log.error("%s cannot be written to SQL: %s", runs[0].tx_id, error, extra=about)
+        run, error_id = runs[0], new_error_id()
+        about = run.about("tx.unwritable")
+        log.error(
+            "%s cannot be written to SQL, error %s: %s", run.tx_id, error_id, error, extra=about
+        )
+        run.error_text = error_text(f"error {error_id}: {error.orig!r}")
+        note = error_note(f"its ending cannot be stored: {type(error).__name__}", error_id)
         parking = Plan(plan.may_go_on)
-        parking.parked.append((runs[0], f"its ending cannot be stored: {error.orig!r:.200}"))
+        parking.parked.append((run, note))
         self._park(parking)
         plan.orders += parking.orders
         plan.refused += parking.refused
@@ -378,7 +387,7 @@ def _output_json(run: Run) -> str | None:
     output = _ending(run).output
     if output is None:
         return None
-    return run.data_json if output is run.state.data else encode(output)
+    return run.data_json if output is run.state.data else run.rest_json(output)
 
 
 def _final(run: Run) -> Final:

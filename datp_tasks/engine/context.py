@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from datp_tasks.errors import StepError
 from datp_tasks.model.payload import Json, copied
+from datp_tasks.model.secret_params import resolved, takes_secrets
 
 if TYPE_CHECKING:
     from datp_tasks.engine.run import Run
@@ -34,6 +35,7 @@ class StepServices(Protocol):
         self, run: Run, service_id: str, batch_id: str, payload: bytes, switch: str
     ) -> LedgerBatch: ...
     def now_ms(self) -> int: ...
+    def secret(self, name: str) -> str: ...
 
 
 class StepContext:
@@ -101,10 +103,13 @@ class StepContext:
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """What the pipeline's definition says for this step."""
+        """What the pipeline's definition says for this step, `{secret: NAME}` with its value."""
         if self._params is None:
             step = self._action.step
-            self._params = copied(step.params) if step else {}
+            params = copied(step.params) if step else {}
+            if step and takes_secrets(step.type):
+                params = resolved(params, self._services.secret)
+            self._params = params
         return self._params
 
     @property

@@ -114,13 +114,13 @@ class SqlSteps:
             if run.tx_id not in effects.held:
                 run.outcome = Refused()
             elif run.tx_id in effects.recorded:
-                run.outcome = Output(effects.recorded[run.tx_id])
+                run.outcome = Output(run.opened(effects.recorded[run.tx_id]))
             else:
                 effects.open_item(is_first=is_first)
                 is_first = False
                 run.outcome = self._in_savepoint(run, effects)
                 if isinstance(run.outcome, Output):
-                    outputs[run.tx_id] = run.outcome.data
+                    outputs[run.tx_id] = run.at_rest(run.outcome.data)
         round.finish(is_pending=True)
         return outputs
 
@@ -185,13 +185,13 @@ class SqlSteps:
             if run.tx_id not in effects.held:
                 return Refused()
             if run.tx_id in effects.recorded:
-                return Output(effects.recorded[run.tx_id])
+                return Output(run.opened(effects.recorded[run.tx_id]))
             # Waiting for the row, and tries before this one, are not the step's own time.
             round.extend(limit_s)
             outcome = self._caller.call(run, effects.connection)
             effects.check()
             if isinstance(outcome, Output):
-                effects.record({run.tx_id: outcome.data})
+                effects.record({run.tx_id: run.at_rest(outcome.data)})
                 effects.is_to_commit = True
         return outcome
 

@@ -355,7 +355,7 @@ def _fresh(runs: Sequence[Run], effects: Effects) -> list[Run]:
         if run.tx_id not in effects.held:
             run.outcome = Refused()
         elif run.tx_id in effects.recorded:
-            run.outcome = Output(effects.recorded[run.tx_id])
+            run.outcome = Output(run.opened(effects.recorded[run.tx_id]))
         else:
             fresh.append(run)
     return fresh
@@ -363,7 +363,9 @@ def _fresh(runs: Sequence[Run], effects: Effects) -> list[Run]:
 
 def _outputs(runs: Sequence[Run]) -> dict[str, Json | None]:
     """Of those that took effect; what failed, sleeps or is tried again has none to record."""
-    return {run.tx_id: run.outcome.data for run in runs if isinstance(run.outcome, Output)}
+    return {
+        run.tx_id: run.at_rest(run.outcome.data) for run in runs if isinstance(run.outcome, Output)
+    }
 
 
 def _halves(runs: list[Run]) -> Parts:

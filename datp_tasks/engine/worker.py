@@ -29,10 +29,13 @@ from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Refused
 from datp_tasks.model.payload import checked
 from datp_tasks.model.switch import switch_json
+from datp_tasks.observe.logs import hide
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.effects import EffectStore
+from datp_tasks.record.sealed_secrets import SealedSecrets
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.record.transactions import Record
+from datp_tasks.record.vault import Vault
 from datp_tasks.settings import Settings
 
 
@@ -44,6 +47,8 @@ class Stores:
     record: Record
     pipelines: Pipelines
     clock: Clock
+    vault: Vault
+    secrets: SealedSecrets
     #: None: steps of this worker cannot submit batches.
     ledger: Ledger | None = None
 
@@ -76,7 +81,7 @@ class Worker:
         self.node = node = this.name
         self.observer = observer
         live, record, pipelines = stores.live, stores.record, stores.pipelines
-        services = Services(live, settings, stores.ledger, Reporter(live, record))
+        services = Services(live, settings, stores.ledger, Reporter(live, record), stores.secrets)
         caller = StepCaller(settings, registry, services, observer)
         begun = BegunSteps(record.engine, stores.clock)
         effects = EffectStore(record.engine, stores.clock)
@@ -109,6 +114,7 @@ class Worker:
             ringer=bells.ringer,
             doorbells=Doorbells(live),
             node=node,
+            vault=stores.vault,
         )
 
     def close(self) -> None:
@@ -120,9 +126,15 @@ class Services:
     """What steps can do to their own transactions while they run."""
 
     def __init__(
-        self, live: LiveStore, settings: Settings, ledger: Ledger | None, reporter: Reporter
+        self,
+        live: LiveStore,
+        settings: Settings,
+        ledger: Ledger | None,
+        reporter: Reporter,
+        secrets: SealedSecrets,
     ) -> None:
         self._live = live
+        self._secrets = secrets
         self._settings = settings
         self._ledger = ledger
         self._reporter = reporter
@@ -130,7 +142,7 @@ class Services:
     def report(self, run: Run, report: object) -> None:
         limits = {"bytes_max": self._settings.progress_bytes_max, "depth_max": 8}
         _, text = checked(report, what="progress", **limits)
-        self._reporter.report(run, text)
+        self._reporter.report(run, text if run.edge is None else run.edge.seal_text(text))
 
     def report_held(self, run: Run) -> None:
         self._reporter.report_held(run)
@@ -161,3 +173,9 @@ class Services:
 
     def now_ms(self) -> int:
         return self._live.server_now_ms()
+
+    def secret(self, name: str) -> str:
+        value = self._secrets.value(name)
+        # From here on it is in the hands of a step, which may put it into a line of the log.
+        hide(value)
+        return value

@@ -19,6 +19,7 @@ from datp_tasks.local.files import read_text, write_private
 DEFAULT_DIRECTORY = ".datp"
 #: The server's part of every API key, kept as long as the data are.
 PEPPER_FILE = "key-pepper"
+KEYRING_FILE = "keyring.json"
 RUN_FILE = "run.json"
 #: The jobs of beat have a worker of their own here: an archiver at work holds up no transaction.
 MAINTENANCE = {"DATP_MAINTENANCE_GROUP": "maintenance"}

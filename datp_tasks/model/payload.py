@@ -11,6 +11,9 @@ from typing import Any, NoReturn
 
 Json = dict[str, Any]
 
+#: The one key of a value that is sealed (seals/data_key.py); no other object may have it.
+SEALED = "$sealed"
+
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _encode_sorted = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True
@@ -45,6 +48,8 @@ def checked(value: object, *, what: str, bytes_max: int, depth_max: int) -> tupl
     if not isinstance(value, dict):
         raise NotJson(f"{what} must be a JSON object, was {_kind(value)}")
     copy = _copy(value, what, depth_max)
+    if SEALED in copy:
+        raise NotJson(f"{what} has the key {SEALED!r}, which is kept for sealed values")
     try:
         text = _encode(copy)
     except ValueError:

@@ -92,6 +92,8 @@ class PipelineDefinition:
     expires_in_s: float | None = None
     #: Step type that is told when a success came too late and was refused.
     on_late: str | None = None
+    #: Whether inputs, outputs and progress of its transactions rest sealed.
+    sealed: bool = False
     steps: tuple[StepDefinition, ...]
 
     content_hash: str = field(init=False, repr=False, compare=False)
@@ -118,6 +120,7 @@ class PipelineDefinition:
             ("onError", self.on_error, "keep"),
             ("expiresInSeconds", _number(self.expires_in_s), None),
             ("onLate", self.on_late, None),
+            ("sealed", self.sealed, False),
         )
         return head | {"steps": [step.to_mapping() for step in self.steps]}
 
@@ -137,6 +140,7 @@ class PipelineDefinition:
             on_error=clean.get("onError", "keep"),
             expires_in_s=None if expires_in_s is None else float(expires_in_s),
             on_late=clean.get("onLate"),
+            sealed=clean.get("sealed", False),
             steps=tuple(StepDefinition.from_mapping(step) for step in clean["steps"]),
         )
 
@@ -174,6 +178,7 @@ class Pipeline:
         on_error: OnError = "keep",
         expires_in_s: float | None = None,
         on_late: str | None = None,
+        sealed: bool = False,
         description: str = "",
     ) -> None:
         self._mapping = {
@@ -184,6 +189,7 @@ class Pipeline:
             "onError": on_error,
             "expiresInSeconds": expires_in_s,
             "onLate": on_late,
+            "sealed": sealed,
         }
         self._steps: list[dict[str, Any]] = []
 

@@ -206,6 +206,7 @@ PIPELINE_RULES: dict[str, Rule] = {
     "onError": _one_of(ON_ERRORS),
     "expiresInSeconds": _seconds_up_to(EXPIRY_S_MAX),
     "onLate": _matching(STEP_TYPE),
+    "sealed": _boolean,
 }
 
 STEP_RULES: dict[str, Rule] = {

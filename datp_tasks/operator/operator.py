@@ -16,6 +16,7 @@ from datp_tasks.operator.bulk import Action, ActionResult, Bulk, Where
 from datp_tasks.operator.doctor import Diagnosis, Doctor, InDoubt, InFlight
 from datp_tasks.operator.replay import Replay
 from datp_tasks.operator.resolve import Decision, Resolver
+from datp_tasks.operator.unmask import Unmasked, Unmasker
 from datp_tasks.operator.why import Explainer, Why
 from datp_tasks.record.types import Summary
 from datp_tasks.settings import Settings
@@ -32,6 +33,7 @@ class Operator:
         resolver: Resolver,
         bulk: Bulk,
         auditor: Auditor,
+        unmasker: Unmasker,
         close: Callable[[], None],
     ) -> None:
         self._explainer = explainer
@@ -39,6 +41,7 @@ class Operator:
         self._resolver = resolver
         self._bulk = bulk
         self._auditor = auditor
+        self._unmasker = unmasker
         self._close = close
 
     @classmethod
@@ -80,6 +83,10 @@ class Operator:
     def in_doubt(self, *, rows_max: int = 1_000) -> list[InDoubt]:
         """What waits for a decision, longest first."""
         return self._doctor.in_doubt(rows_max=rows_max)
+
+    def unmask(self, tx_id: str, *, reason: str, actor: str = "local") -> Unmasked:
+        """What a sealed transaction holds; the audit table keeps who looked, and why."""
+        return self._unmasker.unmask(tx_id, actor=actor, reason=reason)
 
     # Deciding.
 

@@ -33,6 +33,7 @@ from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.operator_actions import record_action
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.record.transactions import Record
+from datp_tasks.record.vault import Vault
 from datp_tasks.settings import Settings
 from datp_tasks.transactions.restore import LOST
 
@@ -51,6 +52,7 @@ class Resolver:
     alerts: Alerts
     begun_steps: BegunSteps
     effects: EffectStore
+    vault: Vault
 
     def resolve(
         self,
@@ -73,6 +75,8 @@ class Resolver:
             raise DecisionInvalid("a decision needs a reason: it is kept in the audit table")
         output = self._checked_output(decision, output)
         view = self._in_doubt_view(tx_id)
+        with translate_outage():
+            output = self.vault.seal_like(view.state.data, tx_id, output)
         made, action = next_action(view.state, self.catalogue.version)
         deltas = [
             *made,

@@ -18,6 +18,7 @@ from datp_tasks.api.waiting import Waiters
 from datp_tasks.live.metrics import Metrics
 from datp_tasks.live.notifications import Notifications
 from datp_tasks.live.rates import Rates
+from datp_tasks.observe import logs
 from datp_tasks.pipelines.store import PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
@@ -36,6 +37,7 @@ LOOK_LANES = 2
 def from_environment() -> FastAPI:
     """For uvicorn, which makes one per process."""
     settings = Settings.from_env()
+    logs.set_up_api(settings)
     return create_app(lambda: open_services(Container.open(settings)), settings)
 
 
@@ -44,8 +46,8 @@ def open_services(container: Container) -> Services:
     settings, engine, clock = container.settings, container.engine, container.clock
     live, redis = container.live, container.redis
     threads = Threads(settings.api_threads_max)
-    client = make_client(container)
-    keys = ApiKeys(engine, clock, settings.key_pepper)
+    client = make_client(container, opens=False)
+    keys = ApiKeys(engine, clock, settings.key_pepper, settings.key_pepper_previous)
     listing = Listing(engine)
     events = Events(engine, clock)
     notifications = Notifications(redis, live.keys.notify)
@@ -63,6 +65,7 @@ def open_services(container: Container) -> Services:
         pipelines=container.pipelines,
         pipelines_as=partial(_pipelines_as, container),
         webhooks=container.webhooks,
+        vault=container.vault,
         keys=keys,
         threads=threads,
         gate=Gate(keys, settings, threads),

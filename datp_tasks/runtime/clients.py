@@ -12,6 +12,7 @@ from datp_tasks.operator.bulk import Bulk
 from datp_tasks.operator.doctor import Doctor
 from datp_tasks.operator.operator import Operator
 from datp_tasks.operator.resolve import Resolver
+from datp_tasks.operator.unmask import Unmasker
 from datp_tasks.operator.why import Explainer
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.effects import EffectStore
@@ -33,8 +34,12 @@ def open_operator(settings: Settings | None = None) -> Operator:
     return make_operator(Container.open(settings or Settings.from_env()))
 
 
-def make_client(container: Container) -> Client:
-    """Closing the client closes the container."""
+def make_client(container: Container, *, opens: bool = True) -> Client:
+    """Closing the client closes the container.
+
+    `opens`: what is sealed is opened for its caller, a program of the owner. Doors that are not
+    only the owner's leave it sealed, and open it themselves for the one who may see it.
+    """
     locator = make_locator(container)
     return Client(
         acceptor=RequestAcceptor(
@@ -43,12 +48,14 @@ def make_client(container: Container) -> Client:
             live=container.live,
             catalogue=container.catalogue,
             ringer=container.ringer,
+            vault=container.vault,
             tracing=container.tracing,
         ),
         reader=Reader(
             record=container.record,
             locator=locator,
             notifications=Notifications(container.redis, container.live.keys.notify),
+            vault=container.vault if opens else None,
         ),
         signals=make_signal_sender(container, locator),
         batches=LedgerBatches(intake=container.ledger.intake, batches=container.ledger.batches),
@@ -79,6 +86,7 @@ def make_operator(container: Container) -> Operator:
         alerts=alerts,
         begun_steps=BegunSteps(container.engine, container.clock),
         effects=EffectStore(container.engine, container.clock),
+        vault=container.vault,
     )
     return Operator(
         explainer=Explainer(
@@ -106,6 +114,12 @@ def make_operator(container: Container) -> Operator:
             resolver=resolver,
         ),
         auditor=auditor,
+        unmasker=Unmasker(
+            engine=container.engine,
+            record=container.record,
+            auditor=auditor,
+            vault=container.vault,
+        ),
         close=container.close,
     )
 

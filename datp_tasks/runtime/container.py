@@ -25,7 +25,10 @@ from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.pipelines.store import PipelineStore
 from datp_tasks.record.database import Engine, make_engine
 from datp_tasks.record.groups import GroupStore
+from datp_tasks.record.sealed_secrets import SealedSecrets
 from datp_tasks.record.transactions import Record
+from datp_tasks.record.vault import Vault
+from datp_tasks.seals.keyring import load
 from datp_tasks.settings import Settings
 from datp_tasks.transactions.restore import Restorer
 from datp_tasks.transactions.take_over import TakeOver
@@ -51,6 +54,8 @@ class Container:
     take_over: TakeOver
     groups: GroupStore
     webhooks: WebhookService
+    vault: Vault
+    secrets: SealedSecrets
     #: None: nothing is traced.
     tracing: Tracing | None
 
@@ -76,11 +81,14 @@ class Container:
         doorbells = Doorbells(live) if send is None else None
         ringer = Ringer(send or CelerySend(celery), costs, doorbells)
         tracing = make_tracing(settings)
+        keyring = load(settings)
+        vault = Vault(engine, clock, keyring)
         webhooks = WebhookService(
             settings,
             engine,
             live,
             clock,
+            vault=vault,
             ring=ring_webhooks or WebhookRing(celery, settings.maintenance_group),
         )
         on_final = tracing.ended_many if tracing else None
@@ -117,6 +125,8 @@ class Container:
             ),
             groups=GroupStore(engine, GroupCopy(redis, live.keys), clock),
             webhooks=webhooks,
+            vault=vault,
+            secrets=SealedSecrets(engine, clock, keyring),
             tracing=tracing,
         )
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from datp_tasks.failpoints import reach
+from datp_tasks.model.notes import error_note, new_error_id
 from datp_tasks.outbound.http_client import HttpClient
 from datp_tasks.outbound.messages import HttpRequest, NoResponse
 from datp_tasks.record.webhook_queue import Claimed, Outcome
@@ -298,8 +299,9 @@ class Sender:
             sent = await self._client.send(request, self._settings.webhook_timeout_s)
             reach("webhooks.after_post")
         except Exception as error:
-            log.exception("%s could not be sent", claimed.id)
-            sent = NoResponse(f"it could not be sent: {error!r:.200}")
+            error_id = new_error_id()
+            log.exception("%s could not be sent, error %s", claimed.id, error_id)
+            sent = NoResponse(f"it could not be sent: {error_note(type(error).__name__, error_id)}")
         took_s = time.monotonic() - began_s
         self._measured(claimed.target, took_s)
         took_ms = int(took_s * 1_000)

@@ -46,3 +46,7 @@ SET requests_per_s = excluded.requests_per_s, burst_max = excluded.burst_max,
 SELECT count(*) FROM (
     SELECT 1 FROM tx_summary WHERE owner = %(owner)s AND completed_at IS NULL LIMIT %(limit)s
 ) found
+
+-- :name follow_pepper
+-- Keep the hash of a key under the current pepper, unless another process just did.
+UPDATE api_key SET secret_hash = %(secret_hash)s WHERE id = %(id)s AND secret_hash = %(stored)s
