@@ -62,9 +62,9 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "keys": "API keys, and the limits of their owners.",
     },
     "sealing": {
+        "unmask": "Show what a sealed transaction holds; the audit table keeps who looked.",
         "keyring": "The key ring: make, change, and seal anew.",
         "secrets": "Secrets that parameters of pipelines name.",
-        "unmask": "Show what a sealed transaction holds; the audit table keeps who looked.",
     },
     "api": {
         "api": "Serve the HTTP API, until Ctrl-C or SIGTERM.",

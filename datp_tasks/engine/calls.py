@@ -27,7 +27,7 @@ from datp_tasks.engine.registry import Registry, StepFunction, StepType
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.time_limit import TimeLimit
 from datp_tasks.errors import StaleFence, StepError, StepTimeout
-from datp_tasks.model.notes import clean_note, error_note, error_text, new_error_id
+from datp_tasks.model.notes import clean_note
 from datp_tasks.model.outcome import Abort, Call, Done, DontKnow, Fail, NotDone, Sleep
 from datp_tasks.model.payload import Json, NotJson, checked, copied
 from datp_tasks.model.status import Status
@@ -235,17 +235,10 @@ class StepCaller:
             is_ours = isinstance(error, StepTypeHasNoRollback)
             said = shown(error)
             return Broken(clean_note(said if is_ours else f"{type(error).__name__}: {said}"))
-        kind, error_id = type(error).__name__, new_error_id()
-        run.error_text = error_text(without_secrets(f"error {error_id}: {kind}: {shown(error)}"))
-        log.warning(
-            "%s: step %s broke, error %s",
-            run.tx_id,
-            run.action.path,
-            error_id,
-            exc_info=error,
-            extra=about,
-        )
-        return Broken(error_note(kind, error_id))
+        note = run.note_error(type(error).__name__, without_secrets(shown(error)))
+        path = run.action.path
+        log.warning("%s: step %s broke: %s", run.tx_id, path, note, exc_info=error, extra=about)
+        return Broken(note)
 
     def ended(self, error: Fail | Abort) -> Ended:
         status = Status.FAILED if isinstance(error, Fail) else Status.ABORTED

@@ -22,9 +22,8 @@ from datp_tasks.live.scripts import Call as ScriptCall
 from datp_tasks.live.scripts import Reply
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell, flat_to_dict
-from datp_tasks.model.notes import error_note, error_text, new_error_id
 from datp_tasks.model.plan import Action, Position
-from datp_tasks.model.state import BEGIN, ending, restated
+from datp_tasks.model.state import BEGIN, ending
 from datp_tasks.model.status import Status
 from datp_tasks.record.errors import DBAPIError, OperationalError
 from datp_tasks.record.transactions import Record
@@ -228,8 +227,7 @@ class Committer:
                 plan.refused.append(run)
                 continue
             log.error("%s is parked in doubt: %s", run.tx_id, note, extra=run.about("tx.parked"))
-            if run.error_text:
-                run.change(restated(is_open=run.state.open, why=run.take_error_text()))
+            run.restate_error()
             held, state_json = run.take_pending(), run.state_json()
             call = self._live.call_park(held, self._node, state_json, note)
             plan.orders.append((call, lambda reply: None))
@@ -274,13 +272,9 @@ class Committer:
             for run in runs:
                 self._end([run], plan)
             return
-        run, error_id = runs[0], new_error_id()
-        about = run.about("tx.unwritable")
-        log.error(
-            "%s cannot be written to SQL, error %s: %s", run.tx_id, error_id, error, extra=about
-        )
-        run.error_text = error_text(f"error {error_id}: {error.orig!r}")
-        note = error_note(f"its ending cannot be stored: {type(error).__name__}", error_id)
+        run, kind = runs[0], type(error).__name__
+        note = run.note_error(f"its ending cannot be stored: {kind}", repr(error.orig))
+        log.error("%s: %s: %s", run.tx_id, note, error, extra=run.about("tx.unwritable"))
         parking = Plan(plan.may_go_on)
         parking.parked.append((run, note))
         self._park(parking)

@@ -13,13 +13,15 @@ from datp_tasks.engine.outcomes import Outcome
 from datp_tasks.engine.seal_edge import SealEdge, edge_of
 from datp_tasks.engine.state_cache import Kept
 from datp_tasks.live.types import Claimed, Held, switches_of
-from datp_tasks.model.payload import Json, encode
+from datp_tasks.model.notes import error_note, error_text, new_error_id
+from datp_tasks.model.payload import SEALED, Json, encode
 from datp_tasks.model.plan import Action, VersionOf, next_action
 from datp_tasks.model.state import (
     Delta,
     State,
     apply,
     done,
+    restated,
     state_with_payloads,
     succeeded,
     told,
@@ -73,7 +75,7 @@ class Run:
         fields = claimed.fields
         if kept is None:
             state = State.from_json(fields["state"])
-            edge = edge_of(claimed.tx_id, state, vault)
+            edge = edge_of(claimed.tx_id, state, vault) if SEALED in state.data else None
             if edge is not None:
                 state = state_with_payloads(state, edge.open)
         else:
@@ -101,13 +103,21 @@ class Run:
 
     def change(self, delta: Delta) -> None:
         if self.error_text and delta["k"] in ("error", "end"):
-            delta = told(delta, self.take_error_text())
+            delta, self.error_text = told(delta, self.error_text), ""
         apply(self.state, delta)
         self.pending.append(delta)
 
-    def take_error_text(self) -> str:
-        text, self.error_text = self.error_text, ""
-        return text
+    def note_error(self, kind: str, text: str) -> str:
+        """Keep for operators what an unexpected error said; the note that its client sees."""
+        error_id = new_error_id()
+        self.error_text = error_text(f"error {error_id}: {kind}: {text}")
+        return error_note(kind, error_id)
+
+    def restate_error(self) -> None:
+        """Nothing changes any more, but the journal must tell what the last error said."""
+        if self.error_text:
+            delta, self.error_text = restated(self.state.open, self.error_text), ""
+            self.change(delta)
 
     def plan(self, version_of: VersionOf) -> Action:
         deltas, self.action = next_action(self.state, version_of)

@@ -227,7 +227,7 @@ def told(delta: Delta, why: str) -> Delta:
     return {**delta, "why": why}
 
 
-def restated(*, is_open: bool, why: str) -> Delta:
+def restated(is_open: bool, why: str) -> Delta:
     """Nothing has changed, but an exception said this."""
     return told(BEGIN if is_open else CLOSE, why)
 

@@ -11,6 +11,7 @@ from datp_tasks import Pipeline
 from datp_tasks.errors import NoKeyRing, SealBroken, SecretUnknown, SettingsError
 from datp_tasks.record import rekeying
 from datp_tasks.record.api_keys import ApiKeys, KeyHash, Scope
+from datp_tasks.record.database import Engine, make_engine
 from datp_tasks.record.rekeying import Rekeying
 from datp_tasks.record.sealed_secrets import SealedSecrets
 from datp_tasks.record.vault import KEY_DAYS, Vault
@@ -170,10 +171,8 @@ def test_data_keys_cost_one_question_per_owner_and_process(datp: Kit) -> None:
     assert broken.key(key.id) is key
 
 
-def replace_engine(kit: Kit) -> object:
+def replace_engine(kit: Kit) -> Engine:
     """One that cannot be asked anything."""
-    from datp_tasks.record.database import make_engine
-
     return make_engine(replace(kit.settings, database_url="postgresql://nobody@127.0.0.1:1/none"))
 
 
