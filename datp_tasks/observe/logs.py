@@ -58,6 +58,8 @@ _HINTS = (
     *("://", "datp_", "whsec_", "bearer", "basic", "passw", "secret", "apikey", "api_key"),
     *("api-key", "token", "pepper", "authorization"),
 )
+#: 32 bytes in base64.
+_KEYS = re.compile(r"[A-Za-z0-9+/]{43}=")
 _SECRET_NAME = re.compile(r"(?i)(password|passwd|secret|api[_-]?key|token|pepper|authorization)$")
 #: What a record has anyway; all else was given by the caller that wrote the line.
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {
@@ -119,7 +121,8 @@ def secrets_of(settings: Settings) -> list[str]:
             password = urlsplit(value).password or ""
             found += [password, unquote(password)]
         else:
-            found.append(value)
+            # A key ring holds several, each of which is one.
+            found += [value, *_KEYS.findall(value)]
     return [each for each in found if each]
 
 
