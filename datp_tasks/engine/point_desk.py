@@ -171,7 +171,7 @@ def known_outcome(run: Run, effects: Effects) -> Outcome | None:
         point = run.state.point
         if run.tx_id in effects.past_return and not is_undo:
             run.wants_point = point is None or point.kind != "final"
-        return Output(effects.recorded[run.tx_id])
+        return Output(run.opened(effects.recorded[run.tx_id]))
     run.stop_found = effects.stops.get(run.tx_id)
     step = run.action.step
     run.wants_point = step is not None and step.final_from and not is_undo

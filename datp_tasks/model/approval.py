@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.payload import Json, canonical
+from datp_tasks.model.sealed import masked
 
 #: Everything that a policy can ask a second person for.
 ACTIONS: Final = (
@@ -132,7 +133,8 @@ class Approval:
             "state": str(self.state),
             "action": self.action,
             "subject": self.subject,
-            "params": self.params,
+            # `datp unmask` shows what is sealed.
+            "params": {name: masked(value) for name, value in self.params.items()},
             "paramsHash": self.params_hash,
             "version": self.version,
             "pipeline": self.pipeline,

@@ -103,6 +103,8 @@ class PipelineDefinition:
     on_late: str | None = None
     #: Who may start, cancel and wake its transactions, and set their switches.
     access: PipelineAccess = DEFAULT_ACCESS
+    #: Whether inputs, outputs and progress of its transactions rest sealed.
+    sealed: bool = False
     steps: tuple[StepDefinition, ...]
 
     content_hash: str = field(init=False, repr=False, compare=False)
@@ -130,6 +132,7 @@ class PipelineDefinition:
             ("expiresInSeconds", _number(self.expires_in_s), None),
             ("onLate", self.on_late, None),
             ("access", self.access.to_mapping(), {}),
+            ("sealed", self.sealed, False),
         )
         return head | {"steps": [step.to_mapping() for step in self.steps]}
 
@@ -150,6 +153,7 @@ class PipelineDefinition:
             expires_in_s=None if expires_in_s is None else float(expires_in_s),
             on_late=clean.get("onLate"),
             access=PipelineAccess.from_mapping(clean.get("access")),
+            sealed=clean.get("sealed", False),
             steps=tuple(StepDefinition.from_mapping(step) for step in clean["steps"]),
         )
 
@@ -188,6 +192,7 @@ class Pipeline:
         expires_in_s: float | None = None,
         on_late: str | None = None,
         access: Mapping[str, Any] | None = None,
+        sealed: bool = False,
         description: str = "",
     ) -> None:
         self._mapping = {
@@ -199,6 +204,7 @@ class Pipeline:
             "expiresInSeconds": expires_in_s,
             "onLate": on_late,
             "access": _as_dict(access),
+            "sealed": sealed,
         }
         self._steps: list[dict[str, Any]] = []
 

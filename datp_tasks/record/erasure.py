@@ -41,6 +41,8 @@ class Query(Queries, topic="erasure"):
     batches_of: str
     batches_of_owner: str
     erase_batches: str
+    lock_data_keys: str
+    erase_data_keys: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,18 @@ class Erasure:
                 names = [f"{row.service_id}/{row.batch_id}" for row in batches]
                 self._note(connection, order, {"batches": names})
         return len(batches)
+
+    def erase_data_keys_of(self, owner: str, order: Order) -> int:
+        """Delete the data keys of an owner that seal nothing any more but copies; how many.
+
+        What is being accepted with one of them now holds it until its commit, and is seen here.
+        """
+        with self._engine.begin() as connection:
+            connection.exec_driver_sql(Query.lock_data_keys, {"owner": owner})
+            rows = connection.exec_driver_sql(Query.erase_data_keys, {"owner": owner}).all()
+            if rows:
+                self._note(connection, order, {"dataKeys": sorted(row.id for row in rows)})
+        return len(rows)
 
     def _note(self, connection: Connection, order: Order, details: Mapping[str, Any]) -> None:
         note_action(

@@ -30,7 +30,10 @@ from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.database import Engine, make_engine
 from datp_tasks.record.groups import GroupStore
+from datp_tasks.record.sealed_secrets import SealedSecrets
 from datp_tasks.record.transactions import Record
+from datp_tasks.record.vault import Vault
+from datp_tasks.seals.keyring import load
 from datp_tasks.settings import Settings
 from datp_tasks.transactions.restore import Restorer
 from datp_tasks.transactions.take_over import TakeOver
@@ -57,6 +60,8 @@ class Container:
     groups: GroupStore
     webhooks: WebhookService
     approvals: Approvals
+    vault: Vault
+    secrets: SealedSecrets
     #: None: nothing is traced.
     tracing: Tracing | None
 
@@ -86,11 +91,14 @@ class Container:
         doorbells = Doorbells(live) if send is None else None
         ringer = Ringer(send or CelerySend(celery), costs, doorbells)
         tracing = make_tracing(settings)
+        keyring = load(settings)
+        vault = Vault(engine, clock, keyring)
         webhooks = WebhookService(
             settings,
             engine,
             live,
             clock,
+            vault=vault,
             ring=ring_webhooks or WebhookRing(celery, settings.maintenance_group),
         )
         on_final = tracing.ended_many if tracing else None
@@ -105,9 +113,14 @@ class Container:
             catalogue=catalogue,
             ringer=ringer,
         )
-        ring = ring_ledger or CeleryRing(celery, settings.ledger_group)
-        tell = partial(tell_waiting, live, ringer, restorer)
-        ledger = Ledger.open(settings, engine, clock, ring=ring, tell=tell, gate=approvals)
+        ledger = Ledger.open(
+            settings,
+            engine,
+            clock,
+            ring=ring_ledger or CeleryRing(celery, settings.ledger_group),
+            tell=partial(tell_waiting, live, ringer, restorer),
+            gate=approvals,
+        )
         for name in GUARDED:
             approvals.offer(name, ledger.operator)
         return cls(
@@ -127,6 +140,8 @@ class Container:
             approvals=approvals,
             groups=GroupStore(engine, GroupCopy(redis, live.keys), clock),
             webhooks=webhooks,
+            vault=vault,
+            secrets=SealedSecrets(engine, clock, keyring),
             tracing=tracing,
         )
 

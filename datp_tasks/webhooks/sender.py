@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from datp_tasks.failpoints import reach
+from datp_tasks.model.notes import error_note, new_error_id
 from datp_tasks.outbound.messages import HttpRequest, NoResponse
 from datp_tasks.outbound.messages import Outcome as Exchange
 from datp_tasks.record.webhook_queue import Claimed, Outcome, Receiver
@@ -314,8 +315,9 @@ class Sender:
             )
             reach("webhooks.after_post")
         except Exception as error:
-            log.exception("%s could not be sent", claimed.id)
-            sent = NoResponse(f"it could not be sent: {error!r:.200}")
+            error_id = new_error_id()
+            log.exception("%s could not be sent, error %s", claimed.id, error_id)
+            sent = NoResponse(f"it could not be sent: {error_note(type(error).__name__, error_id)}")
         took_s = time.monotonic() - began_s
         self._measured(claimed.receiver, took_s)
         took_ms = int(took_s * 1_000)

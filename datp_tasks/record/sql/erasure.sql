@@ -104,3 +104,17 @@ SET payload = '', note = NULL, receipt = CASE WHEN r.receipt IS NOT NULL THEN js
         'erased', encode(sha256(convert_to(r.receipt::text, 'UTF8')), 'hex')) END
 FROM chosen c WHERE r.service_id = c.service_id AND r.batch_id = c.batch_id
   AND r.final_at IS NOT NULL AND r.payload <> ''
+
+-- :name lock_data_keys
+-- Waits for those who accept with a data key of this owner at the moment.
+SELECT id FROM data_key WHERE owner = %(owner)s ORDER BY id FOR UPDATE
+
+-- :name erase_data_keys
+-- The data keys of an owner with which nothing is sealed that is not erased. Copies in backups and
+-- in files of other hosts cannot be opened from then on.
+DELETE FROM data_key k
+WHERE k.owner = %(owner)s AND NOT EXISTS (
+    SELECT 1 FROM tx_summary t
+    WHERE t.owner = %(owner)s AND t.erased_at IS NULL
+      AND split_part(t.input ->> '$sealed', '.', 1) = k.id)
+RETURNING k.id
