@@ -56,6 +56,10 @@ OPERATOR_ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/v1/queues", None),
     ("GET", "/v1/alerts", None),
     ("GET", "/v1/audit/actions", None),
+    ("GET", "/v1/approvals", None),
+    ("GET", "/v1/approvals/1", None),
+    ("POST", "/v1/approvals/1/approve", {}),
+    ("POST", "/v1/approvals/1/reject", {"note": "x"}),
     ("GET", "/v1/metrics", None),
 ]
 

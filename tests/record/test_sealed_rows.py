@@ -184,6 +184,9 @@ def test_a_key_made_under_the_previous_pepper_is_known_and_follows(datp: Kit) ->
     engine, clock = datp.connections.engine, datp.clock
     key = ApiKeys(engine, clock, OLD).create("acme", actor=LOCAL).text
     assert ApiKeys(engine, clock, NEW).verify(key) is None
+    # Its end tells without a question to PostgreSQL, under either pepper.
+    assert not ApiKeys(engine, clock, NEW).can_be(key)
+    assert ApiKeys(engine, clock, NEW, OLD).can_be(key)
     found = ApiKeys(engine, clock, NEW, OLD).verify(key)
     assert found is not None
     assert found.owner == "acme"
