@@ -232,8 +232,7 @@ class Committer:
                 continue
             log.error("%s is parked in doubt: %s", run.tx_id, note, extra=run.about("tx.parked"))
             run.restate_error()
-            held, state_json = run.take_pending(), run.state_json()
-            call = self._live.call_park(held, self._node, state_json, note)
+            call = self._live.call_park(run.take_pending(), self._node, run.state_json(), note)
             plan.orders.append((call, lambda reply: None))
 
     def _lost(self, run: Run, reply: Reply) -> None:

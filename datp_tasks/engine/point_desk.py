@@ -19,7 +19,7 @@ from datp_tasks.model.state import PointKind, bound
 from datp_tasks.record.database import is_away
 from datp_tasks.record.effects import Effects
 from datp_tasks.record.errors import OperationalError
-from datp_tasks.record.points import Claim, Points
+from datp_tasks.record.points import PointClaim, Points
 
 log = logging.getLogger("datp.hop")
 
@@ -120,7 +120,7 @@ class PointDesk:
         if not runs:
             return
         kinds = {run.tx_id: self._kind_due(run) or "final" for run in runs}
-        claims = [Claim(run.tx_id, run.fence, kinds[run.tx_id]) for run in runs]
+        claims = [PointClaim(run.tx_id, run.fence, kinds[run.tx_id]) for run in runs]
         passages = self._points.pass_many(claims)
         for run in runs:
             passage = passages.get(run.tx_id)
@@ -153,7 +153,7 @@ class PointDesk:
                 raise TransactionStopped
             run.wants_point = True
             return
-        passage = self._points.pass_many([Claim(run.tx_id, run.fence, "final")]).get(run.tx_id)
+        passage = self._points.pass_many([PointClaim(run.tx_id, run.fence, "final")]).get(run.tx_id)
         if passage is None or passage is False:
             raise StaleFence
         if passage is not True:

@@ -83,7 +83,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Vote:
     """One person's word."""
 
     decided_by: str
@@ -120,7 +120,7 @@ class Approval:
     executed_at: datetime | None = None
     #: Who looked into it after the glass was broken.
     closed_by: str | None = None
-    given: tuple[Given, ...] = field(default=())
+    given: tuple[Vote, ...] = field(default=())
 
     @property
     def consents(self) -> int:

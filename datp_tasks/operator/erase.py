@@ -26,7 +26,7 @@ from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.audit import Auditor
 from datp_tasks.operator.bulk import ActionResult
 from datp_tasks.record.database import translate_outage
-from datp_tasks.record.erasure import Erasure, Order, Payloads
+from datp_tasks.record.erasure import Erasure, ErasureOrder, Payloads
 from datp_tasks.record.journal_files import JournalFiles
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.vault import Vault
@@ -106,7 +106,7 @@ class ErasurePermit:
     """What may be erased, by whom and why; only `Eraser.permit` gives one."""
 
     chosen: Chosen
-    order: Order
+    order: ErasureOrder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,7 @@ class Eraser:
         )
         with translate_outage(), self.erasure.writing() as connection:
             self.approvals.require(actor, ask, connection=connection)
-        return ErasurePermit(chosen, Order(actor, reason, chosen.to_json()))
+        return ErasurePermit(chosen, ErasureOrder(actor, reason, chosen.to_json()))
 
     def choose(self, chosen: Chosen) -> Iterator[list[str]]:
         """Transactions that are meant and not erased yet, page by page; pages may be empty."""
@@ -193,7 +193,7 @@ class Eraser:
         with translate_outage():
             return [str(path) for path in self.files.erase(self.erasure.erased_ids())]
 
-    def _erase(self, tx_ids: Sequence[str], order: Order) -> Iterator[ActionResult]:
+    def _erase(self, tx_ids: Sequence[str], order: ErasureOrder) -> Iterator[ActionResult]:
         with translate_outage():
             refused = self.erasure.obstacles(tx_ids)
             ready = [tx for tx in tx_ids if tx not in refused]

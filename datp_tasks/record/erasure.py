@@ -54,7 +54,7 @@ class Payloads:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ErasureOrder:
     """On whose behalf and why something is erased; what was chosen, without the erased text."""
 
     actor: Actor
@@ -92,7 +92,7 @@ class Erasure:
         with self._engine.connect() as connection:
             return _obstacles(connection, tx_ids)
 
-    def erase(self, tx_ids: Sequence[str], order: Order) -> dict[str, str]:
+    def erase(self, tx_ids: Sequence[str], order: ErasureOrder) -> dict[str, str]:
         """Erase those that may be, in one commit; why the others may not."""
         ids = {"tx_id": list(tx_ids)}
         with self._engine.begin() as connection:
@@ -109,7 +109,7 @@ class Erasure:
                 self._note(connection, order, {"erased": {tx: heads.get(tx, "") for tx in left}})
         return refused
 
-    def erase_batches_of(self, owner: str, order: Order, *, rows_max: int) -> int:
+    def erase_batches_of(self, owner: str, order: ErasureOrder, *, rows_max: int) -> int:
         """Some batches of an owner that no transaction sent; how many."""
         with self._engine.begin() as connection:
             values = {"owner": owner, "limit": rows_max}
@@ -120,7 +120,7 @@ class Erasure:
                 self._note(connection, order, {"batches": names})
         return len(batches)
 
-    def erase_data_keys_of(self, owner: str, order: Order) -> int:
+    def erase_data_keys_of(self, owner: str, order: ErasureOrder) -> int:
         """Delete the data keys of an owner that seal nothing any more but copies; how many.
 
         What is being accepted with one of them now holds it until its commit, and is seen here.
@@ -132,7 +132,9 @@ class Erasure:
                 self._note(connection, order, {"dataKeys": sorted(row.id for row in rows)})
         return len(rows)
 
-    def _note(self, connection: Connection, order: Order, details: Mapping[str, Any]) -> None:
+    def _note(
+        self, connection: Connection, order: ErasureOrder, details: Mapping[str, Any]
+    ) -> None:
         note_action(
             connection,
             actor=order.actor,

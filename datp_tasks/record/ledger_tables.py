@@ -125,12 +125,7 @@ def _declare_batches(metadata: MetaData) -> None:
             unique=True,
             postgresql_where=text(f"state IN ({_names(OPEN_STATES)})"),
         ),
-        Index(
-            "ledger_batch_head",
-            "service_id",
-            "seq",
-            postgresql_where=text("final_at IS NULL"),
-        ),
+        Index("ledger_batch_head", "service_id", "seq", postgresql_where=text("final_at IS NULL")),
         Index("ledger_batch_in_flight", "owner", postgresql_where=text("final_at IS NULL")),
         #: What an owner has in the line.
         Index(

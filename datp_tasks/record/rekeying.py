@@ -32,7 +32,7 @@ class Query(Queries, topic="rekeying"):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class Resealed:
     """What became of one page of rows."""
 
     table: str
@@ -54,7 +54,7 @@ class Rekeying:
         self._engine = engine
         self._ring = ring
 
-    def reseal(self) -> Iterator[Page]:
+    def reseal(self) -> Iterator[Resealed]:
         """One page after the other, each in a commit of its own."""
         for table, column, read, put in (
             ("data_key", "sealed", Query.data_keys, Query.put_data_key),
@@ -78,7 +78,7 @@ class Rekeying:
         with translate_outage(), self._engine.connect() as connection:
             return list(connection.exec_driver_sql(read, values))
 
-    def _reseal(self, table: str, column: str, put: str, rows: list[Any]) -> Page:
+    def _reseal(self, table: str, column: str, put: str, rows: list[Any]) -> Resealed:
         resealed, unreadable = 0, []
         with translate_outage(), self._engine.begin() as connection:
             for row in rows:
@@ -92,4 +92,4 @@ class Rekeying:
                 sealed = self._ring.seal(text, *place)
                 values = {"row": row.row, "before": row.sealed, "sealed": sealed}
                 resealed += connection.exec_driver_sql(put, values).rowcount
-        return Page(table, resealed, tuple(unreadable))
+        return Resealed(table, resealed, tuple(unreadable))

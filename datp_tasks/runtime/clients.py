@@ -132,23 +132,31 @@ def make_operator(container: Container) -> Operator:
         bulk=bulk,
         approvals=container.approvals,
         auditor=auditor,
-        eraser=Eraser(
-            record=container.record,
-            erasure=Erasure(container.engine, container.clock),
-            live=container.live,
-            auditor=auditor,
-            files=JournalFiles.of(container.settings),
-            approvals=container.approvals,
-            vault=container.vault,
-        ),
-        unmasker=Unmasker(
-            engine=container.engine,
-            record=container.record,
-            auditor=auditor,
-            vault=container.vault,
-            approvals=container.approvals.store,
-        ),
+        eraser=_eraser(container, auditor),
+        unmasker=_unmasker(container, auditor),
         close=container.close,
+    )
+
+
+def _eraser(container: Container, auditor: Auditor) -> Eraser:
+    return Eraser(
+        record=container.record,
+        erasure=Erasure(container.engine, container.clock),
+        live=container.live,
+        auditor=auditor,
+        files=JournalFiles.of(container.settings),
+        approvals=container.approvals,
+        vault=container.vault,
+    )
+
+
+def _unmasker(container: Container, auditor: Auditor) -> Unmasker:
+    return Unmasker(
+        engine=container.engine,
+        record=container.record,
+        auditor=auditor,
+        vault=container.vault,
+        approvals=container.approvals.store,
     )
 
 

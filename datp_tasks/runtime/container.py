@@ -87,12 +87,10 @@ class Container:
         pipelines = PipelineStore(
             engine, redis, live.keys, steps_max=settings.pipeline_steps_max, gate=approvals
         )
-        approvals.offer(USE, pipelines)
         doorbells = Doorbells(live) if send is None else None
         ringer = Ringer(send or CelerySend(celery), costs, doorbells)
         tracing = make_tracing(settings)
-        keyring = load(settings)
-        vault = Vault(engine, clock, keyring)
+        vault = Vault(engine, clock, load(settings))
         webhooks = WebhookService(
             settings,
             engine,
@@ -113,16 +111,10 @@ class Container:
             catalogue=catalogue,
             ringer=ringer,
         )
-        ledger = Ledger.open(
-            settings,
-            engine,
-            clock,
-            ring=ring_ledger or CeleryRing(celery, settings.ledger_group),
-            tell=partial(tell_waiting, live, ringer, restorer),
-            gate=approvals,
-        )
-        for name in GUARDED:
-            approvals.offer(name, ledger.operator)
+        ring = ring_ledger or CeleryRing(celery, settings.ledger_group)
+        tell = partial(tell_waiting, live, ringer, restorer)
+        ledger = Ledger.open(settings, engine, clock, ring=ring, tell=tell, gate=approvals)
+        _offer(approvals, pipelines, ledger)
         return cls(
             settings=settings,
             clock=clock,
@@ -141,7 +133,7 @@ class Container:
             groups=GroupStore(engine, GroupCopy(redis, live.keys), clock),
             webhooks=webhooks,
             vault=vault,
-            secrets=SealedSecrets(engine, clock, keyring),
+            secrets=SealedSecrets(engine, clock, vault.ring),
             tracing=tracing,
         )
 
@@ -156,6 +148,13 @@ class Container:
 def _approvals(settings: Settings, engine: Engine, clock: Clock) -> Approvals:
     policy = load_policy(settings.policy_file)
     return Approvals(ApprovalStore(engine, clock), Alerts(engine, clock), policy)
+
+
+def _offer(approvals: Approvals, pipelines: PipelineStore, ledger: Ledger) -> None:
+    """Say how actions of these rooms are done once a second person has agreed."""
+    approvals.offer(USE, pipelines)
+    for name in GUARDED:
+        approvals.offer(name, ledger.operator)
 
 
 def _cost_book(live: LiveStore, settings: Settings) -> CostBook:

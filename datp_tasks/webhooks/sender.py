@@ -23,7 +23,7 @@ from datp_tasks.outbound.messages import Outcome as Exchange
 from datp_tasks.record.webhook_queue import Claimed, Outcome, Receiver
 from datp_tasks.settings import Settings
 from datp_tasks.webhooks.breaker import Notice
-from datp_tasks.webhooks.picker import PACE_S, Busy, Load, Picked
+from datp_tasks.webhooks.picker import PACE_S, Busy, Capacity, Picked
 from datp_tasks.webhooks.verdict import outcome_of
 
 log = logging.getLogger("datp.webhooks")
@@ -86,7 +86,7 @@ class SenderPorts:
     """What the loop needs of the world. The first two block, so they run in threads."""
 
     #: From what is under way to attempts that may be made beside it.
-    pick: Callable[[Load], Picked]
+    pick: Callable[[Capacity], Picked]
     settle: Callable[[Sequence[Outcome]], list[Notice]]
     #: The headers of an attempt.
     headers: Callable[[Claimed], dict[str, str]]
@@ -145,7 +145,7 @@ class Sender:
             if self._closing:
                 return Sent()
             if self._pump is None or self._pump.done():
-                picked = self._office.pick(Load(pace.workers))
+                picked = self._office.pick(Capacity(pace.workers))
                 if not picked.claimed and picked.turn_s is None:
                     return Sent()
                 work = self._work(picked)
@@ -228,7 +228,7 @@ class Sender:
         if under_way and (free <= 0 or (free < workers * ROOM and is_soon)):
             return Picked([], is_more=True)
         self._looked_s = now_s
-        return await self._in_thread(self._office.pick, Load(free, self._busy()))
+        return await self._in_thread(self._office.pick, Capacity(free, self._busy()))
 
     async def _settle(
         self, outcomes: list[Outcome], sent: Sent, notices: set[asyncio.Future[None]]

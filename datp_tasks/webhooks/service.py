@@ -36,7 +36,7 @@ from datp_tasks.record.webhook_queue import Claimed, Member, Outcome, WebhookQue
 from datp_tasks.record.webhooks import Webhooks
 from datp_tasks.settings import Settings
 from datp_tasks.webhooks.breaker import Breaker, Notice
-from datp_tasks.webhooks.picker import Load, Picked, Picker
+from datp_tasks.webhooks.picker import Capacity, Picked, Picker
 from datp_tasks.webhooks.sender import Pace, Sender, SenderPorts, Sent
 from datp_tasks.webhooks.signing import signed_headers
 
@@ -123,7 +123,7 @@ class WebhookService:
         self._sender.close()
         self._names.close()
 
-    def _pick(self, load: Load) -> Picked:
+    def _pick(self, load: Capacity) -> Picked:
         picked = self._picker.pick(load)
         if picked.claimed:
             owners = {each.owner for each in picked.claimed}

@@ -11,14 +11,22 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks import Call, Fail, Pipeline, Sleep
+from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.engine.orphaned_claims import OrphanedClaims
-from datp_tasks.errors import CannotSeal, ExternalIdConflict, InputInvalid, SealBroken
+from datp_tasks.errors import (
+    CannotSeal,
+    ExternalIdConflict,
+    InputInvalid,
+    PipelineDisabled,
+    SealBroken,
+)
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.sealed import MASK, data_key_of
 from datp_tasks.model.status import Status
 from datp_tasks.runtime.clients import make_client
 from datp_tasks.runtime.container import Container
 from datp_tasks.testing import Kit
+from tests.support.eventually import eventually
 from tests.support.receiver import receiving
 from tests.support.search_everywhere import places_with
 
@@ -27,6 +35,7 @@ ALICE = Actor(name="alice", role=Role.ADMIN)
 Data = dict[str, Any]
 #: A word that appears in every payload of these tests, and in nothing else.
 WORD = "zanzibar"
+NEW = Request(pipeline="pay", data={})
 
 
 @pytest.fixture
@@ -165,6 +174,24 @@ def test_the_same_request_again_is_the_same_transaction_also_when_sealing_is_tur
     with steps.connections.engine.connect() as sql:
         prints = sql.execute(text("SELECT fingerprint FROM tx_summary")).scalars().all()
     assert len(set(prints)) == 2
+
+
+def test_a_sealed_request_is_found_again_although_its_pipeline_was_disabled(steps: Kit) -> None:
+    first = steps.client.submit("pay", {"name": WORD}, external_id="a")
+    steps.connections.pipelines.disable("pay")
+    wanted = Request(pipeline="pay", data={"name": WORD}, external_id="a")
+    eventually(lambda: isinstance(steps.client.submit_many([NEW])[0], PipelineDisabled))
+    [again] = steps.client.submit_many([wanted])
+    assert isinstance(again, Submitted)
+    assert (again.tx_id, again.duplicate) == (first.tx_id, True)
+    [other] = steps.client.accepted_before([replace(wanted, data={"name": "another"})])
+    assert isinstance(other, ExternalIdConflict)
+    # A process without the ring cannot tell, and says so.
+    vault = steps.connections.vault
+    vault.ring = None
+    vault._known.clear()
+    [unknown] = steps.client.accepted_before([wanted])
+    assert isinstance(unknown, CannotSeal)
 
 
 def test_a_webhook_tells_its_owner_what_rests_sealed(steps: Kit) -> None:

@@ -122,3 +122,17 @@ def test_a_subject_is_not_looked_for_without_the_key_ring(world: World) -> None:
     container = Container.open(settings, clock=kit.clock, send=kit.send)
     with make_operator(container) as operator, pytest.raises(NoKeyRing):
         list(operator.eraser.choose(Chosen(subject="/customer=ann")))
+
+
+def test_what_people_were_asked_about_it_goes_as_well(world: World) -> None:
+    kit = world.kit
+    kit.use(Pipeline("ask").step("util/approval", params={"note": "pay {{customer}}"}).build())
+    tx_id = kit.submit("ask", {"customer": "ann"}, owner="acme")
+    bob = Actor(name="key bob1", owner="bob", role=Role.ADMIN)
+    [asked] = kit.operator.approvals.store.page(subject=tx_id)
+    kit.operator.approvals.approve(asked.id, bob, note="ann is fine")
+    assert kit.finish(tx_id).status is Status.SUCCESS
+    assert [each.ok for each in erase(world)[0]] == [True]
+    left = world.sql("SELECT a::text || d::text AS t FROM approval a, approval_decision d")
+    assert [row.t for row in left if "ann" in row.t] == []
+    assert kit.operator.approvals.store.one(asked.id).decided_at
