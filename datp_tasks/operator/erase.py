@@ -39,7 +39,9 @@ POINTER_PARTS_MAX = 32
 
 ERASED = "erased"
 NOT_ARCHIVED = "it is not archived yet. The archiver does that by itself: erase again in a minute"
-UNREADABLE = "these files are damaged: {}. Move them out of DATP_JOURNAL_DIR and erase again"
+UNREADABLE = (
+    "these files are damaged: {}. Move them out of DATP_ARCHIVE__JOURNAL_DIR and erase again"
+)
 BROKEN = "its journal does not fit: {}. Look with `datp replay`, and settle that first"
 
 
@@ -189,7 +191,9 @@ class Eraser:
     def erase_files(self) -> list[str]:
         """Take what is erased in SQL out of the files here; those that cannot be read."""
         if self.files is None:
-            raise FilterInvalid("DATP_JOURNAL_DIR is not set: the journal has no files here")
+            raise FilterInvalid(
+                "DATP_ARCHIVE__JOURNAL_DIR is not set: the journal has no files here"
+            )
         with translate_outage():
             return [str(path) for path in self.files.erase(self.erasure.erased_ids())]
 

@@ -133,6 +133,6 @@ def test_what_people_were_asked_about_it_goes_as_well(world: World) -> None:
     kit.operator.approvals.approve(asked.id, bob, note="ann is fine")
     assert kit.finish(tx_id).status is Status.SUCCESS
     assert [each.ok for each in erase(world)[0]] == [True]
-    left = world.sql("SELECT a::text || d::text AS t FROM approval a, approval_decision d")
-    assert [row.t for row in left if "ann" in row.t] == []
+    left = world.sql("SELECT a::text || d::text AS said FROM approval a, approval_decision d")
+    assert [row.said for row in left if "ann" in row.said] == []
     assert kit.operator.approvals.store.one(asked.id).decided_at
