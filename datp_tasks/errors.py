@@ -16,6 +16,7 @@ DatpError
 │   ├── ExternalIdInvalid
 │   ├── ExternalIdConflict    the id was used before, for another request
 │   ├── ExpiryInvalid         the time at which it must be over is not acceptable
+│   ├── CannotSeal            its pipeline is sealed, and its keys cannot be had now
 │   ├── WebhookInvalid        the URL to be told at is not acceptable
 │   ├── FilterInvalid         which transactions are meant is not clear
 │   ├── DecisionInvalid       about a transaction in doubt
@@ -48,6 +49,11 @@ DatpError
 │   ├── ApprovalOver          it was decided, has expired, or its subject has moved
 │   └── SubjectMoved          what was asked for was asked about another version
 ├── PolicyInvalid             the file that says what needs a second person has mistakes
+├── SealError
+│   ├── NoKeyRing             a secret cannot be stored or read without a key ring
+│   ├── SealBroken            what is sealed does not open with the keys at hand
+│   │   └── DataKeyGone       its key was erased with its owner
+│   └── SecretUnknown         no secret of that name
 ├── GroupInvalid              a node group or a value for it is not acceptable
 ├── TracingMissing            tracing is on, but its packages are not installed
 ├── StepError
@@ -79,8 +85,37 @@ class LocalStackError(DatpError):
     """The embedded servers cannot run here."""
 
 
+class SealError(DatpError):
+    """Something that is sealed cannot be stored or read."""
+
+
+class NoKeyRing(SealError):
+    """This process has no key ring, so it stores and opens nothing that is secret."""
+
+
+class SealBroken(SealError):
+    """What is sealed does not open: its key is missing, or it was altered."""
+
+
+class DataKeyGone(SealBroken):
+    """The data key was deleted, with what it sealed."""
+
+    def __init__(self, message: str | None = None, key_ids: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.key_ids = tuple(key_ids)
+
+
+class SecretUnknown(SealError):
+    """There is no secret of that name. `datp secrets list` shows what there is."""
+
+
 class DatabaseUnavailable(DatpError):
     """PostgreSQL cannot be reached. Ask again later."""
+
+    def __init__(self, message: str | None = None, reason: str = "") -> None:
+        super().__init__(message)
+        #: What the library said: hosts, users and ports, so for operators only.
+        self.reason = reason
 
 
 class PipelineError(DatpError):
@@ -138,6 +173,10 @@ class ExternalIdConflict(RequestError):
 
 class ExpiryInvalid(RequestError):
     """The time at which the transaction must be over is not acceptable."""
+
+
+class CannotSeal(RequestError):
+    """The pipeline is sealed, and the keys for that cannot be had now; nothing was stored."""
 
 
 class WebhookInvalid(RequestError):

@@ -59,7 +59,7 @@ QUERY_PARAMETERS_MAX = 50
 
 def create_app(open_services: Callable[[], Services], settings: Settings) -> FastAPI:
     # Fail at start-up if the pepper is invalid.
-    KeyHash(settings.key_pepper)
+    KeyHash(settings.key_pepper, settings.key_pepper_previous)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -22,7 +22,8 @@ from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT, hand_in, look, note_read, told
 from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.rights import MASKED, check_read, sees_payloads
+from datp_tasks.model.rights import check_read, sees_payloads
+from datp_tasks.model.sealed import MASK
 from datp_tasks.model.status import Status
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.types import Summary
@@ -174,9 +175,10 @@ async def _reply(request: Request, services: Services, tx_id: str, *, wait: bool
     wait_s = services.settings.compat_long_poll_s if wait else 0
     summary = await look(request, services, tx_id, wait_s=wait_s)
     await note_read(request, "transaction.read", tx_id, [summary])
-    shown = original_summary(summary)
-    if not sees_payloads(caller_of(request).actor):
-        shown |= {"progressReport": MASKED, "data": MASKED}
+    caller = caller_of(request)
+    shown = original_summary(await services.shown(caller, summary))
+    if not sees_payloads(caller.actor):
+        shown |= {"progressReport": dict(MASK), "data": dict(MASK)}
     return told(request, summary, shown)
 
 

@@ -89,6 +89,20 @@ async def retry(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
     return await _decide(request, tx_id, ResolveIn(decision="redo", reason=wanted.reason))
 
 
+@routes.post("/transactions/{txId}/unmask", response_model=Object)
+@needs(Role.ADMIN)
+async def unmask(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
+    """What a sealed transaction holds, and what its errors said; the audit keeps who asked."""
+    services, caller = services_of(request), caller_of(request)
+    await services.look(caller, tx_id)
+    found = await services.threads.run(
+        services.operator.unmask, tx_id, actor=caller.actor, reason=wanted.reason
+    )
+    approvals = [{"id": number, "params": params} for number, params in found.approvals]
+    more = {"errors": found.errors, "approvals": approvals}
+    return json_response({**summary_json(found.summary, caller.actor), **more})
+
+
 @routes.get("/in-doubt", response_model=Object)
 @needs(Role.VIEWER)
 async def in_doubt(request: Request) -> Response:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -17,6 +16,7 @@ from starlette.exceptions import HTTPException
 from datp_tasks import errors
 from datp_tasks.api.batcher import TooMany
 from datp_tasks.live.errors import RedisError
+from datp_tasks.model.notes import new_error_id
 from datp_tasks.model.payload import encode
 from datp_tasks.record.errors import OperationalError, PoolTimeout
 
@@ -24,10 +24,13 @@ log = logging.getLogger("datp.api")
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 2
+_LATER = {"Retry-After": str(RETRY_AFTER_S)}
 
 #: Error -> status and the last part of its type; of a class and its base the class is meant.
 KINDS: dict[type[Exception], tuple[int, str]] = {
     errors.DatabaseUnavailable: (503, "record-away"),
+    errors.CannotSeal: (503, "sealing-unavailable"),
+    errors.SealError: (503, "sealing-unavailable"),
     errors.ExternalIdConflict: (409, "external-id-conflict"),
     errors.NotGranted: (403, "forbidden"),
     errors.InputInvalid: (422, "input-invalid"),
@@ -63,6 +66,7 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
 #: What is shown instead of the text of an error that is not ours.
 SHOWN = {
     "redis-away": "Redis does not answer. Ask again later.",
+    "sealing-unavailable": "The server cannot seal or open payloads now. Ask again later.",
     "busy": "The server has more to do than it can. Ask again later.",
 }
 
@@ -131,19 +135,30 @@ def problem_of(error: Exception) -> Problem:
     for each in type(error).__mro__:
         if each in KINDS:
             status, kind = KINDS[each]
-            headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
-            problem = Problem(status, kind, SHOWN.get(kind) or str(error), headers=headers)
+            detail = SHOWN.get(kind) or str(error)
+            if status == 503:
+                return unavailable(kind, detail, error)
+            problem = Problem(status, kind, detail)
             if isinstance(error, errors.InputInvalid) and error.pointer:
                 place = f"#/body{error.pointer}"
                 problem.members["errors"] = [{"pointer": place, "detail": str(error)}]
             return problem
     if isinstance(error, OperationalError):
-        headers = {"Retry-After": str(RETRY_AFTER_S)}
-        return Problem(503, "busy", SHOWN["busy"], headers=headers)
-    number = secrets.token_hex(6)
+        return unavailable("busy", SHOWN["busy"], error)
+    number = new_error_id()
     log.error("request failed, error %s", number, exc_info=error)
     detail = f"The server made a mistake; its log says more under {number}."
     return Problem(500, "internal-error", detail, errorId=number)
+
+
+def unavailable(kind: str, detail: str, error: Exception) -> Problem:
+    """A server behind this one does not answer. What its library said is for the log only."""
+    if isinstance(error, TooMany):
+        return Problem(503, kind, detail, headers=_LATER)
+    number = new_error_id()
+    reason = getattr(error, "reason", "") or str(getattr(error, "orig", error)).strip()
+    log.error("request refused as %s, error %s: %s", kind, number, reason)
+    return Problem(503, kind, detail, headers=_LATER, errorId=number)
 
 
 def install(app: FastAPI) -> None:

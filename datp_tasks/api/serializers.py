@@ -7,7 +7,8 @@ from typing import Any
 
 from datp_tasks.ledger.types import Batch
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.rights import MASKED, sees_payloads
+from datp_tasks.model.rights import sees_payloads
+from datp_tasks.model.sealed import MASK
 from datp_tasks.record.alerts import Alert
 from datp_tasks.record.types import Summary
 
@@ -18,10 +19,11 @@ def time_text(moment: datetime | None) -> str | None:
 
 def summary_json(summary: Summary, actor: Actor) -> dict[str, Any]:
     """As this actor may see it: a viewer without payloads, operators with who handed it in."""
-    shown = _summary_json(summary)
+    # Whatever was not opened for the one who asks is not shown.
+    shown = _summary_json(summary.masked())
     if not sees_payloads(actor):
         for name in ("data", "progressReport", "metadata", "input"):
-            shown[name] = shown[name] and MASKED
+            shown[name] = shown[name] and dict(MASK)
     if actor.is_operator:
         shown |= {"submittedBy": summary.submitted_by, "origin": summary.origin}
     return shown

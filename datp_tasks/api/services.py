@@ -33,6 +33,7 @@ from datp_tasks.record.listing import Listing
 from datp_tasks.record.states import States
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Summary
+from datp_tasks.record.vault import Vault
 from datp_tasks.settings import Settings
 from datp_tasks.webhooks.service import WebhookService
 
@@ -54,6 +55,7 @@ class Services:
     #: The same, in the name of an actor: it writes down who did it.
     pipelines_as: Callable[[Actor], PipelineStore]
     webhooks: WebhookService
+    vault: Vault
     keys: ApiKeys
     threads: Threads
     #: For keys, limits and health only: these never wait for a slow query.
@@ -96,6 +98,15 @@ class Services:
         if found is None or not caller.may_see(found.owner):
             raise not_found("such transaction")
         return found
+
+    async def shown(self, caller: Caller, summary: Summary) -> Summary:
+        """With what is sealed opened for its owner, and masked for everyone else."""
+        if summary.is_sealed and caller.owner == summary.owner:
+            return await self.threads.run(self.vault.opened, summary)
+        return summary.masked()
+
+    async def shown_many(self, caller: Caller, found: Sequence[Summary]) -> list[Summary]:
+        return [await self.shown(caller, each) for each in found]
 
 
 def services_of(request: Request) -> Services:

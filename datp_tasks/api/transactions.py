@@ -31,14 +31,15 @@ from datp_tasks.client.requests import Submitted
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.pipeline_access import PipelineAccess
 from datp_tasks.model.rights import (
-    MASKED,
     check_cancel,
     check_read,
     check_switch,
     check_wake,
     sees_payloads,
 )
+from datp_tasks.model.sealed import MASK
 from datp_tasks.record.database import translate_outage
+from datp_tasks.record.events import Event
 from datp_tasks.record.operator_actions import record_action
 from datp_tasks.record.types import Summary
 
@@ -170,6 +171,7 @@ async def find(request: Request, wanted: Annotated[Filter, Query()]) -> Response
     check_read(caller.actor)
     found, cursor = await services.threads.run(page_of, services, caller, wanted)
     await note_read(request, "transactions.list", "*", found)
+    found = await services.shown_many(caller, found)
     shown = [summary_json(each, caller.actor) for each in found]
     return json_response({"transactions": shown, "nextCursor": cursor})
 
@@ -193,7 +195,9 @@ async def status(
     check_read(caller_of(request).actor)
     summary = await look(request, services, tx_id, wait_s=wait, after=after)
     await note_read(request, "transaction.read", tx_id, [summary])
-    return told(request, summary, summary_json(summary, caller_of(request).actor))
+    caller = caller_of(request)
+    shown = await services.shown(caller, summary)
+    return told(request, summary, summary_json(shown, caller.actor))
 
 
 @one.get("/transactions/{txId}/events", response_model=models.Events)
@@ -215,12 +219,14 @@ async def events(
     await note_read(request, "transaction.events", tx_id, [summary])
     more = await services.threads.run(services.events.list, tx_id, after=after, rows_max=limit + 1)
     found = more[:limit]
+    if summary.is_sealed:
+        found = await _shown_events(services, caller, summary, found)
     shown = sees_payloads(caller.actor)
     listed = [
         {
             "sequence": each.sequence,
             "kind": each.kind,
-            "payload": each.payload if shown else MASKED,
+            "payload": each.payload if shown else dict(MASK),
             "createdAt": time_text(each.created_at),
         }
         for each in found
@@ -237,7 +243,8 @@ async def cancel(request: Request, tx_id: TxId, wanted: models.CancelIn | None =
     actor, access, owner = await _access(request, tx_id)
     check_cancel(actor, access, owner)
     cancel = partial(services.client.cancel, tx_id, reason, by=actor)
-    return json_response(summary_json(await services.threads.run(cancel), actor))
+    summary = await services.shown(caller_of(request), await services.threads.run(cancel))
+    return json_response(summary_json(summary, actor))
 
 
 @one.post("/transactions/{txId}/wake", response_model=models.Woken, responses=CONFLICT)
@@ -267,6 +274,14 @@ async def set_switch(
     check_switch(actor, access, owner, name)
     put = partial(services.client.set_switch, tx_id, name, wanted.value, by=actor)
     return json_response({"woken": await services.threads.run(put)})
+
+
+async def _shown_events(
+    services: Services, caller: Caller, summary: Summary, found: list[Event]
+) -> list[Event]:
+    if caller.owner != summary.owner:
+        return [each.masked() for each in found]
+    return await services.threads.run(services.vault.opened_events, summary.tx_id, found)
 
 
 async def _access(request: Request, tx_id: str) -> tuple[Actor, PipelineAccess, str]:

@@ -42,7 +42,8 @@ def main() -> None:
     try:
         app()
     except DatabaseUnavailable as error:
-        _fail(f"{error} Is `datp up` running here, or DATP_DATABASE_URL right?")
+        said = f" It said: {error.reason}." if error.reason else ""
+        _fail(f"{error}{said} Is `datp up` running here, or DATP_DATABASE_URL right?")
     except ApprovalNeeded as error:
         typer.secho(str(error), err=True, fg=typer.colors.YELLOW)
         sys.exit(APPROVAL_NEEDED)

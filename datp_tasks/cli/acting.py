@@ -24,7 +24,8 @@ def actor_of(context: Context) -> Actor:
     from datp_tasks.record.api_keys import ApiKeys
 
     connections = context.connections
-    keys = ApiKeys(connections.engine, connections.clock, context.settings.key_pepper)
+    peppers = context.settings.key_pepper, context.settings.key_pepper_previous
+    keys = ApiKeys(connections.engine, connections.clock, *peppers)
     found = keys.verify(text)
     if found is None:
         raise KeyInvalid(f"The key in {KEY_VARIABLE} is unknown, has expired or was revoked.")

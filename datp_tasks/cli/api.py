@@ -63,7 +63,7 @@ def api(
 
     context = connect()
     # Said here, before there are processes that could only die of it.
-    KeyHash(context.settings.key_pepper)
+    KeyHash(context.settings.key_pepper, context.settings.key_pepper_previous)
     os.environ.update(context.environment)
     level = "info" if access_log else "warning"
     serve(host=host, port=port, workers=workers, log_level=level, access_log=access_log)
@@ -91,7 +91,8 @@ def _local_keys(stack: Stack, settings: Settings) -> tuple[Path, Path]:
     """Files with the keys of the last time, if they still hold; else with new ones."""
     connections = Container.open(settings)
     try:
-        keys = ApiKeys(connections.engine, connections.clock, settings.key_pepper)
+        peppers = settings.key_pepper, settings.key_pepper_previous
+        keys = ApiKeys(connections.engine, connections.clock, *peppers)
         client, operator = stack.directory / KEY_FILE, stack.directory / OPERATOR_KEY_FILE
         _keep_key(keys, client, None)
         _keep_key(keys, operator, Role.ADMIN, expires_in_s=OPERATOR_KEY_S)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from datp_tasks.local.files import read_text
 from datp_tasks.local.run_file import (
     DEFAULT_DIRECTORY,
+    KEYRING_FILE,
+    KEYRING_VARIABLES,
     OF_A_STACK,
     PEPPER_FILE,
     read_run_file,
@@ -50,7 +52,8 @@ class Context:
     def client(self) -> Client:
         from datp_tasks.runtime.clients import make_client
 
-        return make_client(self.connections)
+        # A person at a terminal is not the owner: `datp unmask` shows what is sealed.
+        return make_client(self.connections, opens=False)
 
     @cached_property
     def operator(self) -> Operator:
@@ -104,8 +107,12 @@ def _of_running_stack(directory: Path | None) -> dict[str, str]:
     run = read_run_file(directory or Path(DEFAULT_DIRECTORY))
     if run is None:
         return {}
+    ring = run.directory / KEYRING_FILE
+    by_file, by_content = KEYRING_VARIABLES
+    has_own = os.environ.get(by_content) or not ring.exists()
     return {
         **OF_A_STACK,
+        **({} if has_own else {by_file: str(ring.resolve())}),
         "DATP_REDIS_URL": run.redis_url,
         "DATP_BROKER_URL": run.broker_url,
         "DATP_DATABASE_URL": run.database_url,

@@ -63,22 +63,27 @@ def erase(
             results.append(done)
             progress.advance(task)
     batches = eraser.erase_batches(permit)
-    _tell(console, results, batches, as_json=as_json)
+    also = {"batches": batches, "dataKeys": eraser.erase_keys(permit)}
+    _tell(console, results, also, as_json=as_json)
     return None
 
 
-def _tell(console: Console, results: list[ActionResult], batches: int, *, as_json: bool) -> None:
+def _tell(
+    console: Console, results: list[ActionResult], also: dict[str, int], *, as_json: bool
+) -> None:
     failed = [done for done in results if not done.ok]
     if as_json:
         refused = [{"txId": done.tx_id, "why": done.what} for done in failed]
         erased = len(results) - len(failed)
-        print_json(console, {"erased": erased, "batches": batches, "refused": refused})
+        print_json(console, {"erased": erased, **also, "refused": refused})
     else:
         for done in failed[:SHOWN_MAX]:
             console.print(f"{done.tx_id}: {done.what}", highlight=False, soft_wrap=True)
         console.print(f"{len(results) - len(failed)} of {len(results)} erased")
-        if batches:
-            console.print(f"{batches} batches for ledgers erased")
+        if also["batches"]:
+            console.print(f"{also['batches']} batches for ledgers erased")
+        if also["dataKeys"]:
+            console.print(f"{also['dataKeys']} data keys of sealed payloads deleted")
     if failed:
         raise typer.Exit(SOME_FAILED)
 

@@ -70,6 +70,11 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
     "db": {
         "db": "The database: rights of its roles.",
     },
+    "sealing": {
+        "unmask": "Show what a sealed transaction holds; the audit table keeps who looked.",
+        "keyring": "The key ring: make, change, and seal anew.",
+        "secrets": "Secrets that parameters of pipelines name.",
+    },
     "api": {
         "api": "Serve the HTTP API, until Ctrl-C or SIGTERM.",
     },

@@ -23,7 +23,9 @@ DAY_S = 86_400
 
 def _keys() -> ApiKeys:
     context = connect()
-    return ApiKeys(context.engine, context.connections.clock, context.settings.key_pepper)
+    settings = context.settings
+    peppers = (settings.key_pepper, settings.key_pepper_previous)
+    return ApiKeys(context.engine, context.connections.clock, *peppers)
 
 
 def add_commands(root: typer.Typer) -> None:

@@ -88,6 +88,7 @@ def print_list(console: Console, table: Table) -> None:
 
 
 def print_summary(console: Console, summary: Summary) -> None:
+    summary = summary.masked()
     colour = COLOURS.get(summary.status, "white")
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="dim")

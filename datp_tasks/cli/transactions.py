@@ -133,7 +133,7 @@ def watch(
     give_up_s = time.monotonic() + timeout_s
     seen: tuple[Any, ...] = ()
     while True:
-        summary = client.status(tx_id)
+        summary = client.status(tx_id).masked()
         news = (summary.status, summary.progress, summary.note)
         if news != seen:
             seen = news

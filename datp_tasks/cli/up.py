@@ -187,6 +187,7 @@ def _started(
         urls = stack.start_servers()
         # `datp keys` needs it also while no API runs.
         stack.key_pepper()
+        stack.keyring_file()
         ledger_url = f"http://{HOST}:{pick_free_port()}" if with_example else ""
         groups = prepare(urls, with_example=with_example, ledger_url=ledger_url)
         if ledger_url:

@@ -14,10 +14,9 @@ from typing import Any, Self
 from datp_tasks.client.batches import LedgerBatches
 from datp_tasks.client.reads import Reader
 from datp_tasks.client.requests import Request, Submitted
-from datp_tasks.client.submit import RequestAcceptor
+from datp_tasks.client.submit import Before, RequestAcceptor
 from datp_tasks.errors import (
     DatpError,
-    ExternalIdConflict,
     LedgerError,
     PipelineError,
     RequestError,
@@ -123,9 +122,7 @@ class Client:
         """
         return self._acceptor.submit_many(requests)
 
-    def accepted_before(
-        self, requests: Sequence[Request]
-    ) -> list[Submitted | ExternalIdConflict | None]:
+    def accepted_before(self, requests: Sequence[Request]) -> list[Before | None]:
         """What was accepted under the external ids of these requests, without submitting them."""
         return self._acceptor.accepted_before(requests)
 

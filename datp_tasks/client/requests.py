@@ -15,13 +15,14 @@ from datp_tasks.errors import ExternalIdInvalid, InputInvalid, PipelineNotStarta
 from datp_tasks.live.keys import shard_of_external_id
 from datp_tasks.live.types import NewTransaction
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.payload import NotJson, canonical, checked
+from datp_tasks.model.payload import NotJson, canonical, checked, encode
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.rights import check_submit
 from datp_tasks.model.state import first_state_json
 from datp_tasks.model.status import Status
 from datp_tasks.outbound.addresses import check_url
 from datp_tasks.record.types import Acceptance
+from datp_tasks.seals.data_key import DataKey
 from datp_tasks.settings import Settings
 from datp_tasks.timeouts.expiry import ExpiryPast, Now, checked_expiry, moment_of
 
@@ -71,6 +72,17 @@ class Prepared:
     new: NewTransaction
     #: Its expiry has passed: good only if it was accepted before, under the same external id.
     overdue: ExpiryPast | None = None
+    #: What the client asked for, as one text: the fingerprint is a hash of it.
+    asked: str = ""
+
+    def sealed(self, key: DataKey) -> Prepared:
+        """With an input that rests sealed, and a fingerprint that cannot be guessed from."""
+        given = self.acceptance
+        input_json = encode(key.seal_text(given.tx_id, given.input_json))
+        state_json = first_state_json(given.pipeline, given.version, input_json)
+        fingerprint = key.fingerprint(self.asked)
+        acceptance = replace(given, input_json=input_json, fingerprint=fingerprint, data_key=key.id)
+        return replace(self, acceptance=acceptance, new=replace(self.new, state_json=state_json))
 
     def traced(self, text: str) -> Prepared:
         """With its place in the trace of the client that submits it; an empty text is none."""
@@ -110,14 +122,14 @@ def prepare(
         overdue = error
     tx_id = new_tx_id(owner, external_id, settings.shards)
     asked = [*_asked_expiry(request), *_asked_webhook(request)]
-    fingerprint = _fingerprint(definition.name, data, metadata, asked)
+    whole = canonical([definition.name, data, metadata, *asked])
     first = definition.steps[0]
     return Prepared(
         Acceptance(
             tx_id=tx_id,
             owner=owner,
             external_id=external_id,
-            fingerprint=fingerprint,
+            fingerprint=fingerprint_of(whole),
             pipeline=definition.name,
             version=definition.version,
             input_json=input_json,
@@ -142,17 +154,20 @@ def prepare(
             expires_at_ms=ms_of(expires_at),
         ),
         overdue,
+        whole,
     )
 
 
-def raw_fingerprint(request: Request) -> str | None:
-    """The fingerprint of a request that was not checked: what was accepted before must be found
-    whatever would refuse it now. None if it cannot be that of an accepted one."""
+def raw_asked(request: Request) -> str | None:
+    """The text of a request that was not checked, as `Prepared.asked`: what was accepted before
+    must be found whatever would refuse it now. None if it cannot be that of an accepted one."""
     try:
         data = dict(request.data)
         metadata = dict(request.metadata) if request.metadata else None
         asked = [*_asked_expiry(request), *_asked_webhook(request)]
-        return _fingerprint(request.pipeline, data, metadata, asked)
+        text = canonical([request.pipeline, data, metadata, *asked])
+        text.encode()
+        return text
     except (RequestError, TypeError, ValueError, RecursionError):
         return None
 
@@ -167,11 +182,8 @@ def accepted_name(request: Request) -> tuple[str, str] | None:
     return owner, external_id
 
 
-def _fingerprint(
-    pipeline: str, data: dict[str, Any], metadata: dict[str, Any] | None, asked: list[Any]
-) -> str:
-    text = canonical([pipeline, data, metadata, *asked])
-    return hashlib.sha256(text.encode()).hexdigest()
+def fingerprint_of(asked: str) -> str:
+    return hashlib.sha256(asked.encode()).hexdigest()
 
 
 def ms_of(moment: datetime | None) -> int | None:

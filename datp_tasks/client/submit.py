@@ -13,10 +13,18 @@ from datp_tasks.client.requests import (
     Request,
     Submitted,
     accepted_name,
+    fingerprint_of,
     prepare,
-    raw_fingerprint,
+    raw_asked,
 )
-from datp_tasks.errors import ExternalIdConflict, PipelineError, RequestError
+from datp_tasks.errors import (
+    CannotSeal,
+    DataKeyGone,
+    ExternalIdConflict,
+    PipelineError,
+    RequestError,
+    SealError,
+)
 from datp_tasks.failpoints import reach
 from datp_tasks.live.errors import RedisError
 from datp_tasks.live.store import LiveStore
@@ -26,12 +34,15 @@ from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Existing
+from datp_tasks.record.vault import Vault
 from datp_tasks.settings import Settings
 from datp_tasks.timeouts.expiry import Now
 
 log = logging.getLogger("datp.client")
 
 Preparing = Prepared | RequestError | PipelineError
+#: What has the external id of a request: the same request, another one, or that cannot be told.
+Before = Submitted | ExternalIdConflict | CannotSeal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +52,7 @@ class RequestAcceptor:
     live: LiveStore
     catalogue: Catalogue
     ringer: Ringer
+    vault: Vault
     #: None: nothing is traced.
     tracing: Tracing | None
 
@@ -49,7 +61,13 @@ class RequestAcceptor:
     ) -> list[Submitted | RequestError | PipelineError]:
         answers: list[Submitted | RequestError | PipelineError] = []
         for start in range(0, len(requests), self.settings.submit_batch_max):
-            answers += self._submit_batch(requests[start : start + self.settings.submit_batch_max])
+            batch = requests[start : start + self.settings.submit_batch_max]
+            try:
+                answers += self._submit_batch(batch)
+            except DataKeyGone as error:
+                # An owner was erased with its keys: nothing was accepted, and it gets a new one.
+                self.vault.forget(error.key_ids)
+                answers += self._submit_batch(batch)
         return answers
 
     def _submit_batch(
@@ -65,19 +83,23 @@ class RequestAcceptor:
         reach("submit.after_accept")
         self._place([each for each, before in zip(good, existing, strict=True) if before is None])
         found = iter(zip(good, existing, strict=True))
-        return [_answer(*next(found)) if isinstance(each, Prepared) else each for each in prepared]
+        return [
+            self._answer(*next(found)) if isinstance(each, Prepared) else each for each in prepared
+        ]
 
     def _prepare(self, request: Request, now: Now) -> Preparing:
         try:
             definition = self.catalogue.current(request.pipeline)
             prepared = prepare(request, definition, self.settings, now)
+            if definition.sealed:
+                prepared = prepared.sealed(self.vault.key_for(prepared.acceptance.owner))
             return prepared.traced(self.tracing.accepted()) if self.tracing else prepared
         except (RequestError, PipelineError) as error:
             return error
+        except SealError as error:
+            return CannotSeal(str(error))
 
-    def accepted_before(
-        self, requests: Sequence[Request]
-    ) -> list[Submitted | ExternalIdConflict | None]:
+    def accepted_before(self, requests: Sequence[Request]) -> list[Before | None]:
         """For each request the transaction that was accepted under its external id, or a conflict
         if that was another request; None if there is none."""
         names = [accepted_name(each) for each in requests]
@@ -87,7 +109,7 @@ class RequestAcceptor:
         with translate_outage():
             found = self.record.find_existing(wanted)
         return [
-            _before(raw_fingerprint(request), name[1], found[name])
+            self._before(raw_asked(request), name[1], found[name])
             if name is not None and name in found
             else None
             for request, name in zip(requests, names, strict=True)
@@ -118,20 +140,31 @@ class RequestAcceptor:
         reach("submit.after_create")
         self.ringer.ring(bells)
 
+    def _answer(self, prepared: Prepared, existing: Existing | None) -> Submitted | RequestError:
+        acceptance = prepared.acceptance
+        if existing is None:
+            return Submitted(acceptance.tx_id, Status.QUEUED)
+        if existing.fingerprint == acceptance.fingerprint:
+            return Submitted(existing.tx_id, existing.status, duplicate=True)
+        return self._before(prepared.asked, acceptance.external_id or "", existing)
 
-def _answer(prepared: Prepared, existing: Existing | None) -> Submitted | RequestError:
-    acceptance = prepared.acceptance
-    if existing is None:
-        return Submitted(acceptance.tx_id, Status.QUEUED)
-    return _before(acceptance.fingerprint, acceptance.external_id or "", existing)
+    def _before(self, asked: str | None, external_id: str, existing: Existing) -> Before:
+        """Whether it is the request that the stored fingerprint was made of.
 
-
-def _before(
-    fingerprint: str | None, external_id: str, existing: Existing
-) -> Submitted | ExternalIdConflict:
-    if existing.fingerprint == fingerprint:
-        return Submitted(existing.tx_id, existing.status, duplicate=True)
-    return ExternalIdConflict(
-        f"external id {external_id!r} was already used for another request, "
-        f"transaction {existing.tx_id}"
-    )
+        The pipeline may have been sealed since, or not any more, or its owner's key is another.
+        """
+        stored, is_erased = existing.fingerprint, False
+        try:
+            keyed = None if asked is None else self.vault.is_same_request(stored, asked)
+        except DataKeyGone:
+            keyed, is_erased = False, True
+        except SealError as error:
+            return CannotSeal(str(error))
+        is_plain = keyed is None and asked is not None
+        if keyed or (is_plain and fingerprint_of(asked or "") == stored):
+            return Submitted(existing.tx_id, existing.status, duplicate=True)
+        other = "a request that was erased" if is_erased else "another request"
+        return ExternalIdConflict(
+            f"external id {external_id!r} was already used for {other}, "
+            f"transaction {existing.tx_id}"
+        )

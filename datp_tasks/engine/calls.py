@@ -32,6 +32,7 @@ from datp_tasks.model.notes import clean_note
 from datp_tasks.model.outcome import Abort, Call, Done, DontKnow, Fail, NotDone, Sleep
 from datp_tasks.model.payload import Json, NotJson, checked, copied
 from datp_tasks.model.status import Status
+from datp_tasks.observe.logs import without_secrets
 from datp_tasks.settings import Settings
 
 if TYPE_CHECKING:
@@ -105,8 +106,7 @@ class StepCaller:
                 outcome = self._limited(run, sql)
             except Exception as error:
                 if run.action.kind != "run" or not isinstance(error, Fail | Abort):
-                    note = f"{type(error).__name__}: {shown(error)}"
-                    self._observer.step_ended(span, Broken(clean_note(note)))
+                    self._observer.step_ended(span, Broken(type(error).__name__))
                     raise
                 # An end that the step asked for is no exception to those who look on.
                 outcome = self.ended(error)
@@ -232,16 +232,16 @@ class StepCaller:
             return self.timed_out(run)
         if isinstance(error, TransactionStopped) and run.stop_found is not None:
             return Stopped(run.stop_found.request, mid_way=True)
-        expected = isinstance(error, StepTypeHasNoRollback)
-        log.warning(
-            "%s: step %s broke",
-            run.tx_id,
-            run.action.path,
-            exc_info=error if not expected else None,
-            extra=run.about("step.broken"),
-        )
-        note = shown(error)
-        return Broken(clean_note(note if expected else f"{type(error).__name__}: {note}"))
+        about = run.about("step.broken")
+        if isinstance(error, TOLD):
+            log.warning("%s: step %s broke: %s", run.tx_id, run.action.path, error, extra=about)
+            is_ours = isinstance(error, StepTypeHasNoRollback)
+            said = shown(error)
+            return Broken(clean_note(said if is_ours else f"{type(error).__name__}: {said}"))
+        note = run.note_error(type(error).__name__, without_secrets(shown(error)))
+        path = run.action.path
+        log.warning("%s: step %s broke: %s", run.tx_id, path, note, exc_info=error, extra=about)
+        return Broken(note)
 
     def ended(self, error: Fail | Abort) -> Ended:
         status = Status.FAILED if isinstance(error, Fail) else Status.ABORTED
@@ -274,6 +274,10 @@ class StepTypeHasNoRollback(Exception):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the step type {name!r} has no rollback on this node")
+
+
+#: What these say was written for people, by us or by the author of the step: its client may see it.
+TOLD = (StepTypeHasNoRollback, StepError, Fail, Abort)
 
 
 def where(run: Run) -> str:

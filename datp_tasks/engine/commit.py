@@ -23,7 +23,6 @@ from datp_tasks.live.scripts import Call as ScriptCall
 from datp_tasks.live.scripts import Reply
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell, flat_to_dict
-from datp_tasks.model.payload import encode
 from datp_tasks.model.plan import Action, Position
 from datp_tasks.model.state import BEGIN, ending
 from datp_tasks.model.status import Status
@@ -178,7 +177,7 @@ class Committer:
         def answered(reply: Reply) -> None:
             if reply[0] != "OK":
                 return self._lost(run, reply)
-            self._cache.put(run.tx_id, (reply[2], run.fence), run.state, state_json)
+            self._cache.put(run.tx_id, (reply[2], run.fence), run.state, state_json, run.edge)
             where = (to.group, to.step_type, to.place, to.priority)
             bell = Bell(run.tx_id, reply[1], *where, alone, run.fields.get("owner", ""))
             if known or to.group != run.group:
@@ -197,7 +196,8 @@ class Committer:
         def answered(reply: Reply) -> None:
             match reply[0]:
                 case "OK":
-                    self._cache.put(run.tx_id, (reply[2], run.fence), run.state, state_json)
+                    version = (reply[2], run.fence)
+                    self._cache.put(run.tx_id, version, run.state, state_json, run.edge)
                 case "AWAKE":
                     run.refresh(flat_to_dict(reply[1]))
                     run.pending = list(held.deltas)
@@ -237,8 +237,8 @@ class Committer:
                 plan.refused.append(run)
                 continue
             log.error("%s is parked in doubt: %s", run.tx_id, note, extra=run.about("tx.parked"))
-            held, state_json = run.take_pending(), run.state_json()
-            call = self._live.call_park(held, self._node, state_json, note)
+            run.restate_error()
+            call = self._live.call_park(run.take_pending(), self._node, run.state_json(), note)
             plan.orders.append((call, lambda reply: None))
 
     def _lost(self, run: Run, reply: Reply) -> None:
@@ -281,10 +281,11 @@ class Committer:
             for run in runs:
                 self._end([run], plan)
             return
-        about = runs[0].about("tx.unwritable")
-        log.error("%s cannot be written to SQL: %s", runs[0].tx_id, error, extra=about)
+        run, kind = runs[0], type(error).__name__
+        note = run.note_error(f"its ending cannot be stored: {kind}", repr(error.orig))
+        log.error("%s: %s: %s", run.tx_id, note, error, extra=run.about("tx.unwritable"))
         parking = Plan(plan.may_go_on)
-        parking.parked.append((runs[0], f"its ending cannot be stored: {error.orig!r:.200}"))
+        parking.parked.append((run, note))
         self._park(parking)
         plan.orders += parking.orders
         plan.refused += parking.refused
@@ -380,9 +381,9 @@ def _ending(run: Run) -> Any:
 
 def _output_json(run: Run) -> str | None:
     output = _ending(run).output
-    if output is None:
-        return None
-    return run.data_json if output is run.state.data else encode(output)
+    if output is run.state.data:
+        return run.data_json
+    return None if output is None else run.rest_json(output)
 
 
 def _final(run: Run) -> Final:

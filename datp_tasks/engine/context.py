@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from datp_tasks.errors import StepError
 from datp_tasks.model.payload import Json, copied
+from datp_tasks.model.secret_params import resolved, takes_secrets
 
 if TYPE_CHECKING:
     from datp_tasks.engine.run import Run
@@ -38,6 +39,7 @@ class StepServices(Protocol):
     def ask_approval(self, run: Run, step_key: str, note: str, need: Need) -> Approval: ...
     def now_ms(self) -> int: ...
     def http_hosts(self) -> tuple[str, ...]: ...
+    def secret(self, name: str) -> str: ...
 
 
 class StepContext:
@@ -105,10 +107,13 @@ class StepContext:
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """What the pipeline's definition says for this step."""
+        """What the pipeline's definition says for this step, `{secret: NAME}` with its value."""
         if self._params is None:
             step = self._action.step
-            self._params = copied(step.params) if step else {}
+            params = copied(step.params) if step else {}
+            if step and takes_secrets(step.type):
+                params = resolved(params, self._services.secret)
+            self._params = params
         return self._params
 
     @property

@@ -25,7 +25,7 @@ from datp_tasks.engine.registry import Registry, StepType
 from datp_tasks.engine.round import Round, Stuck
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import Kept, StateCache
-from datp_tasks.errors import DatpError
+from datp_tasks.errors import DatabaseUnavailable, DatpError, SealError
 from datp_tasks.failpoints import reach
 from datp_tasks.live.doorbells import Doorbells, Line
 from datp_tasks.live.scripts import Call as ScriptCall
@@ -37,6 +37,7 @@ from datp_tasks.model.state import BEGIN, delta_json
 from datp_tasks.record.database import is_away
 from datp_tasks.record.errors import OperationalError
 from datp_tasks.record.transactions import Record
+from datp_tasks.record.vault import Vault
 
 log = logging.getLogger("datp.hop")
 
@@ -73,8 +74,10 @@ class Hop:
         doorbells: Doorbells,
         points: PointDesk,
         node: str,
+        vault: Vault,
     ) -> None:
         self._live = live
+        self._vault = vault
         self._record = record
         self._pipelines = pipelines
         self._registry = registry
@@ -175,10 +178,10 @@ class Hop:
         """
         tx_id = claimed.tx_id
         # The JSON is only sent when what is held here is not what is stored there.
-        state = None if claimed.fields["state"] else kept[tx_id].state
+        held = None if claimed.fields["state"] else kept[tx_id]
         try:
-            return [Run.from_claim(claimed, state)]
-        except (ValueError, KeyError, TypeError) as error:
+            return [Run.from_claim(claimed, self._vault, held)]
+        except (ValueError, KeyError, TypeError, SealError, DatabaseUnavailable) as error:
             problem = f"the worker that claimed it cannot read its state: {error!r:.200}"
             about = {"event": "tx.blocked", "tx": tx_id, "fence": claimed.fence}
             log.exception("%s: %s", tx_id, problem, extra=about)

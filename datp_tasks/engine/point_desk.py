@@ -19,7 +19,7 @@ from datp_tasks.model.state import PointKind, bound
 from datp_tasks.record.database import is_away
 from datp_tasks.record.effects import Effects
 from datp_tasks.record.errors import OperationalError
-from datp_tasks.record.points import Claim, Points
+from datp_tasks.record.points import PointClaim, Points
 
 log = logging.getLogger("datp.hop")
 
@@ -127,7 +127,7 @@ class PointDesk:
         if not runs:
             return
         kinds = {run.tx_id: self._kind_due(run) or "final" for run in runs}
-        claims = [Claim(run.tx_id, run.fence, kinds[run.tx_id]) for run in runs]
+        claims = [PointClaim(run.tx_id, run.fence, kinds[run.tx_id]) for run in runs]
         passages = self._points.pass_many(claims)
         for run in runs:
             passage = passages.get(run.tx_id)
@@ -160,7 +160,7 @@ class PointDesk:
                 raise TransactionStopped
             run.wants_point = True
             return
-        passage = self._points.pass_many([Claim(run.tx_id, run.fence, "final")]).get(run.tx_id)
+        passage = self._points.pass_many([PointClaim(run.tx_id, run.fence, "final")]).get(run.tx_id)
         if passage is None or passage is False:
             raise StaleFence
         if passage is not True:
@@ -185,7 +185,7 @@ def known_outcome(run: Run, effects: Effects) -> Outcome | None:
         point = run.state.point
         if run.tx_id in effects.past_return and not is_undo:
             run.wants_point = point is None or point.kind != "final"
-        return Output(effects.recorded[run.tx_id])
+        return Output(run.opened(effects.recorded[run.tx_id]))
     run.stop_found = effects.stops.get(run.tx_id)
     step = run.action.step
     run.wants_point = step is not None and step.final_from and not is_undo

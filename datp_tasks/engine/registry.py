@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar, overload
 from datp_tasks.errors import StepTypeInvalid, StepTypeUnknown
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.model.secret_params import stand_in, takes_secrets
 
 TYPE_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*(/[a-z0-9][a-z0-9_.-]*)*")
 ENTRY_POINT_GROUP = "datp_tasks.steps"
@@ -220,7 +221,10 @@ def param_mistakes(definitions: Iterable[PipelineDefinition], known: Registry) -
             if step_type is None or step_type.check_function is None:
                 continue
             where = f"{definition.name}: steps[{index}] ({step_definition.type}): params"
-            found = step_type.check_function(step_definition.params)
+            params = step_definition.params
+            if takes_secrets(step_definition.type):
+                params = stand_in(params)
+            found = step_type.check_function(params)
             mistakes += [f"{where}: {mistake}" for mistake in found]
     return mistakes
 

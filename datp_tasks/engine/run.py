@@ -10,12 +10,25 @@ from datetime import UTC, datetime
 from typing import Any
 
 from datp_tasks.engine.outcomes import Outcome
+from datp_tasks.engine.seal_edge import SealEdge, edge_of
+from datp_tasks.engine.state_cache import Kept
 from datp_tasks.live.types import Claimed, Held, switches_of
-from datp_tasks.model.payload import Json, encode
+from datp_tasks.model.notes import error_note, error_text, new_error_id
+from datp_tasks.model.payload import SEALED, Json, encode
 from datp_tasks.model.plan import Action, VersionOf, next_action
-from datp_tasks.model.state import Delta, State, apply, done, succeeded
+from datp_tasks.model.state import (
+    Delta,
+    State,
+    apply,
+    done,
+    restated,
+    state_with_payloads,
+    succeeded,
+    told,
+)
 from datp_tasks.model.status import Status
 from datp_tasks.record.types import Stop
+from datp_tasks.record.vault import Vault
 
 
 @dataclass(slots=True, eq=False)
@@ -58,17 +71,28 @@ class Run:
     waits_for_sql: bool = False
     #: Data of the state, and its JSON.
     _data_json: tuple[Json | None, str] = (None, "")
+    #: For one whose payloads rest sealed.
+    edge: SealEdge | None = None
+    #: What the last unexpected exception said: for operators, so in the journal and in no note.
+    error_text: str = ""
     action: Action = field(init=False)
     outcome: Outcome | None = None
 
     @classmethod
-    def from_claim(cls, claimed: Claimed, cached: State | None = None) -> Run:
-        """Fold what Redis has: the JSON, or the state held since it was written, and deltas."""
+    def from_claim(cls, claimed: Claimed, vault: Vault, kept: Kept | None = None) -> Run:
+        """Fold what Redis has: the JSON, or the state kept since it was written, and deltas."""
         fields = claimed.fields
-        state = cached or State.from_json(fields["state"])
+        if kept is None:
+            state = State.from_json(fields["state"])
+            edge = edge_of(claimed.tx_id, state, vault) if SEALED in state.data else None
+            if edge is not None:
+                state = state_with_payloads(state, edge.open)
+        else:
+            state, edge = kept.state, kept.edge
         for lines in claimed.deltas:
             for line in lines.split("\n"):
-                apply(state, json.loads(line))
+                delta = json.loads(line)
+                apply(state, delta if edge is None else edge.opened_delta(delta))
         crashed = state.open
         state.open = crashed or claimed.opened
         return cls(
@@ -83,11 +107,26 @@ class Run:
             group=fields.get("group", ""),
             progress=fields.get("progress"),
             expires_at_ms=int(fields["expiresAt"]) if "expiresAt" in fields else None,
+            edge=edge,
         )
 
     def change(self, delta: Delta) -> None:
+        if self.error_text and delta["k"] in ("error", "end"):
+            delta, self.error_text = told(delta, self.error_text), ""
         apply(self.state, delta)
         self.pending.append(delta)
+
+    def note_error(self, kind: str, text: str) -> str:
+        """Keep for operators what an unexpected error said; the note that its client sees."""
+        error_id = new_error_id()
+        self.error_text = error_text(f"error {error_id}: {kind}: {text}")
+        return error_note(kind, error_id)
+
+    def restate_error(self) -> None:
+        """Nothing changes any more, but the journal must tell what the last error said."""
+        if self.error_text:
+            delta, self.error_text = restated(self.state.open, self.error_text), ""
+            self.change(delta)
 
     def plan(self, version_of: VersionOf) -> Action:
         deltas, self.action = next_action(self.state, version_of)
@@ -100,26 +139,44 @@ class Run:
 
     @property
     def data_json(self) -> str:
-        """The data of the state as JSON, made once for all who need it."""
+        """The data of the state as JSON, as it rests; made once for all who need it."""
         data, text = self._data_json
         if data is not self.state.data:
-            data, text = self._data_json = (self.state.data, encode(self.state.data))
+            data, text = self._data_json = (self.state.data, self.rest_json(self.state.data))
         return text
+
+    def rest_json(self, value: Json) -> str:
+        """A payload as JSON, as it rests."""
+        return encode(value if self.edge is None else self.edge.seal(value))
+
+    def at_rest(self, value: Json | None) -> Json | None:
+        """A payload as it rests."""
+        return value if self.edge is None or value is None else self.edge.seal(value)
+
+    def opened(self, value: Json | None) -> Json | None:
+        """A payload that rested, as a step sees it."""
+        return value if self.edge is None or value is None else self.edge.open(value)
 
     def done(self, output: Json, text: str | None, *, undoable: bool) -> None:
         """The step has this output, which is the data from here on."""
+        if self.edge is not None:
+            # That text is plain.
+            text = None
         self.change(done(output, undoable=undoable, text=text))
         if text is not None:
             self._data_json = (self.state.data, text)
 
     def state_json(self) -> str:
+        if self.edge is not None:
+            return self.edge.state_json(self.state)
         return self.state.to_json(self.data_json)
 
     def take_pending(self) -> Held:
         """What the next script must write; from here on it counts as written."""
-        held = Held(self.tx_id, self.fence, tuple(self.pending))
-        self.pending = []
-        return held
+        pending, self.pending = self.pending, []
+        if self.edge is not None:
+            pending = self.edge.sealed_deltas(pending)
+        return Held(self.tx_id, self.fence, tuple(pending))
 
     def refresh(self, fields: Mapping[str, str]) -> None:
         """Switches as Redis has them now."""

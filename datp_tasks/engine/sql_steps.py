@@ -120,7 +120,7 @@ class SqlSteps:
                 is_first = False
                 run.outcome = self._in_savepoint(run, effects)
                 if isinstance(run.outcome, Output):
-                    outputs[run.tx_id] = run.outcome.data
+                    outputs[run.tx_id] = run.at_rest(run.outcome.data)
         round.finish(is_pending=True)
         return outputs
 
@@ -190,7 +190,7 @@ class SqlSteps:
             outcome = self._caller.call(run, effects.connection)
             effects.check()
             if isinstance(outcome, Output):
-                effects.record({run.tx_id: outcome.data})
+                effects.record({run.tx_id: run.at_rest(outcome.data)})
                 effects.pass_points([run.tx_id] if run.wants_point else [])
                 effects.is_to_commit = True
         return outcome

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from datp_tasks.engine.seal_edge import SealEdge
 from datp_tasks.model.state import State
 
 #: Characters of JSON that the states of a process may have together. As Python objects they take
@@ -19,6 +20,8 @@ class Kept(NamedTuple):
     name: str
     state: State
     chars: int
+    #: What the state was opened with, if it rests sealed.
+    edge: SealEdge | None = None
 
 
 class StateCache:
@@ -32,7 +35,14 @@ class StateCache:
         #: The guard hands transactions over, too, from a thread of its own.
         self._lock = threading.Lock()
 
-    def put(self, tx_id: str, name: tuple[int, int], state: State, state_json: str) -> None:
+    def put(
+        self,
+        tx_id: str,
+        name: tuple[int, int],
+        state: State,
+        state_json: str,
+        edge: SealEdge | None = None,
+    ) -> None:
         """Keep a state under the version and fence that its JSON was written with."""
         version, fence = name
         with self._lock:
@@ -41,7 +51,7 @@ class StateCache:
             if len(state_json) > self._chars_max:
                 # It would only drive out all others.
                 return
-            self._entries[tx_id] = Kept(f"{version}/{fence}", state, len(state_json))
+            self._entries[tx_id] = Kept(f"{version}/{fence}", state, len(state_json), edge)
             self._chars += len(state_json)
             while len(self._entries) > self._entries_max or self._chars > self._chars_max:
                 self._pop(next(iter(self._entries)))

@@ -361,7 +361,9 @@ def _fresh(runs: Sequence[Run], effects: Effects) -> list[Run]:
 
 def _outputs(runs: Sequence[Run]) -> dict[str, Json | None]:
     """Of those that took effect; what failed, sleeps or is tried again has none to record."""
-    return {run.tx_id: run.outcome.data for run in runs if isinstance(run.outcome, Output)}
+    return {
+        run.tx_id: run.at_rest(run.outcome.data) for run in runs if isinstance(run.outcome, Output)
+    }
 
 
 def _halves(runs: list[Run]) -> Parts:

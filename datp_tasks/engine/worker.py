@@ -32,12 +32,15 @@ from datp_tasks.model.actor import Actor
 from datp_tasks.model.approval import STEP, Approval, Ask, Need
 from datp_tasks.model.payload import checked
 from datp_tasks.model.switch import switch_json
+from datp_tasks.observe.logs import hide
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.points import Points
+from datp_tasks.record.sealed_secrets import SealedSecrets
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.record.transactions import Record
+from datp_tasks.record.vault import Vault
 from datp_tasks.settings import Settings
 
 
@@ -49,6 +52,8 @@ class Stores:
     record: Record
     pipelines: Pipelines
     clock: Clock
+    vault: Vault
+    secrets: SealedSecrets
     #: None: steps of this worker cannot submit batches.
     ledger: Ledger | None = None
 
@@ -84,7 +89,7 @@ class Worker:
         approvals = ApprovalStore(record.engine, stores.clock)
         points = PointDesk(Points(record.engine, stores.clock), registry)
         reporter = Reporter(live, record)
-        services = Services(live, settings, stores.ledger, reporter, approvals, points)
+        services = Services(stores, settings, reporter, approvals, points)
         caller = StepCaller(settings, registry, services, observer)
         begun = BegunSteps(record.engine)
         effects = EffectStore(record.engine, stores.clock)
@@ -120,6 +125,7 @@ class Worker:
             doorbells=Doorbells(live),
             points=points,
             node=node,
+            vault=stores.vault,
         )
 
     def close(self) -> None:
@@ -127,29 +133,33 @@ class Worker:
         self._executor.loop.stop()
 
 
+#: What people are asked about a sealed transaction.
+SEALED_NOTE = "what it asks for is sealed; `datp unmask` shows it to an admin"
+
+
 class Services:
     """What steps can do to their own transactions while they run."""
 
     def __init__(
         self,
-        live: LiveStore,
+        stores: Stores,
         settings: Settings,
-        ledger: Ledger | None,
         reporter: Reporter,
         approvals: ApprovalStore,
         points: PointDesk,
     ) -> None:
         self._points = points
-        self._live = live
+        self._live = stores.live
+        self._secrets = stores.secrets
         self._settings = settings
-        self._ledger = ledger
+        self._ledger = stores.ledger
         self._reporter = reporter
         self._approvals = approvals
 
     def report(self, run: Run, report: object) -> None:
         limits = {"bytes_max": self._settings.progress_bytes_max, "depth_max": 8}
         _, text = checked(report, what="progress", **limits)
-        self._reporter.report(run, text)
+        self._reporter.report(run, text if run.edge is None else run.edge.seal_text(text))
 
     def report_held(self, run: Run) -> None:
         self._reporter.report_held(run)
@@ -186,9 +196,10 @@ class Services:
         ask = Ask(
             action=STEP,
             subject=run.tx_id,
-            params={"note": note},
+            params={"note": note if run.edge is None else run.edge.seal(note)},
             version=step_key,
-            reason=note,
+            # It may say what is in the data.
+            reason=note if run.edge is None else SEALED_NOTE,
             pipeline=run.fields.get("pipeline"),
         )
         with self._approvals.writing() as connection:
@@ -203,3 +214,9 @@ class Services:
 
     def http_hosts(self) -> tuple[str, ...]:
         return self._settings.http_hosts
+
+    def secret(self, name: str) -> str:
+        value = self._secrets.value(name)
+        # From here on it is in the hands of a step, which may put it into a line of the log.
+        hide(value)
+        return value

@@ -19,6 +19,9 @@ from datp_tasks.local.files import read_text, write_private
 DEFAULT_DIRECTORY = ".datp"
 #: The server's part of every API key, kept as long as the data are.
 PEPPER_FILE = "key-pepper"
+KEYRING_FILE = "keyring.json"
+#: By a file, or by its content.
+KEYRING_VARIABLES = ("DATP_SECURITY__KEYRING_FILE", "DATP_SECURITY__KEYRING")
 RUN_FILE = "run.json"
 #: The jobs of beat have a worker of their own here: an archiver at work holds up no transaction.
 #: A stack on a laptop is run by one person, so nothing waits for a second one.

@@ -12,13 +12,15 @@ from pathlib import Path
 
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.accounts import running_as_root
-from datp_tasks.local.files import create_directory, read_or_create_secret
+from datp_tasks.local.files import create_directory, read_or_create_secret, write_private
 from datp_tasks.local.interruptions import Interruptions
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.local.run_file import (
     DEFAULT_DIRECTORY,
+    KEYRING_FILE,
+    KEYRING_VARIABLES,
     OF_A_STACK,
     PEPPER_FILE,
     DirectoryLock,
@@ -37,6 +39,7 @@ from datp_tasks.local.workers import (
     worker_log,
     worker_process,
 )
+from datp_tasks.seals.keyring import new_ring
 
 __all__ = ["DEFAULT_DIRECTORY", "PEPPER_FILE", "RunInfo", "Stack", "StackUrls", "read_run_file"]
 
@@ -171,7 +174,18 @@ class Stack:
         )
 
     def _child_environment(self) -> dict[str, str]:
-        return {**os.environ, **self._environment, **self.urls.as_environment()}
+        own = {KEYRING_VARIABLES[0]: str(self.keyring_file())} if self._needs_keyring() else {}
+        return {**os.environ, **own, **self._environment, **self.urls.as_environment()}
+
+    def _needs_keyring(self) -> bool:
+        return not any(os.environ.get(name) for name in KEYRING_VARIABLES)
+
+    def keyring_file(self) -> Path:
+        """A key ring for its owner only, made the first time; it is never shown."""
+        path = (self.directory / KEYRING_FILE).resolve()
+        if not path.exists():
+            write_private(path, new_ring().to_json())
+        return path
 
     def start_program(
         self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.payload import Json, canonical
-from datp_tasks.model.rights import MASKED
+from datp_tasks.model.sealed import MASK, masked
 
 #: Everything that a policy can ask a second person for.
 ACTIONS: Final = (
@@ -85,7 +85,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Vote:
     """One person's word."""
 
     decided_by: str
@@ -122,7 +122,7 @@ class Approval:
     executed_at: datetime | None = None
     #: Who looked into it after the glass was broken.
     closed_by: str | None = None
-    given: tuple[Given, ...] = field(default=())
+    given: tuple[Vote, ...] = field(default=())
 
     @property
     def consents(self) -> int:
@@ -133,9 +133,9 @@ class Approval:
         shown = self._to_json()
         if masked and self.action == STEP:
             # What the step asks is made of the fields of its data.
-            shown |= {"params": MASKED, "reason": None}
+            shown |= {"params": MASK, "reason": None}
         elif masked and self.params.get("output") is not None:
-            shown["params"] = {**self.params, "output": MASKED}
+            shown["params"] = {**self.params, "output": MASK}
         return shown
 
     def _to_json(self) -> Json:
@@ -144,7 +144,8 @@ class Approval:
             "state": str(self.state),
             "action": self.action,
             "subject": self.subject,
-            "params": self.params,
+            # `datp unmask` shows what is sealed.
+            "params": {name: masked(value) for name, value in self.params.items()},
             "paramsHash": self.params_hash,
             "version": self.version,
             "pipeline": self.pipeline,

@@ -19,7 +19,7 @@ BULK_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class PolicyRule:
     actions: tuple[str, ...]
     #: 0: one person may do it alone.
     approvals: int
@@ -58,17 +58,17 @@ class Rule:
 
 
 DEFAULTS: Final = (
-    Rule(actions=("resolve.done", "resolve.fail", "resolve.redo-effect"), approvals=1),
-    Rule(actions=("batch.resolve", "batch.resubmit"), approvals=1),
-    Rule(actions=("bulk.*",), approvals=1, size_above=BULK_MAX),
-    Rule(actions=("pipeline.use",), approvals=1),
-    Rule(actions=("erase",), approvals=1),
+    PolicyRule(actions=("resolve.done", "resolve.fail", "resolve.redo-effect"), approvals=1),
+    PolicyRule(actions=("batch.resolve", "batch.resubmit"), approvals=1),
+    PolicyRule(actions=("bulk.*",), approvals=1, size_above=BULK_MAX),
+    PolicyRule(actions=("pipeline.use",), approvals=1),
+    PolicyRule(actions=("erase",), approvals=1),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    rules: Sequence[Rule] = ()
+    rules: Sequence[PolicyRule] = ()
     expires_s: float = EXPIRES_S
     #: Whether one person may act alone in an emergency; an alert tells of it.
     break_glass: bool = True
@@ -84,7 +84,7 @@ class Policy:
                 return self._need(rule)
         return None
 
-    def _need(self, rule: Rule) -> Need | None:
+    def _need(self, rule: PolicyRule) -> Need | None:
         if rule.approvals == 0:
             return None
         return Need(

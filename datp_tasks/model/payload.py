@@ -17,6 +17,8 @@ Json = dict[str, Any]
 
 #: Of what a client sent, this much is repeated in a message.
 SHOWN_CHARS_MAX = 60
+#: The one key of a value that is sealed (seals/data_key.py); no other object may have it.
+SEALED = "$sealed"
 
 
 class NotJson(ValueError):
@@ -90,6 +92,9 @@ def checked(value: object, *, what: str, bytes_max: int, depth_max: int) -> tupl
         copy = _copy(value, depth_max)
     except _Refused as refused:
         raise _placed(refused, what) from None
+    if SEALED in copy:
+        text = f"{what} has the key {SEALED!r}, which is kept for sealed values"
+        raise NotJson(text, f"/{what}/{SEALED}")
     try:
         text = _encode(copy)
     except ValueError:

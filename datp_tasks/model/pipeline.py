@@ -109,6 +109,8 @@ class PipelineDefinition:
     on_late: str | None = None
     #: Who may start, cancel and wake its transactions, and set their switches.
     access: PipelineAccess = DEFAULT_ACCESS
+    #: Whether inputs, outputs and progress of its transactions rest sealed.
+    sealed: bool = False
     steps: tuple[StepDefinition, ...]
 
     content_hash: str = field(init=False, repr=False, compare=False)
@@ -143,6 +145,7 @@ class PipelineDefinition:
             ("longRunningSeconds", _number(self.long_running_s), None),
             ("onLate", self.on_late, None),
             ("access", self.access.to_mapping(), {}),
+            ("sealed", self.sealed, False),
         )
         return head | {"steps": [step.to_mapping() for step in self.steps]}
 
@@ -166,6 +169,7 @@ class PipelineDefinition:
             long_running_s=None if long_running_s is None else float(long_running_s),
             on_late=clean.get("onLate"),
             access=PipelineAccess.from_mapping(clean.get("access")),
+            sealed=clean.get("sealed", False),
             steps=tuple(StepDefinition.from_mapping(step) for step in clean["steps"]),
         )
 
@@ -206,6 +210,7 @@ class Pipeline:
         long_running_s: float | None = None,
         on_late: str | None = None,
         access: Mapping[str, Any] | None = None,
+        sealed: bool = False,
         description: str = "",
     ) -> None:
         self._mapping = {
@@ -219,6 +224,7 @@ class Pipeline:
             "longRunningSeconds": long_running_s,
             "onLate": on_late,
             "access": _as_dict(access),
+            "sealed": sealed,
         }
         self._steps: list[dict[str, Any]] = []
 

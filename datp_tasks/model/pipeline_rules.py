@@ -256,6 +256,7 @@ PIPELINE_RULES: dict[str, Rule] = {
     "longRunningSeconds": _seconds_up_to(EXPIRY_S_MAX),
     "onLate": _matching(STEP_TYPE),
     "access": _access,
+    "sealed": _boolean,
 }
 
 STEP_RULES: dict[str, Rule] = {

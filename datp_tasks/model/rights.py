@@ -10,8 +10,6 @@ from datp_tasks.model.grants import GrantKind, Grants
 from datp_tasks.model.pipeline_access import PipelineAccess, Who
 
 NO_GRANTS = Grants(())
-#: Instead of a payload, for those who may not see it.
-MASKED = {"masked": True}
 
 
 def check_submit(actor: Actor, pipeline: str, access: PipelineAccess, owner: str) -> None:

@@ -7,7 +7,8 @@ the result is, so that a journal of deltas can be read by people and folded agai
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from datp_tasks.model.payload import Json, encode
@@ -248,6 +249,16 @@ def ending(
     return {**delta, "partial": 1} if undo_current else delta
 
 
+def told(delta: Delta, why: str) -> Delta:
+    """With what an exception said, for those who read the journal; it changes no state."""
+    return {**delta, "why": why}
+
+
+def restated(is_open: bool, why: str) -> Delta:
+    """Nothing has changed, but an exception said this."""
+    return told(BEGIN if is_open else CLOSE, why)
+
+
 def decided(what: str, note: str, output: Json | None = None) -> Delta:
     """`what`: done or failed. The worker that claims it next acts on it."""
     return {"k": "decide", "what": what, "note": note, "out": output}
@@ -256,6 +267,32 @@ def decided(what: str, note: str, output: Json | None = None) -> Delta:
 def bound(kind: PointKind | None, path: str) -> Delta:
     """SQL has recorded a point of no return, or that it is forwarded; None: not any more."""
     return {"k": "point", "kind": kind, "path": path}
+
+
+#: Parts of a delta that are payloads, or may quote them.
+PAYLOADS = ("out", "data", "why")
+
+
+def with_payloads(delta: Delta, change: Callable[[Any], Any]) -> Delta:
+    """A delta whose payloads are changed: sealed before it rests, opened before it is applied."""
+    parts = {name: change(delta[name]) for name in PAYLOADS if delta.get(name) is not None}
+    return {**delta, **parts} if parts else delta
+
+
+def state_with_payloads(state: State, change: Callable[[Any], Any]) -> State:
+    """The same for a state; a copy, but for what is no payload."""
+
+    def maybe(value: Json | None) -> Json | None:
+        return None if value is None else change(value)
+
+    ending, decision = state.ending, state.decided
+    return replace(
+        state,
+        data=change(state.data),
+        undo=[replace(u, data=change(u.data), output=maybe(u.output)) for u in state.undo],
+        ending=replace(ending, output=maybe(ending.output)) if ending else None,
+        decided=replace(decision, output=maybe(decision.output)) if decision else None,
+    )
 
 
 def apply(state: State, delta: Delta) -> None:

@@ -26,6 +26,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -57,6 +58,8 @@ _HINTS = (
     *("://", "datp_", "whsec_", "bearer", "basic", "passw", "secret", "apikey", "api_key"),
     *("api-key", "token", "pepper", "authorization"),
 )
+#: 32 bytes in base64.
+_KEYS = re.compile(r"[A-Za-z0-9+/]{43}=")
 _SECRET_NAME = re.compile(r"(?i)(password|passwd|secret|api[_-]?key|token|pepper|authorization)$")
 #: What a record has anyway; all else was given by the caller that wrote the line.
 _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {
@@ -64,6 +67,26 @@ _STANDARD = frozenset(vars(logging.LogRecord("", 0, "", 0, "", (), None))) | {
     # Celery's own.
     *("task_name", "task_id", "processName"),
 }
+
+
+#: Values of secrets that steps of this process were given, the last ones.
+_HANDED_OUT: OrderedDict[str, None] = OrderedDict()
+HANDED_OUT_MAX = 1_000
+
+
+def hide(secret: str) -> None:
+    """From here on this process writes the secret into no log."""
+    if len(secret) >= SECRET_CHARS_MIN and secret not in _HANDED_OUT:
+        _HANDED_OUT[secret] = None
+        while len(_HANDED_OUT) > HANDED_OUT_MAX:
+            _HANDED_OUT.popitem(last=False)
+
+
+def without_secrets(text: str) -> str:
+    """A text of the journal, in which no secret that a step was given may rest."""
+    for secret in [*_HANDED_OUT]:
+        text = text.replace(secret, HIDDEN)
+    return text
 
 
 class Redactor:
@@ -78,6 +101,8 @@ class Redactor:
         for secret in self._known:
             if secret in text:
                 text = text.replace(secret, HIDDEN)
+        if _HANDED_OUT:
+            text = without_secrets(text)
         lower = text.lower()
         if any(hint in lower for hint in _HINTS):
             for pattern, replacement in _PATTERNS:
@@ -96,7 +121,8 @@ def secrets_of(settings: Settings) -> list[str]:
             password = urlsplit(value).password or ""
             found += [password, unquote(password)]
         else:
-            found.append(value)
+            # A key ring holds several, each of which is one.
+            found += [value, *_KEYS.findall(value)]
     return [each for each in found if each]
 
 
@@ -153,6 +179,22 @@ class JsonFormatter(logging.Formatter):
         if isinstance(item, str) and item and _SECRET_NAME.search(str(key)):
             return HIDDEN
         return self._clean(item)
+
+
+#: Loggers of the server of the API, which have handlers of their own.
+OF_THE_API = ("uvicorn", "uvicorn.error", "uvicorn.access")
+
+
+def set_up_api(settings: Settings) -> None:
+    """For a process of the API: its own lines, and those of its server."""
+    root = logging.getLogger()
+    if not root.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
+        root.addHandler(handler)
+    set_up(settings, root.handlers)
+    for name in OF_THE_API:
+        set_up(settings, logging.getLogger(name).handlers)
 
 
 def set_up(settings: Settings, handlers: Iterable[logging.Handler]) -> None:

@@ -28,7 +28,7 @@ from datp_tasks.model.actor import Actor
 from datp_tasks.model.approval import STEP, Approval, ApprovalState, Ask, Need, Order
 from datp_tasks.model.approval_policy import Policy
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.approvals import ApprovalStore, Held
+from datp_tasks.record.approvals import ApprovalStore, HeldApproval
 from datp_tasks.record.database import Connection, translate_outage
 from datp_tasks.record.operator_actions import note_action
 
@@ -42,7 +42,7 @@ MOVED = (SubjectMoved, TransactionError, LedgerError, PipelineError)
 OUTAGES = (DatabaseUnavailable, RedisError)
 
 
-class Action(Protocol):
+class TwoHalves(Protocol):
     """How one kind of action is done."""
 
     def decide(self, connection: Connection, order: Order) -> str | None:
@@ -62,9 +62,9 @@ class Approvals:
         self.store = store
         self._alerts = alerts
         self._policy = policy
-        self._actions: dict[str, Action] = {}
+        self._actions: dict[str, TwoHalves] = {}
 
-    def offer(self, name: str, action: Action) -> None:
+    def offer(self, name: str, action: TwoHalves) -> None:
         """Say how an action is done."""
         self._actions[name] = action
 
@@ -227,7 +227,7 @@ class Approvals:
             return approval
         return self.store.one(approval.id)
 
-    def _act(self, held: Held, action: Action, order: Order) -> None:
+    def _act(self, held: HeldApproval, action: TwoHalves, order: Order) -> None:
         try:
             done = action.carry_out(order, held.token)
         except MOVED as error:

@@ -26,9 +26,10 @@ from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.audit import Auditor
 from datp_tasks.operator.bulk import ActionResult
 from datp_tasks.record.database import translate_outage
-from datp_tasks.record.erasure import Erasure, Order
+from datp_tasks.record.erasure import Erasure, ErasureOrder, Payloads
 from datp_tasks.record.journal_files import JournalFiles
 from datp_tasks.record.transactions import Record
+from datp_tasks.record.vault import Vault
 
 #: Transactions looked at by a statement, and erased by a commit: journals may be long.
 PAGE = 500
@@ -60,6 +61,10 @@ class Chosen:
             raise FilterInvalid("name an owner, an external id of an owner, or a subject")
         if self.subject is not None:
             self._parsed()
+
+    @property
+    def is_whole_owner(self) -> bool:
+        return self.owner is not None and self.external_id is None and self.subject is None
 
     def _parsed(self) -> tuple[list[str], str]:
         pointer, equals, value = (self.subject or "").partition("=")
@@ -103,7 +108,7 @@ class ErasurePermit:
     """What may be erased, by whom and why; only `Eraser.permit` gives one."""
 
     chosen: Chosen
-    order: Order
+    order: ErasureOrder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +119,7 @@ class Eraser:
     auditor: Auditor
     files: JournalFiles | None
     approvals: Approvals
+    vault: Vault
 
     def permit(self, chosen: Chosen, *, reason: str, actor: Actor) -> ErasurePermit:
         """ApprovalNeeded is raised if the policy wants another person to agree first.
@@ -137,7 +143,7 @@ class Eraser:
                 )
             used = self.approvals.require(actor, ask, connection=connection)
         allowed = {} if used is None else {"approval": used.id, "requestedBy": used.requester}
-        return ErasurePermit(chosen, Order(actor, reason, chosen.to_json(), allowed))
+        return ErasurePermit(chosen, ErasureOrder(actor, reason, chosen.to_json(), allowed))
 
     def choose(self, chosen: Chosen) -> Iterator[list[str]]:
         """Transactions that are meant and not erased yet, page by page; pages may be empty."""
@@ -150,10 +156,17 @@ class Eraser:
         while True:
             with translate_outage():
                 page = self.erasure.page(chosen.owner, after=after, rows_max=PAGE)
-            yield [each.tx_id for each in page if chosen.matches(each.documents)]
+                found_here = [each.tx_id for each in page if self._matches(chosen, each)]
+            yield found_here
             if len(page) < PAGE:
                 return
             after = page[-1].tx_id
+
+    def _matches(self, chosen: Chosen, found: Payloads) -> bool:
+        if chosen.subject is None:
+            return True
+        opened = [self.vault.open(found.tx_id, each) for each in found.documents]
+        return chosen.matches(opened)
 
     def erase(self, tx_ids: Sequence[str], permit: ErasurePermit) -> Iterator[ActionResult]:
         """Erase in batches; what became of each, told when its batch is done."""
@@ -163,7 +176,7 @@ class Eraser:
     def erase_batches(self, permit: ErasurePermit) -> int:
         """Batches for ledgers that the owner sent without a transaction; how many."""
         chosen, order = permit.chosen, permit.order
-        if chosen.owner is None or chosen.external_id is not None or chosen.subject is not None:
+        if chosen.owner is None or not chosen.is_whole_owner:
             return 0
         done = 0
         while True:
@@ -172,6 +185,15 @@ class Eraser:
             done += number
             if number < BATCH:
                 return done
+
+    def erase_keys(self, permit: ErasurePermit) -> int:
+        """The data keys of an owner, after all else of it; how many. One that seals a transaction
+        which cannot be erased yet stays."""
+        chosen = permit.chosen
+        if chosen.owner is None or not chosen.is_whole_owner:
+            return 0
+        with translate_outage():
+            return self.erasure.erase_data_keys_of(chosen.owner, permit.order)
 
     def erase_files(self) -> list[str]:
         """Take what is erased in SQL out of the files here; those that cannot be read."""
@@ -182,7 +204,7 @@ class Eraser:
         with translate_outage():
             return [str(path) for path in self.files.erase(self.erasure.erased_ids())]
 
-    def _erase(self, tx_ids: Sequence[str], order: Order) -> Iterator[ActionResult]:
+    def _erase(self, tx_ids: Sequence[str], order: ErasureOrder) -> Iterator[ActionResult]:
         with translate_outage():
             refused = self.erasure.obstacles(tx_ids)
             ready = [tx for tx in tx_ids if tx not in refused]

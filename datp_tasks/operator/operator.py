@@ -19,6 +19,7 @@ from datp_tasks.operator.doctor import Diagnosis, Doctor, InDoubt, InFlight
 from datp_tasks.operator.erase import Eraser
 from datp_tasks.operator.replay import Replay
 from datp_tasks.operator.resolve import Decision, Resolver
+from datp_tasks.operator.unmask import Unmasked, Unmasker
 from datp_tasks.operator.why import Explainer, Why
 from datp_tasks.record.types import Summary
 from datp_tasks.settings import Settings
@@ -37,6 +38,7 @@ class Operator:
         auditor: Auditor,
         approvals: Approvals,
         eraser: Eraser,
+        unmasker: Unmasker,
         close: Callable[[], None],
     ) -> None:
         self._explainer = explainer
@@ -48,6 +50,7 @@ class Operator:
         self.approvals = approvals
         #: Erasing payloads; see `operator/erase.py`.
         self.eraser = eraser
+        self._unmasker = unmasker
         self._close = close
 
     @classmethod
@@ -89,6 +92,10 @@ class Operator:
     def in_doubt(self, *, rows_max: int = 1_000) -> list[InDoubt]:
         """What waits for a decision, longest first."""
         return self._doctor.in_doubt(rows_max=rows_max)
+
+    def unmask(self, tx_id: str, *, reason: str, actor: Actor = LOCAL) -> Unmasked:
+        """What a sealed transaction holds; the audit table keeps who looked, and why."""
+        return self._unmasker.unmask(tx_id, actor=actor, reason=reason)
 
     # Deciding.
 

@@ -28,7 +28,7 @@ from typing import Any
 from datp_tasks.errors import PolicyInvalid
 from datp_tasks.model.actor import Role
 from datp_tasks.model.approval import ACTIONS
-from datp_tasks.model.approval_policy import EXPIRES_S, Policy, Rule
+from datp_tasks.model.approval_policy import EXPIRES_S, Policy, PolicyRule
 from datp_tasks.pipelines.yaml_text import Place, YamlTextError, load_documents, load_lines
 
 #: Instead of the name of a file: one person may do everything.
@@ -91,7 +91,7 @@ class _Reader:
             single_person=kind == SINGLE_PERSON,
         )
 
-    def _rule(self, given: Any, at: Place) -> Rule:
+    def _rule(self, given: Any, at: Place) -> PolicyRule:
         rule = self._mapping(given, at, OF_RULE)
         for name in ("action", "approvals"):
             if name not in rule:
@@ -104,7 +104,7 @@ class _Reader:
             )
         field, above = self._amount(rule, (*at, "amount"))
         role = self._one(rule, at, "role", str(Role.APPROVER), DECIDERS)
-        return Rule(
+        return PolicyRule(
             actions=self._actions(rule, at),
             approvals=needed,
             pipelines=self._texts(rule, at, "pipeline"),

@@ -38,6 +38,7 @@ from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Mark
+from datp_tasks.record.vault import Vault
 from datp_tasks.settings import Settings
 from datp_tasks.transactions.restore import LOST
 
@@ -58,6 +59,7 @@ class Resolver:
     effects: EffectStore
     auditor: Auditor
     gate: Gate
+    vault: Vault
 
     def resolve(
         self,
@@ -82,6 +84,9 @@ class Resolver:
             raise DecisionInvalid("a decision needs a reason: it is kept in the audit table")
         output = self._checked_output(decision, output)
         view = self._in_doubt_view(tx_id)
+        with translate_outage():
+            # From here on it rests: in a request for approval, the audit and the journal.
+            output = self.vault.seal_like(view.state.data, tx_id, output)
         self.gate.perform(
             actor, self._ask(tx_id, view, decision, reason, output), break_glass=break_glass
         )
@@ -112,7 +117,8 @@ class Resolver:
         _, action = next_action(view.state, self.catalogue.version)
         name = f"resolve.{decision}"
         with translate_outage():
-            (summary,) = self.record.summaries([tx_id])
+            (found,) = self.record.summaries([tx_id])
+            summary = self.vault.opened(found)
             if decision == "redo" and self._may_have_had_effect(tx_id, view, action):
                 name = "resolve.redo-effect"
         return Ask(

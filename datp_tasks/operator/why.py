@@ -16,6 +16,7 @@ from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.nodes import Node, NodeRegister
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.approval import STEP, ApprovalState
+from datp_tasks.model.sealed import data_key_of
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.model.view import View
@@ -89,7 +90,7 @@ class Explainer:
             if not found:
                 raise TransactionUnknown(f"there is no transaction {tx_id!r}")
             if found[0].is_final:
-                return _ended(found[0])
+                return self._ended(found[0])
             asked = ask_many(self.restorer, [tx_id], ArchiveFeed(self.live).copies)
         fields, deltas = asked.answers[0]
         if not fields:
@@ -111,9 +112,9 @@ class Explainer:
             case Status.SLEEPING:
                 answer = self._sleeping(seen)
             case Status.IN_DOUBT:
-                answer = self._with_requests(_parked(seen))
+                answer = self._with_requests(_parked(seen, self._error_text(tx_id)))
             case _:
-                answer = _ended(found[0])
+                answer = self._ended(found[0])
         return _with_stop_and_expiry(answer, seen)
 
     def _bells_in(self, group: str) -> int:
@@ -238,20 +239,35 @@ class Explainer:
             for line in reversed(entry.deltas):
                 delta = json.loads(line)
                 if delta["k"] == "error":
-                    return f"; last error: {delta['note']}"
+                    return f"; last error: {_told(delta.get('why')) or delta['note']}"
         return ""
 
+    def _error_text(self, tx_id: str) -> str:
+        """What the last unexpected exception said, which its client is not told."""
+        for entry in reversed(self.auditor.deltas(tx_id)):
+            for line in reversed(entry.deltas):
+                why = json.loads(line).get("why")
+                if why:
+                    return f" For operators: {_told(why)}."
+        return ""
 
-def _ended(summary: Summary) -> Why:
-    when = f" at {summary.completed_at:%Y-%m-%d %H:%M:%S %Z}" if summary.completed_at else ""
-    note = f": {summary.note}" if summary.note else ""
-    text = f"It has ended as {summary.status}{when}{note}."
-    return Why(summary.tx_id, str(summary.status), "ended", text)
+    def _ended(self, summary: Summary) -> Why:
+        when = f" at {summary.completed_at:%Y-%m-%d %H:%M:%S %Z}" if summary.completed_at else ""
+        note = f": {summary.note}" if summary.note else ""
+        is_ours = summary.status is Status.INTERNAL_ERROR
+        more = self._error_text(summary.tx_id) if is_ours else ""
+        text = f"It has ended as {summary.status}{when}{note}.{more}"
+        return Why(summary.tx_id, str(summary.status), "ended", text)
 
 
-def _parked(seen: Situation) -> Why:
+def _told(why: object) -> str:
+    """What an exception said; of a sealed transaction that it is sealed, too."""
+    return "sealed; `datp unmask` shows it" if data_key_of(why) else str(why or "")
+
+
+def _parked(seen: Situation, more: str) -> Why:
     tx_id = seen.summary.tx_id
-    text = f"It is parked in doubt at {seen.step}: {seen.fields.get('problem', '')}"
+    text = f"It is parked in doubt at {seen.step}: {seen.fields.get('problem', '')}{more}"
     hints = [
         f"datp resolve {tx_id} --done --reason …   (the step took effect)",
         f"datp resolve {tx_id} --redo --reason …   (it did not: run it)",

@@ -42,6 +42,7 @@ class Query(Queries, topic="api_keys"):
     list_keys: str
     revoke: str
     note_used: str
+    follow_pepper: str
     limits: str
     set_limits: str
     in_flight: str
@@ -95,31 +96,60 @@ class OwnerLimits:
 
 
 class KeyHash:
-    """The keyed hash of keys. Without a good pepper there is none."""
+    """The keyed hash of keys. Without a good pepper there is none.
 
-    def __init__(self, pepper: str) -> None:
-        if len(pepper) < PEPPER_CHARS_MIN:
-            raise SettingsError(
-                f"DATP_KEY_PEPPER must be at least {PEPPER_CHARS_MIN} characters that an attacker "
-                "cannot guess, and the same for every process that makes or checks API keys. "
-                "`openssl rand -base64 48` makes one; `datp up` keeps its own."
-            )
+    While the pepper is changed there are two: what the one before it made is still known.
+    """
+
+    def __init__(self, pepper: str, previous: str = "") -> None:
+        named = {"DATP_KEY_PEPPER": pepper}
+        if previous:
+            named["DATP_KEY_PEPPER_PREVIOUS"] = previous
+        for name, text in named.items():
+            if len(text) < PEPPER_CHARS_MIN:
+                raise SettingsError(
+                    f"{name} must be at least {PEPPER_CHARS_MIN} characters that an attacker "
+                    "cannot guess, and the same for every process that makes or checks API keys. "
+                    "`openssl rand -base64 48` makes one; `datp up` keeps its own."
+                )
         self._pepper = pepper.encode()
+        self._previous = previous.encode()
 
     def check(self, text: str) -> str:
         """The end of a key, by which the server knows its own."""
-        made = hmac.new(self._pepper, b"check " + text.encode(), sha256).digest()
-        return base64.urlsafe_b64encode(made).decode()[:CHECK_CHARS]
+        return _check(self._pepper, text)
+
+    def is_own(self, text: str, check: str) -> bool:
+        """Whether one of the peppers gave a key this end."""
+        is_right = hmac.compare_digest(check, _check(self._pepper, text))
+        if self._previous:
+            is_right |= hmac.compare_digest(check, _check(self._previous, text))
+        return is_right
 
     def __call__(self, text: str) -> str:
         return hmac.new(self._pepper, text.encode(), sha256).hexdigest()
 
+    def matches(self, text: str, stored: str) -> bool:
+        """Whether the text has this hash under one of the peppers."""
+        is_right = hmac.compare_digest(self(text), stored)
+        if self._previous:
+            before = hmac.new(self._previous, text.encode(), sha256).hexdigest()
+            is_right |= hmac.compare_digest(before, stored)
+        return is_right
+
+
+def _check(pepper: bytes, text: str) -> str:
+    made = hmac.new(pepper, b"check " + text.encode(), sha256).digest()
+    return base64.urlsafe_b64encode(made).decode()[:CHECK_CHARS]
+
 
 class ApiKeys:
-    def __init__(self, engine: Engine, clock: Clock, pepper: str) -> None:
+    def __init__(
+        self, engine: Engine, clock: Clock, pepper: str, previous_pepper: str = ""
+    ) -> None:
         self._engine = engine
         self._clock = clock
-        self.hash = KeyHash(pepper)
+        self.hash = KeyHash(pepper, previous_pepper)
 
     def create(
         self,
@@ -171,7 +201,7 @@ class ApiKeys:
         if match is None:
             return False
         check = match.group(3)
-        return check is None or hmac.compare_digest(check, self.hash.check(text[:-CHECK_CHARS]))
+        return check is None or self.hash.is_own(text[:-CHECK_CHARS], check)
 
     def verify(self, text: str) -> ApiKey | None:
         """The live key with this text, or None, after the same work whatever is wrong."""
@@ -180,8 +210,18 @@ class ApiKeys:
         with self._engine.connect() as connection:
             row = connection.exec_driver_sql(Query.find, {"id": wanted, "now": self._now()}).first()
         stored = row.secret_hash if row is not None else "0" * 64
-        is_right = hmac.compare_digest(self.hash(text), stored)
-        return _key(row) if row is not None and is_right and row.is_live else None
+        is_right = self.hash.matches(text, stored)
+        if row is None or not is_right or not row.is_live:
+            return None
+        if stored != (new := self.hash(text)):
+            self._follow_pepper(row.id, stored, new)
+        return _key(row)
+
+    def _follow_pepper(self, key_id: str, stored: str, new: str) -> None:
+        """It was made under the previous pepper; from now on it needs only the current one."""
+        values = {"id": key_id, "stored": stored, "secret_hash": new}
+        with self._engine.begin() as connection:
+            connection.exec_driver_sql(Query.follow_pepper, values)
 
     def note_used(self, key_id: str) -> None:
         with self._engine.begin() as connection:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from datp_tasks.clock import Clock
 from datp_tasks.errors import ApprovalUnknown, SubjectMoved
 from datp_tasks.model.actor import Actor, Role
-from datp_tasks.model.approval import Approval, ApprovalState, Ask, Given, Need
+from datp_tasks.model.approval import Approval, ApprovalState, Ask, Need, Vote
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.payload import encode
 from datp_tasks.record.queries import Queries
@@ -51,7 +51,7 @@ class Query(Queries, topic="approvals"):
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class BulkItem:
     """One transaction of a bulk action."""
 
     tx_id: str
@@ -61,7 +61,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldApproval:
     """An approval that this process carries out."""
 
     id: int
@@ -170,11 +170,11 @@ class ApprovalStore:
         self._run(connection, Query.break_glass, {"id": approval_id})
 
     @contextmanager
-    def carrying_out(self, approval_id: int) -> Iterator[Held | None]:
+    def carrying_out(self, approval_id: int) -> Iterator[HeldApproval | None]:
         """None: another process is at it, or it is done. A process that dies lets go of it."""
         with self._engine.begin() as connection:
             found = self._run(connection, Query.carry_out, {"id": approval_id})
-            yield Held(approval_id, found[0].token, connection) if found else None
+            yield HeldApproval(approval_id, found[0].token, connection) if found else None
 
     def end(
         self, connection: Connection, approval_id: int, state: ApprovalState, note: str
@@ -239,10 +239,10 @@ class ApprovalStore:
 
     # The transactions of a bulk action.
 
-    def items(self, approval_id: int, rows_max: int) -> list[Item]:
+    def items(self, approval_id: int, rows_max: int) -> list[BulkItem]:
         with self._engine.connect() as connection:
             rows = self._run(connection, Query.items, {"id": approval_id, "limit": rows_max})
-            return [Item(row.tx_id, row.state == "taken", row.sequence) for row in rows]
+            return [BulkItem(row.tx_id, row.state == "taken", row.sequence) for row in rows]
 
     def take_item(self, approval_id: int, tx_id: str, sequence: str) -> bool:
         values = {"id": approval_id, "tx_id": tx_id, "sequence": sequence}
@@ -267,10 +267,10 @@ class ApprovalStore:
         return found[0]
 
     def _many(self, connection: Connection, ids: Sequence[int]) -> list[Approval]:
-        given: dict[int, list[Given]] = {}
+        given: dict[int, list[Vote]] = {}
         for row in self._run(connection, Query.given, {"id": list(ids)}):
             said = {name: value for name, value in row._mapping.items() if name != "approval_id"}
-            given.setdefault(row.approval_id, []).append(Given(**said))
+            given.setdefault(row.approval_id, []).append(Vote(**said))
         rows = self._run(connection, Query.by_ids, {"id": list(ids)})
         return [_approval(row, tuple(given.get(row.id, ()))) for row in rows]
 
@@ -279,7 +279,7 @@ class ApprovalStore:
         return list(result) if result.returns_rows else []
 
 
-def _approval(row: Any, given: tuple[Given, ...]) -> Approval:
+def _approval(row: Any, given: tuple[Vote, ...]) -> Approval:
     return Approval(
         **{
             **row._mapping,

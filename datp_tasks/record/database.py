@@ -48,6 +48,8 @@ def make_engine(settings: Settings, *, autocommit: bool = False) -> Engine:
         max_overflow=settings.sql_pool_size,
         pool_pre_ping=False,
         pool_use_lifo=True,
+        # The text of an error must not carry the payloads of a statement into logs and notes.
+        hide_parameters=True,
         isolation_level="AUTOCOMMIT" if autocommit else None,
         connect_args={
             "connect_timeout": 5,
@@ -106,8 +108,9 @@ def translate_outage() -> Iterator[None]:
             raise
         reason = str(error.orig).strip().partition("\n")[0]
         raise DatabaseUnavailable(
-            f"PostgreSQL is unavailable ({reason}). Ask again later; a request with an external id "
-            "can be repeated safely."
+            "PostgreSQL is unavailable. Ask again later; a request with an external id can be "
+            "repeated safely.",
+            reason,
         ) from error
 
 

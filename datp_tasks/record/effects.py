@@ -23,7 +23,7 @@ from datp_tasks.failpoints import reach
 from datp_tasks.model.payload import Json, encode
 from datp_tasks.record.database import is_away
 from datp_tasks.record.lent_connection import OWN_COMMIT, LentConnection
-from datp_tasks.record.points import Claim, expiry_text, pass_points
+from datp_tasks.record.points import PointClaim, expiry_text, pass_points
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.types import Stop
 
@@ -137,7 +137,7 @@ class Effects:
         """
         if not tx_ids:
             return
-        claims = [Claim(tx_id, self._wanted[tx_id].fence, "final") for tx_id in sorted(tx_ids)]
+        claims = [PointClaim(tx_id, self._wanted[tx_id].fence, "final") for tx_id in sorted(tx_ids)]
         passed = pass_points(self.connection, claims, self._clock.now())
         refused = [tx_id for tx_id in tx_ids if passed.get(tx_id) is not True]
         if refused:

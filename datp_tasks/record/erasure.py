@@ -44,6 +44,8 @@ class Query(Queries, topic="erasure"):
     batches_of: str
     batches_of_owner: str
     erase_batches: str
+    lock_data_keys: str
+    erase_data_keys: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Payloads:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ErasureOrder:
     """On whose behalf and why something is erased; what was chosen, without the erased text."""
 
     actor: Actor
@@ -100,7 +102,7 @@ class Erasure:
         with self._engine.connect() as connection:
             return _obstacles(connection, tx_ids)
 
-    def erase(self, tx_ids: Sequence[str], order: Order) -> dict[str, str]:
+    def erase(self, tx_ids: Sequence[str], order: ErasureOrder) -> dict[str, str]:
         """Erase those that may be, in one commit; why the others may not."""
         ids = {"tx_id": list(tx_ids)}
         with self._engine.begin() as connection:
@@ -119,7 +121,7 @@ class Erasure:
                 self._note(connection, order, {"erased": erased, **_named(names, asked)})
         return refused
 
-    def erase_batches_of(self, owner: str, order: Order, *, rows_max: int) -> int:
+    def erase_batches_of(self, owner: str, order: ErasureOrder, *, rows_max: int) -> int:
         """Some batches of an owner that no transaction sent; how many."""
         with self._engine.begin() as connection:
             values = {"owner": owner, "limit": rows_max}
@@ -130,7 +132,21 @@ class Erasure:
                 self._note(connection, order, _named(names, asked))
         return len(batches)
 
-    def _note(self, connection: Connection, order: Order, details: Mapping[str, Any]) -> None:
+    def erase_data_keys_of(self, owner: str, order: ErasureOrder) -> int:
+        """Delete the data keys of an owner that seal nothing any more but copies; how many.
+
+        What is being accepted with one of them now holds it until its commit, and is seen here.
+        """
+        with self._engine.begin() as connection:
+            connection.exec_driver_sql(Query.lock_data_keys, {"owner": owner})
+            rows = connection.exec_driver_sql(Query.erase_data_keys, {"owner": owner}).all()
+            if rows:
+                self._note(connection, order, {"dataKeys": sorted(row.id for row in rows)})
+        return len(rows)
+
+    def _note(
+        self, connection: Connection, order: ErasureOrder, details: Mapping[str, Any]
+    ) -> None:
         note_action(
             connection,
             actor=order.actor,

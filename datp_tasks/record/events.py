@@ -8,13 +8,14 @@ numbers.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Engine
 
 from datp_tasks.clock import Clock
 from datp_tasks.model.payload import Json
+from datp_tasks.model.sealed import masked
 from datp_tasks.record.queries import Queries
 
 #: What an event can be.
@@ -35,6 +36,12 @@ class Event:
     #: The report; of the last event the status, the output and the note.
     payload: Json
     created_at: datetime
+
+    def masked(self) -> Event:
+        """As those see it who may not see what is sealed."""
+        if self.kind == FINAL:
+            return replace(self, payload={**self.payload, "output": masked(self.payload["output"])})
+        return replace(self, payload=masked(self.payload))
 
 
 class Events:

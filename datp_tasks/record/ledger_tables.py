@@ -131,12 +131,7 @@ def _batch_indexes() -> tuple[Index, ...]:
             unique=True,
             postgresql_where=text(f"state IN ({_names(OPEN_STATES)})"),
         ),
-        Index(
-            "ledger_batch_head",
-            "service_id",
-            "seq",
-            postgresql_where=text("final_at IS NULL"),
-        ),
+        Index("ledger_batch_head", "service_id", "seq", postgresql_where=text("final_at IS NULL")),
         Index("ledger_batch_in_flight", "owner", postgresql_where=text("final_at IS NULL")),
         #: What an owner has in the line.
         Index(

@@ -37,7 +37,7 @@ class Query(Queries, topic="points"):
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class PointClaim:
     """Who asks for a transaction to be bound, and how."""
 
     tx_id: str
@@ -56,7 +56,7 @@ class Points:
         self._alone = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._clock = clock
 
-    def pass_many(self, claims: Sequence[Claim]) -> dict[str, Passage]:
+    def pass_many(self, claims: Sequence[PointClaim]) -> dict[str, Passage]:
         """Record points, in one commit; for each whether it passed."""
         with self._alone.connect() as connection:
             return pass_points(connection, claims, self._clock.now())
@@ -109,7 +109,7 @@ class Points:
 
 
 def pass_points(
-    connection: Connection, claims: Iterable[Claim], now: datetime | None
+    connection: Connection, claims: Iterable[PointClaim], now: datetime | None
 ) -> dict[str, Passage]:
     """The same in a transaction that is under way: in the commit of a step's effects."""
     wanted = {each.tx_id: each for each in claims}

@@ -32,12 +32,14 @@ from datp_tasks.record import (
     group_tables,
     journal_tables,
     ledger_tables,
+    seal_tables,
 )
 
 metadata = MetaData()
 for each in (
     *(ledger_tables, journal_tables, event_tables, api_key_tables, group_tables),
     approval_tables,
+    seal_tables,
 ):
     each.declare(metadata)
 

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import OperationalError
 
 from datp_tasks.clock import Clock
+from datp_tasks.errors import DataKeyGone
 from datp_tasks.model.status import Status
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.types import (
@@ -30,6 +31,7 @@ from datp_tasks.record.types import (
 
 
 class Query(Queries, topic="transactions"):
+    hold_keys: str
     accept: str
     existing: str
     finish: str
@@ -113,7 +115,10 @@ class Record:
             "now": self._now(),
         }
         self.commits += 1
-        with self._alone.connect() as connection:
+        keys = sorted({each.data_key for each in wanted if each.data_key})
+        with self.engine.begin() if keys else self._alone.connect() as connection:
+            if keys:
+                _hold_keys(connection, keys)
             rows = connection.exec_driver_sql(Query.accept, columns)
             accepted = {row.tx_id for row in rows}
             refused = [each for each in wanted if each.tx_id not in accepted]
@@ -368,3 +373,11 @@ def _again_if_cut_off(change: Callable[[], set[str]]) -> set[str]:
         if not error.connection_invalidated:
             raise
         return change()
+
+
+def _hold_keys(connection: Connection, key_ids: Sequence[str]) -> None:
+    """None of these data keys is deleted before the commit; a process may have kept one longer."""
+    rows = connection.exec_driver_sql(Query.hold_keys, {"ids": list(key_ids)})
+    gone = sorted(set(key_ids) - {row.id for row in rows})
+    if gone:
+        raise DataKeyGone("data keys were erased with their owners", gone)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from datp_tasks.model.payload import Json
+from datp_tasks.model.sealed import data_key_of, masked
 from datp_tasks.model.status import Status
 
 
@@ -35,6 +36,8 @@ class Acceptance:
     #: The actor, and its request; None for programs of this installation.
     submitted_by: str | None = None
     origin: str | None = None
+    #: What its input is sealed with; empty if it is not sealed.
+    data_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,17 @@ class Summary:
     @property
     def is_final(self) -> bool:
         return self.status.is_final
+
+    @property
+    def is_sealed(self) -> bool:
+        return bool(data_key_of(self.input))
+
+    def masked(self) -> Summary:
+        """As those see it who may not see what is sealed."""
+        if not self.is_sealed:
+            return self
+        output, progress = masked(self.output), masked(self.progress)
+        return replace(self, input=masked(self.input), output=output, progress=progress)
 
 
 def summary_from_row(row: Any) -> Summary:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import secrets
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,14 +12,18 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from datp_tasks.clock import Clock
-from datp_tasks.errors import WebhookBusy, WebhookUnknown
+from datp_tasks.errors import SealError, WebhookBusy, WebhookUnknown
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.webhook_queue import DEAD, Member, Receiver, subject_of
+from datp_tasks.seals.keyring import KeyRing, key_id_of, needed
+
+log = logging.getLogger("datp.webhooks")
 
 STATES = ("pending", "delivered", "dead", "cancelled")
+TABLE, COLUMN = "webhook_secret", "secret"
 SECRET_PREFIX = "whsec_"
 SECRET_BYTES = 32
 
@@ -79,9 +84,10 @@ class Secret:
 
 
 class Webhooks:
-    def __init__(self, engine: Engine, clock: Clock) -> None:
+    def __init__(self, engine: Engine, clock: Clock, ring: KeyRing | None = None) -> None:
         self._engine = engine
         self._clock = clock
+        self._ring = ring
         self._alerts = Alerts(engine, clock)
 
     # Deliveries.
@@ -163,11 +169,14 @@ class Webhooks:
     # Secrets.
 
     def signing_secrets(self, owners: set[str]) -> dict[str, list[str]]:
-        """What signs for each owner now, the newest first. Who has none gets one."""
+        """What signs for each owner now, the newest first. Who has none gets one.
+
+        Without a key ring none is made: what would be signed with it waits for one.
+        """
         found = self._active(owners)
         missing = sorted(owners - found.keys())
-        if missing:
-            made = [new_secret() for _ in missing]
+        if missing and self._ring is not None:
+            made = [self._sealed(owner, new_secret()) for owner in missing]
             with self._engine.begin() as connection:
                 connection.exec_driver_sql(
                     Query.add_secrets, self._values(owner=missing, secret=made)
@@ -181,7 +190,7 @@ class Webhooks:
         with self._engine.begin() as connection:
             values = self._values(owner=owner, overlap_s=overlap_s)
             connection.exec_driver_sql(Query.retire_secrets, values)
-            added = self._values(owner=[owner], secret=[made])
+            added = self._values(owner=[owner], secret=[self._sealed(owner, made)])
             if connection.exec_driver_sql(Query.add_secrets, added).rowcount == 0:
                 raise WebhookBusy(f"the secret of {owner} is being rotated by another process")
             self._note(connection, actor, "webhook.rotate-secret", owner)
@@ -191,7 +200,10 @@ class Webhooks:
         """All of an owner, the newest first, those that are retired too."""
         with self._engine.connect() as connection:
             rows = connection.exec_driver_sql(Query.secrets, {"owner": owner})
-            return [Secret(*row) for row in rows]
+            return [
+                Secret(self._opened(owner, row.secret), row.created_at, row.retired_at)
+                for row in rows
+            ]
 
     def _active(self, owners: set[str]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -199,13 +211,29 @@ class Webhooks:
             for row in connection.exec_driver_sql(
                 Query.active_secrets, self._values(owner=sorted(owners))
             ):
-                found.setdefault(row.owner, []).append(row.secret)
+                try:
+                    secret = self._opened(row.owner, row.secret)
+                except SealError as error:
+                    # One owner's secret that cannot be read must not keep others from being told.
+                    log.error("the webhook secret of %s cannot be read: %s", row.owner, error)
+                    found.setdefault(row.owner, [])
+                    continue
+                found.setdefault(row.owner, []).append(secret)
         return found
 
     def _clear(self, connection: Connection, receivers: set[Receiver]) -> None:
         """Only for an operator: an owner that tries again closes no alert of the operator's."""
         for each in receivers:
             self._alerts.clear_alert(DEAD, subject_of(each), connection=connection)
+
+    def _sealed(self, owner: str, secret: str) -> str:
+        return needed(self._ring, "a webhook secret").seal(secret, TABLE, COLUMN, owner)
+
+    def _opened(self, owner: str, stored: str) -> str:
+        """Rows of releases without a key ring are plain, and stay readable."""
+        if not key_id_of(stored):
+            return stored
+        return needed(self._ring, "a webhook secret").open(stored, TABLE, COLUMN, owner)
 
     def _note(self, connection: Connection, actor: Actor | None, action: str, subject: str) -> None:
         """For the audit, what an operator did; what an owner does is its own business."""

@@ -23,6 +23,7 @@ from datp_tasks.api.waiting import Waiters
 from datp_tasks.live.metrics import Metrics
 from datp_tasks.live.notifications import Notifications
 from datp_tasks.live.rates import Rates
+from datp_tasks.observe import logs
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.database import make_engine
@@ -44,6 +45,7 @@ GATE_STATEMENT_S = 5.0
 def from_environment() -> FastAPI:
     """For uvicorn, which makes one per process."""
     settings = Settings.from_env()
+    logs.set_up_api(settings)
     return create_app(lambda: open_services(Container.open(settings)), settings)
 
 
@@ -60,8 +62,8 @@ def open_services(container: Container) -> Services:
             sql_statement_timeout_s=min(GATE_STATEMENT_S, settings.sql_statement_timeout_s),
         )
     )
-    client = make_client(container)
-    keys = ApiKeys(gate_engine, clock, settings.key_pepper)
+    client = make_client(container, opens=False)
+    keys = ApiKeys(gate_engine, clock, settings.key_pepper, settings.key_pepper_previous)
     listing = Listing(engine)
     events = Events(engine, clock)
     notifications = Notifications(redis, live.keys.notify)
@@ -83,6 +85,7 @@ def open_services(container: Container) -> Services:
         catalogue=container.catalogue,
         pipelines_as=container.pipelines.acting,
         webhooks=container.webhooks,
+        vault=container.vault,
         keys=keys,
         threads=threads,
         gate_threads=gate_threads,

@@ -15,6 +15,7 @@ from datp_tasks.operator.erase import Eraser
 from datp_tasks.operator.operator import Operator
 from datp_tasks.operator.resolve import Resolver
 from datp_tasks.operator.step_approval import StepApproval
+from datp_tasks.operator.unmask import Unmasker
 from datp_tasks.operator.why import Explainer
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.effects import EffectStore
@@ -38,8 +39,12 @@ def open_operator(settings: Settings | None = None) -> Operator:
     return make_operator(Container.open(settings or Settings.from_env()))
 
 
-def make_client(container: Container) -> Client:
-    """Closing the client closes the container."""
+def make_client(container: Container, *, opens: bool = True) -> Client:
+    """Closing the client closes the container.
+
+    `opens`: what is sealed is opened for its caller, a program of the owner. Doors that are not
+    only the owner's leave it sealed, and open it themselves for the one who may see it.
+    """
     locator = make_locator(container)
     return Client(
         acceptor=RequestAcceptor(
@@ -48,12 +53,14 @@ def make_client(container: Container) -> Client:
             live=container.live,
             catalogue=container.catalogue,
             ringer=container.ringer,
+            vault=container.vault,
             tracing=container.tracing,
         ),
         reader=Reader(
             record=container.record,
             locator=locator,
             notifications=Notifications(container.redis, container.live.keys.notify),
+            vault=container.vault if opens else None,
         ),
         signals=make_signal_sender(container, locator),
         batches=LedgerBatches(intake=container.ledger.intake, batches=container.ledger.batches),
@@ -86,6 +93,7 @@ def make_operator(container: Container) -> Operator:
         effects=EffectStore(container.engine, container.clock),
         auditor=auditor,
         gate=container.approvals,
+        vault=container.vault,
     )
     bulk = Bulk(
         engine=container.engine,
@@ -118,14 +126,8 @@ def make_operator(container: Container) -> Operator:
         bulk=bulk,
         approvals=container.approvals,
         auditor=auditor,
-        eraser=Eraser(
-            record=container.record,
-            erasure=Erasure(container.engine, container.clock),
-            live=container.live,
-            auditor=auditor,
-            files=JournalFiles.of(container.settings),
-            approvals=container.approvals,
-        ),
+        eraser=_eraser(container, auditor),
+        unmasker=_unmasker(container, auditor),
         close=container.close,
     )
 
@@ -139,6 +141,28 @@ def _offer_actions(container: Container, resolver: Resolver, bulk: Bulk, locator
         container.approvals.offer(f"resolve.{decision}", resolver)
     for kind in ("cancel", "wake", "retry"):
         container.approvals.offer(f"bulk.{kind}", bulk)
+
+
+def _eraser(container: Container, auditor: Auditor) -> Eraser:
+    return Eraser(
+        record=container.record,
+        erasure=Erasure(container.engine, container.clock),
+        live=container.live,
+        auditor=auditor,
+        files=JournalFiles.of(container.settings),
+        approvals=container.approvals,
+        vault=container.vault,
+    )
+
+
+def _unmasker(container: Container, auditor: Auditor) -> Unmasker:
+    return Unmasker(
+        engine=container.engine,
+        record=container.record,
+        auditor=auditor,
+        vault=container.vault,
+        approvals=container.approvals.store,
+    )
 
 
 def make_locator(container: Container) -> Locator:

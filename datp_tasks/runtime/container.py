@@ -31,9 +31,12 @@ from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.database import Engine, make_engine
 from datp_tasks.record.groups import GroupStore
+from datp_tasks.record.sealed_secrets import SealedSecrets
 from datp_tasks.record.transactions import Record
+from datp_tasks.record.vault import Vault
 from datp_tasks.runtime.group_book import GroupBook
 from datp_tasks.runtime.ledger_place import LedgerPlace
+from datp_tasks.seals.keyring import load
 from datp_tasks.settings import Settings
 from datp_tasks.transactions.restore import Restorer
 from datp_tasks.transactions.take_over import TakeOver
@@ -61,6 +64,8 @@ class Container:
     ledger_place: LedgerPlace
     webhooks: WebhookService
     approvals: Approvals
+    vault: Vault
+    secrets: SealedSecrets
     #: None: nothing is traced.
     tracing: Tracing | None
 
@@ -89,8 +94,9 @@ class Container:
         doorbells = Doorbells(live) if send is None else None
         ringer = Ringer(send or CelerySend(celery), costs, doorbells)
         tracing = make_tracing(settings)
+        vault = Vault(engine, clock, load(settings))
         ring_senders = ring_webhooks or WebhookRing(celery, settings.maintenance_group)
-        webhooks = WebhookService(settings, engine, live, clock, ring=ring_senders)
+        webhooks = WebhookService(settings, engine, live, clock, vault=vault, ring=ring_senders)
         on_final = tracing.ended_many if tracing else None
         record = Record(engine, clock, tell_due=webhooks.tell_due, on_final=on_final)
         catalogue = Catalogue(redis, pipelines, settings.pipeline_reload_s)
@@ -107,8 +113,7 @@ class Container:
         ring = ring_ledger or CeleryRing(celery, ledger_place)
         tell = partial(tell_waiting, live, ringer, restorer)
         ledger = Ledger.open(settings, engine, clock, ring=ring, tell=tell, gate=approvals)
-        for name in GUARDED:
-            approvals.offer(name, ledger.operator)
+        _offer(approvals, pipelines, ledger)
         return cls(
             settings=settings,
             clock=clock,
@@ -127,6 +132,8 @@ class Container:
             groups=groups,
             ledger_place=ledger_place,
             webhooks=webhooks,
+            vault=vault,
+            secrets=SealedSecrets(engine, clock, vault.ring),
             tracing=tracing,
         )
 
@@ -147,11 +154,16 @@ def _pipelines(
     settings: Settings, engine: Engine, live: LiveStore, approvals: Approvals
 ) -> PipelineStore:
     steps_max = settings.pipeline_steps_max
-    made = PipelineStore(engine, live.redis, live.keys, steps_max=steps_max, gate=approvals)
-    approvals.offer(USE, made)
-    return made
+    return PipelineStore(engine, live.redis, live.keys, steps_max=steps_max, gate=approvals)
 
 
 def _ledger_place(settings: Settings, live: LiveStore, groups: GroupStore) -> LedgerPlace:
     register = NodeRegister(live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms)
     return LedgerPlace(settings, register, GroupBook(groups, settings.pipeline_reload_s))
+
+
+def _offer(approvals: Approvals, pipelines: PipelineStore, ledger: Ledger) -> None:
+    """Say how actions of these rooms are done once a second person has agreed."""
+    approvals.offer(USE, pipelines)
+    for name in GUARDED:
+        approvals.offer(name, ledger.operator)

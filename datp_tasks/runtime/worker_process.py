@@ -219,6 +219,8 @@ class WorkerProcess:
                 record=container.record,
                 pipelines=container.catalogue,
                 clock=container.clock,
+                vault=container.vault,
+                secrets=container.secrets,
                 ledger=container.ledger,
             ),
             bells=Bells(container.ringer, container.costs),

@@ -11,7 +11,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from datp_tasks.local.redis_cluster import RedisCluster
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.record.database import migrate
 from datp_tasks.record.tables import metadata
+from datp_tasks.seals.keyring import new_ring
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +35,16 @@ class Servers:
     prefix: str
     #: Whether the Redis URL names a server of a Redis Cluster.
     redis_cluster: bool = False
+    #: A key ring of their own.
+    keyring: str = field(default_factory=lambda: new_ring().to_json(), repr=False)
 
     def places(self) -> dict[str, Any]:
         """The settings that say where things are."""
-        found: dict[str, Any] = {"redis_url": self.redis_url, "database_url": self.database_url}
+        found: dict[str, Any] = {
+            "redis_url": self.redis_url,
+            "database_url": self.database_url,
+            "keyring": self.keyring,
+        }
         if self.redis_cluster:
             # Who needs a broker must bring one: a cluster is none.
             found |= {"redis_cluster": "on", "broker_url": "memory://"}

@@ -43,7 +43,7 @@ class Busy:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class Capacity:
     """What this process has under way, and how many places it has left."""
 
     free: int
@@ -53,7 +53,7 @@ class Load:
 class _Places:
     """The free places of this process, as owners share them."""
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: Capacity) -> None:
         self._free = load.free
         self._taken: Counter[str] = Counter()
         for (owner, _), busy in load.receivers.items():
@@ -109,7 +109,7 @@ class Picker:
         self._schedule = schedule
         self._rng = rng
 
-    def pick(self, load: Load) -> Picked:
+    def pick(self, load: Capacity) -> Picked:
         """Attempts to make now."""
         settings = self._settings
         places = _Places(load)

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from datp_tasks.failpoints import reach
+from datp_tasks.model.notes import error_note, new_error_id
 from datp_tasks.outbound.messages import HttpRequest, NoResponse
 from datp_tasks.outbound.messages import Outcome as Exchange
 from datp_tasks.record.webhook_queue import Claimed, Outcome, Receiver
 from datp_tasks.settings import Settings
-from datp_tasks.webhooks.picker import PACE_S, Busy, Load, Picked
+from datp_tasks.webhooks.picker import PACE_S, Busy, Capacity, Picked
 from datp_tasks.webhooks.verdict import outcome_of
 
 log = logging.getLogger("datp.webhooks")
@@ -84,7 +85,7 @@ class SenderPorts:
     """What the loop needs of the world. The first two block, so they run in threads."""
 
     #: From what is under way to attempts that may be made beside it.
-    pick: Callable[[Load], Picked]
+    pick: Callable[[Capacity], Picked]
     settle: Callable[[Sequence[Outcome]], None]
     #: The headers of an attempt.
     headers: Callable[[Claimed], dict[str, str]]
@@ -142,7 +143,7 @@ class Sender:
             if self._closing:
                 return Sent()
             if self._pump is None or self._pump.done():
-                picked = self._office.pick(Load(pace.workers))
+                picked = self._office.pick(Capacity(pace.workers))
                 if not picked.claimed and picked.turn_s is None:
                     return Sent()
                 work = self._work(picked)
@@ -222,7 +223,7 @@ class Sender:
         if under_way and (free <= 0 or (free < workers * ROOM and is_soon)):
             return Picked([], is_more=True)
         self._looked_s = now_s
-        return await self._in_thread(self._office.pick, Load(free, self._busy()))
+        return await self._in_thread(self._office.pick, Capacity(free, self._busy()))
 
     async def _settle(self, outcomes: list[Outcome], sent: Sent) -> None:
         await self._in_thread(self._office.settle, outcomes)
@@ -306,8 +307,9 @@ class Sender:
             )
             reach("webhooks.after_post")
         except Exception as error:
-            log.exception("%s could not be sent", claimed.id)
-            sent = NoResponse(f"it could not be sent: {error!r:.200}")
+            error_id = new_error_id()
+            log.exception("%s could not be sent, error %s", claimed.id, error_id)
+            sent = NoResponse(f"it could not be sent: {error_note(type(error).__name__, error_id)}")
         took_s = time.monotonic() - began_s
         self._measured(claimed.receiver, took_s)
         took_ms = int(took_s * 1_000)

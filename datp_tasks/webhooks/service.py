@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import random
@@ -15,13 +16,14 @@ from importlib.metadata import version
 from urllib.parse import urlsplit
 
 from datp_tasks.clock import Clock
+from datp_tasks.errors import NoKeyRing, SealError
 from datp_tasks.failpoints import reach
 from datp_tasks.live.job_notes import Gate
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.webhook_failures import WebhookFailures
 from datp_tasks.live.webhook_schedule import WebhookSchedule
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.payload import encode
+from datp_tasks.model.payload import SEALED, encode
 from datp_tasks.outbound.address_guard import WebhookGuard
 from datp_tasks.outbound.addresses import owners_named, settings_of
 from datp_tasks.outbound.http_client import HttpClient, Manners, Network
@@ -31,12 +33,13 @@ from datp_tasks.outbound.resolver import SystemResolver
 from datp_tasks.outbound.response_reader import BodyLimits
 from datp_tasks.record.alerts import Alert, Alerts
 from datp_tasks.record.database import Engine
+from datp_tasks.record.vault import Vault
 from datp_tasks.record.webhook_queue import Claimed, Member, Outcome, WebhookQueue
 from datp_tasks.record.webhooks import Webhooks
 from datp_tasks.settings import Settings
 from datp_tasks.webhooks.alert_teller import AlertTeller
 from datp_tasks.webhooks.breaker import Breaker
-from datp_tasks.webhooks.picker import Load, Picked, Picker
+from datp_tasks.webhooks.picker import Capacity, Picked, Picker
 from datp_tasks.webhooks.sender import Pace, Sender, SenderPorts, Sent
 from datp_tasks.webhooks.signing import signed_headers
 
@@ -59,6 +62,7 @@ class WebhookService:
         clock: Clock,
         *,
         ring: Callable[[], None],
+        vault: Vault,
         network: Network | None = None,
     ) -> None:
         self._settings = settings
@@ -68,7 +72,8 @@ class WebhookService:
         queue = WebhookQueue(engine, clock, name)
         rng = random.Random()
         #: For people: deliveries, dead letters, secrets.
-        self.store = Webhooks(engine, clock)
+        self.store = Webhooks(engine, clock, vault.ring)
+        self._vault = vault
         self.schedule = WebhookSchedule(live, clock)
         self._queue = queue
         self._rung = Gate(live, "webhooksRung")
@@ -123,12 +128,24 @@ class WebhookService:
         self._teller.close()
         self._names.close()
 
-    def _pick(self, load: Load) -> Picked:
+    def _pick(self, load: Capacity) -> Picked:
         picked = self._picker.pick(load)
         if picked.claimed:
             owners = {each.owner for each in picked.claimed}
             self._secrets |= self.store.signing_secrets(owners)
+            picked = replace(picked, claimed=[self._opened(each) for each in picked.claimed])
         return picked
+
+    def _opened(self, claimed: Claimed) -> Claimed:
+        """The body as its receiver gets it: it rests sealed if its transaction is."""
+        if SEALED not in claimed.payload:
+            return claimed
+        try:
+            body = self._vault.opened_webhook(claimed.member[0], json.loads(claimed.payload))
+        except SealError as error:
+            log.error("%s cannot be opened, so it is not sent: %s", claimed.id, error)
+            return replace(claimed, payload="")
+        return replace(claimed, payload=encode(body))
 
     def _settle(self, outcomes: Sequence[Outcome]) -> None:
         reach("webhooks.before_settle")
@@ -148,7 +165,9 @@ class WebhookService:
     def _headers(self, claimed: Claimed) -> dict[str, str]:
         body = claimed.payload.encode()
         timestamp_s = int(claimed.at.timestamp())
-        keys = self._secrets[claimed.owner]
+        keys = self._secrets.get(claimed.owner)
+        if not body or not keys:
+            raise NoKeyRing("its body or its signing secret needs a key ring that is not here")
         return _common_headers() | signed_headers(claimed.id, timestamp_s, body, keys)
 
     # For the operator.
@@ -162,7 +181,10 @@ class WebhookService:
         about = {"kind": alert.kind, "subject": alert.subject, "summary": alert.summary}
         body = encode({"type": f"alert.{event}", "data": about}).encode()
         now_s = self._live.server_now_ms() // 1_000
-        keys = self.store.signing_secrets({OPERATOR})[OPERATOR]
+        keys = self.store.signing_secrets({OPERATOR}).get(OPERATOR)
+        if not keys:
+            log.error("the operator is not told of %s: there is no key ring", alert.subject)
+            return False
         # The same in every attempt, so that a receiver knows one that came twice.
         headers = signed_headers(f"alert_{alert.id}_{event}", now_s, body, keys)
         headers |= _common_headers()

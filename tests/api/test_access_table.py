@@ -53,6 +53,7 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "GET /v1/transactions/{txId}/deltas": (None, OPERATORS),
     "POST /v1/transactions/{txId}/resolve": (DECISION, OPERATORS),
     "POST /v1/transactions/{txId}/retry": ({"reason": "table"}, OPERATORS),
+    "POST /v1/transactions/{txId}/unmask": ({"reason": "table"}, ADMINS),
     "GET /v1/in-doubt": (None, VIEWERS),
     "POST /v1/batches": ({"service": "books", "payload": "AA=="}, {"granted", *ADMINS}),
     "GET /v1/batches": (None, {"granted", *VIEWERS}),
@@ -103,6 +104,9 @@ COMMANDS: dict[str, Role | None] = {
     **dict.fromkeys(("pipelines apply", "pipelines commit", "pipelines use"), ADMIN),
     **dict.fromkeys(("pipelines disable", "pipelines import"), ADMIN),
     **dict.fromkeys(("webhooks secrets show", "webhooks secrets rotate"), ADMIN),
+    **dict.fromkeys(("unmask", "keyring make", "keyring add", "keyring activate"), ADMIN),
+    **dict.fromkeys(("keyring drop", "keyring list", "keyring rotate"), ADMIN),
+    **dict.fromkeys(("secrets set", "secrets rotate", "secrets list", "secrets delete"), ADMIN),
     **dict.fromkeys(("keys create", "keys list", "keys revoke", "keys limit"), ADMIN),
 }
 
@@ -227,7 +231,7 @@ def test_a_viewer_sees_no_payload(callers: dict[Any, httpx.Client], kit: Kit) ->
     url = f"/v1/transactions/{tx_id}"
     assert callers[Role.OPERATOR].get(url).json()["input"] == {"iban": "DE00"}
     shown = callers[Role.VIEWER].get(url)
-    assert (shown.status_code, shown.json()["input"]) == (200, {"masked": True})
+    assert (shown.status_code, shown.json()["input"]) == (200, {"$masked": True})
     assert "DE00" not in callers[Role.VIEWER].get("/v1/transactions?owner=table").text
     assert "DE00" not in callers[Role.VIEWER].get(f"/datp/1.0/tx/status/{tx_id}").text
 

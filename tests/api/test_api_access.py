@@ -46,6 +46,7 @@ OPERATOR_ROUTES: list[tuple[str, str, Any]] = [
     ("GET", f"/v1/transactions/{TX}/deltas", None),
     ("POST", f"/v1/transactions/{TX}/resolve", {"decision": "redo", "reason": "x"}),
     ("POST", f"/v1/transactions/{TX}/retry", {"reason": "x"}),
+    ("POST", f"/v1/transactions/{TX}/unmask", {"reason": "x"}),
     ("GET", "/v1/in-doubt", None),
     ("GET", "/v1/pipelines", None),
     ("GET", "/v1/pipelines/echo", None),
@@ -57,7 +58,7 @@ OPERATOR_ROUTES: list[tuple[str, str, Any]] = [
     ("GET", "/v1/audit/actions", None),
     ("GET", "/v1/approvals", None),
     ("GET", "/v1/approvals/1", None),
-    ("POST", "/v1/approvals/1/approve", {"note": "x"}),
+    ("POST", "/v1/approvals/1/approve", {}),
     ("POST", "/v1/approvals/1/reject", {"note": "x"}),
     ("GET", "/v1/metrics", None),
 ]

@@ -50,7 +50,7 @@ def test_who_may_cancel_and_not_read_gets_no_payload_for_an_answer(house: ApiHou
     key = granted(house, owner, "cancel")
     assert key.get(url).status_code == 403
     answer = key.post(f"{url}/cancel", json={})
-    assert (answer.status_code, answer.json()["input"]) == (200, {"masked": True})
+    assert (answer.status_code, answer.json()["input"]) == (200, {"$masked": True})
     assert "DE00" not in answer.text
 
 

@@ -71,8 +71,28 @@ def test_without_postgresql_nothing_is_accepted_and_that_is_said(
         ):
             problem(answer, 503, "record-away")
             assert int(answer.headers["retry-after"]) >= 1
-            assert "hunter2" not in answer.text
+            assert [
+                word for word in ("hunter2", "connection", "port", "host") if word in answer.text
+            ] == []
         assert client.get("/healthz").status_code == 200
+
+
+def test_what_the_library_of_postgresql_said_is_in_the_log_under_the_error_id(
+    kit: Kit, nobodys_port: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also for one who has no valid key."""
+    url = make_url(kit.settings.database_url).set(port=nobodys_port)
+    away = replace(kit.settings, database_url=url.render_as_string(hide_password=False))
+    with api_house(kit, away) as house:
+        answer = house.client(key="datp_0123456789abcdef_" + "x" * 43).get("/v1/transactions")
+    problem(answer, 503, "record-away")
+    assert str(nobodys_port) not in answer.text
+    (line,) = [
+        each.getMessage()
+        for each in caplog.records
+        if answer.json()["errorId"] in each.getMessage()
+    ]
+    assert str(nobodys_port) in line
 
 
 def test_a_long_poll_outlasts_an_outage_of_postgresql(

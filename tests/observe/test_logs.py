@@ -16,6 +16,7 @@ from datp_tasks import Abort, Fail, Pipeline, Sleep
 from datp_tasks.live.keys import TX_ID
 from datp_tasks.live.scripts import script, script_names
 from datp_tasks.observe import logs
+from datp_tasks.seals.keyring import new_ring
 from datp_tasks.settings import Settings
 from datp_tasks.testing import Kit
 from tests.support.eventually import eventually
@@ -257,3 +258,41 @@ def test_a_worker_writes_json_lines_that_hold_no_password(house: House) -> None:
     assert (hop["claimed"], hop["stepType"], hop["fence"] > 0) == (1, "acc/mark", True)
     passwords = logs.secrets_of(house.settings)
     assert passwords and not [each for each in passwords if each in text]
+
+
+@pytest.fixture
+def formatters() -> Iterator[None]:
+    """Those of the handlers that are there, as they were."""
+    names = ("", *logs.OF_THE_API)
+    handlers = [each for name in names for each in logging.getLogger(name).handlers]
+    before = [(each, each.formatter) for each in handlers]
+    yield
+    for handler, formatter in before:
+        handler.setFormatter(formatter)
+
+
+def test_a_process_of_the_api_writes_no_secret_either(formatters: None) -> None:
+    """Neither its own lines nor those of its server."""
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    for name in ("datp.api", "uvicorn.access"):
+        logger = logging.getLogger(name)
+        where = logging.getLogger() if name == "datp.api" else logger
+        where.addHandler(handler)
+        try:
+            logs.set_up_api(SETTINGS)
+            logger.error("GET /v1/x?key=%s failed: %s", API_KEY, SETTINGS.database_url)
+        finally:
+            where.removeHandler(handler)
+    assert len(written.getvalue().splitlines()) == 2
+    assert API_KEY not in written.getvalue()
+    assert "s3cret" not in written.getvalue()
+
+
+def test_the_keys_of_a_ring_are_in_no_log() -> None:
+    ring = new_ring()
+    key = json.loads(ring.to_json())["keys"]["k1"]
+    sink = Sink(Settings(keyring=ring.to_json()))
+    sink.write("the key is %s", key)
+    assert "***" in sink.text
+    assert key not in sink.text

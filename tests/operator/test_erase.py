@@ -514,11 +514,8 @@ def test_the_command_erases_and_tells_what_it_could_not(
 ) -> None:
     [tx_id] = settled(world)
     open_ = world.kit.submit("tell", dict(SUBJECT_OF_ALL))
-    monkeypatch.setattr(
-        cli,
-        "connect",
-        lambda: SimpleNamespace(operator=world.kit.operator, actor=Actor(name="cli ops")),
-    )
+    context = SimpleNamespace(operator=world.kit.operator, actor=Actor(name="cli ops"))
+    monkeypatch.setattr(cli, "connect", lambda: context)
     app = typer.Typer()
     cli.add_commands(app)
 

@@ -26,6 +26,7 @@ from datp_tasks.model.status import FINAL
 from datp_tasks.record.types import Summary
 from datp_tasks.runtime.clients import make_client, make_operator
 from datp_tasks.runtime.container import Container
+from datp_tasks.seals.keyring import new_ring
 from datp_tasks.settings import Settings, environment
 from tests.support.eventually import eventually
 
@@ -57,7 +58,7 @@ class House:
             policy_file="single-person",
             redis_url=redis_url,
             database_url=database_url,
-            **({"steps": (STEPS,)} | FAST | changes),
+            **({"steps": (STEPS,), "keyring": new_ring().to_json()} | FAST | changes),
         )
         self.folder = folder
         self.celery = make_celery(self.settings)

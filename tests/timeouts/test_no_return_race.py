@@ -14,7 +14,7 @@ from datp_tasks import Batch, Pipeline, Request, Sleep
 from datp_tasks.errors import TransactionError
 from datp_tasks.live.types import Bell
 from datp_tasks.model.stop_request import StopRequest
-from datp_tasks.record.points import Claim, Points
+from datp_tasks.record.points import PointClaim, Points
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 
@@ -202,7 +202,7 @@ class Collision:
             self.errors.append(error)
 
     def _pass(self, batch: list[str]) -> None:
-        claims = [Claim(tx_id, 1, "final") for tx_id in batch]
+        claims = [PointClaim(tx_id, 1, "final") for tx_id in batch]
         answers = self._points.pass_many(claims)
         self.passed |= {tx_id for tx_id in batch if answers[tx_id] is True}
 

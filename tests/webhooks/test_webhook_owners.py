@@ -13,7 +13,7 @@ from datp_tasks.model.actor import Actor
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.webhook_queue import DEAD, WebhookQueue
 from datp_tasks.testing import Kit
-from datp_tasks.webhooks.picker import Load, Picker
+from datp_tasks.webhooks.picker import Capacity, Picker
 from datp_tasks.webhooks.sender import Pace
 from datp_tasks.webhooks.signing import signed_headers
 from tests.support.eventually import eventually
@@ -164,7 +164,7 @@ def test_targets_of_one_owner_that_may_be_back_are_tried_within_its_places(
         queue.disable(("ann", url), 60, "it failed")
     kit.clock.advance(seconds=61)
     picker = Picker(kit.settings, queue, kit.connections.webhooks.schedule, random.Random(1))
-    picked = picker.pick(Load(8))
+    picked = picker.pick(Capacity(8))
     assert 1 <= len(picked.claimed) <= 6
     assert {each.is_probe for each in picked.claimed} == {True}
     assert picked.turn_s is not None

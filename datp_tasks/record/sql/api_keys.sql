@@ -49,3 +49,7 @@ SELECT (SELECT count(*) FROM (
      + (SELECT count(*) FROM (
             SELECT 1 FROM ledger_batch WHERE owner = %(owner)s AND final_at IS NULL
             LIMIT %(limit)s) b)
+
+-- :name follow_pepper
+-- Keep the hash of a key under the current pepper, unless another process just did.
+UPDATE api_key SET secret_hash = %(secret_hash)s WHERE id = %(id)s AND secret_hash = %(stored)s

@@ -62,6 +62,14 @@ WITH chosen AS (
     FROM chosen c WHERE r.tx_id = c.tx_id
 ), alerts AS (
     UPDATE alert r SET summary = 'erased' FROM chosen c WHERE r.subject = c.tx_id
+), asked AS (
+    UPDATE approval r SET reason = 'erased', note = NULL,
+        params = (r.params::jsonb || '{"output": null, "note": null}')::json
+    FROM chosen c WHERE r.subject = c.tx_id
+), answered AS (
+    UPDATE approval_decision r SET note = ''
+    FROM chosen c JOIN approval a ON a.subject = c.tx_id WHERE r.approval_id = a.id
+), items AS (UPDATE approval_item r SET note = NULL FROM chosen c WHERE r.tx_id = c.tx_id
 ), actions AS (
     UPDATE operator_action r SET reason = NULL, details = json_build_object(
         'erased', encode(sha256(convert_to(coalesce(r.details::text, ''), 'UTF8')), 'hex'),
@@ -132,3 +140,17 @@ SET payload = '', note = NULL, receipt = CASE WHEN r.receipt IS NOT NULL THEN js
         'erased', encode(sha256(convert_to(r.receipt::text, 'UTF8')), 'hex')) END
 FROM chosen c WHERE r.service_id = c.service_id AND r.batch_id = c.batch_id
   AND r.final_at IS NOT NULL AND r.payload <> ''
+
+-- :name lock_data_keys
+-- Waits for those who accept with a data key of this owner at the moment.
+SELECT id FROM data_key WHERE owner = %(owner)s ORDER BY id FOR UPDATE
+
+-- :name erase_data_keys
+-- The data keys of an owner with which nothing is sealed that is not erased. Copies in backups and
+-- in files of other hosts cannot be opened from then on.
+DELETE FROM data_key k
+WHERE k.owner = %(owner)s AND NOT EXISTS (
+    SELECT 1 FROM tx_summary t
+    WHERE t.owner = %(owner)s AND t.erased_at IS NULL
+      AND split_part(t.input ->> '$sealed', '.', 1) = k.id)
+RETURNING k.id

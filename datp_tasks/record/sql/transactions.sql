@@ -1,6 +1,10 @@
 -- What a webhook says is made here, in the statement that makes the event, and stored as text: each
 -- attempt sends the same bytes, and no number is changed on its way.
 
+-- :name hold_keys
+-- The data keys of sealed inputs, which are not deleted until the commit.
+SELECT id FROM data_key WHERE id = ANY(%(ids)s) ORDER BY id FOR KEY SHARE
+
 -- :name accept
 -- Accept requests: their summary rows and the first row of their history. In the order of their
 -- external ids: two batches that share some could wait for each other else.
