@@ -92,7 +92,6 @@ class Settings(Tuning):
     #: `step`: every step has its own message, unless its pipeline says otherwise.
     dispatch: str = _text("inline", "inline|step", env="ENGINE__DISPATCH")
     vector_budget_ms: int = number(25, 1, 10_000, env="ENGINE__VECTOR_BUDGET_MS")
-    node_stale_ms: int = number(6_000, 100, 600_000, env="ENGINE__NODE_STALE_MS")
     sleeper_batch_max: int = number(1_000, 1, 100_000, env="ENGINE__WAKEUP_BATCH_MAX")
     sql_pool_size: int = number(5, 1, 100, env="SQL__POOL_SIZE")
 

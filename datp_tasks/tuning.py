@@ -61,6 +61,8 @@ class Tuning:
     # Nodes.
     #: Three beats fit into the silence after which a node is suspected.
     node_beat_ms: int = number(2_000, 50, 60_000)
+    #: Three heartbeats: one that is late in a busy process is no reason to take its work away.
+    node_stale_ms: int = number(6_000, 100, 600_000)
     #: A second look, so that a short outage of Redis ends no node.
     node_grace_ms: int = number(3_000, 0, 600_000)
 

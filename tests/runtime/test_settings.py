@@ -68,8 +68,8 @@ def test_a_number_that_is_none_is_refused(value: str) -> None:
             "DATP_MAINTENANCE_GROUP must match [a-z0-9][a-z0-9_-]{0,63}, was 'Master'",
         ),
         (
-            {"DATP_ENGINE__NODE_STALE_MS": "3999"},
-            "DATP_ENGINE__NODE_STALE_MS must be at least twice node_beat_ms (2000), was 3999",
+            {"DATP_TUNING": '{"node_stale_ms": 3999}'},
+            "node_stale_ms must be at least twice node_beat_ms (2000), was 3999",
         ),
     ],
 )
