@@ -88,6 +88,7 @@ def test_it_is_read_from_a_variable_or_a_file_for_its_owner_only(tmp_path: Path)
         json.dumps({"active": "k2", "keys": {"k1": base64.b64encode(new_key()).decode()}}),
         json.dumps({"active": "K:1", "keys": {"K:1": base64.b64encode(new_key()).decode()}}),
     ],
+    ids=("text", "list", "short", "not-active", "odd-id"),
 )
 def test_what_is_no_key_ring_is_refused_without_being_repeated(text: str) -> None:
     with pytest.raises(SettingsError, match="not a key ring") as caught:
