@@ -72,6 +72,7 @@ worker_enable_soft_shutdown_on_idle = False
 
 # Beat: each job is harmless twice at once, late, or not at all for a while.
 beat_schedule = _beat_schedule(_settings)
+beat_scheduler = "datp_tasks.bells.job_messages:JobScheduler"
 beat_max_loop_interval = 1
 timezone = "UTC"
 enable_utc = True

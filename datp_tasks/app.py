@@ -13,7 +13,7 @@ from typing import Any
 from celery import signals
 
 from datp_tasks import failpoints
-from datp_tasks.bells.broker import TASK_PREFIX, make_celery
+from datp_tasks.bells.broker import TASK_PREFIX, make_celery, refuse_eager
 from datp_tasks.engine.registry import discover
 from datp_tasks.errors import DatpError
 from datp_tasks.observe import logs
@@ -24,6 +24,9 @@ from datp_tasks.settings import Settings
 
 #: How long a process that ends may take to close its connections.
 LEAVE_S = 5.0
+
+#: Pools that put many tasks on one thread.
+GREEN_POOLS = ("gevent", "eventlet")
 
 log = logging.getLogger("datp.app")
 
@@ -39,6 +42,7 @@ register(app, process)
 def _discover(**_: Any) -> None:
     """A worker without its step types must not start; Celery would only log an exception."""
     try:
+        refuse_eager()
         discover(settings.steps)
         failpoints.arm_from_env()
     except DatpError as error:
@@ -56,7 +60,14 @@ def _write_logs(logger: logging.Logger | None = None, **_: Any) -> None:
 
 
 @signals.celeryd_after_setup.connect(weak=False)  # type: ignore[untyped-decorator]
-def _set_up(sender: str = "", **_: Any) -> None:
+def _set_up(sender: str = "", instance: Any = None, **_: Any) -> None:
+    pool = getattr(getattr(instance, "pool_cls", None), "__module__", "").rpartition(".")[2]
+    if pool in GREEN_POOLS:
+        raise SystemExit(
+            f"the pool {pool} is not supported: one step that computes or waits in C would hold up "
+            "the heartbeat of all others, whose transactions are then taken over. Use prefork "
+            "(the default), threads or solo; async steps share a process by themselves."
+        )
     main_process.set_up(sender)
 
 
@@ -70,8 +81,9 @@ def _forked(**_: Any) -> None:
 @signals.worker_ready.connect(weak=False)  # type: ignore[untyped-decorator]
 def _ready(sender: Any = None, **_: Any) -> None:
     main_process.steer(sender)
-    # A solo worker runs its tasks right here; in other pools the main process is no node.
-    if getattr(sender, "pool", None).__class__.__module__.endswith(".solo"):
+    # A worker of one process, solo or with threads, is known before its first bell; else its
+    # pool processes are the nodes, and the main process is none.
+    if getattr(sender, "pool", None).__class__.__module__.endswith((".solo", ".thread")):
         process.join()
 
 

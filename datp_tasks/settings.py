@@ -89,6 +89,8 @@ class Settings(Tuning):
     # Transactions and their steps.
     input_bytes_max: int = number(262_144, 1_024, 16_777_216, env="ENGINE__INPUT_BYTES_MAX")
     step_timeout_s: float = number(60.0, 0.01, 86_400, env="ENGINE__STEP_TIMEOUT_S")
+    #: `step`: every step has its own message, unless its pipeline says otherwise.
+    dispatch: str = _text("inline", "inline|step", env="ENGINE__DISPATCH")
     vector_budget_ms: int = number(25, 1, 10_000, env="ENGINE__VECTOR_BUDGET_MS")
     node_stale_ms: int = number(6_000, 100, 600_000, env="ENGINE__NODE_STALE_MS")
     sleeper_batch_max: int = number(1_000, 1, 100_000, env="ENGINE__WAKEUP_BATCH_MAX")
@@ -116,8 +118,8 @@ class Settings(Tuning):
     webhook_timeout_s: float = number(15.0, 0.1, 300, env="WEBHOOKS__TIMEOUT_S")
     webhook_attempts_max: int = number(10, 1, 100, env="WEBHOOKS__ATTEMPTS_MAX")
     webhook_workers: int = number(64, 1, 1_000, env="WEBHOOKS__WORKERS")
-    webhook_pause_ms: int = number(50, 1, 60_000, env="WEBHOOKS__PAUSE_MS")
-    webhook_pause_busy_ms: int = number(20, 1, 60_000, env="WEBHOOKS__PAUSE_BUSY_MS")
+    webhook_pause_ms: int = number(20, 1, 60_000, env="WEBHOOKS__PAUSE_MS")
+    webhook_pause_busy_ms: int = number(50, 1, 60_000, env="WEBHOOKS__PAUSE_BUSY_MS")
     webhook_pause_idle_ms: int = number(2_000, 1, 60_000, env="WEBHOOKS__PAUSE_IDLE_MS")
     # A target that fails so often in a period is left alone for a while.
     webhook_fails_max: int = number(10, 1, 100_000, env="WEBHOOKS__FAILS_MAX")
@@ -142,7 +144,7 @@ class Settings(Tuning):
     ledger_expiry: str = _text("single", "single|two-phase", env="LEDGER__EXPIRY")
     ledger_http_s: float = number(15.0, 0.05, 300, env="LEDGER__HTTP_S")
 
-    # What people see. The URL is told that a target was disabled or is back; trusted as it is.
+    # What people see. The URL is told of every alert, raised and cleared; trusted as it is.
     tracing: str = _text("off", "off|on", env="OBSERVE__TRACING")
     alert_webhook_url: str = _secret(env="OBSERVE__ALERT_WEBHOOK_URL")
 

@@ -69,6 +69,8 @@ class Tuning:
     meter_period_s: float = number(5.0, 0.1, 3_600)
     #: An alert may be some seconds late; a person reads it.
     watcher_period_s: float = number(5.0, 0.1, 3_600)
+    #: Ten times what a step may take; a pipeline that is known to take longer says so.
+    long_running_s: float = number(600.0, 1, 315_360_000)
     #: Only repairs copies in Redis: a change by `datp groups set` writes them itself.
     group_cache_period_s: float = number(10.0, 0.1, 3_600)
     #: Three runs of the slowest frequent jobs.

@@ -14,6 +14,7 @@ from datp_tasks.api.services import caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT
 from datp_tasks.model.actor import Role
 from datp_tasks.model.approval import Approval, ApprovalState
+from datp_tasks.model.rights import sees_payloads
 from datp_tasks.record.database import translate_outage
 
 routes = router("/v1", "operator", role=Role.APPROVER)
@@ -31,6 +32,10 @@ class RejectIn(Sent):
     note: Annotated[Text, Field(min_length=1, description="Why; it is kept.")]
 
 
+def _is_masked(request: Request) -> bool:
+    return not sees_payloads(caller_of(request).actor)
+
+
 @routes.get("/approvals", response_model=Object)
 @needs(Role.VIEWER)
 async def approvals(
@@ -40,7 +45,7 @@ async def approvals(
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
 ) -> Response:
     """What was asked for, the newest first; `before` is the number of the last one of a page."""
-    services = services_of(request)
+    services, masked = services_of(request), _is_masked(request)
 
     def read() -> list[Approval]:
         with translate_outage():
@@ -48,7 +53,7 @@ async def approvals(
             return store.page(state=state, before=before, rows_max=limit)
 
     found = await services.threads.run(read)
-    return json_response({"approvals": [each.to_json() for each in found]})
+    return json_response({"approvals": [each.to_json(masked=masked) for each in found]})
 
 
 @routes.get("/approvals/{number}", response_model=Object)
@@ -61,7 +66,8 @@ async def approval(request: Request, number: Number) -> Response:
         with translate_outage():
             return services.operator.approvals.store.one(number)
 
-    return json_response((await services.threads.run(read)).to_json())
+    found = await services.threads.run(read)
+    return json_response(found.to_json(masked=_is_masked(request)))
 
 
 @routes.post("/approvals/{number}/approve", response_model=Object, responses=CONFLICT)

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 from fastapi import Path, Query, Request
 from fastapi.responses import Response
 
 from datp_tasks.api import models
-from datp_tasks.api.problems import invalid
+from datp_tasks.api.problems import Problem, invalid
 from datp_tasks.api.routing import AROUND_BYTES, json_response, router
 from datp_tasks.api.serializers import batch_json
 from datp_tasks.api.services import caller_of, services_of
 from datp_tasks.ledger.types import Stored
 from datp_tasks.model.batch import BatchState
 from datp_tasks.model.rights import check_batch, check_read_batches
-from datp_tasks.record.database import translate_outage
-from datp_tasks.record.operator_actions import record_action
 
 routes = router(
     "/v1",
@@ -44,24 +43,19 @@ async def submit(request: Request, wanted: models.BatchIn) -> Response:
         payload = base64.b64decode(wanted.payload, validate=True)
     except (binascii.Error, ValueError):
         raise invalid([{"loc": ("body", "payload"), "msg": "this is not base64"}]) from None
-    await services.limits.admit(caller.owner)
-
-    def store() -> Stored:
-        stored = services.client.submit_batch(
-            wanted.service, payload, batch_id=wanted.batch_id, owner=caller.owner
-        )
-        if not stored.duplicate:
-            with translate_outage():
-                record_action(
-                    services.record.engine,
-                    actor=caller.actor,
-                    action="batch.submit",
-                    subject=f"{stored.service_id}/{stored.batch_id}",
-                    reason=None,
-                )
-        return stored
-
-    stored = await services.threads.run(store)
+    given: dict[str, Any] = {"batch_id": wanted.batch_id, "owner": caller.owner}
+    client, run = services.client, services.threads.run
+    try:
+        await services.limits.admit(caller.owner)
+    except Problem:
+        # What was stored before is found before it is refused.
+        before = await run(partial(client.batch_before, wanted.service, payload, **given))
+        if before is None:
+            raise
+        stored: Stored = before
+    else:
+        put = partial(client.submit_batch, wanted.service, payload, **given, by=caller.actor)
+        stored = await run(put)
     return json_response(
         {
             "service": stored.service_id,

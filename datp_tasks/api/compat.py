@@ -17,12 +17,12 @@ from datp_tasks.api.access import Caller
 from datp_tasks.api.models import Object, Text
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.routing import by_key, json_response, router
-from datp_tasks.api.serializers import MASKED, time_text
+from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT, hand_in, look, note_read, told
 from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.rights import check_read, sees_payloads
+from datp_tasks.model.rights import MASKED, check_read, sees_payloads
 from datp_tasks.model.status import Status
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.types import Summary

@@ -7,17 +7,13 @@ from typing import Any
 
 from datp_tasks.ledger.types import Batch
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.rights import sees_payloads
+from datp_tasks.model.rights import MASKED, sees_payloads
 from datp_tasks.record.alerts import Alert
 from datp_tasks.record.types import Summary
 
 
 def time_text(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
-
-
-#: Instead of what a viewer may not see.
-MASKED = {"masked": True}
 
 
 def summary_json(summary: Summary, actor: Actor) -> dict[str, Any]:

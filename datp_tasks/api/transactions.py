@@ -24,13 +24,14 @@ from datp_tasks.api.routing import (
     router,
     strict_request,
 )
-from datp_tasks.api.serializers import MASKED, summary_json, time_text
+from datp_tasks.api.serializers import summary_json, time_text
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.client.requests import Submitted
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.pipeline_access import PipelineAccess
 from datp_tasks.model.rights import (
+    MASKED,
     check_cancel,
     check_read,
     check_switch,
@@ -233,8 +234,8 @@ async def cancel(request: Request, tx_id: TxId, wanted: models.CancelIn | None =
     """Take it back: at once if nothing has begun, else after its step, with a rollback."""
     services = services_of(request)
     reason = (wanted or models.CancelIn()).reason
-    actor, access = await _access(request, tx_id)
-    check_cancel(actor, access)
+    actor, access, owner = await _access(request, tx_id)
+    check_cancel(actor, access, owner)
     cancel = partial(services.client.cancel, tx_id, reason, by=actor)
     return json_response(summary_json(await services.threads.run(cancel), actor))
 
@@ -243,8 +244,8 @@ async def cancel(request: Request, tx_id: TxId, wanted: models.CancelIn | None =
 async def wake(request: Request, tx_id: TxId) -> Response:
     """End a sleep early."""
     services = services_of(request)
-    actor, access = await _access(request, tx_id)
-    check_wake(actor, access)
+    actor, access, owner = await _access(request, tx_id)
+    check_wake(actor, access, owner)
     wake = partial(services.client.wake, tx_id, by=actor)
     return json_response({"woken": await services.threads.run(wake)})
 
@@ -262,14 +263,14 @@ async def set_switch(
 ) -> Response:
     """Set a switch; a transaction that waits for it wakes up."""
     services = services_of(request)
-    actor, access = await _access(request, tx_id)
-    check_switch(actor, access, name)
+    actor, access, owner = await _access(request, tx_id)
+    check_switch(actor, access, owner, name)
     put = partial(services.client.set_switch, tx_id, name, wanted.value, by=actor)
     return json_response({"woken": await services.threads.run(put)})
 
 
-async def _access(request: Request, tx_id: str) -> tuple[Actor, PipelineAccess]:
-    """Who asks, and what the pipeline of a transaction that it may see says."""
+async def _access(request: Request, tx_id: str) -> tuple[Actor, PipelineAccess, str]:
+    """Who asks, what the pipeline of a transaction that it may see says, and whose that is."""
     services, caller = services_of(request), caller_of(request)
     summary = await services.look(caller, tx_id)
 
@@ -277,7 +278,7 @@ async def _access(request: Request, tx_id: str) -> tuple[Actor, PipelineAccess]:
         with translate_outage():
             return services.catalogue.version(summary.pipeline, summary.version).access
 
-    return caller.actor, await services.threads.run(pinned)
+    return caller.actor, await services.threads.run(pinned), summary.owner
 
 
 async def note_read(request: Request, action: str, subject: str, shown: Sequence[Summary]) -> None:

@@ -8,10 +8,12 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from weakref import WeakSet
 
 from celery import Celery
 
 from datp_tasks.bells import broker_guard
+from datp_tasks.errors import SettingsError
 from datp_tasks.live.types import PRIORITIES
 from datp_tasks.settings import Settings
 
@@ -22,9 +24,15 @@ RABBIT_MAX = 6
 RABBIT = {0: 6, 3: 4, 6: 2, 7: 1, 9: 0}
 CELERYCONFIG = Path(__file__).resolve().parents[2] / "celeryconfig.py"
 
+#: Apps that send messages, to see how a user has set them.
+_MADE: WeakSet[Celery] = WeakSet()
 
-def make_celery(settings: Settings) -> Celery:
-    """A Celery app that sends to, and takes from, the queues of these settings."""
+
+def make_celery(settings: Settings, *, eager: bool = False) -> Celery:
+    """A Celery app that sends to, and takes from, the queues of these settings.
+
+    An eager one is for the test kit, which has a way of its own to ring.
+    """
     broker_guard.install()
     made = _RabbitCelery if settings.broker_url.startswith("amqp") else Celery
     app = made("datp_tasks", set_as_current=False)
@@ -35,7 +43,21 @@ def make_celery(settings: Settings) -> Celery:
         app.conf.broker_transport_options = {"confirm_publish": True}
         app.conf.task_queue_max_priority = RABBIT_MAX
         app.conf.task_default_priority = 0
+    if eager:
+        app.conf.update(task_always_eager=True, task_eager_propagates=True)
+    else:
+        _MADE.add(app)
     return app
+
+
+def refuse_eager() -> None:
+    """SettingsError if an app of ours was told to run tasks at once, which it cannot."""
+    if any(app.conf.task_always_eager for app in list(_MADE)):
+        raise SettingsError(
+            "Celery's task_always_eager is set on the app of datp_tasks and is not supported: a "
+            "message is only a hint, and sleepers, retries and crashes need beat and workers. In "
+            "tests use the fixture `datp`, which runs everything at once (docs/testing.md)"
+        )
 
 
 class _RabbitCelery(Celery):  # type: ignore[misc]

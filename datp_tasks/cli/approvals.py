@@ -11,6 +11,7 @@ from rich.markup import escape
 from datp_tasks.cli.context import connect
 from datp_tasks.cli.tables import list_table, print_json, print_list, short_time
 from datp_tasks.model.approval import Approval, ApprovalState
+from datp_tasks.model.rights import sees_payloads
 
 app = typer.Typer(help="What waits for a second person, and deciding.", no_args_is_help=True)
 
@@ -30,10 +31,12 @@ def list_(
 ) -> None:
     """Show what waits for a decision, the newest first."""
     state = None if every else ApprovalState.PENDING
-    found = connect().operator.approvals.store.page(state=state, rows_max=limit)
+    context = connect()
+    found = context.operator.approvals.store.page(state=state, rows_max=limit)
+    shown = [each.to_json(masked=not sees_payloads(context.actor)) for each in found]
     console = Console()
     if as_json:
-        print_json(console, [each.to_json() for each in found])
+        print_json(console, shown)
         return
     if not found:
         console.print("no approval is waited for")
@@ -47,9 +50,9 @@ def list_(
             escape(each.requester),
             f"{each.consents} of {each.needed}",
             short_time(each.expires_at),
-            escape(each.reason),
+            escape(as_shown["reason"] or ""),
         )
-        for each in found
+        for each, as_shown in zip(found, shown, strict=True)
     ]
     columns = ("number", "state", "action", "subject", "asked by", "agreed", "expires", "reason")
     print_list(console, list_table(columns, rows, whole=columns[:3]))
@@ -58,7 +61,9 @@ def list_(
 @app.command()
 def show(number: Number, as_json: AsJson = False) -> None:
     """Show one request: what is to be done, why, and who said what."""
-    _show(connect().operator.approvals.store.one(number), as_json)
+    context = connect()
+    found = context.operator.approvals.store.one(number)
+    _show(found, as_json, masked=not sees_payloads(context.actor))
 
 
 @app.command()
@@ -83,12 +88,13 @@ def reject(
     _show(context.operator.approvals.reject(number, context.actor, note=note), as_json)
 
 
-def _show(found: Approval, as_json: bool) -> None:
+def _show(found: Approval, as_json: bool, *, masked: bool = False) -> None:
     console = Console()
+    shown = found.to_json(masked=masked)
     if as_json:
-        print_json(console, found.to_json())
+        print_json(console, shown)
         return
-    for name, value in found.to_json().items():
+    for name, value in shown.items():
         if value is not None and name != "decisions":
             console.print(f"{name:14} {value}", markup=False, highlight=False)
     for each in found.given:

@@ -80,11 +80,11 @@ def _why_json(found: Why) -> dict[str, Any]:
 
 def list_transactions(where: Filters = None, limit: Limit = 50, as_json: AsJson = False) -> None:
     """List transactions, the newest first."""
-    operator = connect().operator
-    found = list(operator.choose(Where.from_texts(where or []), rows_max=limit))
+    context = connect()
+    found = list(context.operator.choose(Where.from_texts(where or []), rows_max=limit))
     console = Console()
     if as_json:
-        print_json(console, [as_mapping(each) for each in found])
+        print_json(console, [as_mapping(each, context.actor) for each in found])
         return
     if found:
         print_list(console, _table(found))

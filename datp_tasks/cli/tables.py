@@ -17,6 +17,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from datp_tasks.model.actor import Actor
     from datp_tasks.record.types import Summary
 
 #: What is left of a column that is folded, in the worst case.
@@ -35,12 +36,12 @@ COLOURS = {
 }
 
 
-def as_mapping(summary: Summary) -> dict[str, Any]:
-    """In the words of the API."""
+def as_mapping(summary: Summary, actor: Actor | None = None) -> dict[str, Any]:
+    """In the words of the API, as this actor may see it; without one, whole."""
     from datp_tasks.api.serializers import summary_json
     from datp_tasks.model.actor import LOCAL
 
-    return summary_json(summary, LOCAL)
+    return summary_json(summary, actor or LOCAL)
 
 
 def print_json(console: Console, value: Any) -> None:

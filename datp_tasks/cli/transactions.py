@@ -47,7 +47,9 @@ def submit(
     data: Annotated[
         str, typer.Option("--data", "-d", help="JSON object, @file, or - for standard input.")
     ] = "{}",
-    owner: Annotated[str, typer.Option(help="Whose transaction it is.")] = "local",
+    owner: Annotated[
+        str | None, typer.Option(help="Whose transaction it is; else the key's owner, or local.")
+    ] = None,
     external_id: Annotated[str | None, typer.Option(help="Your own name for it.")] = None,
     metadata: Annotated[str | None, typer.Option(help="JSON object.")] = None,
     expires_in: Annotated[
@@ -64,7 +66,7 @@ def submit(
     submitted = client.submit(
         pipeline,
         _parsed("--data", data),
-        owner=owner,
+        owner=owner or context.actor.owner or "local",
         external_id=external_id,
         metadata=_parsed("--metadata", metadata) if metadata else None,
         expires_in_s=expires_in,

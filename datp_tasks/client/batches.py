@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datp_tasks.errors import LedgerError, WaitTimeout
 from datp_tasks.ledger.intake import Intake
 from datp_tasks.ledger.types import Attempt, Batch, Service, Sighting, Stored
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.batch import BatchState
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.ledger_batches import BatchStore
@@ -25,10 +26,20 @@ class LedgerBatches:
             return self._intake.add_service(service_id, kind=kind, url=url)
 
     def submit_many(
-        self, wanted: Sequence[tuple[str, bytes, str | None]], *, owner: str
+        self,
+        wanted: Sequence[tuple[str, bytes, str | None]],
+        *,
+        owner: str,
+        by: Actor | None = None,
     ) -> list[Stored | LedgerError]:
         with translate_outage():
-            return self._intake.submit_many(wanted, owner=owner)
+            return self._intake.submit_many(wanted, owner=owner, by=by)
+
+    def stored_before(
+        self, wanted: tuple[str, bytes, str | None], *, owner: str
+    ) -> Stored | LedgerError | None:
+        with translate_outage():
+            return self._intake.stored_before(wanted, owner=owner)
 
     def find(self, service_id: str, batch_id: str, *, owner: str | None) -> Batch:
         with translate_outage():

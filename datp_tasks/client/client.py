@@ -192,14 +192,31 @@ class Client:
         return self._batches.add_service(service_id, kind=kind, url=url)
 
     def submit_batch(
-        self, service_id: str, payload: bytes, *, batch_id: str | None = None, owner: str = "local"
+        self,
+        service_id: str,
+        payload: bytes,
+        *,
+        batch_id: str | None = None,
+        owner: str = "local",
+        by: Actor | None = None,
     ) -> Stored:
         """Hand in a batch. When this returns it is committed and will not be lost.
 
         The same bytes again give the first answer again; other bytes under the same id raise
         BatchConflict. What is wrong with a batch is raised as ServiceUnknown or BatchInvalid.
+        `by` is who hands it in, for the audit.
         """
-        answer = self.submit_batches([(service_id, payload, batch_id)], owner=owner)[0]
+        wanted = [(service_id, payload, batch_id)]
+        answer = self._batches.submit_many(wanted, owner=owner, by=by)[0]
+        if isinstance(answer, LedgerError):
+            raise answer
+        return answer
+
+    def batch_before(
+        self, service_id: str, payload: bytes, *, batch_id: str | None = None, owner: str
+    ) -> Stored | None:
+        """The first answer to a batch that was handed in before; None if it was not."""
+        answer = self._batches.stored_before((service_id, payload, batch_id), owner=owner)
         if isinstance(answer, LedgerError):
             raise answer
         return answer

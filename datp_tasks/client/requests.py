@@ -88,10 +88,10 @@ def prepare(
         raise PipelineNotStartable(
             f"Clients cannot start {definition.name}; only other pipelines may call it."
         )
+    owner = _checked_owner(request.owner)
     by = request.by
     if by is not None:
-        check_submit(by, definition.name, definition.access)
-    owner = _checked_owner(request.owner)
+        check_submit(by, definition.name, definition.access, owner)
     external_id = _checked_external_id(request.external_id, settings)
     data, input_json = _checked_json(request.data, "data", settings.input_bytes_max, settings)
     metadata: dict[str, Any] | None = None

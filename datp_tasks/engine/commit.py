@@ -53,6 +53,7 @@ class Committer:
         groups: frozenset[str],
         late: LateDesk,
         points: PointDesk,
+        own_messages: bool,
     ) -> None:
         self._live = live
         self._record = record
@@ -66,6 +67,7 @@ class Committer:
         self._groups = groups
         self._late = late
         self._points = points
+        self._own_messages = own_messages
 
     def commit(self, moves: Sequence[tuple[Run, Move]], *, may_go_on: bool = True) -> list[Run]:
         """Write all moves; the runs that go on in this process."""
@@ -96,6 +98,11 @@ class Committer:
             case Follow():
                 plan.refused.append(run)
 
+    def _is_own_message(self, before: Action, action: Action) -> bool:
+        """Whether the step is to have a message of its own, and has not just got it."""
+        own = self._own_messages if action.own_message is None else action.own_message
+        return own and (action.path != before.path or action.kind != before.kind)
+
     def _next(self, run: Run, move: Next, plan: Plan) -> None:
         before = run.action
         action = run.plan(self._pipelines.version)
@@ -112,7 +119,7 @@ class Committer:
             and here
             and plan.may_go_on
             and not move.alone
-            and not _is_own_message(before, action)
+            and not self._is_own_message(before, action)
         ):
             if action.kind == "undo" or not known.is_unsafe:
                 run.change(BEGIN)
@@ -201,8 +208,7 @@ class Committer:
                         self._decider.stop(run)
                         plan.again.append((run, Next()))
                     else:
-                        # It sleeps after all: the request is not heeded.
-                        plan.again.append((run, rest))
+                        plan.again.append((run, self._decider.sleep_on(run, rest)))
                 case _:
                     self._lost(run, reply)
 
@@ -357,13 +363,6 @@ class Plan:
         self.refresh: list[Run] = []
         self.bells: list[Bell] = []
         self.unknown: list[Bell] = []
-
-
-def _is_own_message(before: Action, action: Action) -> bool:
-    """Whether the step asks for a message of its own, and has not just got it."""
-    if action.step is None or action.step.dispatch != "queue":
-        return False
-    return action.path != before.path or action.kind != before.kind
 
 
 def _is_due(before: Action, run: Run) -> bool:

@@ -209,8 +209,17 @@ class Decider:
         return self.decide(run)
 
     def wait_for_handler(self) -> Rest:
-        """One that has expired begins nothing new; the timeout handler turns it around."""
+        """One that has expired begins nothing new; the timeout handler turns it around.
+
+        Nor does one of which SQL must say something first, and could not be asked.
+        """
         return Rest(self._settings.timeout_retry_s)
+
+    def sleep_on(self, run: Run, rest: Rest) -> Rest:
+        """It was asked to stop, and that is not heeded; unless SQL could not be asked just now."""
+        if not run.waits_for_sql:
+            return rest
+        return Rest(min(rest.seconds, self._settings.timeout_retry_s), rest.switch)
 
     def too_many_crashes(self, run: Run) -> Park | None:
         if run.state.crashes < self._settings.crashes_max:

@@ -202,6 +202,9 @@ class Hop:
             return NEXT
         if run.state.decided:
             return self._decider.follow_decision(run)
+        if run.waits_for_sql:
+            close(run)
+            return self._decider.wait_for_handler()
         if run.crashed:
             # What the lost worker did must be found out before anything else.
             return self._decider.too_many_crashes(run) or STAY

@@ -32,13 +32,13 @@ class PointDesk:
     # When a transaction is claimed.
 
     def admit(self, runs: Sequence[Run]) -> None:
-        """What SQL knows of those that are asked to stop, or whose time is over."""
+        """What SQL knows of those that are asked to stop, whose time is over, or that were lost."""
         asked = [run for run in runs if run.stop_request and run.state.ending is None]
         if asked:
             self._confirm(asked)
-        overdue = [run for run in runs if run.expires_at_ms is not None and run.is_overdue]
-        if overdue:
-            self._bind(overdue)
+        unsure = [run for run in runs if _may_be_bound(run)]
+        if unsure:
+            self._bind(unsure)
 
     def may_stop(self, run: Run, request: str) -> bool:
         """Whether one that was asked to stop turns around; that is recorded first."""
@@ -50,6 +50,7 @@ class PointDesk:
         """SQL decides between the request and a point of no return."""
         for run in runs:
             run.ignores_stop = run.state.point is not None
+            run.waits_for_sql = False
         unsure = [run for run in runs if not run.ignores_stop]
         if not unsure:
             return
@@ -61,23 +62,29 @@ class PointDesk:
             if not is_away(error):
                 raise
             log.warning("PostgreSQL is unavailable; %d are stopped later", len(unsure))
-            refused = {run.tx_id for run in unsure}
+            for run in unsure:
+                run.ignores_stop = run.waits_for_sql = True
+            return
         for run in unsure:
             run.ignores_stop = run.tx_id in refused
 
     def _bind(self, runs: Sequence[Run]) -> None:
-        """The clock does not decide about those that SQL has bound, also if Redis forgot."""
+        """What SQL has bound neither expires nor goes back by itself, also if Redis forgot."""
         try:
             kinds = self._points.bound([run.tx_id for run in runs])
         except OperationalError as error:
             if not is_away(error):
                 raise
+            for run in runs:
+                run.waits_for_sql = True
             return
         for run in runs:
             if run.tx_id in kinds:
                 kind = kinds[run.tx_id]
-                # Which step did it is not known: as if one before had, which undoes least.
-                run.change(bound(kind, run.state.path if kind == "forward" else ""))
+                # Of a step that crashed before Redis had it, or that is forwarded, it is known
+                # which one did it. Else as if one before had, which undoes least.
+                is_this = kind == "forward" or (run.crashed and "recreated" not in run.fields)
+                run.change(bound(kind, run.state.path if is_this else ""))
 
     # Before steps are called.
 
@@ -160,6 +167,13 @@ class PointDesk:
             run.stop_found = passage
             raise TransactionStopped
         run.change(bound("final", run.action.path))
+
+
+def _may_be_bound(run: Run) -> bool:
+    """SQL may have a point of it that its state does not: a crash or a loss came in between."""
+    if run.state.point is not None or run.state.ending is not None:
+        return False
+    return run.is_overdue or run.crashed or "recreated" in run.fields
 
 
 def known_outcome(run: Run, effects: Effects) -> Outcome | None:

@@ -54,6 +54,8 @@ class Run:
     stop_found: Stop | None = None
     #: SQL refuses to let it stop, or cannot be asked just now.
     ignores_stop: bool = False
+    #: SQL must say whether it may stop, or is bound, and could not be asked.
+    waits_for_sql: bool = False
     #: Data of the state, and its JSON.
     _data_json: tuple[Json | None, str] = (None, "")
     action: Action = field(init=False)

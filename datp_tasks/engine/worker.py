@@ -103,6 +103,7 @@ class Worker:
             groups=this.groups,
             late=LateDesk(record, Alerts(record.engine, stores.clock), pipelines, caller),
             points=points,
+            own_messages=settings.dispatch == "step",
         )
         self.hop = Hop(
             live=live,

@@ -1,15 +1,17 @@
-"""Find what fell between two lines: lost bells, rows that never reached Redis, and losses of Redis.
+"""Find what fell between two lines: lost bells, rows and cancels that never reached Redis, and
+losses of Redis.
 
 Moves:    nothing -> queued for accepted rows; (any) -> final where SQL has decided and Redis does
           not know; (lost) -> queued, sleeping or in-doubt after Redis was wiped or fell back in
-          time. Rings for what is queued.
+          time. Rings for what is queued, and asks those to stop whose cancel only SQL has.
 Knows:    how long a transaction has been waiting. A long queue looks like lost bells, so where
           bells are still waiting in a queue only a few more are rung. A mark in each shard, which
           SQL has too, tells that Redis has lost writes.
 Bound:    LINE_PAGES_MAX pages of the line of queued transactions, FRESH_PAGES_MAX pages of rows
           accepted since the last run, the newest first, PAGES_MAX pages of the rows of the window
-          and one page of older ones; a page has `reconciler_batch_max` rows. Where a run ends,
-          the next one goes on, round and round. A rebuild goes on for up to `rebuild_run_s`.
+          and one page of older ones, CANCEL_PAGES_MAX pages of cancels since the last run; a page
+          has `reconciler_batch_max` rows. Where a run ends, the next one goes on, round and round.
+          A rebuild goes on for up to `rebuild_run_s`.
 Overlap:  harmless: a second bell finds the door shut, a second create finds the transaction, a
           second restore finds a newer version. One rebuilds at a time.
 Crash:    the next run does the rest.
@@ -23,11 +25,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from datp_tasks.bells.ringer import Ringer
-from datp_tasks.jobs.rebuild import Rebuild, Tables
+from datp_tasks.jobs.rebuild import SIGNALS_AGAIN_S, Rebuild, Tables
 from datp_tasks.live.job_notes import Cursors
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell
 from datp_tasks.model.status import Status
+from datp_tasks.record.signals import Signal
 from datp_tasks.record.transactions import Place, Record
 from datp_tasks.transactions.follow_record import follow_record
 from datp_tasks.transactions.restore import Restorer
@@ -35,6 +38,7 @@ from datp_tasks.transactions.restore import Restorer
 LINE_PAGES_MAX = 10
 FRESH_PAGES_MAX = 5
 PAGES_MAX = 5
+CANCEL_PAGES_MAX = 5
 #: Bells a run for each group in whose queue messages still wait: one of those may be missing, and
 #: the oldest of the line are the most likely ones. With the default period that is ten a second.
 RING_DESPITE_BACKLOG_MAX = 20
@@ -81,6 +85,7 @@ def run_once(
     missing_rows = MissingRows(live, tables.record, restorer, limits)
     # First what Redis has lost: it is queued anew, and need not be looked for below.
     rebuilt = rebuild.run()
+    LostCancels(live, tables.record, restorer, ringer, limits).ask()
     return Result(rung=lost_bells.ring(), placed=missing_rows.place(), rebuilt=rebuilt)
 
 
@@ -242,3 +247,47 @@ class MissingRows:
             queued = [each for each in found if each.status is Status.QUEUED]
             placed += self._restorer.rebuild(queued, {}).restored
         return placed
+
+
+class LostCancels:
+    """Cancels whose client died after SQL had them and before Redis did."""
+
+    def __init__(
+        self, live: LiveStore, record: Record, restorer: Restorer, ringer: Ringer, limits: Limits
+    ) -> None:
+        self._live = live
+        self._record = record
+        self._restorer = restorer
+        self._ringer = ringer
+        self._limits = limits
+        self._cursors = Cursors(live, "reconcilerH")
+
+    def ask(self) -> None:
+        """Those since the last run. What Redis has of them already is left alone."""
+        now = self._record.server_now()
+        # Its client may still be about to ask by itself; should both, one finds it done.
+        until = now - timedelta(milliseconds=self._limits.place_after_ms)
+        since = now - timedelta(seconds=SIGNALS_AGAIN_S)
+        looked_to, overlap = self._cursors.get("cancels"), timedelta(seconds=FRESH_OVERLAP_S)
+        if looked_to:
+            since = datetime.fromisoformat(looked_to) - overlap
+        after: Place | None = None
+        for _ in range(CANCEL_PAGES_MAX):
+            page = self._restorer.signals.cancels(
+                since=since, until=until, after=after, rows_max=self._limits.batch_max
+            )
+            self._repeat([signal for _, signal in page])
+            after = page[-1][0] if len(page) == self._limits.batch_max else None
+            if after is None:
+                break
+        self._cursors.set("cancels", (after[0] + overlap if after else until).isoformat())
+
+    def _repeat(self, signals: Sequence[Signal]) -> None:
+        ids = [each.tx_id for each in signals]
+        here = self._live.exist_many(ids)
+        # What is asleep for long is not in memory.
+        gone = [tx_id for tx_id, is_here in zip(ids, here, strict=True) if not is_here]
+        bells = [bell for tx_id in gone for bell in self._restorer.place(tx_id)]
+        self._restorer.repeat_signals(signals)
+        # Rung only now: no worker may be quicker than the cancel.
+        self._ringer.ring(bells)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from datp_tasks.bells.job_messages import KEPT_S, PRIORITY
 from datp_tasks.settings import Settings
 
 TASK_PREFIX = "datp.maintenance."
@@ -26,8 +27,9 @@ JOBS = {
     "approvals": "approvals_period_s",
     "audit_sealer": "audit_sealer_period_s",
 }
-#: These run where batches are submitted: each process there is an instance that claims services.
-LEDGER_JOBS = {"claim_queuer", "batch_poller"}
+#: These run where batches are submitted: where a worker of the ledger group lives, else in the
+#: maintenance group. Each process there is an instance that claims services.
+LEDGER_JOBS = frozenset({"claim_queuer", "batch_poller"})
 #: Job -> role of the node groups that do it. Beat's message goes to the same queue as ever; a
 #: worker there that lacks the role passes it on to a group that has it. Where no group was given
 #: the role, and for all other jobs, the worker that takes the message does the job.
@@ -45,16 +47,16 @@ def period_s(settings: Settings, job: str) -> float:
 
 
 def beat_schedule(settings: Settings) -> dict[str, dict[str, Any]]:
-    """For Celery's `beat_schedule`. Priority 0 is admin: before any transaction."""
+    """For Celery's `beat_schedule`. All to one queue, which every installation has a worker for."""
     return {
         job: {
             "task": TASK_PREFIX + job,
             "schedule": period_s(settings, job),
-            "options": {"queue": _queue(settings, job), "priority": 0},
+            "options": {
+                "queue": settings.maintenance_group,
+                "priority": PRIORITY,
+                "expiration": KEPT_S,
+            },
         }
         for job in JOBS
     }
-
-
-def _queue(settings: Settings, job: str) -> str:
-    return settings.ledger_group if job in LEDGER_JOBS else settings.maintenance_group

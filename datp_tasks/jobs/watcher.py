@@ -11,12 +11,13 @@ Crash:    the next run finds the same and does the rest.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from datp_tasks.errors import DatpError
 from datp_tasks.live.nodes import LOST_KEPT_MS, NodeRegister, Standing
 from datp_tasks.live.store import LiveStore
+from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.observe.beat_watch import BEAT_SILENT
 from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.pipelines.store import PipelineStore
@@ -27,8 +28,9 @@ from datp_tasks.record.ledger_batches import BatchStore
 log = logging.getLogger("datp.watcher")
 
 NO_WORKER, NODE_LOST, QUEUE_LONG = "group-without-worker", "node-lost", "queue-long"
+LONG_RUNNING = "long-running"
 #: What this job opens and closes; and closes only.
-KINDS = (NO_WORKER, NODE_LOST, QUEUE_LONG)
+KINDS = (NO_WORKER, NODE_LOST, QUEUE_LONG, LONG_RUNNING)
 #: Subject of the alert about all queued transactions together.
 ALL_QUEUED = "queuedZ"
 LATE_MAX = 200
@@ -50,6 +52,8 @@ class Limits:
     #: Above so many an alert says so: messages in the queue of a group, and queued transactions.
     bells_max: int
     queued_max: int
+    #: For pipelines that say nothing.
+    long_running_s: float
 
 
 def run_once(
@@ -69,6 +73,7 @@ def run_once(
     sizes = {group: (size, limits.bells_max) for group, size in waiting.items()}
     sizes[ALL_QUEUED] = (live.sizes()["queuedZ"], limits.queued_max)
     found |= _long_queues(sizes, is_open)
+    found |= _long_runners(live, groups.long_running_s(), limits.long_running_s)
     raised = cleared = 0
     for (kind, subject), summary in (found | healed).items():
         if (kind, subject) not in is_open and alerts.raise_alert(kind, subject, summary):
@@ -109,13 +114,24 @@ class WorkGroups:
         if self._batches.services(rows_max=1):
             # Beat sends there in any case, but without a service no worker is needed.
             found.add(self._ledger_group)
-        for info in self._pipelines.list():
-            try:
-                definition = self._catalogue.current(info.name)
-            except DatpError:
-                continue
+        for definition in self._definitions():
             found |= {definition.group_of(index) for index in range(len(definition.steps))}
         return found
+
+    def long_running_s(self) -> dict[str, float]:
+        """Pipeline -> from when on one that runs is worth an alert, where its version says so."""
+        return {
+            each.name: each.long_running_s
+            for each in self._definitions()
+            if each.long_running_s is not None
+        }
+
+    def _definitions(self) -> Iterator[PipelineDefinition]:
+        for info in self._pipelines.list():
+            try:
+                yield self._catalogue.current(info.name)
+            except DatpError:
+                continue
 
 
 def _lost(register: NodeRegister, standing: Standing, now_ms: int) -> tuple[Findings, Findings]:
@@ -153,6 +169,22 @@ def _without_worker(live: LiveStore, standing: Standing, waiting: dict[str, int]
         (NO_WORKER, group): f"group {group} has work, but no live worker; "
         f"start one with: celery -A datp_tasks worker -Q {group}"
         for group in busy - standing.groups()
+    }
+
+
+def _long_runners(live: LiveStore, said_s: dict[str, float], otherwise_s: float) -> Findings:
+    """By pipeline: transactions that a node has held for longer than theirs should take."""
+    late: dict[str, list[str]] = {}
+    for limit_s in sorted({*said_s.values(), otherwise_s}):
+        held = live.due("processingZ", before_ms=int(limit_s * 1_000), batch_max=LATE_MAX)
+        for tx_id, fields in zip(held, live.named_many(held, ("pipeline",)), strict=True):
+            pipeline = fields.get("pipeline", "")
+            if pipeline and said_s.get(pipeline, otherwise_s) == limit_s:
+                late.setdefault(pipeline, []).append(tx_id)
+    return {
+        (LONG_RUNNING, pipeline): f"{len(held)} transaction(s) of {pipeline} run for longer than "
+        f"{said_s.get(pipeline, otherwise_s):g} s: {', '.join(held[:5])}; datp why {held[0]}"
+        for pipeline, held in late.items()
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery import Celery
@@ -18,9 +18,9 @@ NAME_CHARS_MAX = 200
 
 
 class CeleryRing:
-    """Sends the task to the queue of the ledger workers."""
+    """Sends the task to the queue of those who submit batches now."""
 
-    def __init__(self, app: Celery, queue: str) -> None:
+    def __init__(self, app: Celery, queue: Callable[[], str]) -> None:
         self._app = app
         self._queue = queue
 
@@ -28,7 +28,7 @@ class CeleryRing:
         self._app.send_task(
             SUBMIT_TASK,
             args=([list(work) for work in works],),
-            queue=self._queue,
+            queue=self._queue(),
             priority=PRIORITIES["in"],
             argsrepr=", ".join(work.service_id for work in works[:3]),
             kwargsrepr="{}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from datp_tasks.errors import (
     BatchInvalid,
@@ -14,6 +15,7 @@ from datp_tasks.errors import (
 from datp_tasks.ledger.hosts import url_mistake
 from datp_tasks.ledger.kinds import KINDS
 from datp_tasks.ledger.types import NewBatch, RingAll, Service, Stored
+from datp_tasks.model.actor import Actor
 from datp_tasks.record.ledger_batches import BatchStore
 from datp_tasks.record.ledger_claims import ClaimStore
 from datp_tasks.settings import Settings
@@ -30,8 +32,10 @@ class Intake:
         self._claims = claims
         self._ring = ring
 
-    def add_service(self, service_id: str, *, kind: str, url: str) -> Service:
-        """Make a line of batches to a ledger, or give it another address."""
+    def add_service(
+        self, service_id: str, *, kind: str, url: str, by: Actor | None = None
+    ) -> Service:
+        """Make a line of batches to a ledger, or give it another address; the audit has `by`."""
         known = KINDS.get(kind)
         if known is None:
             raise ServiceInvalid(f"{kind!r} is no kind of ledger; there are {', '.join(KINDS)}")
@@ -44,25 +48,45 @@ class Intake:
         if mistake:
             raise ServiceInvalid(mistake)
         service = Service(service_id=service_id, kind=kind, url=url)
-        if not self._batches.add_service(service):
+        if not self._batches.add_service(service, by):
             raise ServiceInvalid(f"{service_id} exists and is of another kind than {kind}")
         return service
 
     def submit_many(
-        self, wanted: Sequence[tuple[str, bytes, str | None]], *, owner: str = "local"
+        self,
+        wanted: Sequence[tuple[str, bytes, str | None]],
+        *,
+        owner: str = "local",
+        by: Actor | None = None,
     ) -> list[Stored | LedgerError]:
         """Store (service, payload, batch id or None) in this order; one answer for each.
 
         One that is not acceptable does not hold up the others. When this returns, those that are
-        stored are committed.
+        stored are committed, with a line in the audit if it is said `by` whom.
         """
+        return self._store(
+            [
+                replace(each, by=by) if isinstance(each, NewBatch) else each
+                for each in self._checked_many(wanted, owner)
+            ]
+        )
+
+    def stored_before(
+        self, wanted: tuple[str, bytes, str | None], *, owner: str
+    ) -> Stored | LedgerError | None:
+        """The first answer to a batch that was stored before; None if it was not."""
+        [new] = self._checked_many([wanted], owner)
+        return self._batches.stored_before(new) if isinstance(new, NewBatch) else new
+
+    def _checked_many(
+        self, wanted: Sequence[tuple[str, bytes, str | None]], owner: str
+    ) -> list[NewBatch | LedgerError]:
         names = sorted({service for service, _, _ in wanted if isinstance(service, str)})
         kinds = {each.service_id: each.kind for each in self._batches.services(names)}
-        checked = [
+        return [
             self._checked(service, payload, batch_id, owner, kinds)
             for service, payload, batch_id in wanted
         ]
-        return self._store(checked)
 
     def submit(self, new: NewBatch) -> Stored:
         """Store one batch that a client waits for, or raise what is wrong with it."""

@@ -20,8 +20,16 @@ STOP_S = 5.0
 
 
 class Ticker:
-    def __init__(self, queuer: Queuer, poll: Callable[[], object], *, period_s: float) -> None:
+    def __init__(
+        self,
+        queuer: Queuer,
+        poll: Callable[[], object],
+        *,
+        period_s: float,
+        is_wanted: Callable[[], bool],
+    ) -> None:
         self._queuer = queuer
+        self._is_wanted = is_wanted
         self._poll = poll
         self._period_s = period_s
         self._stopped = threading.Event()
@@ -47,6 +55,10 @@ class Ticker:
             if time.monotonic() - self._queuer.ticked_s < self._period_s:
                 continue
             try:
+                if not self._is_wanted():
+                    # Workers of the ledger group do it from now on: leave them all services.
+                    self._queuer.leave()
+                    continue
                 self._queuer.tick()
                 self._poll()
             except Exception as error:

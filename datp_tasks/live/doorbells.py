@@ -90,7 +90,7 @@ class Doorbells:
     def answering(self, line: str, take_max: int, next_max: int) -> Call:
         """The call by which a worker answers; `answered` reads its reply."""
         messages_max = OWN_MESSAGES_MAX if Line.parsed(line).owner else 1
-        order = (line, RINGING_MS, take_max, next_max, messages_max)
+        order = (line, RINGING_MS, WAITING_MS, take_max, next_max, messages_max)
         return call(script("answer"), self._keys(line), order)
 
     @staticmethod
@@ -100,9 +100,19 @@ class Doorbells:
 
     def waiting(self, group: str) -> int:
         """How many wait in the lines of a node group, beside the messages in its queue."""
-        lines = self._live.redis.smembers(self._live.keys.in_shard("bells", "linesS"))
-        names = [name for name in map(str, lines) if name.startswith(f"{group}|")]
-        return sum(self._live.send([("LLEN", self._keys(name)[1]) for name in names]))
+        lines = self._live.keys.in_shard("bells", "linesS")
+        names = [
+            name
+            for name in map(str, self._live.redis.smembers(lines))
+            if name.startswith(f"{group}|")
+        ]
+        counts = self._live.send([("LLEN", self._keys(name)[1]) for name in names])
+        # The end of a list's time tells no one. Should it get an entry just now, it is counted
+        # again once it has been empty.
+        gone = [name for name, count in zip(names, counts, strict=True) if not count]
+        if gone:
+            self._live.send([("SREM", lines, *gone)])
+        return sum(counts)
 
     def _keys(self, line: str) -> tuple[str, str, str, str]:
         of_bells = self._live.keys.in_shard

@@ -22,6 +22,10 @@ class Gate:
     def keep_shut(self, shut_ms: int) -> None:
         self._redis.pexpire(self._key, shut_ms)
 
+    def shut(self, shut_ms: int) -> None:
+        """Also one that has opened by itself meanwhile."""
+        self._redis.set(self._key, "1", px=shut_ms)
+
     def open(self) -> None:
         self._redis.delete(self._key)
 

@@ -41,6 +41,7 @@ the transaction id (`t07-…`), so every process that has the id can name its ke
 | metric1H…3H:<slot>        | hash   | counters and gauges of a slot of time      | 5 min, 2 h, 24 h       |
 | metricTotalsH, gaugesH    | hash   | counters since the beginning; last samples | never                  |
 | webhookFail:<hash>        | string | failures in a row of a target (its URL)    | success, or its period |
+| alertTold:<id>:<event>    | string | the operator's URL was told, or is tried   | 2 days, or 10 min      |
 | webhooksRung              | string | senders of webhooks were told to look      | they look, or 1 s      |
 | tick:<job>                | string | a maintenance job ran just now             | its period             |
 | rateH:<owner>             | hash   | tokens of an owner for the API             | full again             |

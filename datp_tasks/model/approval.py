@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.payload import Json, canonical
+from datp_tasks.model.rights import MASKED
 
 #: Everything that a policy can ask a second person for.
 ACTIONS: Final = (
@@ -57,6 +58,8 @@ class Ask:
     version: str
     reason: str
     pipeline: str | None = None
+    #: Of an action about many: all pipelines that they are of, whatever they were chosen by.
+    pipelines: Sequence[str] = ()
     #: Where a policy finds the amount: what the client sent.
     data: Json | None = None
     #: How many transactions it is about.
@@ -125,8 +128,17 @@ class Approval:
     def consents(self) -> int:
         return sum(each.decision == "approve" for each in self.given)
 
-    def to_json(self) -> Json:
-        """As the HTTP API and the command line show it."""
+    def to_json(self, *, masked: bool = False) -> Json:
+        """As the HTTP API and the command line show it; masked for those who see no payloads."""
+        shown = self._to_json()
+        if masked and self.action == STEP:
+            # What the step asks is made of the fields of its data.
+            shown |= {"params": MASKED, "reason": None}
+        elif masked and self.params.get("output") is not None:
+            shown["params"] = {**self.params, "output": MASKED}
+        return shown
+
+    def _to_json(self) -> Json:
         return {
             "id": self.id,
             "state": str(self.state),
@@ -194,6 +206,9 @@ class Gate(Protocol):
 
     def allows(self, ask: Ask) -> bool:
         """Whether one person may do it."""
+
+    def covers(self, approval: Approval, ask: Ask) -> bool:
+        """Whether those who agreed to an action about many suffice for this part of it."""
 
     def perform(self, actor: Actor, ask: Ask, *, break_glass: bool = False) -> str:
         """Do it, if the policy wants no second person; else ApprovalNeeded is raised."""

@@ -37,13 +37,17 @@ class Rule:
     def fits(self, ask: Ask) -> bool:
         if not any(fnmatchcase(ask.action, pattern) for pattern in self.actions):
             return False
-        if self.pipelines and not any(
-            fnmatchcase(ask.pipeline or "", pattern) for pattern in self.pipelines
-        ):
+        if self.pipelines and not self._pipelines_fit(ask):
             return False
         if self.size_above is not None and (ask.size or 0) <= self.size_above:
             return False
         return self._amount_fits(ask.data)
+
+    def _pipelines_fit(self, ask: Ask) -> bool:
+        """Of many, one is enough to need another person; to need none, all must fit."""
+        names = ask.pipelines or (ask.pipeline or "",)
+        fit = [any(fnmatchcase(name, each) for each in self.pipelines) for name in names]
+        return any(fit) if self.approvals else all(fit)
 
     def _amount_fits(self, data: Json | None) -> bool:
         if self.amount_field is None or self.amount_above is None:

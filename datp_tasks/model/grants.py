@@ -41,10 +41,6 @@ class Grants:
             return kind in self.texts
         return any(_covers(text, kind, name) for text in self.texts)
 
-    def has_any(self, kind: GrantKind) -> bool:
-        """Whether there is a grant of this kind, for whatever name."""
-        return any(text.partition(":")[0] == kind for text in self.texts)
-
 
 def _covers(text: str, kind: str, name: str) -> bool:
     given, _, pattern = text.partition(":")

@@ -20,6 +20,7 @@ from datp_tasks.model.pipeline_rules import clean_definition
 from datp_tasks.settings import Settings
 
 Dispatch = Literal["inline", "queue"]
+PipelineDispatch = Literal["inline", "step"]
 OnError = Literal["keep", "rollback"]
 
 VERSION_CHARS = 16
@@ -39,8 +40,9 @@ class StepDefinition:
     description: str = ""
     #: None: the node group of the pipeline.
     node_group: str | None = None
-    #: "queue" gives the step its own message, also when it could go on in the same process.
-    dispatch: Dispatch = "inline"
+    #: "queue" gives the step its own message, also when it could go on in the same process;
+    #: None: as the pipeline says.
+    dispatch: Dispatch | None = None
     #: Shared by every transaction of this version: give a copy to code that may change it.
     params: Mapping[str, Any] = field(default_factory=dict, hash=False)
     timeout_s: float | None = None
@@ -58,7 +60,7 @@ class StepDefinition:
             ("name", self.name, None),
             ("description", self.description, ""),
             ("nodeGroup", self.node_group, None),
-            ("dispatch", self.dispatch, "inline"),
+            ("dispatch", self.dispatch, None),
             ("params", copy.deepcopy(dict(self.params)), {}),
             ("timeoutSeconds", _number(self.timeout_s), None),
             ("retry", _retry_mapping(self.retry), None),
@@ -76,7 +78,7 @@ class StepDefinition:
             name=clean.get("name"),
             description=clean.get("description", ""),
             node_group=clean.get("nodeGroup"),
-            dispatch=clean.get("dispatch", "inline"),
+            dispatch=clean.get("dispatch"),
             params=clean.get("params", {}),
             timeout_s=None if timeout_s is None else float(timeout_s),
             retry=_retry_from(clean.get("retry")),
@@ -95,10 +97,14 @@ class PipelineDefinition:
     node_group: str = "master"
     #: Whether clients may start it; otherwise only other pipelines call it.
     startable: bool = True
+    #: "step" gives every step its own message; None: as the settings say.
+    dispatch: PipelineDispatch | None = None
     #: What an internal error does with the steps already done.
     on_error: OnError = "keep"
     #: How long a transaction may take, where its client says nothing.
     expires_in_s: float | None = None
+    #: One that runs for longer without a pause is worth an alert; None: as the constants say.
+    long_running_s: float | None = None
     #: Step type that is told when a success came too late and was refused.
     on_late: str | None = None
     #: Who may start, cancel and wake its transactions, and set their switches.
@@ -119,6 +125,11 @@ class PipelineDefinition:
         """The node group that runs the step with this index."""
         return self._groups[index]
 
+    def own_message(self, index: int) -> bool | None:
+        """Whether the step with this index gets a message of its own; None: as the settings say."""
+        asked = self.steps[index].dispatch or self.dispatch
+        return None if asked is None else asked != "inline"
+
     def to_mapping(self) -> dict[str, Any]:
         """The definition as a file would have it; what is as by default is left out."""
         head = _without_defaults(
@@ -126,8 +137,10 @@ class PipelineDefinition:
             ("description", self.description, ""),
             ("nodeGroup", self.node_group, "master"),
             ("startable", self.startable, True),
+            ("dispatch", self.dispatch, None),
             ("onError", self.on_error, "keep"),
             ("expiresInSeconds", _number(self.expires_in_s), None),
+            ("longRunningSeconds", _number(self.long_running_s), None),
             ("onLate", self.on_late, None),
             ("access", self.access.to_mapping(), {}),
         )
@@ -141,13 +154,16 @@ class PipelineDefinition:
     def from_mapping(cls, clean: Mapping[str, Any]) -> Self:
         """A definition from a mapping that was checked before."""
         expires_in_s = clean.get("expiresInSeconds")
+        long_running_s = clean.get("longRunningSeconds")
         return cls(
             name=clean["pipeline"],
             description=clean.get("description", ""),
             node_group=clean.get("nodeGroup", "master"),
             startable=clean.get("startable", True),
+            dispatch=clean.get("dispatch"),
             on_error=clean.get("onError", "keep"),
             expires_in_s=None if expires_in_s is None else float(expires_in_s),
+            long_running_s=None if long_running_s is None else float(long_running_s),
             on_late=clean.get("onLate"),
             access=PipelineAccess.from_mapping(clean.get("access")),
             steps=tuple(StepDefinition.from_mapping(step) for step in clean["steps"]),
@@ -184,8 +200,10 @@ class Pipeline:
         *,
         group: str = "master",
         startable: bool = True,
+        dispatch: PipelineDispatch | None = None,
         on_error: OnError = "keep",
         expires_in_s: float | None = None,
+        long_running_s: float | None = None,
         on_late: str | None = None,
         access: Mapping[str, Any] | None = None,
         description: str = "",
@@ -195,8 +213,10 @@ class Pipeline:
             "description": description,
             "nodeGroup": group,
             "startable": startable,
+            "dispatch": dispatch,
             "onError": on_error,
             "expiresInSeconds": expires_in_s,
+            "longRunningSeconds": long_running_s,
             "onLate": on_late,
             "access": _as_dict(access),
         }
@@ -210,7 +230,7 @@ class Pipeline:
         name: str | None = None,
         description: str = "",
         group: str | None = None,
-        dispatch: Dispatch = "inline",
+        dispatch: Dispatch | None = None,
         timeout_s: float | None = None,
         retry: Mapping[str, Any] | RetryPolicy | None = None,
         checkpoint: bool = False,

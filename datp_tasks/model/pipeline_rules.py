@@ -33,6 +33,7 @@ EXPIRY_S_MAX = 315_360_000
 RETRY_NUMBER_MAX = 1_000_000_000
 
 DISPATCHES = ("inline", "queue")
+PIPELINE_DISPATCHES = ("inline", "step")
 ON_ERRORS = ("keep", "rollback")
 
 Rule = Callable[[Any], Any]
@@ -249,8 +250,10 @@ PIPELINE_RULES: dict[str, Rule] = {
     "description": _text(DESCRIPTION_CHARS_MAX),
     "nodeGroup": _matching(GROUP_NAME),
     "startable": _boolean,
+    "dispatch": _one_of(PIPELINE_DISPATCHES),
     "onError": _one_of(ON_ERRORS),
     "expiresInSeconds": _seconds_up_to(EXPIRY_S_MAX),
+    "longRunningSeconds": _seconds_up_to(EXPIRY_S_MAX),
     "onLate": _matching(STEP_TYPE),
     "access": _access,
 }

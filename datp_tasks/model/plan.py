@@ -43,6 +43,8 @@ class Action:
     place: str
     path: str
     undo: Undo | None = None
+    #: Whether it gets a message of its own; None: as the settings say.
+    own_message: bool | None = None
 
     @property
     def step_type(self) -> str:
@@ -78,7 +80,8 @@ def next_action(state: State, version_of: VersionOf) -> tuple[list[Delta], Actio
 def _run(definition: PipelineDefinition, index: int, path: str) -> Action:
     step = definition.steps[index]
     place = f"{definition.name}/{index}"
-    return Action("run", definition.group_of(index), step, place, path)
+    own = definition.own_message(index)
+    return Action("run", definition.group_of(index), step, place, path, own_message=own)
 
 
 def _unwind(state: State, version_of: VersionOf) -> Action:
@@ -88,5 +91,6 @@ def _unwind(state: State, version_of: VersionOf) -> Action:
         definition = version_of(last.pipeline, last.version)
         step = definition.steps[last.index]
         place = f"{definition.name}/{last.index}"
-        return Action("undo", definition.group_of(last.index), step, place, last.path, last)
+        own, group = definition.own_message(last.index), definition.group_of(last.index)
+        return Action("undo", group, step, place, last.path, last, own_message=own)
     return Action("end", "", None, "", "")

@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from datp_tasks.errors import NotGranted
 from datp_tasks.model.actor import Actor, Role
-from datp_tasks.model.grants import GrantKind
+from datp_tasks.model.grants import GrantKind, Grants
 from datp_tasks.model.pipeline_access import PipelineAccess, Who
 
+NO_GRANTS = Grants(())
+#: Instead of a payload, for those who may not see it.
+MASKED = {"masked": True}
 
-def check_submit(actor: Actor, pipeline: str, access: PipelineAccess) -> None:
-    """Raise NotGranted unless this actor may start a transaction of this pipeline."""
+
+def check_submit(actor: Actor, pipeline: str, access: PipelineAccess, owner: str) -> None:
+    """Raise NotGranted unless this actor may start a transaction of this pipeline and owner."""
     if actor.grants is None and actor.has(Role.ADMIN):
         return
+    if actor.owner != owner:
+        raise NotGranted("This key may not start a transaction in the name of another owner.")
     if not _by_grants(actor, access.submit, "submit", pipeline):
         raise _refused(f"start {pipeline}", f"submit:{pipeline}")
 
 
-def check_cancel(actor: Actor, access: PipelineAccess) -> None:
-    _check_act(actor, access.cancel, "cancel", "", "cancel a transaction of this pipeline")
+def check_cancel(actor: Actor, access: PipelineAccess, owner: str) -> None:
+    what = "cancel a transaction of this pipeline"
+    _check_act(_towards(actor, owner), access.cancel, "cancel", "", what)
 
 
-def check_wake(actor: Actor, access: PipelineAccess) -> None:
-    _check_act(actor, access.wake, "wake", "", "wake a transaction of this pipeline")
+def check_wake(actor: Actor, access: PipelineAccess, owner: str) -> None:
+    what = "wake a transaction of this pipeline"
+    _check_act(_towards(actor, owner), access.wake, "wake", "", what)
 
 
-def check_switch(actor: Actor, access: PipelineAccess, name: str) -> None:
+def check_switch(actor: Actor, access: PipelineAccess, owner: str, name: str) -> None:
     what = f"set the switch {name!r:.50} of this pipeline"
-    _check_act(actor, access.of_switch(name), "switch", name, what)
+    _check_act(_towards(actor, owner), access.of_switch(name), "switch", name, what)
 
 
 def check_read(actor: Actor) -> None:
@@ -45,17 +55,22 @@ def check_batch(actor: Actor, service: str) -> None:
 def check_read_batches(actor: Actor, service: str | None) -> None:
     if actor.is_operator:
         return
-    grants = actor.grants
-    allowed = grants is not None and (
-        grants.has_any("batch") if service is None else grants.allows("batch", service)
-    )
-    if not allowed:
+    # Without a service all are meant, so the grant must be for all.
+    if actor.grants is None or not actor.grants.allows("batch", service or "*"):
         raise _refused("look at batches", "batch:<service>")
 
 
 def sees_payloads(actor: Actor) -> bool:
-    """A viewer sees that and when something happened, not what is in it."""
-    return not actor.is_operator or actor.has(Role.OPERATOR)
+    """A viewer sees that and when something happened, not what is in it; so does a client's key
+    whose grants let it act, but not read."""
+    if actor.is_operator:
+        return actor.has(Role.OPERATOR)
+    return actor.grants is None or actor.grants.allows("read")
+
+
+def _towards(actor: Actor, owner: str) -> Actor:
+    """Grants are for what is its owner's: beside a role they do not reach what it only sees."""
+    return actor if actor.owner == owner else replace(actor, grants=NO_GRANTS)
 
 
 def _check_act(actor: Actor, who: Who, kind: GrantKind, name: str, what: str) -> None:

@@ -74,6 +74,15 @@ class Approvals:
         """Whether one person may do it."""
         return self._policy.need_for(ask) is None
 
+    def covers(self, approval: Approval, ask: Ask) -> bool:
+        """Whether those who agreed to an action about many suffice for this part of it."""
+        need = self._policy.need_for(ask)
+        if need is None or approval.break_glass:
+            return True
+        agreed = {each.decided_by for each in approval.given if each.decision == "approve"}
+        counted = agreed & set(need.persons) if need.persons else agreed
+        return len(counted) >= need.approvals and approval.role.includes(need.role)
+
     def perform(self, actor: Actor, ask: Ask, *, break_glass: bool = False) -> str:
         """Do it, if the policy wants no second person; else ApprovalNeeded is raised.
 
@@ -241,9 +250,9 @@ class Approvals:
         """False: there is none. What was done alone is closed by another person."""
         _check_reason(reason)
         with translate_outage(), self.store.writing() as connection:
-            if kind == BREAK_GLASS:
-                self._close_glass(connection, actor, subject)
             cleared = self._alerts.clear_alert(kind, subject, connection=connection)
+            if cleared and kind == BREAK_GLASS:
+                self._close_glass(connection, actor, subject)
             if cleared:
                 note_action(
                     connection,
@@ -255,10 +264,7 @@ class Approvals:
         return cleared
 
     def _close_glass(self, connection: Connection, actor: Actor, subject: str) -> None:
-        number = subject.removeprefix("approval ")
-        if not number.isdecimal():
-            return
-        approval = self.store.locked(connection, int(number))
+        approval = self.store.locked(connection, int(subject.removeprefix("approval ")))
         if approval.requested_by == actor.person:
             raise ApprovalForbidden("what one person did alone is closed by another person")
         self.store.close_glass(connection, approval.id, actor)

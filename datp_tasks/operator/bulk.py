@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from datp_tasks.bells.ringer import Ringer
-from datp_tasks.errors import DatpError, FilterInvalid
+from datp_tasks.errors import ApprovalNeeded, DatpError, FilterInvalid
 from datp_tasks.failpoints import reach
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell
 from datp_tasks.model.actor import LOCAL, Actor
-from datp_tasks.model.approval import Ask, Order, short_hash
+from datp_tasks.model.approval import Approval, Ask, Order, short_hash
 from datp_tasks.model.status import FINAL, Status
 from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.resolve import Resolver
@@ -150,6 +150,8 @@ class Bulk:
         approved is done to exactly these, by the process that takes the last approval and by the
         job; so is what one person does alone with `break_glass`.
         """
+        with translate_outage():
+            pipelines = Listing(self.engine).pipelines_of(tx_ids)
         ask = Ask(
             action=f"bulk.{action}",
             # Apart from other bulk actions: several may be under way.
@@ -158,6 +160,7 @@ class Bulk:
             version="",
             reason=reason,
             pipeline=where.pipeline,
+            pipelines=pipelines,
             size=len(tx_ids),
             items=tx_ids,
         )
@@ -174,7 +177,7 @@ class Bulk:
         )
         with translate_outage(), self.engine.begin() as connection:
             self.decide(connection, order)
-        return (self.act(action, tx_id, reason=reason, actor=actor) for tx_id in tx_ids)
+        return (self._acted(action, tx_id, reason, actor) for tx_id in tx_ids)
 
     # As an action of the approvals.
 
@@ -206,7 +209,7 @@ class Bulk:
                 store.end_item(number, item.tx_id, ok=True, note="has moved")
                 continue
             kind: Action = order.params["action"]
-            done = self._acted(kind, item.tx_id, order.reason, order.actor, allowed=True)
+            done = self._acted(kind, item.tx_id, order.reason, order.actor, order.approval)
             reach("bulk.after_act")
             store.end_item(number, item.tx_id, ok=done.ok, note=done.what)
         counts = store.item_counts(number)
@@ -215,32 +218,47 @@ class Bulk:
         return f"{counts.get('done', 0)} of {sum(counts.values())} done"
 
     def act(self, action: Action, tx_id: str, *, reason: str, actor: Actor = LOCAL) -> ActionResult:
-        """One action on one transaction; what is impossible is told, not raised."""
-        return self._acted(action, tx_id, reason, actor, allowed=False)
+        """One action on one transaction; what is impossible is told, not raised.
 
-    def _acted(
-        self, action: Action, tx_id: str, reason: str, actor: Actor, *, allowed: bool
-    ) -> ActionResult:
-        """`allowed`: another person has agreed to all of it."""
+        ApprovalNeeded is raised if the policy wants another person to agree.
+        """
         try:
-            return ActionResult(tx_id, self._act(action, tx_id, reason, actor, allowed), True)
+            return ActionResult(tx_id, self._act(action, tx_id, reason, actor, None), True)
+        except ApprovalNeeded:
+            raise
         except DatpError as error:
             return ActionResult(tx_id, str(error), False)
 
-    def _act(self, action: Action, tx_id: str, reason: str, actor: Actor, allowed: bool) -> str:
+    def _acted(
+        self,
+        action: Action,
+        tx_id: str,
+        reason: str,
+        actor: Actor,
+        approval: Approval | None = None,
+    ) -> ActionResult:
+        """One of many; with the approval that all of it has."""
+        try:
+            return ActionResult(tx_id, self._act(action, tx_id, reason, actor, approval), True)
+        except DatpError as error:
+            return ActionResult(tx_id, str(error), False)
+
+    def _act(
+        self, action: Action, tx_id: str, reason: str, actor: Actor, approval: Approval | None
+    ) -> str:
         if action == "cancel":
             self.signals.cancel(tx_id, reason, by=actor)
             return f"cancel asked for; it is {self.locator.status(tx_id).status}"
         if action == "wake":
             return "woken" if self.signals.wake(tx_id, by=actor) else "did not sleep"
-        return self._retry(tx_id, reason, actor, allowed)
+        return self._retry(tx_id, reason, actor, approval)
 
-    def _retry(self, tx_id: str, reason: str, actor: Actor, allowed: bool) -> str:
+    def _retry(self, tx_id: str, reason: str, actor: Actor, approval: Approval | None) -> str:
         """Whatever makes it go on now: wake it, run its step again, or ring again."""
         status = self.locator.status(tx_id).status
         if status is Status.IN_DOUBT:
-            if allowed:
-                self.resolver.redo(tx_id, reason=reason, actor=actor)
+            if approval is not None:
+                self.resolver.redo(tx_id, reason=reason, actor=actor, approval=approval)
             else:
                 self.resolver.resolve(tx_id, "redo", reason=reason, actor=actor)
             return "its step is run again"

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from datp_tasks.errors import FilterInvalid
+from datp_tasks.errors import FilterInvalid, SettingsError
 from datp_tasks.failpoints import reach
 from datp_tasks.live.erasing import forget_many
 from datp_tasks.live.store import LiveStore
@@ -38,7 +38,9 @@ POINTER_PARTS_MAX = 32
 
 ERASED = "erased"
 NOT_ARCHIVED = "it is not archived yet. The archiver does that by itself: erase again in a minute"
-UNREADABLE = "these files are damaged: {}. Move them out of DATP_JOURNAL_DIR and erase again"
+UNREADABLE = (
+    "these files are damaged: {}. Move them out of DATP_ARCHIVE__JOURNAL_DIR and erase again"
+)
 BROKEN = "its journal does not fit: {}. Look with `datp replay`, and settle that first"
 
 
@@ -127,8 +129,15 @@ class Eraser:
             reason=reason,
         )
         with translate_outage(), self.erasure.writing() as connection:
-            self.approvals.require(actor, ask, connection=connection)
-        return ErasurePermit(chosen, Order(actor, reason, chosen.to_json()))
+            if not self.erasure.may_erase():
+                # Told before an approval is used up and anything is gone.
+                raise SettingsError(
+                    "this role of the database may not take texts out of the audit. Run "
+                    "`datp erase` with DATP_DATABASE_URL of the role that owns the tables"
+                )
+            used = self.approvals.require(actor, ask, connection=connection)
+        allowed = {} if used is None else {"approval": used.id, "requestedBy": used.requester}
+        return ErasurePermit(chosen, Order(actor, reason, chosen.to_json(), allowed))
 
     def choose(self, chosen: Chosen) -> Iterator[list[str]]:
         """Transactions that are meant and not erased yet, page by page; pages may be empty."""
@@ -167,7 +176,9 @@ class Eraser:
     def erase_files(self) -> list[str]:
         """Take what is erased in SQL out of the files here; those that cannot be read."""
         if self.files is None:
-            raise FilterInvalid("DATP_JOURNAL_DIR is not set: the journal has no files here")
+            raise FilterInvalid(
+                "DATP_ARCHIVE__JOURNAL_DIR is not set: the journal has no files here"
+            )
         with translate_outage():
             return [str(path) for path in self.files.erase(self.erasure.erased_ids())]
 

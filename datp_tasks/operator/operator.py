@@ -136,7 +136,7 @@ class Operator:
         )
 
     def act(self, action: Action, tx_id: str, *, reason: str, actor: Actor = LOCAL) -> ActionResult:
-        """One action on one transaction; what is impossible is told, not raised."""
+        """One action on one transaction; what is impossible is told, and ApprovalNeeded raised."""
         return self._bulk.act(action, tx_id, reason=reason, actor=actor)
 
     # Checking.

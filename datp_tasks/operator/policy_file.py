@@ -61,6 +61,8 @@ def parse_policy(text: str, *, source: str) -> Policy:
         lines = load_lines(text)
     except YamlTextError as error:
         raise PolicyInvalid(f"{source}: {error}") from None
+    if len(documents) > 1:
+        raise PolicyInvalid(f"{source}: line 1: a policy is one document, these are several")
     return _Reader(source, lines).policy(documents[0] if documents else {})
 
 
@@ -100,7 +102,7 @@ class _Reader:
             self._mistake(
                 (*at, "from"), f"names {len(set(persons))} persons, but {needed} must agree"
             )
-        field, above = self._amount(rule.get("amount"), (*at, "amount"))
+        field, above = self._amount(rule, (*at, "amount"))
         role = self._one(rule, at, "role", str(Role.APPROVER), DECIDERS)
         return Rule(
             actions=self._actions(rule, at),
@@ -124,10 +126,10 @@ class _Reader:
                 )
         return found
 
-    def _amount(self, given: Any, at: Place) -> tuple[str | None, Decimal | None]:
-        if given is None:
+    def _amount(self, rule: Mapping[str, Any], at: Place) -> tuple[str | None, Decimal | None]:
+        if "amount" not in rule:
             return None, None
-        amount = self._mapping(given, at, {"field", "above"})
+        amount = self._mapping(rule["amount"], at, {"field", "above"})
         field, above = amount.get("field"), amount.get("above")
         if not isinstance(field, str) or isinstance(above, bool):
             self._mistake(at, "amount needs a field (text) and above (a number)")
@@ -148,26 +150,30 @@ class _Reader:
         return given
 
     def _texts(self, given: Mapping[str, Any], at: Place, name: str) -> tuple[str, ...]:
-        value = given.get(name, [])
+        if name not in given:
+            return ()
+        value = given[name]
         texts = value if isinstance(value, list) else [value]
-        if not all(isinstance(each, str) and each for each in texts):
+        # An empty list would fit everything.
+        if not texts or not all(isinstance(each, str) and each for each in texts):
             self._mistake((*at, name), f"{name} must be a text or a list of texts")
             return ()
         return tuple(texts)
 
     def _number(self, given: Mapping[str, Any], at: Place, name: str, high: int) -> int | None:
-        value = given.get(name)
-        if value is None:
+        if name not in given:
             return None
+        # Nothing after the colon is no number, and least of all 0.
+        value = given[name]
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= high:
             self._mistake((*at, name), f"{name} must be a whole number from 0 to {high}")
             return None
         return value
 
     def _duration(self, given: Mapping[str, Any], at: Place) -> float | None:
-        value = given.get("expires")
-        if value is None:
+        if "expires" not in given:
             return None
+        value = given["expires"]
         match = DURATION.fullmatch(value) if isinstance(value, str) else None
         if match is None:
             self._mistake((*at, "expires"), "expires must be a number and m, h or d, as in 24h")

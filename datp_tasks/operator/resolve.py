@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.errors import (
+    ApprovalForbidden,
     DecisionInvalid,
     TransactionError,
     TransactionFinal,
@@ -21,7 +22,7 @@ from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.types import Bell, Held
 from datp_tasks.model.actor import LOCAL, Actor
-from datp_tasks.model.approval import Ask, Gate, Order
+from datp_tasks.model.approval import Approval, Ask, Gate, Order
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.payload import Json, NotJson, checked
 from datp_tasks.model.plan import Action, next_action
@@ -85,9 +86,14 @@ class Resolver:
             actor, self._ask(tx_id, view, decision, reason, output), break_glass=break_glass
         )
 
-    def redo(self, tx_id: str, *, reason: str, actor: Actor) -> None:
-        """Run the step again, as part of a bulk action that was allowed as a whole."""
+    def redo(self, tx_id: str, *, reason: str, actor: Actor, approval: Approval) -> None:
+        """Run the step again, as part of a bulk action that was approved as a whole."""
         view = self._in_doubt_view(tx_id)
+        if not self.gate.covers(approval, self._ask(tx_id, view, "redo", reason, None)):
+            raise ApprovalForbidden(
+                f"to run its step again takes more than approval {approval.id} has; ask for it "
+                f"alone: datp resolve {tx_id} --redo"
+            )
         order = Order(
             action="resolve.redo",
             subject=tx_id,

@@ -15,7 +15,7 @@ from datp_tasks.errors import TransactionUnknown
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.nodes import Node, NodeRegister
 from datp_tasks.live.store import LiveStore
-from datp_tasks.model.approval import ApprovalState
+from datp_tasks.model.approval import STEP, ApprovalState
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.model.view import View
@@ -146,7 +146,7 @@ class Explainer:
         groups = self.groups.current()
         if group in groups and groups[group].is_stopped:
             text = f"{here}. The group is stopped (its concurrency is 0)."
-            hint = f"datp groups set {group} --concurrency 2"
+            hint = f"datp groups set {group} concurrency=2"
             return Why(tx_id, Status.QUEUED, "group-stopped", text, hints=[hint])
         if not nodes:
             text = f"{here}. No live worker serves that group."
@@ -223,8 +223,10 @@ class Explainer:
         with translate_outage():
             found = self.approvals.page(state=ApprovalState.PENDING, subject=why.tx_id)
         for each in found:
+            # What a step asks holds data of the transaction, which not all may see who ask why.
+            reason = "" if each.action == STEP else f": {each.reason}"
             why.answer += (
-                f" Approval {each.id} ({each.action}, asked for by {each.requester}: {each.reason})"
+                f" Approval {each.id} ({each.action}, asked for by {each.requester}{reason})"
                 f" has {each.consents} of {each.needed}, from the role {each.role}."
             )
             why.hints.append(f"datp approvals approve {each.id}   (as another person)")

@@ -75,6 +75,8 @@ class PipelineStore:
             if not applied.is_new and applied.state == "draft":
                 # It is the latest draft again, which is what `commit` takes by itself.
                 rows.renew_draft(name, version)
+            if applied.is_new:
+                self._audit(rows, "pipeline.apply", name, version)
         self._copy_to_redis(name)
         return applied
 
@@ -127,7 +129,7 @@ class PipelineStore:
             action=USE,
             name=name,
             version=version,
-            reason=order.reason if order.approval else None,
+            reason=order.reason,
             details=order.audit_details,
         )
 

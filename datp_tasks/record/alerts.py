@@ -16,6 +16,7 @@ class Query(Queries, topic="alerts"):
     raise_alert: str
     clear_alert: str
     open_alerts: str
+    recent: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Alert:
     subject: str
     summary: str
     created_at: datetime
+    is_cleared: bool = False
 
 
 class Alerts:
@@ -52,6 +54,17 @@ class Alerts:
             rows = connection.exec_driver_sql(Query.open_alerts, {"kind": kind, "limit": rows_max})
             return [
                 Alert(row.id, row.kind, row.subject, row.summary, row.created_at) for row in rows
+            ]
+
+    def recent(self, since_s: float, *, rows_max: int) -> list[Alert]:
+        """Those that were raised or cleared in the last seconds, in the order of their raising."""
+        values = {"since_s": since_s, "limit": rows_max, "now": self._clock.now()}
+        with self._engine.connect() as connection:
+            return [
+                Alert(
+                    row.id, row.kind, row.subject, row.summary, row.created_at, bool(row.cleared_at)
+                )
+                for row in connection.exec_driver_sql(Query.recent, values)
             ]
 
     def _changes(self, sql: str, values: dict[str, str], connection: Connection | None) -> bool:

@@ -34,6 +34,7 @@ class Query(Queries, topic="audit_chain"):
     add: str
     page: str
     left_out: str
+    erasures: str
     listed: str
 
 
@@ -105,7 +106,10 @@ class AuditChain:
         """Look at the whole chain; `expected` is a head that was seen before."""
         faults: list[str] = []
         position, previous = 0, START
+        erased: list[Any] = []
         for row in self._sealed():
+            if row.id is not None and _erased_hashes(row.reason, row.details):
+                erased.append(row)
             fault = _fault_of(row, position, previous)
             if fault:
                 faults.append(fault)
@@ -115,6 +119,7 @@ class AuditChain:
         if expected and position < expected.position:
             faults.append(f"the chain ends at {position}; it had come to {expected.position}")
         faults += [f"action {each} was put in without a seal" for each in self._left_out()]
+        faults += self._feigned(erased)
         return ChainReport(
             sealed=position, head=ChainHead(position, previous), faults=faults[:FAULTS_MAX]
         )
@@ -154,6 +159,24 @@ class AuditChain:
                 return
             after = rows[-1].position
 
+    def _feigned(self, rows: list[Any]) -> list[str]:
+        """Texts can be taken out with their hashes left only by an erasure, which notes it."""
+        if not rows:
+            return []
+        with self._engine.connect() as connection:
+            noted = [json.loads(row.details) for row in connection.exec_driver_sql(Query.erasures)]
+        named = {
+            subject
+            for each in noted
+            for kind in ("erased", "batches", "approvals")
+            for subject in each.get(kind, ())
+        }
+        return [
+            f"the texts of action {row.id} were taken out, and what it is about is not erased"
+            for row in rows
+            if row.subject not in named
+        ]
+
     def _left_out(self) -> list[int]:
         with self._engine.connect() as connection:
             values = {"look_back": LOOK_BACK, "limit": FAULTS_MAX}
@@ -174,10 +197,15 @@ def hash_of(previous: str, row: Any) -> str:
 
 
 def _text_hashes(reason: str | None, details: str | None) -> tuple[str, str]:
+    return _erased_hashes(reason, details) or (_sha256(reason), _sha256(details))
+
+
+def _erased_hashes(reason: str | None, details: str | None) -> tuple[str, str] | None:
+    """Of a row whose texts were erased; None for all others."""
     found = json.loads(details) if details else None
     if reason is None and isinstance(found, dict) and found.keys() == {"erased", "erasedReason"}:
         return found["erasedReason"], found["erased"]
-    return _sha256(reason), _sha256(details)
+    return None
 
 
 def _sha256(text: str | None) -> str:

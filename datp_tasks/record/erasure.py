@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -31,6 +31,7 @@ from datp_tasks.record.queries import Queries
 
 
 class Query(Queries, topic="erasure"):
+    may_erase: str
     page: str
     erased_ids: str
     lock: str
@@ -38,6 +39,8 @@ class Query(Queries, topic="erasure"):
     found: str
     erase_journal: str
     erase: str
+    approvals_of: str
+    erase_approvals: str
     batches_of: str
     batches_of_owner: str
     erase_batches: str
@@ -58,6 +61,8 @@ class Order:
     actor: Actor
     reason: str
     chosen: Mapping[str, Any]
+    #: How it came to be allowed, for the audit.
+    allowed: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Erasure:
@@ -70,6 +75,11 @@ class Erasure:
         """A transaction of the record, for what must be decided before anything goes."""
         with self._engine.begin() as connection:
             yield connection
+
+    def may_erase(self) -> bool:
+        """Not as a role that may only add to the audit (`datp db rights`)."""
+        with self._engine.connect() as connection:
+            return bool(connection.exec_driver_sql(Query.may_erase).scalar_one())
 
     def page(self, owner: str | None, *, after: str, rows_max: int) -> list[Payloads]:
         """Transactions that are not erased, by id, from the one after `after` on."""
@@ -102,9 +112,11 @@ class Erasure:
                 heads = _erase_journal(connection, left)
                 connection.exec_driver_sql(Query.erase, {"tx_id": left, "now": self._now()})
                 batches = connection.exec_driver_sql(Query.batches_of, {"tx_id": left}).all()
-                _erase_batches(connection, batches)
+                names = _erase_batches(connection, batches)
+                asked = _erase_approvals(connection, [*left, *names])
                 # The hash of each journal's last row: the audit tells what was erased.
-                self._note(connection, order, {"erased": {tx: heads.get(tx, "") for tx in left}})
+                erased = {tx: heads.get(tx, "") for tx in left}
+                self._note(connection, order, {"erased": erased, **_named(names, asked)})
         return refused
 
     def erase_batches_of(self, owner: str, order: Order, *, rows_max: int) -> int:
@@ -113,9 +125,9 @@ class Erasure:
             values = {"owner": owner, "limit": rows_max}
             batches = connection.exec_driver_sql(Query.batches_of_owner, values).all()
             if batches:
-                _erase_batches(connection, batches)
-                names = [f"{row.service_id}/{row.batch_id}" for row in batches]
-                self._note(connection, order, {"batches": names})
+                names = _erase_batches(connection, batches)
+                asked = _erase_approvals(connection, names)
+                self._note(connection, order, _named(names, asked))
         return len(batches)
 
     def _note(self, connection: Connection, order: Order, details: Mapping[str, Any]) -> None:
@@ -125,7 +137,7 @@ class Erasure:
             action="erase",
             subject="transactions",
             reason=order.reason,
-            details={"chosen": dict(order.chosen), **details},
+            details={"chosen": dict(order.chosen), **order.allowed, **details},
             now=self._now(),
         )
 
@@ -157,13 +169,31 @@ def _erase_journal(connection: Connection, tx_ids: Sequence[str]) -> dict[str, s
     return heads
 
 
-def _erase_batches(connection: Connection, batches: Sequence[Any]) -> None:
+def _erase_approvals(connection: Connection, subjects: Sequence[str]) -> list[str]:
+    """What people were asked about these; as the audit names those requests."""
+    rows = connection.exec_driver_sql(Query.approvals_of, {"subject": list(subjects)}).all()
+    ids = [row.id for row in rows]
+    names = [f"{kind}approval {each}" for each in ids for kind in ("", "break-glass ")]
+    if ids:
+        connection.exec_driver_sql(Query.erase_approvals, {"id": ids, "name": names})
+    return names
+
+
+def _named(batches: Sequence[str], approvals: Sequence[str]) -> dict[str, Any]:
+    """What else was erased, for the audit: `AuditChain.verify` believes no other row."""
+    found = {"batches": list(batches), "approvals": list(approvals)}
+    return {name: subjects for name, subjects in found.items() if subjects}
+
+
+def _erase_batches(connection: Connection, batches: Sequence[Any]) -> list[str]:
+    """As alerts and the audit name them."""
     if batches:
         values = {
             "service": [row.service_id for row in batches],
             "batch": [row.batch_id for row in batches],
         }
         connection.exec_driver_sql(Query.erase_batches, values)
+    return [f"{row.service_id}/{row.batch_id}" for row in batches]
 
 
 def _obstacles(connection: Connection, tx_ids: Sequence[str]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from datp_tasks.errors import (
     LedgerError,
     ServiceUnknown,
 )
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.batch import FINAL_STATES, BatchState
 from datp_tasks.model.payload import encode
 from datp_tasks.record.alerts import Alerts
@@ -46,6 +47,7 @@ from datp_tasks.record.ledger_types import (
     begun_from_row,
     finished_from_rows,
 )
+from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.queries import Queries
 from datp_tasks.settings import Settings
 
@@ -93,10 +95,21 @@ class BatchStore:
 
     # The way in.
 
-    def add_service(self, service: Service) -> bool:
+    def add_service(self, service: Service, by: Actor | None = None) -> bool:
         """Make a service or change its address; False if it exists with another kind."""
         values = {"service": service.service_id, "kind": service.kind, "url": service.url}
-        return bool(self._sql.run(Query.add_service, values))
+        with self._sql.transaction() as connection:
+            is_done = bool(self._sql.rows(connection, Query.add_service, values))
+            if is_done and by is not None:
+                note_action(
+                    connection,
+                    actor=by,
+                    action="service.add",
+                    subject=service.service_id,
+                    reason=None,
+                    details={"kind": service.kind, "url": service.url},
+                )
+        return is_done
 
     def services(
         self, names: Sequence[str] | None = None, *, rows_max: int = 100_000
@@ -121,6 +134,14 @@ class BatchStore:
 
         tried_again(store)
         return [answers[number] for number in range(len(batches))]
+
+    def stored_before(self, batch: NewBatch) -> Stored | LedgerError | None:
+        """The first answer to a batch; None if the service does not have it."""
+        values = {"service": batch.service_id, "batches": [batch.batch_id]}
+        for row in self._sql.run(Query.known, values):
+            same = row.fingerprint == _fingerprint(batch)
+            return _again(batch, row.seq, BatchState(row.state), same)
+        return None
 
     def _store(
         self, connection: Connection, service_id: str, batches: Sequence[NewBatch]
@@ -154,6 +175,7 @@ class BatchStore:
         if new:
             self._sql.rows(connection, Query.store, _columns(service_id, new))
             self._sql.rows(connection, Query.note_due, {"service": service_id})
+            _note(connection, [batch for _, batch in new.values()])
         return answers
 
     def _open_counts(
@@ -321,6 +343,16 @@ def _alert_subject(ended: Ended) -> str:
 def _fingerprint(batch: NewBatch) -> str:
     """Of the bytes and of whose they are: no client learns about the batches of others."""
     return hashlib.sha256(batch.owner.encode() + b"\x00" + batch.payload).hexdigest()
+
+
+def _note(connection: Connection, batches: Sequence[NewBatch]) -> None:
+    """In the commit that stores them: there is none without its line in the audit."""
+    for each in batches:
+        if each.by is not None:
+            subject = subject_of(each.service_id, each.batch_id)
+            note_action(
+                connection, actor=each.by, action="batch.submit", subject=subject, reason=None
+            )
 
 
 def _again(batch: NewBatch, seq: int, state: BatchState, same: bool) -> Stored | BatchConflict:

@@ -119,6 +119,12 @@ def _declare_batches(metadata: MetaData) -> None:
             name="ledger_batch_final",
         ),
         CheckConstraint("possible BETWEEN 0 AND attempts", name="ledger_batch_possible"),
+        *_batch_indexes(),
+    )
+
+
+def _batch_indexes() -> tuple[Index, ...]:
+    return (
         Index(
             "ledger_batch_one_open",
             "service_id",

@@ -9,6 +9,7 @@ from datetime import MAXYEAR, datetime
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.batch import FINAL_STATES, BatchState, Verdict
 from datp_tasks.model.payload import Json
 
@@ -33,6 +34,8 @@ class NewBatch:
     #: A transaction that waits for it, and the switch that wakes that.
     tx_id: str | None = None
     switch: str | None = None
+    #: Who handed it in, for the audit; None: a program of this installation, or a step.
+    by: Actor | None = None
 
 
 @dataclass(frozen=True, slots=True)

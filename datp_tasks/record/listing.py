@@ -15,6 +15,7 @@ from datp_tasks.record.types import Summary, summary_from_row
 class Query(Queries, topic="listing"):
     of_owner: str
     of_all: str
+    pipelines_of: str
     sequences: str
 
 
@@ -52,6 +53,11 @@ class Listing:
         sql = Query.of_all if wanted.owner is None else Query.of_owner
         with self._engine.connect() as connection:
             return [summary_from_row(row) for row in connection.exec_driver_sql(sql, values)]
+
+    def pipelines_of(self, tx_ids: Sequence[str]) -> tuple[str, ...]:
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(Query.pipelines_of, {"tx_id": list(tx_ids)})
+            return tuple(row.pipeline for row in rows)
 
     def sequences(self, tx_ids: Sequence[str]) -> dict[str, int]:
         """The number of the last event of each; 0 if nothing was reported yet."""

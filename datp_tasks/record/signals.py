@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 
 from datp_tasks.clock import Clock
 from datp_tasks.record.queries import Queries
+from datp_tasks.record.transactions import Place
 
 #: Adds a line to the audit, in the transaction that it is given.
 Note = Callable[..., None]
@@ -28,6 +29,7 @@ class Query(Queries, topic="signals"):
     withdraw: str
     of_transactions: str
     recent: str
+    cancels: str
     forget_ended: str
 
 
@@ -74,6 +76,21 @@ class Signals:
         values = {"age_s": age_s, "limit": rows_max, "now": self._now()}
         with self._engine.connect() as connection:
             return [Signal(*row) for row in connection.exec_driver_sql(Query.recent, values)]
+
+    def cancels(
+        self, *, since: datetime, until: datetime, after: Place | None, rows_max: int
+    ) -> list[tuple[Place, Signal]]:
+        """A page of those of a while whose transactions can be stopped, each with its place."""
+        after_at, after_id = after or (None, "")
+        values = {"since": since, "until": until, "after_at": after_at, "after_id": after_id}
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(
+                Query.cancels, {**values, "name": CANCEL, "limit": rows_max}
+            )
+            return [
+                ((row.created_at, row.tx_id), Signal(row.tx_id, row.name, row.value))
+                for row in rows
+            ]
 
     def forget_ended(self, *, rows_max: int) -> int:
         """Those of transactions that have ended are of no use any more."""

@@ -97,13 +97,7 @@ def make_operator(container: Container) -> Operator:
         resolver=resolver,
         approvals=container.approvals,
     )
-    container.approvals.offer(
-        STEP, StepApproval(record=container.record, signals=make_signal_sender(container, locator))
-    )
-    for decision in ("done", "fail", "redo", "redo-effect"):
-        container.approvals.offer(f"resolve.{decision}", resolver)
-    for kind in ("cancel", "wake", "retry"):
-        container.approvals.offer(f"bulk.{kind}", bulk)
+    _offer_actions(container, resolver, bulk, locator)
     return Operator(
         explainer=Explainer(
             settings=container.settings,
@@ -134,6 +128,17 @@ def make_operator(container: Container) -> Operator:
         ),
         close=container.close,
     )
+
+
+def _offer_actions(container: Container, resolver: Resolver, bulk: Bulk, locator: Locator) -> None:
+    """Say how each action is done that may wait for a second person."""
+    container.approvals.offer(
+        STEP, StepApproval(record=container.record, signals=make_signal_sender(container, locator))
+    )
+    for decision in ("done", "fail", "redo", "redo-effect"):
+        container.approvals.offer(f"resolve.{decision}", resolver)
+    for kind in ("cancel", "wake", "retry"):
+        container.approvals.offer(f"bulk.{kind}", bulk)
 
 
 def make_locator(container: Container) -> Locator:

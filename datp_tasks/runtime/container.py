@@ -8,7 +8,7 @@ from functools import partial
 
 from celery import Celery
 
-from datp_tasks.bells.broker import CelerySend, make_celery
+from datp_tasks.bells.broker import CelerySend, make_celery, refuse_eager
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer, Send
 from datp_tasks.clock import Clock, ServerClock
@@ -19,6 +19,7 @@ from datp_tasks.ledger.types import Ring
 from datp_tasks.live.connect import Redis, make_redis
 from datp_tasks.live.doorbells import Doorbells
 from datp_tasks.live.group_copy import GroupCopy
+from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.live.step_costs import StepCosts
 from datp_tasks.live.store import LiveStore
 from datp_tasks.observe.tracing import Tracing, make_tracing
@@ -31,6 +32,8 @@ from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.database import Engine, make_engine
 from datp_tasks.record.groups import GroupStore
 from datp_tasks.record.transactions import Record
+from datp_tasks.runtime.group_book import GroupBook
+from datp_tasks.runtime.ledger_place import LedgerPlace
 from datp_tasks.settings import Settings
 from datp_tasks.transactions.restore import Restorer
 from datp_tasks.transactions.take_over import TakeOver
@@ -55,6 +58,7 @@ class Container:
     restorer: Restorer
     take_over: TakeOver
     groups: GroupStore
+    ledger_place: LedgerPlace
     webhooks: WebhookService
     approvals: Approvals
     #: None: nothing is traced.
@@ -74,25 +78,19 @@ class Container:
         """Nothing is connected before it is used."""
         clock = clock or ServerClock()
         celery = celery or make_celery(settings)
+        refuse_eager()
         redis = make_redis(settings)
         engine = make_engine(settings)
         live = LiveStore(redis, settings, clock)
-        costs = _cost_book(live, settings)
+        groups = GroupStore(engine, GroupCopy(redis, live.keys), clock)
+        costs = CostBook(StepCosts(redis, live.keys), settings)
         approvals = _approvals(settings, engine, clock)
-        pipelines = PipelineStore(
-            engine, redis, live.keys, steps_max=settings.pipeline_steps_max, gate=approvals
-        )
-        approvals.offer(USE, pipelines)
+        pipelines = _pipelines(settings, engine, live, approvals)
         doorbells = Doorbells(live) if send is None else None
         ringer = Ringer(send or CelerySend(celery), costs, doorbells)
         tracing = make_tracing(settings)
-        webhooks = WebhookService(
-            settings,
-            engine,
-            live,
-            clock,
-            ring=ring_webhooks or WebhookRing(celery, settings.maintenance_group),
-        )
+        ring_senders = ring_webhooks or WebhookRing(celery, settings.maintenance_group)
+        webhooks = WebhookService(settings, engine, live, clock, ring=ring_senders)
         on_final = tracing.ended_many if tracing else None
         record = Record(engine, clock, tell_due=webhooks.tell_due, on_final=on_final)
         catalogue = Catalogue(redis, pipelines, settings.pipeline_reload_s)
@@ -105,7 +103,8 @@ class Container:
             catalogue=catalogue,
             ringer=ringer,
         )
-        ring = ring_ledger or CeleryRing(celery, settings.ledger_group)
+        ledger_place = _ledger_place(settings, live, groups)
+        ring = ring_ledger or CeleryRing(celery, ledger_place)
         tell = partial(tell_waiting, live, ringer, restorer)
         ledger = Ledger.open(settings, engine, clock, ring=ring, tell=tell, gate=approvals)
         for name in GUARDED:
@@ -125,7 +124,8 @@ class Container:
             take_over=TakeOver(live, record, ringer),
             ledger=ledger,
             approvals=approvals,
-            groups=GroupStore(engine, GroupCopy(redis, live.keys), clock),
+            groups=groups,
+            ledger_place=ledger_place,
             webhooks=webhooks,
             tracing=tracing,
         )
@@ -143,5 +143,15 @@ def _approvals(settings: Settings, engine: Engine, clock: Clock) -> Approvals:
     return Approvals(ApprovalStore(engine, clock), Alerts(engine, clock), policy)
 
 
-def _cost_book(live: LiveStore, settings: Settings) -> CostBook:
-    return CostBook(StepCosts(live.redis, live.keys), settings)
+def _pipelines(
+    settings: Settings, engine: Engine, live: LiveStore, approvals: Approvals
+) -> PipelineStore:
+    steps_max = settings.pipeline_steps_max
+    made = PipelineStore(engine, live.redis, live.keys, steps_max=steps_max, gate=approvals)
+    approvals.offer(USE, made)
+    return made
+
+
+def _ledger_place(settings: Settings, live: LiveStore, groups: GroupStore) -> LedgerPlace:
+    register = NodeRegister(live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms)
+    return LedgerPlace(settings, register, GroupBook(groups, settings.pipeline_reload_s))

@@ -10,6 +10,7 @@ from typing import Any
 from celery import Celery
 
 from datp_tasks.bells.broker import backlog
+from datp_tasks.bells.job_messages import pass_on
 from datp_tasks.jobs import schedule
 from datp_tasks.live.job_notes import Gate
 from datp_tasks.observe.beat_watch import BeatWatch
@@ -38,8 +39,7 @@ class JobRunner:
         A job whose role other groups have is passed on to one of them, and not a second time.
         """
         self._beat_watch.seen()
-        role = schedule.ROLES.get(name, "")
-        holders = self._book.holders(role) if role else []
+        holders = self._holders(name)
         if self._passes_on(schedule.TASK_PREFIX + name, holders, passed_on):
             return None
         pause_ms = int(schedule.period_s(self._settings, name) * 500)
@@ -47,6 +47,13 @@ class JobRunner:
             return None
         waiting = partial(backlog, self._app)
         return jobs.run(name, self._container, waiting, self._as_group_says(holders))
+
+    def _holders(self, name: str) -> list[str]:
+        """The groups that do this job; none if the worker that takes the message does it."""
+        if name in schedule.LEDGER_JOBS:
+            place = self._container.ledger_place()
+            return [] if place == self._settings.maintenance_group else [place]
+        return self._book.holders(schedule.ROLES[name]) if name in schedule.ROLES else []
 
     def run_webhooks(self, passed_on: bool = False) -> Any:
         """Some have just become due: the job, without waiting for its time."""
@@ -59,7 +66,7 @@ class JobRunner:
         """Whether the message went to a group that has the role, because this worker's do not."""
         if passed_on or not holders or self._mine(holders):
             return False
-        self._app.send_task(task, args=(True,), queue=random.choice(holders), priority=0)
+        pass_on(self._app, task, random.choice(holders))
         return True
 
     def _mine(self, holders: list[str]) -> list[str]:

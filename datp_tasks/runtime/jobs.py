@@ -206,9 +206,11 @@ def _watcher(container: Container, settings: Settings, backlog: Backlog) -> watc
         ledger_group=settings.ledger_group,
     )
     limits = watcher.Limits(
-        bells_max=settings.queue_bells_alert_max, queued_max=settings.queued_alert_max
+        bells_max=settings.queue_bells_alert_max,
+        queued_max=settings.queued_alert_max,
+        long_running_s=settings.long_running_s,
     )
-    return watcher.run_once(
+    result = watcher.run_once(
         container.live,
         node_register(container, settings),
         groups,
@@ -216,6 +218,9 @@ def _watcher(container: Container, settings: Settings, backlog: Backlog) -> watc
         backlog,
         limits=limits,
     )
+    # Also what others have raised and cleared since.
+    container.webhooks.tell_alerts()
+    return result
 
 
 #: One run goes through so many; a bulk action among them takes seconds.

@@ -43,7 +43,7 @@ def _add(app: Celery, name: str, function: Callable[..., str | None]) -> None:
 
 def _job(process: WorkerProcess, name: str) -> Callable[..., str | None]:
     def run(passed_on: bool = False, *_: Any, **__: Any) -> str | None:
-        result = process.jobs.run(name, passed_on is True)
+        result = process.run_job(name, passed_on is True)
         return None if result is None else str(result)
 
     run.__name__ = name

@@ -21,6 +21,7 @@ from datp_tasks.engine.worker import Bells, Stores, ThisNode, Worker
 from datp_tasks.jobs import schedule
 from datp_tasks.ledger.ticker import Ticker
 from datp_tasks.live.errors import RedisError
+from datp_tasks.live.job_notes import Gate
 from datp_tasks.observe.beat_watch import BeatWatch
 from datp_tasks.observe.task_events import TaskEvents
 from datp_tasks.record.alerts import Alerts
@@ -28,6 +29,9 @@ from datp_tasks.runtime.container import Container
 from datp_tasks.runtime.job_runner import JobRunner
 from datp_tasks.runtime.main_process import WorkerInfo
 from datp_tasks.settings import Settings
+
+#: While beat is silent, one process looks so often for alerts to tell.
+TELL_AGAIN_MS = 5_000
 
 log = logging.getLogger("datp.app")
 
@@ -52,6 +56,7 @@ class WorkerProcess:
         self._steps = steps
         self._watch = watch
         self._lock = threading.Lock()
+        self._ticking = threading.Lock()
         self.forget()
 
     def forget(self) -> None:
@@ -94,7 +99,7 @@ class WorkerProcess:
                     self._settings,
                     self._steps.names,
                     worker=self.info.name,
-                    on_beat=lambda: self.beat_watch.look(),
+                    on_beat=self._look_at_beat,
                 )
                 if self._watch:
                     self._heartbeat.start()
@@ -131,14 +136,46 @@ class WorkerProcess:
     def join(self) -> None:
         """Be known before the first bell, so that others see which step types are offered."""
         if self._settings.ledger_group in self._app.amqp.queues.consume_from:
-            ledger = self.container.ledger
-            period_s = self._settings.claim_queuer_period_s
-            self._ticker = Ticker(ledger.queuer, ledger.poll, period_s=period_s)
-            self._ticker.start()
+            self.keep_ticking()
         try:
             self._local.worker = self._new_worker()
         except RedisError as error:
             log.warning("Redis is unavailable; this node joins with its first bell: %s", error)
+
+    def run_job(self, name: str, passed_on: bool) -> Any:
+        result = self.jobs.run(name, passed_on)
+        if name in schedule.LEDGER_JOBS and self.container.ledger.queuer.instance:
+            # It holds a lease now, and beat's messages go to one process after the other.
+            self.keep_ticking()
+        return result
+
+    def keep_ticking(self) -> None:
+        """This process claims services, for as long as that is its groups' business."""
+        with self._ticking:
+            if self._ticker is not None:
+                return
+            ledger = self.container.ledger
+            self._ticker = Ticker(
+                ledger.queuer,
+                ledger.poll,
+                period_s=self._settings.claim_queuer_period_s,
+                is_wanted=self._serves_ledgers,
+            )
+            self._ticker.start()
+
+    def _serves_ledgers(self) -> bool:
+        groups = self._groups_of_node()
+        return self._settings.ledger_group in groups or self.container.ledger_place() in groups
+
+    def _look_at_beat(self) -> None:
+        """Beat brings no watcher while it is silent, so the operator is told from here."""
+        if not self.beat_watch.look():
+            return
+        try:
+            if Gate(self.container.live, "tick:tell-alerts").passes(TELL_AGAIN_MS):
+                self.container.webhooks.tell_alerts()
+        except RedisError as error:
+            log.debug("the operator is not told that beat is silent: %s", error)
 
     def run_hop(self, step_type: StepType, pairs: list[tuple[str, int]], answers: str = "") -> int:
         """One bell. A hop that breaks off leaves its transactions to the reaper."""

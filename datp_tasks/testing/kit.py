@@ -65,8 +65,7 @@ class Kit:
         self._open()
 
     def _open(self) -> None:
-        celery = make_celery(self.settings)
-        celery.conf.update(task_always_eager=True, task_eager_propagates=True)
+        celery = make_celery(self.settings, eager=True)
         self.send = EagerSend(celery)
         self.ring_ledger = EagerRing(celery)
         self.process = WorkerProcess(

@@ -113,7 +113,8 @@ class SignalSender:
                 return stop(self._record, self._live, tx_id, request, self._node)
 
         note = _note(by, "cancel", tx_id, reason)
-        with self._recorded_unless_refused(tx_id, request), self._kept_unless_refused(signal, note):
+        # The signal first: should this process die next, the reconciler asks in its place.
+        with self._kept_unless_refused(signal, note), self._recorded_unless_refused(tx_id, request):
             # Known as a node, so that the reaper notices should this process die half-way.
             self._live.beat(self._node)
             answer = self._sent(tx_id, ask, signal)

@@ -12,12 +12,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from datp_tasks.live.webhook_failures import Tries, WebhookFailures
 from datp_tasks.record.webhook_queue import (
-    DEAD,
-    DISABLED,
     Member,
     Outcome,
     Receiver,
@@ -29,40 +26,22 @@ from datp_tasks.settings import Settings
 log = logging.getLogger("datp.webhooks")
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """Something that the operator should know."""
-
-    #: `alert.raised` or `alert.cleared`.
-    type: str
-    kind: str
-    subject: str
-    summary: str
-
-
-@dataclass(slots=True)
-class Learned:
-    notices: list[Notice]
-    #: Deliveries that waited for a target that is back: they are due now.
-    released: list[Member]
-
-
 class Breaker:
     def __init__(self, settings: Settings, failures: WebhookFailures, queue: WebhookQueue) -> None:
         self._settings = settings
         self._failures = failures
         self._queue = queue
 
-    def learn(self, outcomes: Sequence[Outcome]) -> Learned:
-        """What these attempts say of their targets."""
-        learned = Learned([], [])
+    def learn(self, outcomes: Sequence[Outcome]) -> list[Member]:
+        """What these attempts say of their targets; what waited for one that is back is due now."""
+        released: list[Member] = []
         by_receiver: dict[Receiver, list[Outcome]] = {}
         for each in outcomes:
             by_receiver.setdefault(each.claimed.receiver, []).append(each)
         counts = self._count(by_receiver)
         for receiver, group in by_receiver.items():
-            self._judge(receiver, group, counts.get(subject_of(receiver), 0), learned)
-        return learned
+            released += self._judge(receiver, group, counts.get(subject_of(receiver), 0))
+        return released
 
     def _count(self, by_receiver: dict[Receiver, list[Outcome]]) -> dict[str, int]:
         """Failures in a row of each target, these included; a success starts anew."""
@@ -76,42 +55,37 @@ class Breaker:
         }
         return self._failures.count(tries, period_ms=period_ms)
 
-    def _judge(
-        self, receiver: Receiver, group: list[Outcome], count: int, learned: Learned
-    ) -> None:
+    def _judge(self, receiver: Receiver, group: list[Outcome], count: int) -> list[Member]:
         faults = [each for each in group if each.is_fault]
         is_probed = any(each.claimed.is_probe for each in group)
+        released: list[Member] = []
         if is_probed and not faults:
-            self._enable(receiver, learned)
+            released = self._enable(receiver)
         elif faults and (is_probed or count >= self._settings.webhook_fails_max):
-            self._disable(receiver, faults[-1], count, learned)
+            self._disable(receiver, faults[-1], count)
         for each in faults:
             if each.state == "dead":
-                self._bury(receiver, each, learned)
+                self._bury(receiver, each)
+        return released
 
-    def _disable(self, receiver: Receiver, fault: Outcome, count: int, learned: Learned) -> None:
+    def _disable(self, receiver: Receiver, fault: Outcome, count: int) -> None:
         disable_s = self._settings.webhook_disable_s
         owner, target = receiver
         failed = f"webhooks of {owner} to {target} failed {count} times in a row"
         reason = f"{failed}; the last: {fault.error}"
         if self._queue.disable(receiver, disable_s, reason):
             log.error("%s; nothing is sent there for %g s", reason, disable_s)
-            learned.notices.append(Notice("alert.raised", DISABLED, subject_of(receiver), reason))
         self._failures.forget(subject_of(receiver))
 
-    def _enable(self, receiver: Receiver, learned: Learned) -> None:
+    def _enable(self, receiver: Receiver) -> list[Member]:
         released = self._queue.enable(receiver)
-        if released is not None:
-            owner, target = receiver
-            summary = f"webhooks of {owner} to {target} arrive again"
-            log.warning("%s; %d waited", summary, len(released))
-            learned.released += released
-            subject = subject_of(receiver)
-            learned.notices.append(Notice("alert.cleared", DISABLED, subject, summary))
+        if released is None:
+            return []
+        log.warning("webhooks of %s to %s arrive again; %d waited", *receiver, len(released))
+        return released
 
-    def _bury(self, receiver: Receiver, outcome: Outcome, learned: Learned) -> None:
+    def _bury(self, receiver: Receiver, outcome: Outcome) -> None:
         claimed = outcome.claimed
         reason = f"{claimed.id} was given up after {claimed.try_number} tries: {outcome.error}"
         log.error("%s", reason)
-        if self._queue.alarm_dead(receiver, reason):
-            learned.notices.append(Notice("alert.raised", DEAD, subject_of(receiver), reason))
+        self._queue.alarm_dead(receiver, reason)

@@ -90,6 +90,11 @@ class _Sorted:
     #: How long those wait that have no room now.
     turns: list[float] = field(default_factory=list)
 
+    def put_off(self, each: Waiting, turn_s: float) -> None:
+        """There is no room for it now."""
+        self.turns.append(turn_s)
+        self.placed.append((each.member, turn_s))
+
 
 class Picker:
     def __init__(
@@ -150,7 +155,7 @@ class Picker:
             if each.wait_s > 0:
                 found.placed.append((each.member, each.wait_s))
             elif each.is_broken:
-                self._sort_broken(each, probing, found)
+                self._sort_broken(each, probing, places, found)
             else:
                 now = busy.get(each.receiver, Busy())
                 count = counts[each.receiver] = counts.get(each.receiver, now.count) + 1
@@ -159,11 +164,11 @@ class Picker:
                     places.take(each.owner)
                     found.chosen.append(each)
                 else:
-                    turn_s = self._turn_s(excess, now.pace_s)
-                    found.turns.append(turn_s)
-                    found.placed.append((each.member, turn_s))
+                    found.put_off(each, self._turn_s(excess, now.pace_s))
 
-    def _sort_broken(self, each: Waiting, probing: set[Receiver], found: _Sorted) -> None:
+    def _sort_broken(
+        self, each: Waiting, probing: set[Receiver], places: _Places, found: _Sorted
+    ) -> None:
         """Nothing for a target that is disabled, but for one that finds out whether it is back."""
         hold_s = self._settings.webhook_hold_s
         if each.age_s > self._settings.webhook_give_up_s:
@@ -171,8 +176,13 @@ class Picker:
             found.placed.append((each.member, None))
             return
         if each.disabled_s <= 0 and each.receiver not in probing:
+            if places.room(each.owner) <= 0:
+                # It may hang as before, so it needs a place as any other does.
+                found.put_off(each, self._turn_s(0, PACE_S))
+                return
             probing.add(each.receiver)
             if self._queue.probe(each.receiver, hold_s):
+                places.take(each.owner)
                 found.chosen.append(each)
                 return
         wait_s = (each.disabled_s or hold_s) * (1 + SPREAD * self._rng.random())

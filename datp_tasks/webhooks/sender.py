@@ -11,7 +11,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -21,7 +21,6 @@ from datp_tasks.outbound.messages import HttpRequest, NoResponse
 from datp_tasks.outbound.messages import Outcome as Exchange
 from datp_tasks.record.webhook_queue import Claimed, Outcome, Receiver
 from datp_tasks.settings import Settings
-from datp_tasks.webhooks.breaker import Notice
 from datp_tasks.webhooks.picker import PACE_S, Busy, Load, Picked
 from datp_tasks.webhooks.verdict import outcome_of
 
@@ -86,11 +85,9 @@ class SenderPorts:
 
     #: From what is under way to attempts that may be made beside it.
     pick: Callable[[Load], Picked]
-    settle: Callable[[Sequence[Outcome]], list[Notice]]
+    settle: Callable[[Sequence[Outcome]], None]
     #: The headers of an attempt.
     headers: Callable[[Claimed], dict[str, str]]
-    #: Tells the operator.
-    tell: Callable[[Notice], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +106,8 @@ class Pace:
             workers=settings.webhook_workers,
             run_s=settings.webhook_run_s,
             pause_ms=settings.webhook_pause_ms,
-            pause_busy_ms=settings.webhook_pause_busy_ms,
+            # The longer pause: with all places taken there is no place for what would be found.
+            pause_busy_ms=max(settings.webhook_pause_busy_ms, settings.webhook_pause_ms),
             pause_idle_ms=settings.webhook_pause_idle_ms,
         )
 
@@ -184,7 +182,6 @@ class Sender:
 
     async def _work(self, picked: Picked) -> Sent:
         sent = Sent()
-        notices: set[asyncio.Future[None]] = set()
         turns = _Turns(self._settings.webhook_sender_period_s)
         outcomes: list[Outcome] = []
         settling: asyncio.Task[None] | None = None
@@ -198,7 +195,7 @@ class Sender:
                     settling = None
                 if outcomes and settling is None:
                     # What ends while this is written down goes together next.
-                    settling = asyncio.ensure_future(self._settle(outcomes, sent, notices))
+                    settling = asyncio.ensure_future(self._settle(outcomes, sent))
                     outcomes = []
                 picked = await self._look()
                 is_waited_for = turns.wait_s(picked) is not None
@@ -212,8 +209,6 @@ class Sender:
             for task in (*self._under_way, *filter(None, [settling])):
                 task.cancel()
             self._under_way.clear()
-        if notices:
-            await asyncio.wait(notices, timeout=self._settings.webhook_timeout_s)
         return sent
 
     async def _look(self) -> Picked:
@@ -229,11 +224,8 @@ class Sender:
         self._looked_s = now_s
         return await self._in_thread(self._office.pick, Load(free, self._busy()))
 
-    async def _settle(
-        self, outcomes: list[Outcome], sent: Sent, notices: set[asyncio.Future[None]]
-    ) -> None:
-        for notice in await self._in_thread(self._office.settle, outcomes):
-            notices.add(asyncio.ensure_future(self._office.tell(notice)))
+    async def _settle(self, outcomes: list[Outcome], sent: Sent) -> None:
+        await self._in_thread(self._office.settle, outcomes)
         sent.count(outcomes)
 
     async def _end(self) -> None:

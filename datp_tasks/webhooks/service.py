@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import random
@@ -28,11 +29,13 @@ from datp_tasks.outbound.messages import HttpRequest, Response
 from datp_tasks.outbound.messages import Outcome as Exchange
 from datp_tasks.outbound.resolver import SystemResolver
 from datp_tasks.outbound.response_reader import BodyLimits
+from datp_tasks.record.alerts import Alert, Alerts
 from datp_tasks.record.database import Engine
 from datp_tasks.record.webhook_queue import Claimed, Member, Outcome, WebhookQueue
 from datp_tasks.record.webhooks import Webhooks
 from datp_tasks.settings import Settings
-from datp_tasks.webhooks.breaker import Breaker, Notice
+from datp_tasks.webhooks.alert_teller import AlertTeller
+from datp_tasks.webhooks.breaker import Breaker
 from datp_tasks.webhooks.picker import Load, Picked, Picker
 from datp_tasks.webhooks.sender import Pace, Sender, SenderPorts, Sent
 from datp_tasks.webhooks.signing import signed_headers
@@ -76,7 +79,8 @@ class WebhookService:
         self._operator_client = HttpClient(
             WebhookGuard(_trusting(settings)), _manners(settings, idle_max=0), network
         )
-        office = SenderPorts(self._pick, self._settle, self._headers, self._tell_operator)
+        office = SenderPorts(self._pick, self._settle, self._headers)
+        self._teller = AlertTeller(Alerts(engine, clock), live, self._tell_operator)
         self._sender = Sender(settings, office, OwnerClients(settings, network), rng)
         self._secrets: dict[str, list[str]] = {}
 
@@ -116,6 +120,7 @@ class WebhookService:
 
     def close(self) -> None:
         self._sender.close()
+        self._teller.close()
         self._names.close()
 
     def _pick(self, load: Load) -> Picked:
@@ -125,7 +130,7 @@ class WebhookService:
             self._secrets |= self.store.signing_secrets(owners)
         return picked
 
-    def _settle(self, outcomes: Sequence[Outcome]) -> list[Notice]:
+    def _settle(self, outcomes: Sequence[Outcome]) -> None:
         reach("webhooks.before_settle")
         settled = self._queue.settle(outcomes)
         reach("webhooks.after_settle")
@@ -136,10 +141,9 @@ class WebhookService:
                 if each.claimed.id in settled
             ]
         )
-        learned = self._breaker.learn(outcomes)
-        if learned.released:
-            self.schedule.place([(member, 0.0) for member in learned.released])
-        return learned.notices
+        released = self._breaker.learn(outcomes)
+        if released:
+            self.schedule.place([(member, 0.0) for member in released])
 
     def _headers(self, claimed: Claimed) -> dict[str, str]:
         body = claimed.payload.encode()
@@ -147,23 +151,31 @@ class WebhookService:
         keys = self._secrets[claimed.owner]
         return _common_headers() | signed_headers(claimed.id, timestamp_s, body, keys)
 
-    async def _tell_operator(self, notice: Notice) -> None:
-        """The alert table has it in any case; this is a courtesy, tried once."""
-        url = self._settings.alert_webhook_url
-        if not url:
-            return
-        about = {"kind": notice.kind, "subject": notice.subject, "summary": notice.summary}
-        body = encode({"type": notice.type, "data": about}).encode()
+    # For the operator.
+
+    def tell_alerts(self) -> None:
+        """Tell the operator's URL of alerts that are new or over, without waiting for it."""
+        if self._settings.alert_webhook_url:
+            self._teller.start()
+
+    def _tell_operator(self, alert: Alert, event: str) -> bool:
+        about = {"kind": alert.kind, "subject": alert.subject, "summary": alert.summary}
+        body = encode({"type": f"alert.{event}", "data": about}).encode()
         now_s = self._live.server_now_ms() // 1_000
         keys = self.store.signing_secrets({OPERATOR})[OPERATOR]
-        headers = signed_headers(f"alert_{secrets.token_hex(16)}", now_s, body, keys)
+        # The same in every attempt, so that a receiver knows one that came twice.
+        headers = signed_headers(f"alert_{alert.id}_{event}", now_s, body, keys)
         headers |= _common_headers()
+        url = self._settings.alert_webhook_url
         request = HttpRequest(method="POST", url=url, headers=headers, content=body)
-        sent = await self._operator_client.send(request, self._settings.webhook_timeout_s)
+        sent = asyncio.run(self._operator_client.send(request, self._settings.webhook_timeout_s))
         if not isinstance(sent, Response):
-            log.error("the operator could not be told of %s: %s", notice.subject, sent.reason)
+            log.error("the operator could not be told of %s: %s", alert.subject, sent.reason)
         elif not 200 <= sent.status < 300:
             log.error("the operator's webhook answered %d", sent.status)
+        else:
+            return True
+        return False
 
 
 class OwnerClients:

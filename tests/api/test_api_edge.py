@@ -18,6 +18,7 @@ import pytest
 from datp_tasks.api import access, door
 from datp_tasks.api.shares import Shares
 from datp_tasks.model.actor import Actor
+from datp_tasks.model.grants import Grants
 from datp_tasks.record.api_keys import OwnerLimits
 from datp_tasks.testing import Kit
 from tests.api.test_api_bodies import refused
@@ -292,7 +293,8 @@ def test_bodies_of_an_owner_leave_room_for_those_of_others(house: ApiHouse) -> N
 def test_batches_count_as_in_flight(house: ApiHouse) -> None:
     owner = house.new_owner("batches")
     house.keys.set_limits(owner, OwnerLimits(in_flight_max=1), actor=Actor(name="ann"))
-    client = house.client(owner)
+    grants = Grants.parse(["submit:*", "read", "batch:s"])
+    client = house.client(key=house.new_key(owner, grants=grants))
     submitted(client, "nap")
     answer = client.post("/v1/batches", json={"service": "s", "payload": "AA=="})
     refused(answer, 429, "limited")

@@ -10,8 +10,11 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks import Pipeline
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.grants import Grants
+from datp_tasks.record import ledger_batches
 from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.api_keys import OwnerLimits
 from datp_tasks.testing import Kit
 from tests.api.test_api_transactions import shown, submitted
 from tests.support.api_house import ApiHouse
@@ -246,6 +249,7 @@ def test_batches_are_handed_in_and_seen_by_their_owner_only(
     finally:
         house.kit.lose_bells(False)
     assert (made.status_code, again.status_code) == (202, 200), made.text
+    assert submits_noted(house) == 1
     path = made.headers["location"]
     assert ok(acme.get(path))["batchId"] == made.json()["batchId"]
     assert zeta.get(path).status_code == 404
@@ -253,3 +257,43 @@ def test_batches_are_handed_in_and_seen_by_their_owner_only(
     assert [each["batchId"] for each in ok(ops.get("/v1/batches"))["batches"]] == [
         made.json()["batchId"]
     ]
+
+
+def submits_noted(house: ApiHouse) -> int:
+    with house.kit.connections.engine.connect() as sql:
+        query = "SELECT count(*) FROM operator_action WHERE action = 'batch.submit'"
+        return int(sql.exec_driver_sql(query).scalar_one())
+
+
+def test_a_batch_is_stored_with_its_line_in_the_audit_or_not_at_all(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit.client.add_service("audited", kind="sawtooth", url="http://127.0.0.1:9")
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise ConnectionError("the process dies here")
+
+    monkeypatch.setattr(ledger_batches, "note_action", fails)
+    with pytest.raises(ConnectionError):
+        kit.client.submit_batch("audited", payload_of("cd" * 64), by=Actor(name="key x"))
+    assert kit.client.batches(service_id="audited") == []
+
+
+def test_a_batch_that_was_stored_is_answered_also_at_the_limit(house: ApiHouse, kit: Kit) -> None:
+    kit.client.add_service("full", kind="sawtooth", url="http://127.0.0.1:9")
+    owner = house.new_owner("full")
+    house.keys.set_limits(owner, OwnerLimits(in_flight_max=1), actor=Actor(name="ann"))
+    client = house.client(key=house.new_key(owner, grants=Grants.parse(["batch:*"])))
+    first, second = (
+        {"service": "full", "payload": base64.b64encode(payload_of(each * 64)).decode()}
+        for each in ("01", "02")
+    )
+    kit.lose_bells()
+    try:
+        made = client.post("/v1/batches", json=first)
+        again = client.post("/v1/batches", json=first)
+        assert (made.status_code, again.status_code) == (202, 200), again.text
+        assert made.json()["position"] == again.json()["position"]
+        assert client.post("/v1/batches", json=second).status_code == 429
+    finally:
+        kit.lose_bells(False)

@@ -15,6 +15,7 @@ from sqlalchemy.engine import make_url
 from datp_tasks.client import submit as submit_module
 from datp_tasks.client.requests import Request, prepare
 from datp_tasks.errors import DatabaseUnavailable
+from datp_tasks.model.actor import Role
 from datp_tasks.testing import Kit
 from tests.api.test_api_transactions import submitted
 from tests.support.api_house import ApiHouse, api_house
@@ -50,7 +51,8 @@ def test_without_redis_transactions_are_accepted_and_placed_later(
         assert client.get(f"/v1/transactions/{tx_id}").json()["status"] == "queued"
         assert client.get(f"/v1/transactions/{tx_id}?wait=0.2").status_code == 200
         assert client.get("/readyz").json()["status"] == "degraded"
-        problem(client.post(f"/v1/transactions/{tx_id}/wake"), 503, "redis-away")
+        operator = house.client("ops", Role.OPERATOR)
+        problem(operator.post(f"/v1/transactions/{tx_id}/wake"), 503, "redis-away")
     kit.recover()
     assert kit.status(tx_id).status == "success"
 

@@ -155,7 +155,8 @@ class Chaos:
         self.house = house
         self.seed = seed
         self._console = console
-        self.world = World(create_engine(house.settings.database_url, pool_pre_ping=True), bank)
+        engine = create_engine(house.settings.database_url, pool_pre_ping=True)
+        self.world = World(engine, bank, OWNER)
         self.load = Load(house, self.world, seed)
         house.use(*pipelines())
         workers = [house.worker("master,kyc", name=f"chaos{n}") for n in range(2)]

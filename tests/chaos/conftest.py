@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from datp_tasks.testing import Kit
+from datp_tasks.testing.faults import OWNER
 from datp_tasks.testing.servers import Servers
 from tests.chaos.transfer_steps import BANK_URL, pipelines
 from tests.chaos.transfer_world import World
@@ -34,7 +35,7 @@ def kit(datp_servers: Servers, datp_bank: Bank, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def world(kit: Kit, datp_bank: Bank) -> World:
-    return World(kit.connections.engine, datp_bank)
+    return World(kit.connections.engine, datp_bank, OWNER)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from sqlalchemy import create_engine
 from datp_tasks.record.types import Summary
 from datp_tasks.testing.at_rest import live_violations, transaction_violations
 from datp_tasks.testing.fault_orders import give_order
+from datp_tasks.testing.faults import OWNER
 from tests.chaos.transfer_steps import BANK_URL, pipelines
 from tests.chaos.transfer_world import World
 from tests.support.bank import Bank
@@ -49,7 +50,7 @@ NIGHT_S = 0.1
 class ProcessSweep:
     def __init__(self, house: House, bank: Bank, folder: Path) -> None:
         self.house = house
-        self.world = World(create_engine(house.settings.database_url), bank)
+        self.world = World(create_engine(house.settings.database_url), bank, OWNER)
         self._orders = folder / "orders"
         self._numbers = iter(range(1, 1_000_000))
         #: Points that were not passed when they should have been.
@@ -63,7 +64,7 @@ class ProcessSweep:
         """Every point that a worker passes when a transfer runs, in alphabetical order."""
         token = f"record-{next(self._numbers)}"
         told = give_order(self._orders, token, action="record")
-        tx_id = self.house.submit("chaos-transfer", self.world.request(**_steps(False)))
+        tx_id = self._submit(fails=False)
         self._come_to_rest(self.house.client.wait(tx_id, timeout_s=END_WITHIN_S))
         self._no_orders()
         return sorted(set(told.read_text().split("\n")) - {""})
@@ -72,7 +73,7 @@ class ProcessSweep:
         """What is wrong after a worker was killed, or stopped for a while, at this point."""
         token = f"{action}-{next(self._numbers)}"
         told = give_order(self._orders, token, point=point, action=action)
-        tx_id = self.house.submit("chaos-transfer", self.world.request(**_steps(fails)))
+        tx_id = self._submit(fails=fails)
         if not self._is_passed(told, tx_id):
             self.missed.append(point)
         elif action == "stop":
@@ -83,6 +84,10 @@ class ProcessSweep:
         summary = self.house.client.wait(tx_id, timeout_s=END_WITHIN_S)
         self._no_orders()
         return self._come_to_rest(summary)
+
+    def _submit(self, *, fails: bool) -> str:
+        data = self.world.request(night_s=NIGHT_S, fails=fails)
+        return self.house.submit("chaos-transfer", data, owner=OWNER)
 
     def _is_passed(self, told: Path, tx_id: str) -> bool:
         """Jobs come by a while after the end, too; some points are passed once in a lifetime."""
@@ -126,10 +131,6 @@ class ProcessSweep:
         yield from transaction_violations(connections, summary)
         yield from live_violations(connections)
         yield from self.world.complaints_about(summary)
-
-
-def _steps(fails: bool) -> dict[str, Any]:
-    return {"night_s": NIGHT_S, "fails": fails}
 
 
 def _text_of(path: Path) -> str:

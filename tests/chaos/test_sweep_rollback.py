@@ -34,6 +34,7 @@ def test_whatever_happens_on_the_way_back_all_is_undone_once(
         "chaos-transfer",
         world.request(fails=True),
         check=world.complaints_about,
+        ends=["failed"],
         kinds=[kind],
         times=TIMES,
         jobs=MOVERS,

@@ -29,12 +29,15 @@ ALL_SENT = {"house": -SENT - WIRED, "partner": SENT, "fees": WIRED}
 
 
 class World:
-    """Two accounts with a name of their own, so that many tests can share a database."""
+    """Two accounts with a name of their own, so that many tests can share a database.
 
-    def __init__(self, engine: Engine, bank: Bank) -> None:
+    They lie below their owner, which alone may pay from them.
+    """
+
+    def __init__(self, engine: Engine, bank: Bank, owner: str) -> None:
         self._engine = engine
         self.bank = bank
-        self.prefix = f"w{secrets.token_hex(4)}-"
+        self.prefix = f"{owner}/w{secrets.token_hex(4)}-"
         #: What others did at the bank before is their business.
         self._lines_before = len(bank.log())
         self._balances_before = bank.balances()

@@ -15,7 +15,7 @@ from datp_tasks.cli import transactions
 from datp_tasks.cli.group_watch import GroupWatch, Needs, node_groups
 from datp_tasks.cli.own_steps import import_steps
 from datp_tasks.errors import PipelineInvalid, StepTypeInvalid
-from datp_tasks.model.actor import Actor
+from datp_tasks.model.actor import LOCAL
 from datp_tasks.testing import Kit
 from tests.support.eventually import eventually
 
@@ -37,7 +37,7 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def submit(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Any:
-    context = SimpleNamespace(client=datp.client, operator=datp.operator, actor=Actor(name="ann"))
+    context = SimpleNamespace(client=datp.client, operator=datp.operator, actor=LOCAL)
     monkeypatch.setattr(transactions, "connect", lambda: context)
     monkeypatch.setattr(transactions, "EXPLAIN_EVERY_S", 0.05)
     app = typer.Typer()

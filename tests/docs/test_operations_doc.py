@@ -22,6 +22,8 @@ PAGE = (ROOT / "docs" / "operations.md").read_text()
 RAISED_AS = {
     "datp_tasks/jobs/watcher.py": watcher.KINDS,
     "datp_tasks/record/webhook_queue.py": (DISABLED, DEAD),
+    # In the statement that parks or that counts a failure.
+    "datp_tasks/record/sql": ("in-doubt",),
 }
 
 
@@ -57,7 +59,7 @@ def test_every_command_that_is_named_exists() -> None:
     for first, second in named:
         command = known.get(first)
         assert command is not None, f"there is no `datp {first}`"
-        if hasattr(command, "commands"):
+        if hasattr(command, "commands") and (second or not command.invoke_without_command):
             assert second in command.commands, f"there is no `datp {first} {second}`"
 
 

@@ -17,13 +17,14 @@ from tests.support.books import Books
 
 Data = dict[str, Any]
 
+#: The transfer is never in doubt (tests/transactions crashes there), and has no point of no return
+#: (tests/timeouts/test_no_return_crashes.py).
+OFF_THE_WAY = {"hop.after_park_mark", "hop.after_point"}
 #: What a transfer passes that nobody cancels; other points are tested by themselves.
 ON_THE_WAY = [
     point
     for point in POINTS
-    # The transfer is never in doubt; tests/transactions crashes there.
-    if point.startswith(("submit.", "hop.", "effect.", "sleeper."))
-    and point != "hop.after_park_mark"
+    if point.startswith(("submit.", "hop.", "effect.", "sleeper.")) and point not in OFF_THE_WAY
 ]
 NIGHT_S = 28_800
 

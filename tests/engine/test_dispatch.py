@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from datp_tasks import Pipeline
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
@@ -46,6 +48,32 @@ def test_a_step_that_asks_for_it_gets_its_own_message(datp: Kit) -> None:
     assert [step_type for step_type, _ in datp.send.rung] == ["t/note", "t/other", "t/note"]
     assert [pairs for _, pairs in datp.send.rung] == [[(tx_id, n)] for n in (1, 2, 3)]
     assert datp.status(tx_id).output == {"n": 3}
+
+
+def test_a_pipeline_gives_every_step_its_own_message_but_those_that_say_otherwise(
+    datp: Kit,
+) -> None:
+    declare(datp)
+    pipeline = Pipeline("p", dispatch="step").step("t/note").step("t/other")
+    datp.use(pipeline.step("t/note").step("t/other", dispatch="inline").build())
+    tx_id = datp.run("p", {}).tx_id
+    assert [step_type for step_type, _ in datp.send.rung] == ["t/note", "t/other", "t/note"]
+    assert [pairs for _, pairs in datp.send.rung] == [[(tx_id, n)] for n in (1, 2, 3)]
+
+
+@pytest.mark.kit(dispatch="step")
+def test_the_settings_give_every_step_its_own_message_where_its_pipeline_says_nothing(
+    datp: Kit,
+) -> None:
+    declare(datp)
+    datp.use(
+        Pipeline("p").step("t/note").step("t/other").build(),
+        Pipeline("together", dispatch="inline").step("t/note").step("t/other").build(),
+    )
+    datp.run("p", {})
+    assert [step_type for step_type, _ in datp.send.rung] == ["t/note", "t/other"]
+    datp.run("together", {})
+    assert [step_type for step_type, _ in datp.send.rung[2:]] == ["t/note"]
 
 
 def test_a_first_step_with_its_own_message_is_not_sent_twice(datp: Kit) -> None:

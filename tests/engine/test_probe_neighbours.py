@@ -111,7 +111,7 @@ def test_what_waited_behind_a_stuck_probe_and_had_not_happened_runs_once(kit: Ki
     assert asked.probed[0] == "stuck"
     # What goes on elsewhere is rung shard by shard, in any order.
     assert sorted(asked.probed[1:]) == ["behind", "last"]
-    assert asked.ran == ["behind", "last", "stuck"]
+    assert (sorted(asked.ran[:2]), asked.ran[2:]) == (["behind", "last"], ["stuck"])
 
 
 def test_it_is_not_run_here_either_while_its_new_bell_is_not_heard_yet(kit: Kit) -> None:

@@ -118,3 +118,28 @@ def test_a_vector_that_is_lost_at_its_commit_moves_every_amount_once(
     again = 11 if point == "effect.before_commit" else 1
     assert sum(sizes) == 11 + again
     assert problems_and_balances(bank) == ([], 999_000, 1_000)
+
+
+@pytest.mark.parametrize("point", ["effect.after_commit", "hop.before_final"])
+def test_a_booked_transfer_is_not_reversed_by_its_expiry(bank: Kit, point: str) -> None:
+    """The worker dies when the money is at the payee; its time is over before another goes on."""
+    data = {"from": "ann", "to": "bob", "amount": 100, "currency": "EUR"}
+    tx_id = bank.submit("transfer", {**data, "delaySeconds": 10}, expires_in_s=30)
+    assert bank.status(tx_id).status is Status.SLEEPING
+    bank.crash_at(point)
+    bank.advance(seconds=10)
+    assert problems_and_balances(bank)[1:] == (999_900, 100)
+    assert not bank.status(tx_id).is_final
+    bank.advance(seconds=120)
+    bank.recover()
+    assert bank.status(tx_id).status is Status.SUCCESS
+    assert problems_and_balances(bank) == ([], 999_900, 100)
+
+
+def test_a_transfer_whose_time_is_over_before_it_is_booked_gives_the_money_back(bank: Kit) -> None:
+    data = {"from": "ann", "to": "bob", "amount": 100, "currency": "EUR"}
+    tx_id = bank.submit("transfer", {**data, "delaySeconds": 60}, expires_in_s=30)
+    bank.advance(seconds=31)
+    bank.recover()
+    assert bank.status(tx_id).status is Status.EXPIRED
+    assert problems_and_balances(bank) == ([], 1_000_000, 0)

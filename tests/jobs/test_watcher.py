@@ -174,3 +174,26 @@ def test_all_nodes_are_read_together(
     assert [node.name for node in register.nodes() if node.group == "kyc"] == [
         f"n{number}" for number in range(5)
     ]
+
+
+def test_one_that_runs_for_too_long_raises_an_alert_for_its_pipeline(kit: Kit) -> None:
+    seen: list[set[tuple[str, str]]] = []
+
+    @kit.step("t/slow")
+    def slow(ctx: object, data: dict[str, object]) -> None:
+        for seconds in (50, 60, 500):
+            look(kit, after_s=seconds)
+            seen.append({each for each in alerts_of(kit) if each[0] == watcher.LONG_RUNNING})
+
+    kit.use(
+        Pipeline("quick", long_running_s=100).step("t/slow").build(),
+        Pipeline("usual").step("t/slow").build(),
+    )
+    kit.run("quick", {})
+    assert seen == [set(), {(watcher.LONG_RUNNING, "quick")}, {(watcher.LONG_RUNNING, "quick")}]
+    look(kit)
+    seen.clear()
+    kit.run("usual", {})
+    assert seen == [set(), set(), {(watcher.LONG_RUNNING, "usual")}]
+    look(kit)
+    assert not [each for each in alerts_of(kit) if each[0] == watcher.LONG_RUNNING]

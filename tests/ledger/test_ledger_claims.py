@@ -461,7 +461,7 @@ def test_a_heart_ticks_without_beat_outlasts_errors_and_leaves_in_order(real: Wo
         if len(polled) == 2:
             raise ConnectionError("the servers are away for a moment")
 
-    heart = Ticker(instance.ledger.queuer, poll, period_s=0.1)
+    heart = Ticker(instance.ledger.queuer, poll, period_s=0.1, is_wanted=lambda: True)
     heart.start()
     try:
         eventually(lambda: len(polled) >= 4)

@@ -91,6 +91,16 @@ def test_an_owner_has_only_its_share_of_a_line(stage: Stage, bells: Doorbells) -
     assert bells.ring(PLACE, due(20, 4), owner_max=3) == due(23, 1)
 
 
+def test_what_was_taken_from_a_line_that_goes_on_makes_room(stage: Stage, bells: Doorbells) -> None:
+    bells.ring(PLACE, due(0, 1))
+    assert bells.ring(PLACE, [*due(1, 3), *due(4, 2, "bob")], owner_max=3) == []
+    assert answer(stage, bells, 2, 1) == (pairs(1, 2), [pairs(3, 1)])
+    assert bells.ring(PLACE, [*due(20, 4), *due(30, 2, "bob")], owner_max=3) == [
+        *due(23, 1),
+        *due(31, 1, "bob"),
+    ]
+
+
 def test_a_line_of_one_owner_has_several_messages_under_way(stage: Stage, bells: Doorbells) -> None:
     bells.ring(OWN, due(0, 1))
     bells.ring(OWN, due(1, 100))
@@ -104,3 +114,44 @@ def test_a_line_of_one_owner_has_several_messages_under_way(stage: Stage, bells:
     assert bells.waiting("other") == 0
     stage.live.run([bells.answering(OWN, 10, 10)])
     assert bells.waiting("master") == 0
+
+
+def test_a_line_whose_time_is_over_is_not_listed_any_more(stage: Stage, bells: Doorbells) -> None:
+    """Each owner has lines of its own, so the list of them would only grow."""
+    bells.ring(OWN, due(0, 1))
+    bells.ring(OWN, due(1, 1))
+    _, waiting, shares, lines = bells._keys(OWN)
+    assert stage.redis.smembers(lines) == {OWN}
+    # As when its time is over.
+    stage.redis.delete(waiting, shares)
+    assert bells.waiting("other") == 0
+    assert stage.redis.smembers(lines) == {OWN}
+    assert bells.waiting("master") == 0
+    assert stage.redis.smembers(lines) == set()
+
+
+def test_a_vector_of_one_owner_costs_a_few_commands(stage: Stage, bells: Doorbells) -> None:
+    bells.ring(PLACE, due(0, 1))
+    bells.ring(PLACE, due(1, 1))
+    before = stage.redis.info("commandstats")
+    bells.ring(PLACE, due(2, 100))
+    answer(stage, bells, 50, 100)
+    after = stage.redis.info("commandstats")
+    ran = {
+        name.removeprefix("cmdstat_"): now["calls"] - before.get(name, {"calls": 0})["calls"]
+        for name, now in after.items()
+    }
+    # Two `set` of the ringing, two `hincrby` for a hundred of one owner, no `pexpire` again.
+    names = ("set", "hincrby", "rpush", "lpop", "del", "srem", "pexpire", "sadd")
+    assert [ran.get(name, 0) for name in names] == [2, 2, 1, 2, 1, 1, 0, 0]
+
+
+def test_a_line_that_goes_on_is_kept(stage: Stage, bells: Doorbells) -> None:
+    bells.ring(PLACE, due(0, 1))
+    bells.ring(PLACE, due(1, 9))
+    _, waiting, shares, _ = bells._keys(PLACE)
+    stage.redis.pexpire(waiting, 5_000)
+    stage.redis.pexpire(shares, 5_000)
+    answer(stage, bells, 2, 2)
+    assert stage.redis.pttl(waiting) > 500_000
+    assert stage.redis.pttl(shares) > 500_000

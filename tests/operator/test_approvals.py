@@ -74,7 +74,7 @@ def state(kit: Kit, number: int) -> ApprovalState:
 
 def audit(world: World) -> list[tuple[str, str]]:
     rows = world.sql("SELECT actor, action FROM operator_action ORDER BY id")
-    return [(row.actor, row.action) for row in rows if row.action != "pipeline.use"]
+    return [(row.actor, row.action) for row in rows if not row.action.startswith("pipeline.")]
 
 
 def test_what_needs_another_person_is_done_when_that_one_agrees(
@@ -378,3 +378,70 @@ def test_a_large_bulk_action_is_done_once_to_each_whatever_crashes(datp: Kit, po
     assert [sleeps(datp, each) for each in ids] == [2, 2, 2]
     found = datp.operator.approvals.store.one(needed.value.approval_id)
     assert (found.state, found.note) == (ApprovalState.EXECUTED, "3 of 3 done")
+
+
+# Ways round.
+
+
+def test_an_old_request_does_not_stand_in_the_way_of_breaking_the_glass(
+    datp: Kit, sound: World, in_doubt: str
+) -> None:
+    old = asked(datp, in_doubt)
+    redo = asked(datp, in_doubt, "redo")
+    failpoints.arm("hop.after_step", "crash")
+    datp.operator.approvals.approve(redo, BOB)
+    datp.recover()
+    assert sound.status(in_doubt) == "in-doubt"
+    output = {"paid": 7}
+    act = dict(reason="bank says so", output=output, actor=ANN)
+    datp.operator.resolve(in_doubt, "done", break_glass=True, **act)  # type: ignore[arg-type]
+    assert state(datp, old) is ApprovalState.STALE
+    assert datp.finish(in_doubt).status is Status.SUCCESS
+
+
+def test_a_glass_is_closed_only_with_its_alert(datp: Kit, in_doubt: str) -> None:
+    datp.operator.resolve(in_doubt, "done", reason="now", actor=ANN, break_glass=True)
+    approvals = datp.operator.approvals
+    [broken] = approvals.store.page(rows_max=1)
+    for subject in (f"approval 0{broken.id}", f"approval {2**70}", "approval x"):
+        assert not approvals.clear_alert(BOB, BREAK_GLASS, subject, reason="seen")
+    assert approvals.store.one(broken.id).closed_by is None
+
+
+SHARP = """
+rules:
+  - {action: pipeline.use, approvals: 0}
+  - {action: resolve.redo-effect, approvals: 2}
+  - {action: bulk.*, pipeline: pay, approvals: 1}
+"""
+
+
+@pytest.fixture
+def sharp(datp_servers: Servers, tmp_path: Path) -> Iterator[World]:
+    file = tmp_path / "sharp.yaml"
+    file.write_text(SHARP)
+    kit = Kit(datp_servers, policy_file=str(file))
+    yield World(kit)
+    kit.close()
+
+
+@pytest.mark.parametrize("where", [Where(owner="local"), Where(pipeline="rest"), Where()])
+def test_a_rule_for_a_pipeline_is_not_evaded_by_another_filter(sharp: World, where: Where) -> None:
+    tx_id = sharp.queued("pay")
+    act = sharp.kit.operator.act_on_many
+    with pytest.raises(ApprovalNeeded):
+        act("cancel", where, [tx_id], reason="now", actor=ANN)
+    other = sharp.queued("rest")
+    assert [each.ok for each in act("cancel", where, [other], reason="now", actor=ANN)] == [True]
+
+
+def test_one_approval_of_many_does_not_stand_for_the_two_that_a_step_needs(sharp: World) -> None:
+    tx_id = sharp.crashed("pay", "hop.after_step", nth=2)
+    kit = sharp.kit
+    kit.recover()
+    with pytest.raises(ApprovalNeeded) as needed:
+        kit.operator.act_on_many("retry", Where(pipeline="pay"), [tx_id], reason="x", actor=ANN)
+    done = kit.operator.approvals.approve(needed.value.approval_id, BOB)
+    assert (done.state, done.note) == (ApprovalState.EXECUTED, "0 of 1 done")
+    assert sharp.status(tx_id) == "in-doubt"
+    assert sharp.times("pay", tx_id) == 1

@@ -15,13 +15,15 @@ import typer
 from typer.testing import CliRunner, Result
 
 from datp_tasks import Fail, Pipeline, Sleep, failpoints
+from datp_tasks.cli import action_list
 from datp_tasks.cli import erase as cli
-from datp_tasks.errors import ExternalIdConflict, FilterInvalid, WebhookBusy
+from datp_tasks.errors import ApprovalNeeded, ExternalIdConflict, FilterInvalid, WebhookBusy
 from datp_tasks.failpoints import SimulatedCrash
-from datp_tasks.model.actor import Actor
+from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.journal import chained_hash, content_hash
 from datp_tasks.operator.bulk import ActionResult
 from datp_tasks.operator.erase import ERASED, NOT_ARCHIVED, Chosen
+from datp_tasks.record.operator_actions import record_action
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.support.archive_world import World
@@ -164,6 +166,28 @@ def everywhere(world: World, tx_id: str) -> None:
             VALUES ('s', 'b', 'NEW', 's', :s, now())
         ), g AS (
             INSERT INTO alert (kind, subject, summary) VALUES ('lost', :tx, :s), ('x', 's/b', :s)
+        ), h AS (
+            INSERT INTO approval (action, subject, params, params_hash, version, requested_by,
+                requester, reason, note, needed, role, persons, state, created_at, expires_at,
+                decided_at)
+            SELECT v.action, v.subject, v.params, 'h', '1', 'ann', 'key ann', :s, :s, 1, 'approver',
+                '[]', 'rejected', now(), now(), now()
+            FROM (VALUES ('resolve.done', :tx, json_build_object('output', :s)),
+                         ('step', :tx, json_build_object('note', :s)),
+                         ('batch.resolve', 's/b', '{}')) AS v (action, subject, params)
+            RETURNING id
+        ), i AS (
+            INSERT INTO approval_decision (approval_id, requested_by, decided_by, actor, role,
+                decision, note, created_at)
+            SELECT id, 'ann', 'bob', 'key bob', 'approver', 'reject', :s, now() FROM h
+        ), j AS (
+            INSERT INTO operator_action (actor, action, subject, reason)
+            SELECT 'ann', 'approval.ask', 'approval ' || id, :s FROM h
+        ), k AS (
+            INSERT INTO alert (kind, subject, summary)
+            SELECT 'break-glass', 'approval ' || id, :s FROM h
+        ), l AS (
+            UPDATE tx_summary SET stop_request = 'cancel ' || :s WHERE tx_id = :tx
         )
         INSERT INTO operator_action (actor, action, subject, reason, details)
         VALUES ('o', 'resolve', :tx, :s, json_build_object('output', :s)),
@@ -185,7 +209,7 @@ def test_after_erasing_a_dump_of_everything_has_the_text_nowhere(
     assert {
         *("tx_summary", "tx_state", "tx_journal", "tx_state_change", "step_effect", "tx_event"),
         *("webhook_delivery", "webhook_attempt", "ledger_batch", "batch_attempt", "batch_status"),
-        *("alert", "operator_action", "tx_signal"),
+        *("alert", "operator_action", "tx_signal", "approval", "approval_decision"),
     } <= places
     assert any("stateH" in place for place in places)
     assert any(place.endswith(".gz") for place in places)
@@ -490,7 +514,11 @@ def test_the_command_erases_and_tells_what_it_could_not(
 ) -> None:
     [tx_id] = settled(world)
     open_ = world.kit.submit("tell", dict(SUBJECT_OF_ALL))
-    monkeypatch.setattr(cli, "connect", lambda: SimpleNamespace(operator=world.kit.operator))
+    monkeypatch.setattr(
+        cli,
+        "connect",
+        lambda: SimpleNamespace(operator=world.kit.operator, actor=Actor(name="cli ops")),
+    )
     app = typer.Typer()
     cli.add_commands(app)
 
@@ -511,3 +539,79 @@ def test_the_command_erases_and_tells_what_it_could_not(
     world.archive()
     assert "1 of 1 erased" in run("--reason", "request 7", "--yes").output
     assert where(world, folder) == set()
+
+
+# Two people.
+
+ANN_ASKS = Actor(name="key ann1", owner="ann", role=Role.ADMIN)
+BOB_AGREES = Actor(name="key bob1", owner="bob", role=Role.APPROVER)
+
+
+@pytest.fixture
+def strict(datp_servers: Servers, tmp_path: Path) -> Iterator[World]:
+    file = tmp_path / "policy.yaml"
+    file.write_text("rules: [{action: pipeline.use, approvals: 0}]")
+    kit = Kit(datp_servers, policy_file=str(file))
+    yield World(kit)
+    kit.close()
+
+
+def asked(world: World, chosen: Chosen = ANN) -> int:
+    with pytest.raises(ApprovalNeeded) as needed:
+        world.kit.operator.eraser.permit(chosen, reason="request 7", actor=ANN_ASKS)
+    return needed.value.approval_id
+
+
+def test_erasing_takes_another_person_for_each_run(strict: World) -> None:
+    tx_id = strict.kit.run("quick", dict(SUBJECT_OF_ALL)).tx_id
+    strict.kit.clock.advance(seconds=61)
+    strict.archive()
+    eraser = strict.kit.operator.eraser
+    number = asked(strict)
+    assert asked(strict) == number
+    assert not strict.kit.status(tx_id).erased_at
+    strict.kit.operator.approvals.approve(number, BOB_AGREES)
+    # It is about this choice, and no other.
+    assert asked(strict, Chosen(subject="/customer=bob")) != number
+    permit = eraser.permit(ANN, reason="request 7", actor=ANN_ASKS)
+    assert [done.what for done in eraser.erase([tx_id], permit)] == [ERASED]
+    [noted] = strict.sql("SELECT details FROM operator_action WHERE action = 'erase'")
+    details = json.loads(noted.details)
+    assert (details["approval"], details["requestedBy"]) == (number, "key ann1")
+    assert asked(strict) != number
+    assert SECRET not in dumped_tables(strict)["approval"]
+
+
+def test_the_chain_of_the_audit_stays_whole_when_a_sealed_row_is_erased(
+    strict: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit = strict.kit
+    tx_id = kit.run("quick", dict(SUBJECT_OF_ALL)).tx_id
+    engine = kit.connections.engine
+    record_action(engine, actor=ANN_ASKS, action="resolve", subject=tx_id, reason=SECRET)
+    record_action(engine, actor=ANN_ASKS, action="key.create", subject="k1", reason="for acme")
+    kit.run_job("audit_sealer")
+    kit.clock.advance(seconds=61)
+    strict.archive()
+    kit.operator.approvals.approve(asked(strict), BOB_AGREES)
+    permit = kit.operator.eraser.permit(ANN, reason="request 7", actor=ANN_ASKS)
+    list(kit.operator.eraser.erase([tx_id], permit))
+    kit.run_job("audit_sealer")
+    assert SECRET not in dumped_tables(strict)["operator_action"]
+    monkeypatch.setattr(action_list, "connect", lambda: SimpleNamespace(engine=engine))
+    app = typer.Typer()
+    app.command()(action_list.actions)
+    shown = CliRunner().invoke(app, ["--json"], catch_exceptions=False)
+    assert (shown.exit_code, json.loads(shown.output)["faults"]) == (0, [])
+    # What only looks erased was altered: its subject is not erased.
+    strict.sql(
+        """
+        UPDATE operator_action SET reason = NULL, details = json_build_object(
+            'erased', encode(sha256(''), 'hex'),
+            'erasedReason', encode(sha256(convert_to(reason, 'UTF8')), 'hex'))
+        WHERE subject = 'k1'
+        """
+    )
+    forged = CliRunner().invoke(app, ["--json"], catch_exceptions=False)
+    [fault] = json.loads(forged.output)["faults"]
+    assert (forged.exit_code, "what it is about is not erased" in fault) == (5, True)

@@ -113,3 +113,29 @@ def test_a_mistake_is_told_with_its_line(text: str, message: str) -> None:
 def test_a_file_that_cannot_be_read_is_named() -> None:
     with pytest.raises(PolicyInvalid, match=r"POLICY_FILE: /no/such/file cannot be read"):
         load_policy("/no/such/file")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        # YAML reads an empty value as none; it must not mean "one person may do it alone".
+        ("rules:\n  - action: resolve.done\n    approvals:\n", 3, "approvals must be"),
+        ("rules:\n  - {action: erase, approvals: 1, pipeline: []}\n", 2, "pipeline must"),
+        ("rules:\n  - {action: [], approvals: 1}\n", 2, "action must"),
+        ("rules:\n  - {action: erase, approvals: 1, from: []}\n", 2, "from must"),
+        ("rules:\n  - {action: bulk.*, approvals: 1, above: }\n", 2, "above must"),
+        ("rules:\n  - {action: erase, approvals: 1, amount: }\n", 2, "amount"),
+        (
+            "rules:\n  - {action: erase, approvals: 1, amount: {field: a, above: .nan}}\n",
+            2,
+            "amount needs",
+        ),
+        ("expires:\n", 1, "expires must"),
+        ("policy: four-eyes\n---\npolicy: single-person\n", 1, "one document"),
+    ],
+)
+def test_what_is_left_empty_is_a_mistake_and_opens_nothing(
+    text: str, line: int, words: str
+) -> None:
+    with pytest.raises(PolicyInvalid, match=f"f: line {line}: .*{words}"):
+        parse_policy(text, source="f")

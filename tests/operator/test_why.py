@@ -125,7 +125,8 @@ def test_one_whose_group_is_stopped(datp: Kit) -> None:
     declare(datp)
     tx_id = left_queued(datp, "away")
     datp.connections.groups.set("kyc", {"concurrency": 0}, actor=Actor(name="test"), reason="test")
-    assert why(datp, tx_id).cause == "group-stopped"
+    found = why(datp, tx_id)
+    assert (found.cause, found.hints) == ("group-stopped", ["datp groups set kyc concurrency=2"])
 
 
 def test_one_whose_step_type_no_node_offers(datp: Kit) -> None:

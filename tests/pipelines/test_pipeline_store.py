@@ -330,7 +330,8 @@ def test_what_operators_did_is_written_down(
 ) -> None:
     version = pipeline_store.apply(define()).version
     pipeline_store.commit("transfer", comment="as agreed")
-    pipeline_store.use("transfer", version)
+    pipeline_store.apply(define())
+    pipeline_store.use("transfer", version, reason="tested")
     pipeline_store.disable("transfer")
     found = run(
         engine,
@@ -338,8 +339,9 @@ def test_what_operators_did_is_written_down(
         " ORDER BY id",
     )
     assert [tuple(row) for row in found] == [
+        ("tester", "pipeline.apply", "transfer", None, version),
         ("tester", "pipeline.commit", "transfer", "as agreed", version),
-        ("tester", "pipeline.use", "transfer", None, version),
+        ("tester", "pipeline.use", "transfer", "tested", version),
         ("tester", "pipeline.disable", "transfer", None, None),
     ]
 

@@ -12,6 +12,7 @@ from sqlalchemy.exc import ProgrammingError
 from datp_tasks.errors import SettingsError
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.audit_chain import AuditChain, ChainHead
+from datp_tasks.record.erasure import Erasure
 from datp_tasks.record.operator_actions import note_action, record_action
 from datp_tasks.record.table_rights import apply_rights, rights_sql
 from datp_tasks.testing import Kit
@@ -120,6 +121,8 @@ def test_the_role_of_the_application_can_add_to_the_audit_and_not_change_it(
     try:
         apply_rights(owner, role)
         apply_rights(owner, role)
+        assert Erasure(owner, datp.clock).may_erase()
+        assert not Erasure(engine, datp.clock).may_erase()
         record_action(engine, actor=ANN, action="resolve", subject="app", reason=None)
         assert AuditChain(engine).seal(rows_max=10) == 1
         for table in ("operator_action", "audit_seal"):

@@ -23,6 +23,7 @@ from datp_tasks.local.ports import HOST, pick_free_port
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.node_groups import LIMITS, NodeGroup
 from datp_tasks.record.groups import GroupStore
+from datp_tasks.runtime import ledger_place
 from datp_tasks.runtime.group_book import GroupBook
 from datp_tasks.testing import Kit
 from datp_tasks.webhooks.bell import SEND_TASK
@@ -111,13 +112,30 @@ def passed(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Jobs that were passed on, and where to."""
     sent: list[tuple[str, str]] = []
 
-    def send_task(name: str, args: tuple[bool], queue: str, priority: int) -> None:
+    def send_task(name: str, args: tuple[bool], queue: str, priority: int, **_: int) -> None:
         assert (args, priority) == ((True,), 0)
         sent.append((name.removeprefix(schedule.TASK_PREFIX), queue))
 
     monkeypatch.setattr(datp.celery, "send_task", send_task)
     monkeypatch.setattr(datp.process.info, "served", frozenset({"master"}))
     return sent
+
+
+def test_a_ledger_job_goes_to_a_group_of_ledger_workers_that_lives(
+    datp: Kit, passed: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_place, "EVERY_S", 0.0)
+    settings = datp.settings
+    register = NodeRegister(
+        datp.connections.live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms
+    )
+    assert datp.process.jobs.run("claim_queuer") is not None
+    register.write("n1", ["ledger"], {})
+    assert datp.process.jobs.run("batch_poller") is None
+    # It falls silent: a message would wait there for ever.
+    datp.clock.advance(seconds=settings.node_stale_ms / 1_000 + 1)
+    assert datp.process.jobs.run("batch_poller") is not None
+    assert passed == [("batch_poller", "ledger")]
 
 
 def test_a_role_that_no_group_was_given_stays_with_the_worker_that_gets_the_job(

@@ -8,7 +8,9 @@ import pytest
 from celery import Celery
 
 from datp_tasks.bells.broker import CelerySend, make_celery
+from datp_tasks.errors import SettingsError
 from datp_tasks.jobs import schedule
+from datp_tasks.runtime.clients import open_client
 from datp_tasks.settings import Settings
 
 
@@ -50,3 +52,15 @@ def test_rabbitmq_is_told_of_priorities_the_other_way_round(
     assert sent == [6, 4, 2, 1, 0]
     assert (app.conf.task_queue_max_priority, app.conf.task_default_priority) == (6, 0)
     assert "priority_steps" not in app.conf.broker_transport_options
+
+
+def test_eager_tasks_are_refused_with_what_to_use_instead() -> None:
+    """Celery itself only warns, and only where the message is sent."""
+    app = make_celery(Settings())
+    app.conf.task_always_eager = True
+    try:
+        with pytest.raises(SettingsError, match="use the fixture `datp`"):
+            open_client(Settings())
+    finally:
+        app.conf.task_always_eager = False
+    open_client(Settings()).close()

@@ -101,17 +101,23 @@ class House:
         schedule = str(self.folder / f"schedule-{name}")
         return self._start(name, "beat", "-s", schedule, "-l", "INFO")
 
+    def command(self, *arguments: str, name: str, **changes: Any) -> ManagedProcess:
+        """`celery -A datp_tasks …` with these words and no others, in the house's folder."""
+        return self._start(name, *arguments, cwd=self.folder, **changes)
+
     def flower(self, port: int, *options: str) -> ManagedProcess:
         where = ("--address=127.0.0.1", f"--port={port}")
         return self._start("flower", "flower", *where, *options)
 
-    def _start(self, name: str, *arguments: str, **changes: Any) -> ManagedProcess:
+    def _start(
+        self, name: str, *arguments: str, cwd: Path = ROOT, **changes: Any
+    ) -> ManagedProcess:
         process = ManagedProcess(
             name,
             (sys.executable, "-m", "celery", "-A", "datp_tasks", *arguments),
             log_path=self.folder / f"{name}.log",
             env=self._environment(changes),
-            cwd=ROOT,
+            cwd=cwd,
         )
         process.start()
         self.processes.append(process)

@@ -8,8 +8,10 @@ import pytest
 
 from datp_tasks import Pipeline, Sleep
 from datp_tasks.failpoints import SimulatedCrash
+from datp_tasks.jobs import reconciler
 from datp_tasks.model.status import Status
 from datp_tasks.testing.kit import Kit
+from datp_tasks.testing.servers import Servers
 
 Data = dict[str, Any]
 
@@ -127,3 +129,43 @@ def test_a_sleeper_that_dies_after_bringing_transactions_back_is_followed_by_ano
     datp.recover()
     assert datp.status(tx_id).status is Status.SUCCESS
     assert datp.operator.doctor().violations == []
+
+
+@pytest.mark.parametrize("point", ["signal.after_sql", "cancel.after_record"])
+@pytest.mark.parametrize("where", ["asleep", "evicted"])
+def test_a_cancel_whose_client_died_is_asked_for_by_the_reconciler(
+    datp: Kit, point: str, where: str
+) -> None:
+    """SQL has it, and Redis has lost nothing: without this it would sleep for its day."""
+    tx_id = waiting(datp)
+    datp.run_job("archiver")
+    datp.crash_at(point)
+    with pytest.raises(SimulatedCrash):
+        datp.client.cancel(tx_id, "changed my mind")
+    if where == "evicted":
+        datp.connections.redis.delete(datp.connections.live.keys.state(tx_id))
+    datp.clock.advance(seconds=30)
+    datp.run_job("reconciler")
+    found = datp.status(tx_id)
+    assert (found.status, found.note) == (Status.CANCELLED, "changed my mind")
+    assert datp.operator.doctor().violations == []
+
+
+def test_many_cancels_whose_clients_died_have_their_turn(
+    datp_servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a run ends before it has seen them all."""
+    monkeypatch.setattr(reconciler, "CANCEL_PAGES_MAX", 1)
+    datp = Kit(datp_servers, reconciler_batch_max=2)
+    tx_ids = [waiting(datp), *(datp.submit("gated", {}) for _ in range(4))]
+    for tx_id in tx_ids:
+        datp.clock.advance(seconds=1)
+        datp.crash_at("signal.after_sql")
+        with pytest.raises(SimulatedCrash):
+            datp.client.cancel(tx_id, "changed my mind")
+    datp.clock.advance(seconds=30)
+    for left in (3, 1, 0):
+        datp.run_job("reconciler")
+        found = [datp.status(tx_id).status for tx_id in tx_ids]
+        assert found.count(Status.SLEEPING) == left
+    datp.close()

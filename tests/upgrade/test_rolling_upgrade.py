@@ -11,8 +11,10 @@ from datp_tasks import Pipeline
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.invariants import check_all
+from datp_tasks.live.types import Bell
 from datp_tasks.model.journal import BrokenJournal
 from datp_tasks.model.status import Status
+from datp_tasks.model.stop_request import StopRequest
 from tests.upgrade.old_worker import OldWorker, old_archiver_reads
 from tests.upgrade.upgraded import Upgraded
 
@@ -115,6 +117,33 @@ def test_what_the_version_before_hands_over_or_puts_to_sleep_goes_on_here(mixed:
     for tx_id in (handed, asleep):
         assert mixed.status(tx_id).output == {"n": 3}
         assert mixed.books.lines(tx_id) == ["note 1", "note 2"]
+
+
+@pytest.mark.parametrize("left", ["handed over", "dead in it"])
+def test_what_the_version_before_left_at_a_point_of_no_return_passes_it_once(
+    mixed: Upgraded, left: str
+) -> None:
+    """And is not stopped after it, neither by time nor by a client of that version."""
+    final = Pipeline("final").step("u/note").step("u/note", final_from=True).step("u/rest")
+    mixed.use(final.build())
+    mixed.lose_bells()
+    tx_id = mixed.submit("final", {"n": 1}, expires_in_s=300)
+    mixed.lose_bells(False)
+    old = OldWorker(mixed, tx_id)
+    assert old.claim() == "OK"
+    mixed.books.write(tx_id, "note 1")
+    word = old.hand_over({"n": 2}) if left == "handed over" else old.checkpoint({"n": 2})
+    assert word == "OK"
+    mixed.recover()
+    found = mixed.status(tx_id)
+    assert (found.status, found.no_return_at is not None) == (Status.SLEEPING, True)
+    mixed.advance(seconds=600)
+    # Such a client tells Redis alone.
+    bell = mixed.connections.live.stop(tx_id, StopRequest.cancel("not any more"), "old-client")
+    assert isinstance(bell, Bell)
+    mixed.recover()
+    assert mixed.status(tx_id).status is Status.SUCCESS
+    assert mixed.books.lines(tx_id) == ["note 1", "note 2"]
 
 
 def test_what_an_api_process_of_the_version_before_has_queued_runs_here(mixed: Upgraded) -> None:

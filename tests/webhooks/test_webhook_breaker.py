@@ -7,12 +7,18 @@ import pytest
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.webhook_queue import DEAD, DISABLED
 from datp_tasks.testing import Kit
+from tests.support.eventually import eventually
 from tests.support.receiver import Receiver, answers, receiving
 from tests.webhooks.conftest import NewKit
 
 
 def alerts(kit: Kit, kind: str) -> list[str]:
     return [each.subject for each in Alerts(kit.connections.engine, kit.clock).open_alerts(kind)]
+
+
+def told_of(operator: Receiver, kind: str) -> list[tuple[str, str]]:
+    found = [got.json for got in operator.got if got.data["kind"] == kind]
+    return [(each["type"], each["data"]["subject"]) for each in found]
 
 
 def test_a_broken_target_is_left_alone_and_found_again(
@@ -51,8 +57,12 @@ def test_a_broken_target_is_left_alone_and_found_again(
         assert {each.state for each in deliveries} == {"delivered"}
         assert alerts(kit, DISABLED) == []
         assert "arrive again" in caplog.text
-        assert [got.json["type"] for got in operator.got] == ["alert.raised", "alert.cleared"]
-        assert operator.got[0].data["subject"] == f"local {url}"
+        kit.run_job("watcher")
+        eventually(lambda: len(told_of(operator, DISABLED)) == 2)
+        assert told_of(operator, DISABLED) == [
+            ("alert.raised", f"local {url}"),
+            ("alert.cleared", f"local {url}"),
+        ]
 
 
 def test_failures_count_only_in_a_row(new_kit: NewKit, receiver: Receiver) -> None:

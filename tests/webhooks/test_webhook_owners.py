@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from dataclasses import replace
 
@@ -10,8 +11,9 @@ import pytest
 from datp_tasks.errors import WebhookInvalid
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.webhook_queue import DEAD
+from datp_tasks.record.webhook_queue import DEAD, WebhookQueue
 from datp_tasks.testing import Kit
+from datp_tasks.webhooks.picker import Load, Picker
 from datp_tasks.webhooks.sender import Pace
 from datp_tasks.webhooks.signing import signed_headers
 from tests.support.eventually import eventually
@@ -141,8 +143,28 @@ def test_an_owner_named_operator_does_not_sign_alerts(new_kit: NewKit, receiver:
         receiver.plan("/bad", answers(500))
         kit.run("pay", {}, webhook=receiver.url("/bad"), owner="operator")
         kit.run_job("webhook_sender")
+        kit.run_job("watcher")
+        eventually(lambda: operator.got)
         (told,) = operator.got
         (secret,) = kit.connections.webhooks.store.signing_secrets({"operator"})["operator"]
         timestamp_s = int(told.headers["webhook-timestamp"])
         forged = signed_headers(told.id, timestamp_s, told.body, [secret])
         assert forged["webhook-signature"] != told.headers["webhook-signature"]
+
+
+def test_targets_of_one_owner_that_may_be_back_are_tried_within_its_places(
+    new_kit: NewKit, receiver: Receiver
+) -> None:
+    """Each may hang again: many at once would take the places of all others, and more."""
+    kit = new_kit(webhook_workers=8, webhook_disable_s=60)
+    queue = WebhookQueue(kit.connections.engine, kit.clock, "here")
+    for number in range(40):
+        url = receiver.url(f"/back/{number}")
+        kit.run("pay", {}, webhook=url, owner="ann")
+        queue.disable(("ann", url), 60, "it failed")
+    kit.clock.advance(seconds=61)
+    picker = Picker(kit.settings, queue, kit.connections.webhooks.schedule, random.Random(1))
+    picked = picker.pick(Load(8))
+    assert 1 <= len(picked.claimed) <= 6
+    assert {each.is_probe for each in picked.claimed} == {True}
+    assert picked.turn_s is not None

@@ -7,7 +7,9 @@ import threading
 import pytest
 
 from datp_tasks.record.webhook_queue import Claimed, Outcome, Waiting, WebhookQueue
+from datp_tasks.settings import Settings
 from datp_tasks.testing import Kit
+from datp_tasks.webhooks.sender import Pace
 
 HOLD_S = 40
 
@@ -115,3 +117,8 @@ def test_two_that_rotate_at_once_leave_one_current_secret(kit: Kit) -> None:
     current = [each for each in store.secrets("ann") if each.retired_at is None]
     assert len(current) == 1
     assert set(made) <= {"WebhookBusy", *(each.secret for each in store.secrets("ann"))}
+
+
+def test_the_pause_while_all_places_are_taken_is_the_longer_one() -> None:
+    assert Pace.of(Settings()).pause_busy_ms > Pace.of(Settings()).pause_ms
+    assert Pace.of(Settings(webhook_pause_ms=900)).pause_busy_ms == 900

@@ -30,20 +30,36 @@ local pairs = 5
 if redis.call('SET', ringing, '1', 'NX', 'PX', ringing_ms) then
   return {'SEND', ''}
 end
-local counts, placed, refused = {}, {}, {}
-for _, entry in ipairs({unpack(ARGV, pairs, #ARGV)}) do
+-- All of an owner at once: a vector is mostly of one owner, and then costs one command.
+local entries = {unpack(ARGV, pairs, #ARGV)}
+local wanted, owners, each_once = {}, {}, {}
+for place, entry in ipairs(entries) do
   local owner = string.match(entry, '%S*$')
-  counts[owner] = counts[owner] or tonumber(redis.call('HGET', shares, owner) or 0)
-  if counts[owner] < owner_max then
-    counts[owner] = counts[owner] + 1
-    placed[#placed + 1] = entry
-    redis.call('HINCRBY', shares, owner, 1)
-  else
-    refused[#refused + 1] = entry
+  owners[place] = owner
+  if not wanted[owner] then
+    each_once[#each_once + 1] = owner
   end
+  wanted[owner] = (wanted[owner] or 0) + 1
 end
-if #placed > 0 then
-  redis.call('RPUSH', waiting, unpack(placed))
+local room = {}
+for _, owner in ipairs(each_once) do
+  local count = wanted[owner]
+  local excess = redis.call('HINCRBY', shares, owner, count) - owner_max
+  excess = math.max(0, math.min(count, excess))
+  if excess > 0 then
+    redis.call('HINCRBY', shares, owner, -excess)
+  end
+  room[owner] = count - excess
+end
+local placed, refused = {}, {}
+for place, entry in ipairs(entries) do
+  local owner = owners[place]
+  local into = room[owner] > 0 and placed or refused
+  room[owner] = room[owner] - 1
+  into[#into + 1] = entry
+end
+-- A line that goes on is kept by the worker that leaves something in it.
+if #placed > 0 and redis.call('RPUSH', waiting, unpack(placed)) == #placed then
   redis.call('PEXPIRE', waiting, waiting_ms)
   redis.call('PEXPIRE', shares, waiting_ms)
   redis.call('SADD', lines, line)

@@ -16,3 +16,13 @@ RETURNING id
 SELECT id, kind, subject, summary, created_at FROM alert
 WHERE cleared_at IS NULL AND coalesce(kind = %(kind)s, true)
 ORDER BY created_at, id LIMIT %(limit)s
+
+-- :name recent
+-- Alerts that were raised or cleared lately, the oldest of the newest first.
+SELECT * FROM (
+    SELECT id, kind, subject, summary, created_at, cleared_at FROM alert
+    WHERE greatest(created_at, cleared_at)
+        > coalesce(%(now)s, now()) - make_interval(secs => %(since_s)s)
+    ORDER BY id DESC LIMIT %(limit)s
+) AS newest
+ORDER BY id

@@ -32,10 +32,14 @@ WHERE id = %(id)s AND state = 'pending' AND expires_at <= coalesce(%(now)s, now(
 RETURNING id
 
 -- :name expire_same
--- The same request of long ago must not stand in the way of a new one.
-UPDATE approval SET state = 'expired', decided_at = coalesce(%(now)s, now())
+-- The same request of long ago, or about another version of its subject, must not stand in the way
+-- of a new one.
+UPDATE approval
+SET state = CASE WHEN expires_at <= coalesce(%(now)s, now()) THEN 'expired' ELSE 'stale' END,
+    decided_at = coalesce(%(now)s, now())
 WHERE state = 'pending' AND step_key IS NULL AND action = %(action)s AND subject = %(subject)s
-  AND params_hash = %(params_hash)s AND expires_at <= coalesce(%(now)s, now())
+  AND params_hash = %(params_hash)s
+  AND (expires_at <= coalesce(%(now)s, now()) OR version <> %(version)s)
 
 -- :name expire_due
 -- Requests whose time is over.
@@ -116,7 +120,7 @@ FROM approval WHERE id = ANY(%(id)s) ORDER BY id DESC
 -- :name page
 -- Ids of requests, the newest first; in one state or in all, about one subject or about all.
 SELECT id FROM approval
-WHERE id < %(before)s AND coalesce(subject = %(subject)s, true)
+WHERE id < %(before)s AND (%(subject)s::text IS NULL OR subject = %(subject)s)
   AND coalesce(CASE WHEN state = 'pending' AND expires_at <= coalesce(%(now)s, now())
                     THEN 'expired' ELSE state END = %(state)s, true)
 ORDER BY id DESC LIMIT %(limit)s

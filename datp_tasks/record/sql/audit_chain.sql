@@ -38,12 +38,16 @@ WHERE a.id <= (SELECT coalesce(max(action_id), 0) - %(look_back)s FROM audit_sea
   AND s.action_id IS NULL
 ORDER BY a.id LIMIT %(limit)s
 
+-- :name erasures
+-- What was erased, as those who did it noted.
+SELECT details::text AS details FROM operator_action WHERE action = 'erase'
+
 -- :name listed
 -- Actions, the newest first, as far as they match.
 SELECT a.id, a.actor, a.key_id, a.request_id, a.address, a.action, a.subject, a.reason,
        a.details::text AS details, a.created_at, s.position, s.hash
 FROM operator_action a
 LEFT JOIN audit_seal s ON s.action_id = a.id
-WHERE coalesce(a.subject = %(subject)s, true) AND coalesce(a.key_id = %(key_id)s, true)
+WHERE (%(subject)s::text IS NULL OR a.subject = %(subject)s) AND coalesce(a.key_id = %(key_id)s, true)
   AND coalesce(a.action = %(action)s, true) AND coalesce(a.id < %(before)s, true)
 ORDER BY a.id DESC LIMIT %(limit)s

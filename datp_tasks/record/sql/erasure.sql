@@ -1,3 +1,7 @@
+-- :name may_erase
+-- Whether this role may take texts out of the audit.
+SELECT has_table_privilege('operator_action', 'UPDATE') AS may
+
 -- :name page
 -- Transactions that are not erased, by id, with what a subject is looked for in.
 SELECT tx_id, input, metadata, output FROM tx_summary
@@ -63,11 +67,35 @@ WITH chosen AS (
         'erased', encode(sha256(convert_to(coalesce(r.details::text, ''), 'UTF8')), 'hex'),
         'erasedReason', encode(sha256(convert_to(coalesce(r.reason, ''), 'UTF8')), 'hex'))
     FROM chosen c WHERE r.subject = c.tx_id AND coalesce(r.details ->> 'erased', '') = ''
+), items AS (
+    UPDATE approval_item r SET note = NULL FROM chosen c WHERE r.tx_id = c.tx_id
 )
 UPDATE tx_summary r
 SET input = '{}', metadata = NULL, output = NULL, progress = NULL, webhook = NULL,
-    note = 'its data were erased', erased_at = coalesce(%(now)s, now())
+    stop_request = NULL, note = 'its data were erased', erased_at = coalesce(%(now)s, now())
 FROM chosen c WHERE r.tx_id = c.tx_id
+
+-- :name approvals_of
+-- What people were asked about transactions or batches.
+SELECT id FROM approval WHERE subject = ANY(%(subject)s) ORDER BY id
+
+-- :name erase_approvals
+-- What was asked, what people said, and what was noted about that. Who agreed to what stays.
+WITH decisions AS (
+    UPDATE approval_decision SET note = '' WHERE approval_id = ANY(%(id)s)
+), alerts AS (
+    UPDATE alert SET summary = 'erased' WHERE subject = ANY(%(name)s)
+), actions AS (
+    UPDATE operator_action r SET reason = NULL, details = json_build_object(
+        'erased', encode(sha256(convert_to(coalesce(r.details::text, ''), 'UTF8')), 'hex'),
+        'erasedReason', encode(sha256(convert_to(coalesce(r.reason, ''), 'UTF8')), 'hex'))
+    WHERE r.subject = ANY(%(name)s) AND coalesce(r.details ->> 'erased', '') = ''
+)
+UPDATE approval r
+SET reason = 'erased', note = NULL,
+    params = CASE WHEN action LIKE 'batch.%%' THEN params
+                  ELSE json_build_object('decision', action, 'output', NULL, 'erased', true) END
+WHERE id = ANY(%(id)s)
 
 -- :name batches_of
 -- The batches of transactions.

@@ -36,8 +36,8 @@ SELECT b.batch_id, b.seq, b.state, b.fingerprint FROM ledger_batch b
 WHERE b.service_id = %(service)s AND b.batch_id = ANY(%(batches)s)
 
 -- :name open_counts
--- How many batches these owners have in the line of a service, up to a limit. The service is locked,
--- so the number holds until the commit.
+-- How many batches these owners have in the line of a service, up to a limit. The service is
+-- locked, so the number holds until the commit.
 SELECT v.owner, (SELECT count(*) FROM (
            SELECT 1 FROM ledger_batch b
            WHERE b.service_id = %(service)s AND b.owner = v.owner AND b.final_at IS NULL

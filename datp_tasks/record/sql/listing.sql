@@ -41,6 +41,10 @@ SELECT found.* FROM owners o CROSS JOIN LATERAL (
 ) found
 WHERE o.owner IS NOT NULL ORDER BY created_at DESC, tx_id DESC LIMIT %(limit)s
 
+-- :name pipelines_of
+-- Of which pipelines transactions are.
+SELECT DISTINCT pipeline FROM tx_summary WHERE tx_id = ANY(%(tx_id)s) ORDER BY pipeline
+
 -- :name sequences
 -- The number of the last event of each transaction; 0 if nothing was reported yet.
 SELECT tx_id, event_count + (completed_at IS NOT NULL)::integer AS sequence

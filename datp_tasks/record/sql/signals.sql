@@ -29,6 +29,16 @@ SELECT tx_id, name, value FROM tx_signal
 WHERE created_at > coalesce(%(now)s, now()) - make_interval(secs => %(age_s)s)
 ORDER BY created_at LIMIT %(limit)s
 
+-- :name cancels
+-- A page of the cancels of a while whose transactions go on and can be stopped, the oldest first.
+SELECT g.tx_id, g.name, g.value, g.created_at
+FROM tx_signal g JOIN tx_summary t ON t.tx_id = g.tx_id
+WHERE g.created_at >= %(since)s AND g.created_at <= %(until)s
+  AND (g.created_at, g.tx_id) > (coalesce(%(after_at)s, %(since)s), %(after_id)s)
+  AND g.name = %(name)s AND coalesce(t.completed_at, 'infinity') = 'infinity'
+  AND t.no_return_at IS NULL AND t.forwarded_at IS NULL
+ORDER BY g.created_at, g.tx_id LIMIT %(limit)s
+
 -- :name forget_ended
 -- Drop some signals of transactions that have ended.
 DELETE FROM tx_signal WHERE (tx_id, name) IN (

@@ -105,8 +105,8 @@ SELECT d.tx_id, d.sequence, d.owner FROM fair CROSS JOIN LATERAL (
 ORDER BY random() LIMIT %(limit)s
 
 -- :name disable
--- Send nothing to a target of an owner for a while. True for the one that disabled it; further failures only
--- prolong it.
+-- Send nothing to a target of an owner for a while. True for the one that disabled it; further
+-- failures only prolong it.
 INSERT INTO webhook_breaker (owner, target, disabled_at, disabled_until, reason)
 VALUES (%(owner)s, %(target)s, coalesce(%(now)s, now()),
         coalesce(%(now)s, now()) + make_interval(secs => %(disable_s)s), %(reason)s)
