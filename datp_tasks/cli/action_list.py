@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -15,6 +16,9 @@ from datp_tasks.record.audit_chain import AuditChain, ChainHead, Noted
 
 #: Exit code when the chain is not whole, as that of `doctor` and `audit`.
 SOMETHING_WRONG = 5
+
+
+COLUMNS = ("at", "id", "actor", "action", "subject", "reason", "request", "address")
 
 
 def actions(
@@ -40,9 +44,8 @@ def actions(
         verdict = {"sealed": report.sealed, "head": str(report.head), "faults": report.faults}
         print_json(console, {**verdict, "actions": [noted_json(each) for each in found]})
     else:
-        columns = ("at", "id", "actor", "action", "subject", "reason", "request", "address")
-        rows = [_row(each) for each in found]
-        print_list(console, list_table(columns, rows, whole=columns[:2]))
+        columns, rows = _filled([_row(each) for each in found])
+        print_list(console, list_table(columns, rows, whole=("at", "id", "action")))
         for fault in report.faults:
             console.print(f"[bold red]{escape(fault)}[/bold red]")
         colour = "bold red" if report.faults else "green"
@@ -64,6 +67,12 @@ def _row(each: Noted) -> tuple[str, ...]:
         escape(each.request_id or ""),
         escape(each.address or ""),
     )
+
+
+def _filled(rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """Without the columns that no row fills: what is done on the command line has no address."""
+    filled = [n for n in range(len(COLUMNS)) if not rows or any(row[n] for row in rows)]
+    return [COLUMNS[n] for n in filled], [[row[n] for n in filled] for row in rows]
 
 
 def _parsed(head: str | None) -> ChainHead | None:

@@ -70,7 +70,7 @@ def run_demo(
     problems = [problem for transfer in plan for problem in transfer.problems]
     problems += book_problems(engine, run, plan)
     console.print(_table(plan))
-    console.print(pace(plan), highlight=False)
+    console.print(pace(plan), highlight=False, soft_wrap=True)
     if with_ledger:
         problems += settle(client, run, plan, console, deadline_s)
     _print_verdict(console, problems)
@@ -224,7 +224,7 @@ def _answer(client: Client, transfer: Transfer) -> None:
 def _table(plan: Sequence[Transfer]) -> Table:
     table = Table(title="How the transfers ended")
     table.add_column("kind")
-    for name in ("submitted", "expected", "as expected", "p50 s", "max s"):
+    for name in ("number", "expected", "as expected", "p50 s", "max s"):
         table.add_column(name, justify="right")
     for kind in KINDS:
         group = of_kind(plan, kind)

@@ -87,3 +87,18 @@ def test_the_audit_is_listed_and_a_changed_row_is_named(here: Context, datp: Kit
     shown = json.loads(bad.output)
     assert bad.exit_code == 5
     assert shown["faults"] == [f"action {shown['actions'][0]['id']}, or its seal, was changed"]
+
+
+def test_actions_at_80_columns_leave_out_what_no_row_fills(
+    here: Context, datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    app = typer.Typer()
+    resolve.add_commands(app)
+    engine, cli = datp.connections.engine, Actor(name="cli ann")
+    record_action(engine, actor=cli, action="pipeline.commit", subject="transfer", reason="new")
+    record_action(engine, actor=cli, action="key.create", subject="553e622f9356f20e", reason=None)
+    head, *rows = CliRunner().invoke(app, ["audit", "actions"]).output.splitlines()
+    assert head.split() == ["at", "id", "actor", "action", "subject", "reason"]
+    assert rows[0].split()[-2:] == ["key.create", "553e622f9356f20e"]
+    assert rows[1].split()[-3:] == ["pipeline.commit", "transfer", "new"]
