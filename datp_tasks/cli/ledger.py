@@ -233,9 +233,7 @@ def add_service(
     url: Annotated[str, typer.Option(help="Base address; its host must be in DATP_LEDGER__HOSTS.")],
 ) -> None:
     """Make a ledger service, or give it another address."""
-    context = connect()
-    intake = context.connections.ledger.intake
-    added = intake.add_service(name, kind=kind, url=url, by=context.actor)
+    added = _ledger().intake.add_service(name, kind=kind, url=url, by=connect().actor)
     typer.echo(f"{added.service_id}: {added.kind} at {added.url}")
 
 

@@ -19,7 +19,10 @@ def register(app: Celery, process: WorkerProcess, steps: Registry = registry) ->
     """Give the app a task per step type and job, and those that submit batches and webhooks."""
 
     def add(step_type: StepType) -> None:
-        app.register_task(make_task(step_type, process.run_hop))
+        task = make_task(step_type, process.run_hop)
+        # A module that is imported again declares its steps again; Celery would warn of that.
+        app.tasks.pop(task.name, None)
+        app.register_task(task)
 
     steps.listen(add)
     for job in schedule.JOBS:

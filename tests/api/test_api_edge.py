@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import logging
@@ -25,6 +26,7 @@ from tests.api.test_api_bodies import refused
 from tests.api.test_api_transactions import submitted
 from tests.support.api_house import ApiHouse, api_house
 from tests.support.eventually import eventually
+from tests.support.ledger_world import payload_of
 
 SETTINGS = {
     "bodies_bytes_max": 400_000,
@@ -293,10 +295,13 @@ def test_bodies_of_an_owner_leave_room_for_those_of_others(house: ApiHouse) -> N
 def test_batches_count_as_in_flight(house: ApiHouse) -> None:
     owner = house.new_owner("batches")
     house.keys.set_limits(owner, OwnerLimits(in_flight_max=1), actor=Actor(name="ann"))
+    ledger = house.kit.connections.ledger
+    ledger.intake.add_service("s", kind="sawtooth", url="http://localhost:8008")
     grants = Grants.parse(["submit:*", "read", "batch:s"])
     client = house.client(key=house.new_key(owner, grants=grants))
     submitted(client, "nap")
-    answer = client.post("/v1/batches", json={"service": "s", "payload": "AA=="})
+    payload = base64.b64encode(payload_of("ab" * 64)).decode()
+    answer = client.post("/v1/batches", json={"service": "s", "payload": payload})
     refused(answer, 429, "limited")
 
 

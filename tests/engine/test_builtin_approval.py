@@ -46,7 +46,7 @@ def test_why_tells_who_must_agree(datp: Kit, waiting: tuple[str, int]) -> None:
     tx_id, number = waiting
     why = datp.operator.why(tx_id, bells_in=lambda _: 0)
     assert why.cause == "approval"
-    assert f"Approval {number} (step, asked for by owner acme: Pay 7?) has 0 of 2" in why.answer
+    assert f"Approval {number} (step, asked for by owner acme) has 0 of 2" in why.answer
     assert why.hints == [f"datp approvals approve {number}   (as another person)"]
 
 

@@ -13,7 +13,7 @@ from datp_tasks import Pipeline
 from datp_tasks.cli import timeouts as timeouts_cli
 from datp_tasks.cli import transactions as transactions_cli
 from datp_tasks.errors import ExpiryInvalid
-from datp_tasks.model.actor import Actor
+from datp_tasks.model.actor import Actor, Role
 from datp_tasks.testing import Kit
 from tests.timeouts.change_log import ChangeLog
 
@@ -21,7 +21,9 @@ from tests.timeouts.change_log import ChangeLog
 @pytest.fixture(autouse=True)
 def connected(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
     context = SimpleNamespace(
-        connections=datp.connections, client=datp.client, actor=Actor(name="cli ops")
+        connections=datp.connections,
+        client=datp.client,
+        actor=Actor(name="cli ops", role=Role.ADMIN),
     )
     monkeypatch.setattr(timeouts_cli, "connect", lambda: context)
     monkeypatch.setattr(transactions_cli, "connect", lambda: context)

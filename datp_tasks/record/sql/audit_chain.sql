@@ -48,6 +48,7 @@ SELECT a.id, a.actor, a.key_id, a.request_id, a.address, a.action, a.subject, a.
        a.details::text AS details, a.created_at, s.position, s.hash
 FROM operator_action a
 LEFT JOIN audit_seal s ON s.action_id = a.id
-WHERE (%(subject)s::text IS NULL OR a.subject = %(subject)s) AND coalesce(a.key_id = %(key_id)s, true)
+WHERE (%(subject)s::text IS NULL OR a.subject = %(subject)s)
+  AND coalesce(a.key_id = %(key_id)s, true)
   AND coalesce(a.action = %(action)s, true) AND coalesce(a.id < %(before)s, true)
 ORDER BY a.id DESC LIMIT %(limit)s

@@ -2,7 +2,8 @@
 -- Begin the SQL transaction of steps: hold the summary rows under their fences and read the outputs
 -- of earlier tries. Rows are locked in the order of their ids, as by the statement that ends
 -- transactions, so that the two cannot wait for each other; for an update, because a point of no
--- return may be recorded in them with the effects. `coalesce` keeps the planner from the
+-- return may be recorded in them with the effects. What another worker has by a newer fence is not
+-- waited for. `coalesce` keeps the planner from the
 -- index of open rows. The limits come first, so that they hold for the rows themselves, too.
 SET LOCAL idle_in_transaction_session_timeout = %(idle_ms)s;
 SET LOCAL lock_timeout = %(lock_ms)s;
@@ -14,6 +15,7 @@ WITH wanted AS (
            s.forwarded_at
     FROM tx_summary s
     WHERE s.tx_id = ANY(%(tx_id)s) AND coalesce(s.completed_at, 'infinity') = 'infinity'
+      AND EXISTS (SELECT FROM wanted w WHERE w.tx_id = s.tx_id AND s.fence <= w.fence)
     ORDER BY s.tx_id FOR NO KEY UPDATE
 )
 SELECT h.tx_id, e.tx_id IS NOT NULL AS is_recorded, e.output, h.stop_request,

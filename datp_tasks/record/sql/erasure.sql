@@ -62,14 +62,6 @@ WITH chosen AS (
     FROM chosen c WHERE r.tx_id = c.tx_id
 ), alerts AS (
     UPDATE alert r SET summary = 'erased' FROM chosen c WHERE r.subject = c.tx_id
-), asked AS (
-    UPDATE approval r SET reason = 'erased', note = NULL,
-        params = (r.params::jsonb || '{"output": null, "note": null}')::json
-    FROM chosen c WHERE r.subject = c.tx_id
-), answered AS (
-    UPDATE approval_decision r SET note = ''
-    FROM chosen c JOIN approval a ON a.subject = c.tx_id WHERE r.approval_id = a.id
-), items AS (UPDATE approval_item r SET note = NULL FROM chosen c WHERE r.tx_id = c.tx_id
 ), actions AS (
     UPDATE operator_action r SET reason = NULL, details = json_build_object(
         'erased', encode(sha256(convert_to(coalesce(r.details::text, ''), 'UTF8')), 'hex'),
