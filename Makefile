@@ -13,7 +13,7 @@ QUICK := tests/tidy tests/model tests/bells tests/runtime tests/mutants tests/li
 	tests/docs/test_docs_reference.py tests/docs/test_operations_doc.py --ignore=tests/live/test_state_machine.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install up demo quick test diagrams test-cluster chaos ledger-chaos mutants lint format bench bench-peers bench-table lock clean
+.PHONY: help install up demo quick test test-failed diagrams test-cluster chaos ledger-chaos mutants lint format bench bench-peers bench-table lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,10 @@ quick: $(STAMP) ## Tests that need no worker processes: a minute and a half on t
 
 test: $(STAMP) ## All tests, on real servers that the tests start themselves
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q
+
+test-failed: $(STAMP) ## What failed in the last run once more, alone; not if more than five did
+	$(BIN)/python -m tools.few_failed --max 5
+	$(BIN)/python -m pytest -q --last-failed --last-failed-no-failures none
 
 test-cluster: $(STAMP) ## The tests that matter with the state on a Redis Cluster of three masters
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/cluster tests/acceptance/test_cluster_workers.py
