@@ -21,8 +21,8 @@ FILES_MAX = 25
 def files_entered(datp_servers: Servers) -> set[str]:
     """Files of the package of which a function is called between submit and final.
 
-    In an interpreter of its own: CPython 3.11 may loop for ever when a profile function is set
-    in a process that already runs many threads.
+    In an interpreter of its own: with a profile function set in the test process, after many other
+    tests, this was seen to hang on CPython 3.11 where no timeout of pytest could end it.
     """
     traced = subprocess.run(
         [sys.executable, "-m", "tests.tidy.traced_transaction"],
