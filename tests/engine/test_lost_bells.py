@@ -156,6 +156,8 @@ def test_rows_from_before_the_window_are_looked_at_in_turn(datp_servers: Servers
     kit = Kit(datp_servers, reconciler_batch_max=7)
     declare(kit)
     txs = [kit.submit("nap", {}) for _ in range(20)]
+    # Later than the others: rows of the same moment are in the order of their ids.
+    kit.clock.advance(seconds=1)
     kit.crash_at("submit.after_accept")
     with pytest.raises(SimulatedCrash):
         kit.submit("p", {}, external_id="late")
