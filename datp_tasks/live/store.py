@@ -69,11 +69,18 @@ class LiveStore(Reading):
 
     def create_many(self, new: Sequence[NewTransaction]) -> list[Bell | None]:
         """Queue accepted transactions; None for those that were here already."""
-        replies = self.run([self._call_create(each) for each in new])
-        return [
+        return self.create_and(new, ())[0]
+
+    def create_and(
+        self, new: Sequence[NewTransaction], calls: Sequence[Call]
+    ) -> tuple[list[Bell | None], list[Reply]]:
+        """The same with other calls after it in one round trip, and the replies to those."""
+        replies = self.run([*map(self._call_create, new), *calls])
+        bells = [
             each.bell(reply[1]) if reply[0] == "OK" else None
-            for each, reply in zip(new, replies, strict=True)
+            for each, reply in zip(new, replies, strict=False)
         ]
+        return bells, replies[len(new) :]
 
     def _call_create(self, new: NewTransaction) -> Call:
         frame = self._frame("create", new.tx_id, ("queuedZ", "countsH"), ())
