@@ -179,7 +179,7 @@ class Woken(Given):
     woken: bool
 
 
-class Batch(Given):
+class LedgerBatch(Given):
     service: str
     batch_id: str
     position: int
@@ -201,7 +201,7 @@ class StoredBatch(Given):
 
 
 class Batches(Given):
-    batches: list[Batch]
+    batches: list[LedgerBatch]
 
 
 class Health(Given):

@@ -41,7 +41,7 @@ from datp_tasks.model.sealed import MASK
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.events import Event
 from datp_tasks.record.operator_actions import record_action
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 
 NEW, REPEATED = 202, 200
 EVENTS_MAX = 1_000
