@@ -47,7 +47,7 @@ class Travellers:
         definition = steps.build()
         self.connections.pipelines.apply(definition)
         self.connections.pipelines.use(definition.name, definition.version)
-        request = Request(pipeline=PIPELINE, data=PAYLOAD)
+        request = Request(pipeline=PIPELINE, input=PAYLOAD)
         now = self.connections.record.server_now
         #: All travellers are alike but for their ids.
         self._like = prepare(request, definition, given, now)

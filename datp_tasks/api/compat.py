@@ -160,7 +160,7 @@ def _request(pipeline: str, wanted: Start, caller: Caller) -> Wanted:
     webhook = options.webhook or (reply if reply.startswith("http") else None)
     return Wanted(
         pipeline=pipeline,
-        data=wanted.data,
+        input=wanted.data,
         owner=caller.owner,
         external_id=options.externalId,
         metadata=given or None,

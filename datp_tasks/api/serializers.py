@@ -22,7 +22,7 @@ def summary_json(summary: Summary, actor: Actor) -> dict[str, Any]:
     # Whatever was not opened for the one who asks is not shown.
     shown = _summary_json(summary.masked())
     if not sees_payloads(actor):
-        for name in ("data", "progressReport", "metadata", "input"):
+        for name in ("input", "output", "progress", "metadata"):
             shown[name] = shown[name] and dict(MASK)
     if actor.is_operator:
         shown |= {"submittedBy": summary.submitted_by, "origin": summary.origin}
@@ -37,11 +37,11 @@ def _summary_json(summary: Summary) -> dict[str, Any]:
         "externalId": summary.external_id,
         "pipeline": summary.pipeline,
         "version": summary.version,
-        "data": summary.output,
-        "progressReport": summary.progress,
+        "input": summary.input,
+        "output": summary.output,
+        "progress": summary.progress,
         "note": summary.note,
         "metadata": summary.metadata,
-        "input": summary.input,
         "sequence": summary.sequence,
         "webhook": summary.webhook,
         "createdAt": time_text(summary.created_at),

@@ -75,7 +75,7 @@ class Client:
     def submit(
         self,
         pipeline: str,
-        data: Mapping[str, Any],
+        input: Mapping[str, Any],
         *,
         owner: str = "local",
         external_id: str | None = None,
@@ -97,7 +97,7 @@ class Client:
         """
         request = Request(
             pipeline=pipeline,
-            data=data,
+            input=input,
             owner=owner,
             external_id=external_id,
             metadata=metadata,

@@ -108,7 +108,7 @@ class Site:
 
     def _accepts(self, external_ids: list[str]) -> bool:
         requests = [
-            Request(pipeline="near", data={}, owner="loader", external_id=each)
+            Request(pipeline="near", input={}, owner="loader", external_id=each)
             for each in external_ids
         ]
         try:

@@ -124,7 +124,7 @@ class Load:
         night_s = self._rng.uniform(0.1, 2) if self._rng.random() < NIGHT_SHARE else 0
         data = self._world.request(fails=fails, night_s=round(night_s, 2))
         external_id = f"{self._world.prefix}{number}"
-        return Request(pipeline="chaos-transfer", data=data, owner=OWNER, external_id=external_id)
+        return Request(pipeline="chaos-transfer", input=data, owner=OWNER, external_id=external_id)
 
     def _submit(self, requests: Sequence[Request]) -> None:
         while True:
@@ -136,7 +136,7 @@ class Load:
                 continue
             for request, answer in zip(requests, answers, strict=True):
                 assert isinstance(answer, Submitted), answer
-                ends = Status.FAILED if request.data["fails"] else Status.SUCCESS
+                ends = Status.FAILED if request.input["fails"] else Status.SUCCESS
                 self.accepted.append(Wanted(answer.tx_id, ends))
             return
 

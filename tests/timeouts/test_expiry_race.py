@@ -110,7 +110,7 @@ def submit_all(kit: Kit) -> list[str]:
     requests = [
         Request(
             pipeline="race-sql" if number % SQL_EVERY == 0 else "race-memory",
-            data={"nap": (number % 7) * 3},
+            input={"nap": (number % 7) * 3},
             expires_in_s=1 + number % SPREAD_S,
         )
         for number in range(TRANSACTIONS)

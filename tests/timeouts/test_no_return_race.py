@@ -81,7 +81,7 @@ class Race:
         requests = [
             Request(
                 pipeline=f"race-{names[number % 3]}",
-                data={"nap": 1 + number % 40},
+                input={"nap": 1 + number % 40},
                 expires_in_s=1 + (number * 7) % EXPIRY_S_MAX,
             )
             for number in range(TRANSACTIONS)

@@ -157,7 +157,7 @@ def test_two_thousand_that_left_wake_in_a_few_round_trips(datp_servers: Servers)
     kit = Kit(datp_servers)
     world = World(kit)
     kit.lose_bells()
-    kit.client.submit_many([Request(pipeline="rest", data={}) for _ in range(2_000)])
+    kit.client.submit_many([Request(pipeline="rest", input={}) for _ in range(2_000)])
     pairs = [pair for _, rung in kit.send.rung for pair in rung]
     kit.celery.tasks["datp.step.t/book"].apply_async(args=(pairs,))
     while world.archive().copied:
