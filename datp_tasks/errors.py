@@ -187,6 +187,10 @@ class SwitchInvalid(RequestError):
     """The switch name or value is not acceptable."""
 
 
+class CursorInvalid(RequestError):
+    """The cursor is not one that was given."""
+
+
 class TransactionError(DatpError):
     """Something is wrong with a transaction."""
 

@@ -91,6 +91,8 @@ class State:
     #: What a person decided about the current step, which was in doubt.
     decided: Decision | None = None
     point: Point | None = None
+    #: Characters of log lines that are kept of it (model/log_lines.py).
+    said: int = 0
 
     @property
     def frame(self) -> Frame:
@@ -116,7 +118,7 @@ class State:
     def to_json(self, data_json: str | None = None) -> str:
         """Compact: what has its default value is left out. `data_json`: that of the data."""
         packed: dict[str, Any] = {}
-        for name in ("open", "errors", "crashes", "sleeps"):
+        for name in ("open", "errors", "crashes", "sleeps", "said"):
             value = getattr(self, name)
             if value:
                 packed[name] = value
@@ -156,6 +158,7 @@ class State:
             ending=Ending(*ending) if ending else None,
             decided=Decision(*decided) if decided else None,
             point=Point(*point) if point else None,
+            said=packed.get("said", 0),
         )
 
 
@@ -259,6 +262,11 @@ def restated(is_open: bool, why: str) -> Delta:
     return told(BEGIN if is_open else CLOSE, why)
 
 
+def logged(delta: Delta, lines: list[Any], said: int) -> Delta:
+    """With lines that its step logged; `said`: how many characters that makes in all."""
+    return {**delta, "log": lines, "said": said}
+
+
 def decided(what: str, note: str, output: Json | None = None) -> Delta:
     """`what`: done or failed. The worker that claims it next acts on it."""
     return {"k": "decide", "what": what, "note": note, "out": output}
@@ -270,7 +278,7 @@ def bound(kind: PointKind | None, path: str) -> Delta:
 
 
 #: Parts of a delta that are payloads, or may quote them.
-PAYLOADS = ("out", "data", "why")
+PAYLOADS = ("out", "data", "why", "log")
 
 
 def with_payloads(delta: Delta, change: Callable[[Any], Any]) -> Delta:
@@ -298,6 +306,8 @@ def state_with_payloads(state: State, change: Callable[[Any], Any]) -> State:
 def apply(state: State, delta: Delta) -> None:
     """Change the state by one delta."""
     _APPLY[delta["k"]](state, delta)
+    if "said" in delta:
+        state.said = delta["said"]
 
 
 def _begin(state: State, _: Delta) -> None:
