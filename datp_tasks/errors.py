@@ -20,6 +20,7 @@ DatpError
 │   ├── WebhookInvalid        the URL to be told at is not acceptable
 │   ├── FilterInvalid         which transactions are meant is not clear
 │   ├── DecisionInvalid       about a transaction in doubt
+│   ├── CursorInvalid         a page of log lines cannot begin there
 │   └── SwitchInvalid
 ├── TransactionError
 │   ├── TransactionUnknown

@@ -13,7 +13,7 @@ from datp_tasks.engine.outcomes import Outcome
 from datp_tasks.engine.seal_edge import SealEdge, edge_of
 from datp_tasks.engine.state_cache import Kept
 from datp_tasks.live.types import Claimed, Held, switches_of
-from datp_tasks.model.log_lines import CUT, TRANSACTION_CHARS_MAX, chars_of
+from datp_tasks.model.log_lines import CUT, TRANSACTION_CHARS_MAX, chars_of, logged
 from datp_tasks.model.notes import error_note, error_text, new_error_id
 from datp_tasks.model.payload import SEALED, Json, encode
 from datp_tasks.model.plan import Action, VersionOf, next_action
@@ -24,7 +24,6 @@ from datp_tasks.model.state import (
     State,
     apply,
     done,
-    logged,
     restated,
     state_with_payloads,
     succeeded,

@@ -18,6 +18,7 @@ from datp_tasks.model.journal import Entry
 from datp_tasks.model.notes import storable
 from datp_tasks.model.payload import encode
 from datp_tasks.model.sealed import data_key_of
+from datp_tasks.model.state import Delta
 
 #: A sentence with some values; what is longer is data, and belongs into the output of the step.
 LINE_CHARS_MAX = 2_000
@@ -67,6 +68,11 @@ def kept_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError) as error:
         return {"unreadable": type(error).__name__}
     return found
+
+
+def logged(delta: Delta, lines: list[Kept], said: int) -> Delta:
+    """A delta with lines that its step logged; `said`: how many characters that makes in all."""
+    return {**delta, "log": lines, "said": said}
 
 
 def chars_of(line: Kept) -> int:

@@ -128,8 +128,7 @@ class State:
             ]
         if self.point:
             packed["point"] = [self.point.kind, self.point.path]
-        if self.decided:
-            d = self.decided
+        if d := self.decided:
             packed["decided"] = [d.what, d.note, d.output]
         frames = ",".join([f'["{f.pipeline}","{f.version}",{f.index}]' for f in self.stack])
         data = encode(self.data) if data_json is None else data_json
@@ -144,9 +143,7 @@ class State:
     @classmethod
     def from_json(cls, text: str) -> State:
         packed = json.loads(text)
-        ending = packed.get("ending")
-        decided = packed.get("decided")
-        point = packed.get("point")
+        ending, decided, point = map(packed.get, ("ending", "decided", "point"))
         return cls(
             stack=[Frame(*frame) for frame in packed["stack"]],
             data=packed["data"],
@@ -163,7 +160,7 @@ class State:
 
 
 def first_state_json(pipeline: str, version: str, input_json: str) -> str:
-    """The state before the first step, without parsing the input once more."""
+    """The state before the first step, made without parsing the input."""
     return f'{{"stack":[["{pipeline}","{version}",0]],"data":{input_json}}}'
 
 
@@ -260,11 +257,6 @@ def told(delta: Delta, why: str) -> Delta:
 def restated(is_open: bool, why: str) -> Delta:
     """Nothing has changed, but an exception said this."""
     return told(BEGIN if is_open else CLOSE, why)
-
-
-def logged(delta: Delta, lines: list[Any], said: int) -> Delta:
-    """With lines that its step logged; `said`: how many characters that makes in all."""
-    return {**delta, "log": lines, "said": said}
 
 
 def decided(what: str, note: str, output: Json | None = None) -> Delta:

@@ -28,8 +28,7 @@ ONE_TOPIC = {
         "operator",
     ),
     *("pipeline_cache", "pipelines", "resolve", "retention", "timeouts", "transactions"),
-    "erase",
-    "webhooks",
+    *("erase", "transaction_logs", "webhooks"),
 }
 #: Different things under one name. This list may only shrink.
 DIFFERENT_THINGS = {
