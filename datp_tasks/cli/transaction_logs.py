@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from datp_tasks.api.serializers import line_json
-from datp_tasks.cli.context import connect
+from datp_tasks.cli.command_context import connect
 from datp_tasks.model.log_lines import LogLine
 
 COLOURS = {"warning": "yellow", "error": "red", "critical": "bold red"}

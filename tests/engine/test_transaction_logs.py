@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from datp_tasks import Batch, DontKnow, Fail, Pipeline, Sleep
 from datp_tasks.cli import transaction_logs as command
-from datp_tasks.cli.context import Context
+from datp_tasks.cli.command_context import Context
 from datp_tasks.errors import CursorInvalid, TransactionUnknown
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.log_lines import (
