@@ -39,7 +39,7 @@ def main() -> None:
 
 def document() -> dict[str, Any]:
     """As the server gives it at /openapi.json; no server is needed to make it."""
-    from datp_tasks.api.app import create_app
+    from datp_tasks.api.application import create_app
     from datp_tasks.settings import Settings
 
     def closed() -> Any:

@@ -16,7 +16,7 @@ from datp_tasks.api.transactions import CONFLICT
 from datp_tasks.model.actor import Role
 from datp_tasks.model.status import Status as TransactionStatus
 from datp_tasks.operator.bulk import Where
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 
 routes = router("/v1", "operator", role=Role.OPERATOR)
 

@@ -22,7 +22,7 @@ from datp_tasks.model.actor import Role
 from datp_tasks.model.pipeline import PipelineDefinition, parse_definition
 from datp_tasks.pipelines.records import Applied, VersionInfo
 from datp_tasks.pipelines.step_availability import offered_step_types, unoffered
-from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.pipelines.version_store import PipelineStore
 from datp_tasks.pipelines.yaml_text import YamlTextError, load_documents
 from datp_tasks.record.database import translate_outage
 

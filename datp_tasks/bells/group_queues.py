@@ -9,7 +9,7 @@ from celery import Celery
 from kombu.exceptions import OperationalError
 
 from datp_tasks.bells.broker import backlog
-from datp_tasks.live.errors import RedisError
+from datp_tasks.live.redis_errors import RedisError
 
 log = logging.getLogger("datp.bells")
 

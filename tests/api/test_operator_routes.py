@@ -118,7 +118,7 @@ def test_a_key_is_made_used_and_revoked(ops: httpx.Client, house: ApiHouse) -> N
     key = made.json()
     client = house.client(key=key["key"])
     assert client.get("/v1/transactions").status_code == 200
-    refused = client.post("/v1/transactions", json={"pipeline": "echo", "data": {}})
+    refused = client.post("/v1/transactions", json={"pipeline": "echo", "input": {}})
     assert refused.status_code == 403
     listed = client.get("/v1/keys").json()["keys"]
     assert [each["id"] for each in listed] == [key["id"]] and "key" not in listed[0]
