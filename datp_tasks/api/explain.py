@@ -83,7 +83,7 @@ class DiagnosisShown(Given):
 
 class SegmentShown(Given):
     value: int
-    xact: int
+    xact: Annotated[str, Field(description="Of PostgreSQL; larger than a float can hold.")]
     changed_at: datetime | None
 
 

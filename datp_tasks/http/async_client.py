@@ -1,4 +1,4 @@
-"""The client for programs with an event loop; each method is the one of `HttpClient`."""
+"""The client for programs with an event loop; each method is the one of `ApiClient`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar, Unpack
 import httpx
 
 from datp_tasks.http import operations
-from datp_tasks.http.flows import Answered, Flow, Outgoing, Pause, Reply, RetryPolicy, Unanswered
+from datp_tasks.http.flows import Answered, CallRetry, Flow, NoReply, Outgoing, Pause, Reply
 from datp_tasks.http.operations import ListFilters, SubmitOptions
 from datp_tasks.http.replies import BulkAnswer, Json, Receipt, RemoteTransaction
 from datp_tasks.http.sync_client import TIMEOUT_S, reason_of
@@ -18,7 +18,7 @@ from datp_tasks.http.sync_client import TIMEOUT_S, reason_of
 T = TypeVar("T")
 
 
-class AsyncHttpClient:
+class AsyncApiClient:
     """Submit, read, wait, signal, over HTTP, within an event loop. Close it at the end."""
 
     def __init__(
@@ -26,11 +26,11 @@ class AsyncHttpClient:
         url: str,
         key: str,
         *,
-        retry: RetryPolicy | None = None,
+        retry: CallRetry | None = None,
         timeout_s: float = TIMEOUT_S,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._retry = retry or RetryPolicy()
+        self._retry = retry or CallRetry()
         self._timeout_s = timeout_s
         self._http = httpx.AsyncClient(
             base_url=url.rstrip("/"),
@@ -125,5 +125,5 @@ class AsyncHttpClient:
                 timeout=self._timeout_s + wanted.extra_s,
             )
         except httpx.TransportError as error:
-            return Unanswered(reason_of(error))
+            return NoReply(reason_of(error))
         return Answered(response.status_code, response.headers, response.content)

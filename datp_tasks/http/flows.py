@@ -44,18 +44,18 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered:
+class NoReply:
     """The connection broke, or the time was over: whether the request arrived is not known."""
 
     reason: str
 
 
-Reply = Answered | Unanswered | None
+Reply = Answered | NoReply | None
 Flow = Generator[Outgoing | Pause, Reply, T]
 
 
 @dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class CallRetry:
     """How often and how long a call is tried again. Only what the server calls retryable is."""
 
     attempts_max: int = 5
@@ -71,7 +71,7 @@ class RetryPolicy:
         return random.uniform(grown_s / 2, grown_s)
 
 
-def call(outgoing: Outgoing, policy: RetryPolicy) -> Flow[Answered]:
+def call(outgoing: Outgoing, policy: CallRetry) -> Flow[Answered]:
     """The response to a request that is safe to send again, or ApiError."""
     attempt = 0
     while True:
@@ -90,4 +90,4 @@ def _error_of(reply: Reply) -> ApiError | None:
     if isinstance(reply, Answered):
         failed = reply.status >= 400
         return refused(reply.status, reply.headers, reply.body) if failed else None
-    return unreachable(reply.reason if isinstance(reply, Unanswered) else "no reply was given")
+    return unreachable(reply.reason if isinstance(reply, NoReply) else "no reply was given")

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 from urllib.parse import quote
 
 from datp_tasks.errors import WaitTimeout
-from datp_tasks.http.flows import Answered, Flow, Outgoing, RetryPolicy, call
+from datp_tasks.http.flows import Answered, CallRetry, Flow, Outgoing, call
 from datp_tasks.http.replies import (
     BulkAnswer,
     Json,
@@ -54,7 +54,7 @@ class ListFilters(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class FoundPage:
     transactions: list[RemoteTransaction]
     next_cursor: str | None
 
@@ -76,18 +76,18 @@ def submission(pipeline: str, data: Mapping[str, Any], options: SubmitOptions) -
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def submit(wanted: Json, key: str | None, policy: RetryPolicy) -> Flow[Receipt]:
+def submit(wanted: Json, key: str | None, policy: CallRetry) -> Flow[Receipt]:
     return receipt_of((yield from post(TRANSACTIONS, wanted, policy, key=key)))
 
 
-def submit_bulk(wanted: Sequence[Json], policy: RetryPolicy) -> Flow[list[BulkAnswer]]:
+def submit_bulk(wanted: Sequence[Json], policy: CallRetry) -> Flow[list[BulkAnswer]]:
     body = {"transactions": list(wanted)}
     found = json_of((yield from post(f"{TRANSACTIONS}/bulk", body, policy)))
     return [bulk_answer_of(number, each) for number, each in enumerate(found["results"])]
 
 
 def read(
-    tx_id: str, policy: RetryPolicy, *, wait_s: float = 0.0, after: int | None = None
+    tx_id: str, policy: CallRetry, *, wait_s: float = 0.0, after: int | None = None
 ) -> Flow[RemoteTransaction]:
     params: Json = {"wait": round(wait_s, 3)} if wait_s else {}
     if after is not None:
@@ -98,7 +98,7 @@ def read(
     return transaction_of(json_of(found))
 
 
-def wait(tx_id: str, timeout_s: float, policy: RetryPolicy) -> Flow[RemoteTransaction]:
+def wait(tx_id: str, timeout_s: float, policy: CallRetry) -> Flow[RemoteTransaction]:
     """Long polls until it has ended; WaitTimeout leaves it running."""
     give_up_s = time.monotonic() + timeout_s
     seen = yield from read(tx_id, policy)
@@ -110,28 +110,28 @@ def wait(tx_id: str, timeout_s: float, policy: RetryPolicy) -> Flow[RemoteTransa
     return seen
 
 
-def page(filters: ListFilters, cursor: str | None, policy: RetryPolicy) -> Flow[Page]:
+def page(filters: ListFilters, cursor: str | None, policy: CallRetry) -> Flow[FoundPage]:
     params = {**_filter_params(filters), "limit": PAGE_MAX}
     if cursor is not None:
         params["cursor"] = cursor
     found = json_of((yield from call(Outgoing("GET", TRANSACTIONS, params=params), policy)))
     listed = [transaction_of(each) for each in found["transactions"]]
-    return Page(listed, found.get("nextCursor"))
+    return FoundPage(listed, found.get("nextCursor"))
 
 
-def cancel(tx_id: str, reason: str | None, policy: RetryPolicy) -> Flow[RemoteTransaction]:
+def cancel(tx_id: str, reason: str | None, policy: CallRetry) -> Flow[RemoteTransaction]:
     body = {} if reason is None else {"reason": reason}
     path = f"{transaction_path(tx_id)}/cancel"
     return transaction_of(json_of((yield from post(path, body, policy))))
 
 
-def wake(tx_id: str, policy: RetryPolicy) -> Flow[bool]:
+def wake(tx_id: str, policy: CallRetry) -> Flow[bool]:
     found = yield from post(f"{transaction_path(tx_id)}/wake", None, policy)
     return bool(json_of(found)["woken"])
 
 
 def set_switch(
-    tx_id: str, name: str, value: bool | int | float | str | None, policy: RetryPolicy
+    tx_id: str, name: str, value: bool | int | float | str | None, policy: CallRetry
 ) -> Flow[bool]:
     path = f"{transaction_path(tx_id)}/switches/{quote(name, safe='')}"
     found = yield from call(Outgoing("PUT", path, body={"value": value}), policy)
@@ -139,7 +139,7 @@ def set_switch(
 
 
 def request(
-    method: str, path: str, params: Mapping[str, Any] | None, body: Any, policy: RetryPolicy
+    method: str, path: str, params: Mapping[str, Any] | None, body: Any, policy: CallRetry
 ) -> Flow[Json]:
     """Any route of the API, with the same retries."""
     if method.upper() == "POST":
@@ -154,7 +154,7 @@ def request(
 def post(
     path: str,
     body: Any,
-    policy: RetryPolicy,
+    policy: CallRetry,
     *,
     key: str | None = None,
     params: Mapping[str, Any] | None = None,

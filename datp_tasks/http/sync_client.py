@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar, Unpack
 import httpx
 
 from datp_tasks.http import operations
-from datp_tasks.http.flows import Answered, Flow, Outgoing, Pause, Reply, RetryPolicy, Unanswered
+from datp_tasks.http.flows import Answered, CallRetry, Flow, NoReply, Outgoing, Pause, Reply
 from datp_tasks.http.operations import ListFilters, SubmitOptions
 from datp_tasks.http.replies import BulkAnswer, Json, Receipt, RemoteTransaction
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 TIMEOUT_S = 30.0
 
 
-class HttpClient:
+class ApiClient:
     """Submit, read, wait, signal, over HTTP. Threads may share one; close it at the end.
 
     What the server calls retryable, and what broke on its way, is tried again: every POST carries
@@ -31,11 +31,11 @@ class HttpClient:
         url: str,
         key: str,
         *,
-        retry: RetryPolicy | None = None,
+        retry: CallRetry | None = None,
         timeout_s: float = TIMEOUT_S,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self._retry = retry or RetryPolicy()
+        self._retry = retry or CallRetry()
         self._timeout_s = timeout_s
         headers = {"Authorization": f"Bearer {key}"}
         self._http = httpx.Client(base_url=url.rstrip("/"), headers=headers, transport=transport)
@@ -131,7 +131,7 @@ class HttpClient:
                 timeout=self._timeout_s + wanted.extra_s,
             )
         except httpx.TransportError as error:
-            return Unanswered(reason_of(error))
+            return NoReply(reason_of(error))
         return Answered(response.status_code, response.headers, response.content)
 
 

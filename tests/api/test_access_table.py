@@ -265,11 +265,11 @@ def test_another_owner_reaches_nothing_and_leaves_no_trace(house: ApiHouse, kit:
     tx_id = client.post(
         "/v1/transactions", json={"pipeline": "nap", "input": {"secret": 1}, "externalId": "v-1"}
     ).json()["txId"]
+    key_id = house.new_key(owner).split("_")[1]
     before = trace_of(kit, owner, tx_id)
     grants = Grants.parse(["read", "cancel", "wake", "switch:*", "submit:*", "batch:*"])
     stranger = house.client(key=house.new_key(house.new_owner("stranger"), grants=grants))
     values = {"txId": tx_id, "name": "go", "externalId": "v-1", "id": f"{tx_id}.1", "number": "1"}
-    key_id = house.new_key(owner).split("_")[1]
     values |= {"owner": owner, "keyId": key_id}
     for route, (body, allowed) in sorted(ROUTES.items()):
         method, _, path = route.partition(" ")

@@ -11,10 +11,10 @@ import pytest
 from datp_tasks.errors import WaitTimeout
 from datp_tasks.http import operations
 from datp_tasks.http.api_error import ApiError
-from datp_tasks.http.flows import Answered, Flow, Outgoing, Pause, Reply, RetryPolicy, Unanswered
+from datp_tasks.http.flows import Answered, CallRetry, Flow, NoReply, Outgoing, Pause, Reply
 from datp_tasks.http.operations import IDEMPOTENCY_KEY
 
-POLICY = RetryPolicy(attempts_max=3, first_s=1.0, factor=2.0, pause_s_max=10.0)
+POLICY = CallRetry(attempts_max=3, first_s=1.0, factor=2.0, pause_s_max=10.0)
 ACCEPTED = Answered(202, {}, json.dumps({"txId": "t00-1", "status": "queued"}).encode())
 
 
@@ -48,7 +48,7 @@ def submit() -> Flow[Any]:
 
 
 def test_a_second_try_carries_the_same_idempotency_key() -> None:
-    receipt, sent, pauses = played(submit(), [Unanswered("reset"), ACCEPTED])
+    receipt, sent, pauses = played(submit(), [NoReply("reset"), ACCEPTED])
     assert receipt.tx_id == "t00-1" and not receipt.repeated
     assert len(sent) == 2
     assert sent[0].headers[IDEMPOTENCY_KEY] == sent[1].headers[IDEMPOTENCY_KEY]
@@ -62,7 +62,7 @@ def test_two_calls_have_different_idempotency_keys() -> None:
 
 
 def test_pauses_grow() -> None:
-    _, _, pauses = played(submit(), [Unanswered("a"), Unanswered("b"), ACCEPTED])
+    _, _, pauses = played(submit(), [NoReply("a"), NoReply("b"), ACCEPTED])
     assert 0.5 <= pauses[0] <= 1.0 <= pauses[1] <= 2.0
 
 
@@ -95,7 +95,7 @@ def test_the_word_of_the_server_counts_more_than_the_status() -> None:
 
 def test_a_call_gives_up_after_its_attempts() -> None:
     with pytest.raises(ApiError) as found:
-        played(submit(), [Unanswered("reset")] * 3)
+        played(submit(), [NoReply("reset")] * 3)
     assert found.value.status == 0 and "reset" in str(found.value)
 
 
