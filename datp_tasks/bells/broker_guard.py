@@ -36,7 +36,6 @@ def install() -> bool:
         gone = import_module("redis.exceptions").ConnectionError
         channel, qos, free_slot = transport.Channel, transport.QoS, transport.virtual.QoS.ack
         connparams, ack, reject = channel._connparams, qos.ack, qos.reject
-        make, in_memory = channel.__init__, transport.virtual.QoS
         errors = transport.Transport.connection_errors
     except (ImportError, AttributeError):
         return False
@@ -62,7 +61,17 @@ def install() -> bool:
             free_slot(self, delivery_tag)
             raise
 
-    class BellsInMemory(in_memory):  # type: ignore[misc]
+    vars(guarded_connparams)["guarded"] = True
+    channel._connparams, qos.ack, qos.reject = guarded_connparams, guarded_ack, guarded_reject
+    _keep_in_memory(channel, transport.virtual.QoS, errors)
+    return True
+
+
+def _keep_in_memory(channel: Any, qos: Any, errors: tuple[type[Exception], ...]) -> None:
+    """Let channels without acks hand back what they have without a word to people."""
+    make = channel.__init__
+
+    class HeldMessages(qos):  # type: ignore[misc]
         """Which messages a worker has, without a list of them in Redis."""
 
         def reject(self, delivery_tag: str, requeue: bool = False) -> None:
@@ -71,25 +80,19 @@ def install() -> bool:
 
         def restore_unacked(self) -> list[Any]:
             self._flush()
-            bells = list(self._delivered.values())
+            left = list(self._delivered.values())
             self._delivered.clear()
             try:
-                while bells:
-                    self.channel._restore(bells[0])
-                    del bells[0]
+                while left:
+                    self.channel._restore(left[0])
+                    del left[0]
             except errors as error:
-                log.warning(
-                    "%d messages could not be handed back and are rung again later: %s",
-                    *(len(bells), error),
-                )
+                log.warning("%d messages could not be handed back: %s", len(left), error)
             return []
 
-    def guarded_make(self: Any, *args: Any, **options: Any) -> None:
+    def make_channel(self: Any, *args: Any, **options: Any) -> None:
         make(self, *args, **options)
         if not self.ack_emulation:
-            self.QoS = BellsInMemory
+            self.QoS = HeldMessages
 
-    vars(guarded_connparams)["guarded"] = True
-    channel._connparams, qos.ack, qos.reject = guarded_connparams, guarded_ack, guarded_reject
-    channel.__init__ = guarded_make
-    return True
+    channel.__init__ = make_channel

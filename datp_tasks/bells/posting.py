@@ -20,16 +20,20 @@ from celery.utils.nodenames import anon_nodename
 
 from datp_tasks.bells.broker import TASK_PREFIX, shown_ids
 from datp_tasks.live.doorbells import Message, Pair
-from datp_tasks.live.types import PRIORITIES
+from datp_tasks.live.live_types import PRIORITIES
 from datp_tasks.settings import Settings
 
 #: Between the name of a queue and a priority, in the name of the list.
 SEPARATOR = "\x06\x16"
 #: What nothing of ours asks for.
-PLAIN = {
+PLAIN: dict[str, Any] = {
     **dict.fromkeys(("shadow", "eta", "expires", "group", "group_index", "parent_id")),
-    **{"retries": 0, "timelimit": [None, None], "ignore_result": None},
-    **{"replaced_task_nesting": 0, "stamped_headers": None, "stamps": {}},
+    "retries": 0,
+    "timelimit": [None, None],
+    "ignore_result": None,
+    "replaced_task_nesting": 0,
+    "stamped_headers": None,
+    "stamps": {},
 }
 EMBEDDED = dict.fromkeys(("callbacks", "errbacks", "chain", "chord"))
 
@@ -43,7 +47,9 @@ class Posting:
     @property
     def is_usable(self) -> bool:
         """Whether messages can go this way; else Celery must send them."""
-        return self._is_plain and not (before_task_publish.receivers or after_task_publish.receivers)
+        return self._is_plain and not (
+            before_task_publish.receivers or after_task_publish.receivers
+        )
 
     @cached_property
     def _is_plain(self) -> bool:
@@ -81,16 +87,23 @@ class Posting:
             "content-encoding": "utf-8",
             "content-type": "application/json",
             "headers": {
-                **{"lang": "py", "task": TASK_PREFIX + step_type, "id": id, "root_id": id},
+                "lang": "py",
+                "task": TASK_PREFIX + step_type,
+                "id": id,
+                "root_id": id,
                 **PLAIN,
                 **shown,
                 "origin": self._origin,
             },
             "properties": {
-                **{"correlation_id": id, "reply_to": self._app.thread_oid},
+                "correlation_id": id,
+                "reply_to": self._app.thread_oid,
                 **shown,
-                **{"delivery_mode": 2, "delivery_info": {"exchange": "", "routing_key": group}},
-                **{"priority": level, "body_encoding": "base64", "delivery_tag": str(uuid.uuid4())},
+                "delivery_mode": 2,
+                "delivery_info": {"exchange": "", "routing_key": group},
+                "priority": level,
+                "body_encoding": "base64",
+                "delivery_tag": str(uuid.uuid4()),
             },
         }
         queue = f"{group}{SEPARATOR}{level}" if level else group

@@ -29,8 +29,8 @@ from datp_tasks.live.doorbells import (
     Rung,
     Waits,
 )
-from datp_tasks.live.scripts import Call, Reply
-from datp_tasks.live.types import PRIORITIES, Bell
+from datp_tasks.live.live_types import PRIORITIES, Bell
+from datp_tasks.live.scripts import Reply, ScriptCall
 
 log = logging.getLogger("datp.bells")
 
@@ -107,7 +107,9 @@ class Ringer:
             count = sum(map(len, vectors))
             log.warning("up to %d bells could not be rung now: %s", count, error)
 
-    def ring_along(self, bells: Sequence[Bell]) -> tuple[Call, Callable[[Reply], None]] | None:
+    def ring_along(
+        self, bells: Sequence[Bell]
+    ) -> tuple[ScriptCall, Callable[[Reply], None]] | None:
         """A call that rings for these in a round trip of the caller's, and what to do with its
         reply; None if they need more than one message, or Celery must send it."""
         if self._doorbells is None or not self._posts or len(list(_grouped(bells))) != 1:
@@ -199,9 +201,7 @@ class Ringer:
                 due = due[len(together) :]
         return left
 
-    def _ring(
-        self, line: Line, due: list[Waits], owner_max: int, message: Message | None
-    ) -> Rung:
+    def _ring(self, line: Line, due: list[Waits], owner_max: int, message: Message | None) -> Rung:
         assert self._doorbells is not None
         try:
             return self._doorbells.ring(line.name, due, owner_max=owner_max, message=message)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from datp_tasks.live.scripts import Call, Reply, call, script
+from datp_tasks.live.scripts import Reply, ScriptCall, call, script
 from datp_tasks.live.store import LiveStore
 
 Pair = tuple[str, int]
@@ -99,11 +99,11 @@ class Doorbells:
 
     def ringing(
         self, line: str, due: Sequence[Waits], owner_max: int, message: Message | None
-    ) -> Call:
+    ) -> ScriptCall:
         """The call by which a line is rung; `rung` reads its reply."""
         texts = [" ".join(map(str, each)) for each in due]
         queue, text = message or (self._live.keys.in_shard("bells", "noQueue"), "")
-        order = (line, RINGING_MS, WAITING_MS, owner_max, text, *texts)
+        order: tuple[str | int, ...] = (line, RINGING_MS, WAITING_MS, owner_max, text, *texts)
         return call(script("ring"), (*self._keys(line), queue), order)
 
     @staticmethod
@@ -115,7 +115,7 @@ class Doorbells:
         """Put messages into their queues, in this order, in one round trip."""
         self._live.send([("LPUSH", each.queue, each.text) for each in messages])
 
-    def answering(self, line: str, take_max: int, next_max: int) -> Call:
+    def answering(self, line: str, take_max: int, next_max: int) -> ScriptCall:
         """The call by which a worker answers; `answered` reads its reply."""
         messages_max = OWN_MESSAGES_MAX if Line.parsed(line).owner else 1
         order = (line, RINGING_MS, WAITING_MS, take_max, next_max, messages_max)

@@ -13,9 +13,7 @@ from redis import Redis
 
 from datp_tasks.clock import Clock
 from datp_tasks.live.keys import Keys
-from datp_tasks.live.reading import Reading
-from datp_tasks.live.scripts import Argument, Call, Frame, Reply, ScriptRunner, call, script
-from datp_tasks.live.types import (
+from datp_tasks.live.live_types import (
     Bell,
     Claimed,
     Held,
@@ -24,6 +22,9 @@ from datp_tasks.live.types import (
     Restored,
     flat_to_dict,
 )
+from datp_tasks.live.reading import Reading
+from datp_tasks.live.script_replies import bell_or_refused, bells_of, claimed
+from datp_tasks.live.scripts import Argument, Frame, Reply, ScriptCall, ScriptRunner, call, script
 from datp_tasks.model.plan import Position
 from datp_tasks.model.state import CRASH, delta_json
 from datp_tasks.model.stop_request import StopRequest
@@ -53,7 +54,7 @@ class LiveStore(Reading):
     def shards(self) -> list[str]:
         return self._shards
 
-    def run(self, calls: Sequence[Call]) -> list[Reply]:
+    def run(self, calls: Sequence[ScriptCall]) -> list[Reply]:
         """Send calls in one round trip; replies in the same order."""
         return self._runner.run(calls)
 
@@ -72,7 +73,7 @@ class LiveStore(Reading):
         return self.create_and(new, ())[0]
 
     def create_and(
-        self, new: Sequence[NewTransaction], calls: Sequence[Call]
+        self, new: Sequence[NewTransaction], calls: Sequence[ScriptCall]
     ) -> tuple[list[Bell | None], list[Reply]]:
         """The same with other calls after it in one round trip, and the replies to those."""
         replies = self.run([*map(self._call_create, new), *calls])
@@ -82,11 +83,11 @@ class LiveStore(Reading):
         ]
         return bells, replies[len(new) :]
 
-    def _call_create(self, new: NewTransaction) -> Call:
+    def _call_create(self, new: NewTransaction) -> ScriptCall:
         frame = self._frame("create", new.tx_id, ("queuedZ", "countsH"), ())
         pairs = [part for pair in new.fields().items() for part in pair]
         own = (new.tx_id, new.group, new.pipeline, new.owner, *pairs)
-        return Call(frame, (self.keys.state(new.tx_id),), own)
+        return ScriptCall(frame, (self.keys.state(new.tx_id),), own)
 
     # The hop.
 
@@ -122,26 +123,27 @@ class LiveStore(Reading):
         step_type: str = "",
         begin: str = "",
         held: str = "",
-    ) -> Call:
+    ) -> ScriptCall:
         lists = ("queuedZ", "processingZ", f"runningS:{node}", "journalX", "countsH")
         frame = self._frame("claim", tx_id, lists, (node, step_type, begin))
-        return Call(frame, self._own(tx_id), (tx_id, sequence, held))
+        return ScriptCall(frame, self._own(tx_id), (tx_id, sequence, held))
 
     def call_checkpoint(
         self, held: Held, fields: tuple[str, ...] = (), *, snapshot: bool = False
-    ) -> Call:
+    ) -> ScriptCall:
         tx = held.tx_id
         frame = self._frame("checkpoint", tx, ("toArchiveZ", "journalX"), ())
-        return Call(frame, self._own(tx), (tx, held.fence, int(snapshot), held.lines, *fields))
+        head = (tx, held.fence, int(snapshot), held.lines)
+        return ScriptCall(frame, self._own(tx), (*head, *fields))
 
     def call_hand_over(
         self, held: Held, node: str, state_json: str, to: Position, *, snapshot: bool = False
-    ) -> Call:
+    ) -> ScriptCall:
         tx = held.tx_id
         lists = ("queuedZ", "processingZ", f"runningS:{node}", "toArchiveZ", "journalX")
         frame = self._frame("hand_over", tx, lists, ())
         head = (tx, held.fence, int(snapshot), held.lines, state_json)
-        return Call(frame, self._own(tx), (*head, *to.pairs()))
+        return ScriptCall(frame, self._own(tx), (*head, *to.pairs()))
 
     def call_sleep(
         self,
@@ -154,22 +156,22 @@ class LiveStore(Reading):
         switch: str = "",
         seen: int = 0,
         heed_cancel: bool = True,
-    ) -> Call:
+    ) -> ScriptCall:
         tx = held.tx_id
         lists = ("processingZ", f"runningS:{node}", "sleepingZ", "toArchiveZ", "journalX")
         frame = self._frame("sleep", tx, lists, ())
         head = (tx, held.fence, sleep_ms, switch, seen, int(heed_cancel))
-        return Call(frame, self._own(tx), (*head, held.lines, state_json, *to.pairs()))
+        return ScriptCall(frame, self._own(tx), (*head, held.lines, state_json, *to.pairs()))
 
-    def call_park(self, held: Held, node: str, state_json: str, problem: str) -> Call:
+    def call_park(self, held: Held, node: str, state_json: str, problem: str) -> ScriptCall:
         tx = held.tx_id
         lists = ("processingZ", f"runningS:{node}", "exceptionZ", "toArchiveZ", "journalX")
         frame = self._frame("park", tx, lists, (self.keys.notify,))
-        return Call(frame, self._own(tx), (tx, held.fence, problem, held.lines, state_json))
+        return ScriptCall(frame, self._own(tx), (tx, held.fence, problem, held.lines, state_json))
 
     def call_finish(
         self, held: Held, node: str, status: str, state_json: str, *, follow_sql: bool = False
-    ) -> Call:
+    ) -> ScriptCall:
         """`follow_sql`: the record is final, whichever node holds the live transaction."""
         tx = held.tx_id
         lists = (
@@ -179,7 +181,7 @@ class LiveStore(Reading):
         archive_ms = self._settings.delay_before_archiving_s * 1_000
         frame = self._frame("finish", tx, lists, (archive_ms, self.keys.notify))
         fence: Argument = "" if follow_sql else held.fence
-        return Call(frame, self._own(tx), (tx, fence, status, held.lines, state_json))
+        return ScriptCall(frame, self._own(tx), (tx, fence, status, held.lines, state_json))
 
     def follow_sql(self, ended: Sequence[tuple[str, str]]) -> None:
         """The record has these final statuses: the live ones end, whichever node has them."""
@@ -201,11 +203,11 @@ class LiveStore(Reading):
     # From outside.
 
     def wake_many(self, tx_ids: Sequence[str], *, only_due: bool) -> list[Bell | Refused]:
-        calls: list[Call] = [
+        calls: list[ScriptCall] = [
             call(script("wake"), self._wake_keys(tx), (self._now(), tx, int(only_due)))
             for tx in tx_ids
         ]
-        return _bells(tx_ids, self.run(calls))
+        return bells_of(tx_ids, self.run(calls))
 
     def set_switch(
         self, tx_id: str, name: str, value_json: str, *, fence: int | None = None
@@ -218,7 +220,7 @@ class LiveStore(Reading):
         claim: Argument = "" if fence is None else fence
         order = (self._now(), tx_id, name, value_json, limit, claim)
         word, found = self.run([call(script("set_switch"), self._wake_keys(tx_id), order)])[0]
-        return _bell_or_refused(tx_id, word, found, "WOKEN")
+        return bell_or_refused(tx_id, word, found, "WOKEN")
 
     def stop(self, tx_id: str, request: StopRequest, node: str) -> Claimed | Bell | Refused:
         """Claimed: nothing had begun and the caller must finish it now."""
@@ -228,7 +230,7 @@ class LiveStore(Reading):
         self, wanted: Sequence[tuple[str, StopRequest]], node: str, *, only_seize: bool = False
     ) -> list[Claimed | Bell | Refused]:
         """`only_seize` changes nothing where work has begun."""
-        calls: list[Call] = []
+        calls: list[ScriptCall] = []
         for tx_id, request in wanted:
             keys = (
                 self.keys.state(tx_id),
@@ -243,7 +245,7 @@ class LiveStore(Reading):
             if reply[0] == "SEIZED":
                 answers.append(Claimed(tx_id, int(reply[1]), flat_to_dict(reply[2]), []))
             else:
-                answers.append(_bell_or_refused(tx_id, reply[0], reply[1], "QUEUED"))
+                answers.append(bell_or_refused(tx_id, reply[0], reply[1], "QUEUED"))
         return answers
 
     def note_problems(self, bells: Iterable[tuple[str, int]], problem: str) -> None:
@@ -253,28 +255,28 @@ class LiveStore(Reading):
     # Maintenance.
 
     def ring_again_many(self, tx_ids: Sequence[str]) -> list[Bell | Refused]:
-        calls: list[Call] = []
+        calls: list[ScriptCall] = []
         for tx in tx_ids:
             keys = (self.keys.state(tx), self.keys.of_tx(tx, "queuedZ"))
             calls.append(call(script("ring_again"), keys, (self._now(), tx)))
-        return _bells(tx_ids, self.run(calls))
+        return bells_of(tx_ids, self.run(calls))
 
     def take_over_many(
         self, taken: Sequence[tuple[str, int, int]], node: str
     ) -> list[Bell | Refused]:
         """Transactions of a node that is gone, as (id, its fence, new fence that SQL knows)."""
-        calls: list[Call] = []
+        calls: list[ScriptCall] = []
         for tx, fence, new_fence in taken:
             keys = (*self._own(tx), *self._queues(tx, node), self._journal(tx))
             order = (self._now(), tx, fence, new_fence, delta_json(CRASH))
             calls.append(call(script("take_over"), keys, order))
-        return _bells([tx for tx, _, _ in taken], self.run(calls))
+        return bells_of([tx for tx, _, _ in taken], self.run(calls))
 
     def confirm_archived_many(self, written: Sequence[tuple[str, str]]) -> int:
         """Transactions whose given version is in SQL may leave; how many do."""
         stay_ms = (self._settings.state_ttl_s * 1_000, self._settings.sleeping_ttl_s * 1_000)
         confirm = script("confirm_archived")
-        calls: list[Call] = []
+        calls: list[ScriptCall] = []
         for tx, version in written:
             keys = (*self._own(tx), self.keys.of_tx(tx, "toArchiveZ"))
             calls.append(call(confirm, keys, (self._now(), tx, version, *stay_ms)))
@@ -282,9 +284,9 @@ class LiveStore(Reading):
 
     def restore_many(self, wanted: Sequence[Restored]) -> list[Bell | Refused]:
         """Bring transactions back from SQL; what is newer here stays."""
-        return _bells([each.tx_id for each in wanted], self.run(list(map(self._restore, wanted))))
+        return bells_of([each.tx_id for each in wanted], self.run(list(map(self._restore, wanted))))
 
-    def _restore(self, back: Restored) -> Call:
+    def _restore(self, back: Restored) -> ScriptCall:
         tx, of_tx = back.tx_id, self.keys.of_tx
         keys = (
             *self._own(tx),
@@ -309,11 +311,11 @@ class LiveStore(Reading):
         )
         head = (self._now(), tx, version, held.fence, held.lines, state_json)
         order = call(script("resolve"), keys, (*head, *(to.pairs() if to else ())))
-        return _bells([tx], self.run([order]))[0]
+        return bells_of([tx], self.run([order]))[0]
 
     def drop_running(self, node: str, tx_ids: Sequence[str]) -> None:
         """Forget that a node runs these, except those that it does run."""
-        calls: list[Call] = []
+        calls: list[ScriptCall] = []
         for tx in tx_ids:
             keys = (self.keys.state(tx), self.keys.of_tx(tx, f"runningS:{node}"))
             calls.append(call(script("drop_running"), keys, (tx, node)))
@@ -380,23 +382,3 @@ class LiveStore(Reading):
 
     def _journal(self, tx_id: str) -> str:
         return self.keys.of_tx(tx_id, "journalX")
-
-
-def claimed(tx_id: str, reply: Reply) -> Claimed | Refused:
-    """What the claim script answered."""
-    if reply[0] != "OK":
-        return Refused(tx_id, reply[0], str(reply[1]))
-    return Claimed(tx_id, int(reply[1]), flat_to_dict(reply[2]), reply[3], reply[4] == 1)
-
-
-def _bells(tx_ids: Sequence[str], replies: Sequence[Reply]) -> list[Bell | Refused]:
-    return [
-        _bell_or_refused(tx, reply[0], reply[1], "OK")
-        for tx, reply in zip(tx_ids, replies, strict=True)
-    ]
-
-
-def _bell_or_refused(tx_id: str, word: str, found: Any, bell_word: str) -> Bell | Refused:
-    if word == bell_word:
-        return Bell.from_reply(tx_id, found)
-    return Refused(tx_id, word, str(found))

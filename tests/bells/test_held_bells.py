@@ -6,11 +6,12 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from celery import Celery
-from kombu import Consumer, Queue
+from kombu.entity import Queue
+from kombu.messaging import Consumer
 
 from datp_tasks.bells.broker import CelerySend, backlog, make_celery
 from datp_tasks.local.redis_server import RedisServer
@@ -33,8 +34,9 @@ class Taker:
         channel = self.connection.channel()
         channel.basic_qos(0, 1, False)
         on_message = self.taken.append
-        queues = [Queue(self.queue, routing_key=self.queue)]
-        Consumer(channel, queues, on_message=on_message, accept=["json"]).consume()
+        make_queue, make_consumer = cast(Any, Queue), cast(Any, Consumer)
+        queues = [make_queue(self.queue, routing_key=self.queue)]
+        make_consumer(channel, queues, on_message=on_message, accept=["json"]).consume()
 
     def take(self) -> Any:
         before = len(self.taken)

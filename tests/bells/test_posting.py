@@ -17,13 +17,15 @@ from datp_tasks import Pipeline
 from datp_tasks.bells.broker import CelerySend, make_celery
 from datp_tasks.bells.posting import Posting
 from datp_tasks.live.doorbells import Pair
-from datp_tasks.live.types import FIRST_SEQUENCE, PRIORITIES, Bell
+from datp_tasks.live.live_types import FIRST_SEQUENCE, PRIORITIES, Bell
 from datp_tasks.runtime.clients import make_client
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 from datp_tasks.testing import Kit
 
 PAIRS: list[Pair] = [("t00-" + "0" * 32, 1), ("t01-" + "f" * 32, 7)]
+
+STEP = "util/fixed-reply"
 #: In every message another one.
 ONCE = ("id", "root_id", "correlation_id", "delivery_tag")
 
@@ -44,7 +46,7 @@ def app(datp: Kit) -> Iterator[Celery]:
     app.close()
 
 
-def read(text: str) -> dict[str, Any]:
+def read(text: str | bytes) -> dict[str, Any]:
     message: dict[str, Any] = json.loads(text)
     for part in ("headers", "properties"):
         for name in ONCE:
@@ -82,8 +84,9 @@ def test_only_where_the_queues_are_in_our_redis_and_nothing_changes_messages(
     assert usable()
     assert not usable(replace(datp.settings, broker_url="redis://127.0.0.1:1/0"))
     assert not usable(replace(datp.settings, broker_url="amqp://127.0.0.1"))
-    clustered = {"redis_cluster": "on", "redis_url": "redis://127.0.0.1:1"}
-    assert not usable(replace(datp.settings, **clustered))
+    url = "redis://127.0.0.1:1"
+    clustered = replace(datp.settings, redis_cluster="on", redis_url=url, broker_url=url)
+    assert not usable(clustered)
     assert not usable(task_send_sent_event=True)
     assert not usable(task_compression="gzip")
     assert not usable(broker_write_url="redis://127.0.0.1:1/0")
@@ -109,8 +112,7 @@ def test_a_receiver_of_celerys_signals_gets_them(datp: Kit, app: Celery) -> None
 @pytest.fixture
 def house(datp: Kit, queue: str, app: Celery) -> Iterator[Container]:
     """Connections as a client has them, with a place of which the cost is known."""
-    step = {"params": {"output": {}}}
-    datp.use(Pipeline("posted", group=queue).step("util/fixed-reply", **step).build())
+    datp.use(Pipeline("posted", group=queue).step(STEP, params={"output": {}}).build())
     container = Container.open(datp.settings, celery=app)
     container.costs.measured("posted/0", transactions=1, work_s=0.001)
     yield container
@@ -147,7 +149,7 @@ def test_a_lone_transaction_is_created_and_rung_for_in_one_round_trip(
 def test_what_fills_vectors_is_put_into_the_queue_together(house: Container, queue: str) -> None:
     size = house.costs.vector_size("posted/0")
     bells = [
-        Bell(f"t07-{number:032x}", 1, queue, "util/fixed-reply", "posted/0", "in", owner=f"o{number}")
+        Bell(f"t07-{number:032x}", 1, queue, STEP, "posted/0", "in", owner=f"o{number}")
         for number in range(3 * size)
     ]
     assert house.ringer.ring_along(bells) is None
