@@ -250,17 +250,30 @@ class Approvals:
         """False: there is none. What was done alone is closed by another person."""
         _check_reason(reason)
         with translate_outage(), self.store.writing() as connection:
-            cleared = self._alerts.clear_alert(kind, subject, connection=connection)
-            if cleared and kind == BREAK_GLASS:
-                self._close_glass(connection, actor, subject)
-            if cleared:
-                note_action(
-                    connection,
-                    actor=actor,
-                    action="clear-alert",
-                    subject=f"{kind} {subject}",
-                    reason=reason,
-                )
+            return self._clear_alert(connection, actor, (kind, subject), reason)
+
+    def close_alert(self, actor: Actor, alert_id: int, *, reason: str) -> bool:
+        """The same, of the alert with this id."""
+        _check_reason(reason)
+        with translate_outage(), self.store.writing() as connection:
+            found = self._alerts.open_one(alert_id, connection=connection)
+            return found is not None and self._clear_alert(connection, actor, found, reason)
+
+    def _clear_alert(
+        self, connection: Connection, actor: Actor, which: tuple[str, str], reason: str
+    ) -> bool:
+        kind, subject = which
+        cleared = self._alerts.clear_alert(kind, subject, connection=connection)
+        if cleared and kind == BREAK_GLASS:
+            self._close_glass(connection, actor, subject)
+        if cleared:
+            note_action(
+                connection,
+                actor=actor,
+                action="clear-alert",
+                subject=f"{kind} {subject}",
+                reason=reason,
+            )
         return cleared
 
     def _close_glass(self, connection: Connection, actor: Actor, subject: str) -> None:

@@ -68,6 +68,7 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "GET /v1/nodes": (None, VIEWERS),
     "GET /v1/queues": (None, VIEWERS),
     "GET /v1/alerts": (None, VIEWERS),
+    "POST /v1/alerts/{alertId}/close": ({"reason": "table"}, OPERATORS),
     "GET /v1/approvals": (None, VIEWERS),
     "GET /v1/approvals/{number}": (None, VIEWERS),
     "POST /v1/approvals/{number}/approve": ({}, APPROVERS),
@@ -165,6 +166,7 @@ def path_values(house: ApiHouse) -> dict[str, str]:
         "id": "none",
         "version": "none",
         "number": "999999999",
+        "alertId": "999999999",
     }
 
 
