@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from datp_tasks.ledger.types import Batch
+from datp_tasks.ledger.batch_types import LedgerBatch
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.rights import sees_payloads
 from datp_tasks.model.sealed import MASK
 from datp_tasks.record.alerts import Alert
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 
 
 def time_text(moment: datetime | None) -> str | None:
@@ -22,7 +22,7 @@ def summary_json(summary: Summary, actor: Actor) -> dict[str, Any]:
     # Whatever was not opened for the one who asks is not shown.
     shown = _summary_json(summary.masked())
     if not sees_payloads(actor):
-        for name in ("data", "progressReport", "metadata", "input"):
+        for name in ("input", "output", "progress", "metadata"):
             shown[name] = shown[name] and dict(MASK)
     if actor.is_operator:
         shown |= {"submittedBy": summary.submitted_by, "origin": summary.origin}
@@ -37,11 +37,11 @@ def _summary_json(summary: Summary) -> dict[str, Any]:
         "externalId": summary.external_id,
         "pipeline": summary.pipeline,
         "version": summary.version,
-        "data": summary.output,
-        "progressReport": summary.progress,
+        "input": summary.input,
+        "output": summary.output,
+        "progress": summary.progress,
         "note": summary.note,
         "metadata": summary.metadata,
-        "input": summary.input,
         "sequence": summary.sequence,
         "webhook": summary.webhook,
         "createdAt": time_text(summary.created_at),
@@ -53,7 +53,7 @@ def _summary_json(summary: Summary) -> dict[str, Any]:
     }
 
 
-def batch_json(batch: Batch) -> dict[str, Any]:
+def batch_json(batch: LedgerBatch) -> dict[str, Any]:
     return {
         "service": batch.service_id,
         "batchId": batch.batch_id,

@@ -19,16 +19,15 @@ from datp_tasks.engine.registry import Registry
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import StateCache
 from datp_tasks.failpoints import reach
-from datp_tasks.live.scripts import Call as ScriptCall
-from datp_tasks.live.scripts import Reply
+from datp_tasks.live.live_types import Bell, flat_to_dict
+from datp_tasks.live.scripts import Reply, ScriptCall
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Bell, flat_to_dict
 from datp_tasks.model.plan import Action, Position
 from datp_tasks.model.state import BEGIN, ending
 from datp_tasks.model.status import Status
-from datp_tasks.record.errors import DBAPIError, OperationalError
+from datp_tasks.record.record_types import Final, Mark
+from datp_tasks.record.sql_errors import DBAPIError, OperationalError
 from datp_tasks.record.transactions import Record
-from datp_tasks.record.types import Final, Mark
 from datp_tasks.transactions.follow_record import follow_summaries
 
 log = logging.getLogger("datp.hop")
