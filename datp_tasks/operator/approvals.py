@@ -124,8 +124,17 @@ class Approvals:
                 self._note(connection, actor, "approval.ask", number, ask.reason, ask.action)
         return ApprovalNeeded(
             f"{ask.action} of {ask.subject} needs another person: it is stored as approval "
-            f"{number}. Another person runs: datp approvals approve {number}",
+            f"{number}. Another person runs: datp approvals approve {number}{self._alone()}",
             approval_id=number,
+        )
+
+    def _alone(self) -> str:
+        """How to go on without a second person, where no policy was written yet."""
+        if self._policy != Policy():
+            return ""
+        return (
+            ". If one person runs this installation, say so: DATP_SECURITY__POLICY_FILE="
+            "single-person in the environment of every process (docs/approvals.md)"
         )
 
     def _break_glass(self, actor: Actor, ask: Ask, need: Need) -> str:
