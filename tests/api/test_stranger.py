@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +40,7 @@ class Victim:
 
 
 @pytest.fixture(scope="module")
-def victim(house: ApiHouse, kit: Kit) -> Iterator[Victim]:
+def victim(house: ApiHouse, kit: Kit) -> Victim:
     owner = house.new_owner("victim")
     key = house.new_key(owner, grants=Grants.parse(ALL))
     client = house.client(key=key)
@@ -79,7 +78,7 @@ def victim(house: ApiHouse, kit: Kit) -> Iterator[Victim]:
         "name": "go",
         "version": "none",
     }
-    yield Victim(owner, client, batch, names)
+    return Victim(owner, client, batch, names)
 
 
 def approval_about(kit: Kit, tx_id: str) -> int:
