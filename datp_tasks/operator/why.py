@@ -85,9 +85,7 @@ class Explainer:
     auditor: Auditor
     approvals: ApprovalStore
 
-    def why(
-        self, tx_id: str, actor: Actor, *, bells_in: Callable[[str], int] | None = None
-    ) -> Why:
+    def why(self, tx_id: str, actor: Actor, *, bells_in: Callable[[str], int] | None = None) -> Why:
         """What a transaction waits for. `bells_in` tells how many messages a queue holds.
 
         What an exception said may hold payloads: one who sees none is told its error id only.
