@@ -55,11 +55,10 @@ def in_doubt(world: World) -> str:
 def asked(instance: Instance, action: str, batch: str, actor: Actor = ANN) -> int:
     operator = instance.ledger.operator
     why: dict[str, Any] = {"actor": actor, "reason": "the ledger says so"}
+    to = () if action == "resubmit" else (BatchState.COMMITTED,)
+    act: Any = getattr(operator, action)
     with pytest.raises(ApprovalNeeded, match="single-person") as needed:
-        if action == "resubmit":
-            operator.resubmit(SERVICE, batch, **why)
-        else:
-            operator.resolve(SERVICE, batch, BatchState.COMMITTED, **why)
+        act(SERVICE, batch, *to, **why)
     return needed.value.approval_id
 
 
