@@ -75,6 +75,7 @@ def victim(house: ApiHouse, kit: Kit) -> Victim:
         "number": str(approval_about(kit, tx_id)),
         "alertId": str(next(each.id for each in alerts.open_alerts() if each.subject == tx_id)),
         "keyId": key.split("_")[1],
+        "owner": owner,
         "name": "go",
         "version": "none",
     }
