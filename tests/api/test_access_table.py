@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from datp_tasks import Pipeline
 from datp_tasks.api.application import ROUTERS
 from datp_tasks.cli.command_roles import needed
 from datp_tasks.cli.families import FAMILIES
@@ -259,6 +260,20 @@ def test_a_viewer_sees_no_payload(callers: dict[Any, httpx.Client], kit: Kit) ->
     assert (shown.status_code, shown.json()["input"]) == (200, {"$masked": True})
     assert "DE00" not in callers[Role.VIEWER].get("/v1/transactions?owner=table").text
     assert "DE00" not in callers[Role.VIEWER].get(f"/datp/1.0/tx/status/{tx_id}").text
+
+
+def test_a_viewer_is_not_told_what_an_exception_said(
+    callers: dict[Any, httpx.Client], kit: Kit
+) -> None:
+    @kit.step("t/break", retry={"max_attempts": 1})
+    def broken(ctx: Any, data: dict[str, Any]) -> None:
+        raise RuntimeError("the account DE00 is closed")
+
+    kit.use(Pipeline("breaks").step("t/break").build())
+    url = f"/v1/transactions/{kit.client.submit('breaks', {}, owner='table').tx_id}/why"
+    assert "DE00" in callers[Role.OPERATOR].get(url).json()["answer"]
+    told = callers[Role.VIEWER].get(url).json()["answer"]
+    assert "DE00" not in told and "RuntimeError (error " in told
 
 
 def test_the_request_id_is_answered_and_kept_with_key_and_address(
