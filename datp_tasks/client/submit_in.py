@@ -70,9 +70,7 @@ class CallerSubmits:
     def _remember(
         self, caller: CallerTransaction, good: Sequence[Prepared], joined: Joined
     ) -> None:
-        new = [
-            each for each, before in zip(good, joined.existing, strict=True) if before is None
-        ]
+        new = [each for each, before in zip(good, joined.existing, strict=True) if before is None]
         if not new:
             return
         now_s = time.monotonic()

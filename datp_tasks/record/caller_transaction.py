@@ -14,9 +14,7 @@ from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from psycopg2.extensions import TRANSACTION_STATUS_INERROR, TRANSACTION_STATUS_INTRANS
-from psycopg2.extensions import connection as DriverConnection
-from psycopg2.extensions import cursor as DriverCursor
+from psycopg2 import extensions
 from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import OperationalError
 
@@ -48,7 +46,7 @@ class Statements(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CallerOutcome:
     """What is known of a row that a caller may or may not have committed."""
 
     tx_id: str
@@ -72,14 +70,14 @@ class CallerTransaction:
     """The open transaction of a caller, behind a savepoint."""
 
     def __init__(self, connection: object) -> None:
-        self._driver: DriverConnection
+        self._driver: extensions.connection
         self.statements: Statements
         #: Calls a function right before or after the commit, where the library can do that.
         self.before_commit: Callable[[Tell], None] = _cannot_tell
         found = _of_session(connection)
         if isinstance(found, Connection):
             self._use_sqlalchemy(found)
-        elif isinstance(found, DriverConnection):
+        elif isinstance(found, extensions.connection):
             self._use_driver(found)
         elif _is_of_django(found):
             self._use_django(found)
@@ -94,14 +92,14 @@ class CallerTransaction:
                 f"connection uses {connection.dialect.name}+{connection.dialect.driver}"
             )
         driver = connection.connection.driver_connection
-        assert isinstance(driver, DriverConnection)
+        assert isinstance(driver, extensions.connection)
         self._driver = driver
         self.statements = connection
         self.before_commit = lambda tell: _before_commit(connection, tell)
         # SQLAlchemy begins with the first statement, and counts that as the caller's beginning.
         self._check_open(is_begun=not driver.autocommit)
 
-    def _use_driver(self, connection: DriverConnection) -> None:
+    def _use_driver(self, connection: extensions.connection) -> None:
         self._driver = connection
         self.statements = _DriverStatements(connection)
         self._check_open(is_begun=not connection.autocommit)
@@ -112,7 +110,7 @@ class CallerTransaction:
                 f"submit_in needs the database of DATP Tasks; this one is {wrapper.vendor}"
             )
         wrapper.ensure_connection()
-        if not isinstance(wrapper.connection, DriverConnection):
+        if not isinstance(wrapper.connection, extensions.connection):
             raise CallerTransactionUnfit("submit_in needs Django with psycopg2")
         self._driver = wrapper.connection
         self.statements = _DriverStatements(wrapper.connection)
@@ -121,11 +119,11 @@ class CallerTransaction:
 
     def _check_open(self, *, is_begun: bool) -> None:
         status = self._driver.get_transaction_status()
-        if status == TRANSACTION_STATUS_INERROR:
+        if status == extensions.TRANSACTION_STATUS_INERROR:
             raise CallerTransactionUnfit(
                 "a statement of this transaction has failed; roll it back first"
             )
-        if not is_begun and status != TRANSACTION_STATUS_INTRANS:
+        if not is_begun and status != extensions.TRANSACTION_STATUS_INTRANS:
             raise CallerTransactionUnfit(
                 "this connection is in autocommit mode and has no transaction open: begin one, or "
                 "use submit()"
@@ -217,22 +215,22 @@ class CallerAccepts:
             f"this client does (database {database!r}): server, database or schema differ"
         )
 
-    def standing(self, pending: Sequence[tuple[str, str]]) -> list[Standing]:
+    def standing(self, pending: Sequence[tuple[str, str]]) -> list[CallerOutcome]:
         """What became of these (transaction, number of the caller's transaction)."""
         values = {"tx_id": [tx_id for tx_id, _ in pending], "xact": [xact for _, xact in pending]}
         with self._alone.connect() as own:
             rows = own.exec_driver_sql(Query.standing, values)
-            return [Standing(row.tx_id, bool(row.is_queued), row.is_over) for row in rows]
+            return [CallerOutcome(row.tx_id, bool(row.is_queued), row.is_over) for row in rows]
 
 
 class _DriverStatements:
     """A connection of psycopg2, called as SQLAlchemy's are. Its own cursor factory is not used."""
 
-    def __init__(self, connection: DriverConnection) -> None:
+    def __init__(self, connection: extensions.connection) -> None:
         self._connection = connection
 
     def exec_driver_sql(self, statement: str, parameters: Any = None) -> _Rows:
-        with self._connection.cursor(cursor_factory=DriverCursor) as cursor:
+        with self._connection.cursor(cursor_factory=extensions.cursor) as cursor:
             cursor.execute(statement, parameters)
             names = [column.name for column in cursor.description or ()]
             found = cursor.fetchall() if names else []
@@ -272,4 +270,3 @@ def _cannot_tell(tell: Tell) -> None:
 def _is_conflict(error: Exception) -> bool:
     driver = error.orig if isinstance(error, OperationalError) else error
     return getattr(driver, "pgcode", None) in CONFLICTS
-

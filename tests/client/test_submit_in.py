@@ -263,9 +263,7 @@ def test_it_is_rung_for_within_milliseconds_of_the_commit(
     assert rung_s - committed_s < SOON_S
 
 
-def test_the_thread_rests_when_nothing_is_pending(
-    datp: Kit, orders: Engine, watching: Any
-) -> None:
+def test_the_thread_rests_when_nothing_is_pending(datp: Kit, orders: Engine, watching: Any) -> None:
     connection_commits(datp, orders, watching)
     eventually(lambda: watching.rung)
     asked: list[str] = []
@@ -367,7 +365,7 @@ def test_a_transaction_that_has_failed_is_refused(datp: Kit) -> None:
 
 def test_another_database_is_told_by_name(datp: Kit) -> None:
     with driver(datp, dbname="postgres") as connection:
-        with pytest.raises(CallerTransactionUnfit, match="'postgres'.*no tables"):
+        with pytest.raises(CallerTransactionUnfit, match=r"'postgres'.*no tables"):
             datp.client.submit_in(connection, "p", {})
         # And its transaction goes on.
         connection.cursor().execute("SELECT 1")
@@ -401,7 +399,7 @@ def test_a_role_with_the_rights_of_the_application_is_enough(datp: Kit, runs: li
 
 
 def usable(sql: Connection) -> bool:
-    return sql.execute(text("SELECT 1")).scalar_one() == 1
+    return bool(sql.execute(text("SELECT 1")).scalar_one())
 
 
 def test_what_is_refused_leaves_the_transaction_usable(datp: Kit, orders: Engine) -> None:

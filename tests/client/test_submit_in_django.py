@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import django
@@ -84,7 +85,7 @@ def test_an_inner_block_that_is_rolled_back_takes_its_payment_along(
 
     with transaction.atomic():
         kept = clients[0].submit_in(connection, "p", {"n": 1})
-        with pytest.raises(KeyError), transaction.atomic():
+        with suppress(KeyError), transaction.atomic():
             clients[0].submit_in(connection, "p", {"n": 2})
             raise KeyError
     eventually(lambda: rung == [kept.tx_id])
@@ -98,5 +99,8 @@ def test_outside_of_atomic_and_in_another_database_it_is_refused(shop: Browser) 
 
     with pytest.raises(CallerTransactionUnfit, match="autocommit"):
         clients[0].submit_in(connection, "p", {})
-    with transaction.atomic(using="elsewhere"), pytest.raises(CallerTransactionUnfit, match="sqlit"):
+    with (
+        transaction.atomic(using="elsewhere"),
+        pytest.raises(CallerTransactionUnfit, match="sqlite"),
+    ):
         clients[0].submit_in(connections["elsewhere"], "p", {})

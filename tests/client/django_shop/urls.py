@@ -12,7 +12,7 @@ from tests.client.django_shop.models import Order
 clients: list[Any] = []
 
 
-@transaction.atomic
+@transaction.atomic  # type: ignore[untyped-decorator]
 def order(request: HttpRequest, number: str) -> JsonResponse:
     """An order and its payment, or neither."""
     submitted = clients[0].submit_in(connection, "p", {"order": number}, external_id=number)
