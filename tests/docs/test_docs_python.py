@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from datp_tasks import Pipeline
 from datp_tasks.engine.registry import registry
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.testing import Kit, crash_sweep
 from datp_tasks.testing.servers import Servers
 from datp_tasks.testing.sweep import MOVERS
