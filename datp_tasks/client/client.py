@@ -127,7 +127,7 @@ class Client:
         return self._acceptor.submit_many(requests)
 
     def submit_in(
-        self, connection: object, pipeline: str, data: Mapping[str, Any], **options: Any
+        self, connection: object, pipeline: str, input: Mapping[str, Any], **options: Any
     ) -> Submitted:
         """Hand in a transaction as part of the caller's SQL transaction: it is accepted if, and
         only if, the caller commits. The options are those of `submit`.
@@ -137,7 +137,7 @@ class Client:
         transaction usable. It starts within milliseconds of the commit; if this process dies
         before, within seconds.
         """
-        request = Request(pipeline=pipeline, data=data, **options)
+        request = Request(pipeline=pipeline, input=input, **options)
         answer = self.submit_many_in(connection, [request])[0]
         if isinstance(answer, DatpError):
             raise answer

@@ -18,7 +18,7 @@ from datp_tasks.client.submit import RequestAcceptor
 from datp_tasks.errors import DataKeyGone, PipelineError, RequestError
 from datp_tasks.failpoints import reach
 from datp_tasks.record.caller_transaction import CallerAccepts, CallerTransaction, Joined
-from datp_tasks.record.errors import SQLAlchemyError
+from datp_tasks.record.sql_errors import SQLAlchemyError
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.client")

@@ -410,7 +410,7 @@ def test_what_is_refused_leaves_the_transaction_usable(datp: Kit, orders: Engine
             datp.client.submit_in(sql, "p", {"a": object()})
         assert usable(sql)
         answers = datp.client.submit_many_in(
-            sql, [Request(pipeline="none", data={}), Request(pipeline="p", data={})]
+            sql, [Request(pipeline="none", input={}), Request(pipeline="p", input={})]
         )
     assert isinstance(answers[0], PipelineUnknown)
     assert isinstance(answers[1], Submitted)
@@ -489,7 +489,7 @@ def test_beyond_the_limit_the_reconciler_starts_them(
     datp: Kit, orders: Engine, runs: list[str]
 ) -> None:
     with orders.begin() as sql:
-        requests = [Request(pipeline="p", data={"n": n}) for n in range(3)]
+        requests = [Request(pipeline="p", input={"n": n}) for n in range(3)]
         answers = datp.client.submit_many_in(sql, requests)
     datp.client.place_committed()
     assert len(runs) == 1
