@@ -21,9 +21,9 @@ from sqlalchemy.exc import OperationalError
 from datp_tasks.errors import CallerTransactionUnfit
 from datp_tasks.record.database import CONFLICTS
 from datp_tasks.record.queries import Queries
+from datp_tasks.record.record_types import Acceptance, Existing
 from datp_tasks.record.transactions import Query as Accepting
 from datp_tasks.record.transactions import Record, accept_columns, existing_of, hold_keys
-from datp_tasks.record.record_types import Acceptance, Existing
 
 #: Is called right before or after a commit, with whatever the library says of it.
 Tell = Callable[..., None]
