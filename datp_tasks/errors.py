@@ -134,6 +134,14 @@ class PipelineUnknown(PipelineError):
     """There is no such pipeline. `datp pipelines list` shows what there is."""
 
 
+class MappingUnknown(PipelineError):
+    """There is no such mapping. `datp mappings list` shows what there is."""
+
+
+class VersionKept(PipelineError):
+    """Only a draft that was never in use can be deleted."""
+
+
 class PipelineDisabled(PipelineError):
     """The pipeline is disabled. `datp pipelines use` enables a version of it."""
 

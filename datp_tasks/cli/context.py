@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from datp_tasks.live.keys import Keys
     from datp_tasks.model.actor import Actor
     from datp_tasks.operator.operator import Operator
+    from datp_tasks.pipelines.mapping_store import MappingStore
     from datp_tasks.pipelines.store import PipelineStore
     from datp_tasks.record.database import Engine
     from datp_tasks.runtime.container import Container
@@ -78,6 +79,10 @@ class Context:
     @property
     def pipelines(self) -> PipelineStore:
         return self.connections.pipelines.acting(self.actor)
+
+    @property
+    def mappings(self) -> MappingStore:
+        return self.connections.mappings.acting(self.actor)
 
     @property
     def redis(self) -> Redis:

@@ -61,6 +61,9 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
     "pipelines": {
         "pipelines": "Pipelines and their versions.",
     },
+    "mappings": {
+        "mappings": "Mappings that pipelines share, and their versions.",
+    },
     "webhooks": {
         "webhooks": "Webhooks: deliveries, dead letters, secrets.",
     },

@@ -112,6 +112,7 @@ class Record:
             "trace": [each.trace for each in wanted],
             "submitted_by": [each.submitted_by for each in wanted],
             "origin": [each.origin for each in wanted],
+            "webhook_style": [each.webhook_style for each in wanted],
             "now": self._now(),
         }
         self.commits += 1
