@@ -15,10 +15,10 @@ from starlette.exceptions import HTTPException
 
 from datp_tasks import errors
 from datp_tasks.api.batcher import TooMany
-from datp_tasks.live.errors import RedisError
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.model.notes import new_error_id
 from datp_tasks.model.payload import encode
-from datp_tasks.record.errors import OperationalError, PoolTimeout
+from datp_tasks.record.sql_errors import OperationalError, PoolTimeout
 
 log = logging.getLogger("datp.api")
 

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from datp_tasks.cli.tables import list_table, print_list, short_time
+from datp_tasks.cli.terminal_tables import list_table, print_list, short_time
 from datp_tasks.pipelines.files import load_mappings
 from datp_tasks.pipelines.yaml_text import dump
 
@@ -133,6 +133,6 @@ def _as_json(stored: StoredMapping) -> dict[str, object]:
 
 def _mappings() -> MappingStore:
     # Late, because connecting needs libraries that `--help` does not.
-    from datp_tasks.cli.context import connect
+    from datp_tasks.cli.command_context import connect
 
     return connect().mappings

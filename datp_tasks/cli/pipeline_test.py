@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from datp_tasks.cli.own_steps import import_steps
-from datp_tasks.cli.tables import list_table, print_list
+from datp_tasks.cli.terminal_tables import list_table, print_list
 from datp_tasks.errors import PipelineInvalid
 from datp_tasks.pipelines.files import load_definitions
 
 if TYPE_CHECKING:
     from datp_tasks.model.pipeline import PipelineDefinition
-    from datp_tasks.pipelines.store import PipelineStore
+    from datp_tasks.pipelines.version_store import PipelineStore
     from datp_tasks.settings import Settings
     from datp_tasks.testing.pipeline_cases import CaseOutcome
 

@@ -10,11 +10,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from datp_tasks.api.serializers import time_text
-from datp_tasks.cli.context import Context, connect
-from datp_tasks.cli.tables import as_mapping, list_table, print_json, print_list, short_time
+from datp_tasks.api.serializers import line_json, time_text
+from datp_tasks.cli.command_context import Context, connect
+from datp_tasks.cli.terminal_tables import (
+    as_mapping,
+    list_table,
+    print_json,
+    print_list,
+    short_time,
+)
 from datp_tasks.errors import SealBroken, SettingsError
-from datp_tasks.local.files import write_private
+from datp_tasks.local.private_files import write_private
 from datp_tasks.record.rekeying import Rekeying
 from datp_tasks.seals import keyring
 
@@ -186,7 +192,8 @@ def unmask(
     context = connect()
     found = context.operator.unmask(tx_id, reason=reason, actor=context.actor)
     approvals = [{"id": number, "params": params} for number, params in found.approvals]
-    shown = {**as_mapping(found.summary), "errors": found.errors, "approvals": approvals}
+    more = {"approvals": approvals, "logs": [line_json(each) for each in found.lines]}
+    shown = {**as_mapping(found.summary), "errors": found.errors, **more}
     print_json(Console(), shown)
 
 

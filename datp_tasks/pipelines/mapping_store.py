@@ -23,7 +23,7 @@ from datp_tasks.record.database import Engine
 from datp_tasks.record.mappings import MappingRecord, MappingRows
 
 if TYPE_CHECKING:
-    from datp_tasks.pipelines.store import PipelineStore
+    from datp_tasks.pipelines.version_store import PipelineStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from datp_tasks.clock import Clock
 from datp_tasks.errors import DataKeyGone
 from datp_tasks.model.status import Status
 from datp_tasks.record.queries import Queries
-from datp_tasks.record.types import (
+from datp_tasks.record.record_types import (
     Acceptance,
     Change,
     Existing,

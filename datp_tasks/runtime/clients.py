@@ -15,6 +15,7 @@ from datp_tasks.operator.erase import Eraser
 from datp_tasks.operator.operator import Operator
 from datp_tasks.operator.resolve import Resolver
 from datp_tasks.operator.step_approval import StepApproval
+from datp_tasks.operator.transaction_logs import TransactionLogs
 from datp_tasks.operator.unmask import Unmasker
 from datp_tasks.operator.why import Explainer
 from datp_tasks.record.alerts import Alerts
@@ -128,6 +129,7 @@ def make_operator(container: Container) -> Operator:
         auditor=auditor,
         eraser=_eraser(container, auditor),
         unmasker=_unmasker(container, auditor),
+        logs=TransactionLogs(record=container.record, live=container.live, journal=journal),
         close=container.close,
     )
 

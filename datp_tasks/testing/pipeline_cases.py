@@ -10,7 +10,7 @@ from datp_tasks.errors import DatpError
 from datp_tasks.model.pipeline import PipelineDefinition, StepDefinition
 from datp_tasks.model.pipeline_cases import PipelineCase
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.testing.kit import Kit
 
 #: A case that sets a switch again and again would never end.

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from datp_tasks.api.app import ROUTERS
+from datp_tasks.api.application import ROUTERS
 from datp_tasks.cli.command_roles import needed
 from datp_tasks.cli.families import FAMILIES
 from datp_tasks.cli.lazy import commands_of
@@ -36,7 +36,7 @@ APPROVERS = {Role.APPROVER, Role.ADMIN}
 ADMINS = {Role.ADMIN}
 READERS = {"client", "reader", "granted", *VIEWERS}
 
-WANTED = {"pipeline": "echo", "data": {}}
+WANTED = {"pipeline": "echo", "input": {}}
 DECISION = {"decision": "redo", "reason": "table"}
 
 #: Route → body, and who is not refused. `open` needs no key at all.
@@ -51,6 +51,7 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "PUT /v1/transactions/{txId}/switches/{name}": ({"value": 1}, {"granted", *OPERATORS}),
     "GET /v1/transactions/{txId}/state": (None, OPERATORS),
     "GET /v1/transactions/{txId}/deltas": (None, OPERATORS),
+    "GET /v1/transactions/{txId}/logs": (None, OPERATORS),
     "POST /v1/transactions/{txId}/resolve": (DECISION, OPERATORS),
     "POST /v1/transactions/{txId}/retry": ({"reason": "table"}, OPERATORS),
     "POST /v1/transactions/{txId}/unmask": ({"reason": "table"}, ADMINS),
@@ -94,7 +95,7 @@ COMMANDS: dict[str, Role | None] = {
     **dict.fromkeys(("pipelines diff", "batches list", "batches show"), VIEWER),
     **dict.fromkeys(("status", "watch", "switch", "cancel", "wake", "retry"), OPERATOR),
     **dict.fromkeys(("bulk cancel", "bulk wake", "bulk retry", "resolve"), OPERATOR),
-    **dict.fromkeys(("clear-alert", "replay", "audit", "audit actions"), OPERATOR),
+    **dict.fromkeys(("clear-alert", "replay", "audit", "audit actions", "logs"), OPERATOR),
     **dict.fromkeys(("webhooks list", "webhooks show", "webhooks redeliver"), OPERATOR),
     **dict.fromkeys(("groups set", "batches park", "batches resume"), OPERATOR),
     **dict.fromkeys(("batches resubmit", "batches resolve"), OPERATOR),
@@ -196,7 +197,7 @@ def test_a_route_refuses_whom_the_table_does_not_name(
 def test_a_bulk_refuses_each_item_that_the_key_may_not_start(
     callers: dict[Any, httpx.Client],
 ) -> None:
-    body = {"transactions": [WANTED, {"pipeline": "guarded", "data": {}}]}
+    body = {"transactions": [WANTED, {"pipeline": "guarded", "input": {}}]}
     found = {
         name: [
             each["status"]
@@ -243,7 +244,7 @@ def test_another_owner_reaches_nothing_and_leaves_no_trace(house: ApiHouse, kit:
     owner = house.new_owner("victim")
     client = house.client(owner)
     tx_id = client.post(
-        "/v1/transactions", json={"pipeline": "nap", "data": {"secret": 1}, "externalId": "v-1"}
+        "/v1/transactions", json={"pipeline": "nap", "input": {"secret": 1}, "externalId": "v-1"}
     ).json()["txId"]
     before = trace_of(kit, owner, tx_id)
     grants = Grants.parse(["read", "cancel", "wake", "switch:*", "submit:*", "batch:*"])
@@ -292,7 +293,7 @@ def test_the_request_id_is_answered_and_kept_with_key_and_address(
     key = house.new_key(owner)
     client, key_id = house.client(key=key), key.split("_")[1]
     sent = {"Request-Id": "mine-1"}
-    made = client.post("/v1/transactions", json={"pipeline": "nap", "data": {}}, headers=sent)
+    made = client.post("/v1/transactions", json={"pipeline": "nap", "input": {}}, headers=sent)
     assert made.headers["request-id"] == "mine-1"
     url = f"/v1/transactions/{made.json()['txId']}"
     shown = callers[Role.OPERATOR].get(url).json()
