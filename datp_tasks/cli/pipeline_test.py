@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datp_tasks.model.pipeline import PipelineDefinition
     from datp_tasks.pipelines.version_store import PipelineStore
     from datp_tasks.settings import Settings
-    from datp_tasks.testing.pipeline_cases import CaseOutcome
+    from datp_tasks.testing.case_runner import CaseOutcome
 
 
 class Installation(Protocol):
@@ -83,8 +83,8 @@ def _pipelines(
 def _run(
     definition: PipelineDefinition, others: list[PipelineDefinition], wanted: Sequence[str]
 ) -> list[CaseOutcome]:
+    from datp_tasks.testing.case_runner import run_case
     from datp_tasks.testing.kit import Kit
-    from datp_tasks.testing.pipeline_cases import run_case
     from datp_tasks.testing.servers import test_servers
 
     outcomes = []

@@ -15,12 +15,12 @@ from datp_tasks.errors import ExternalIdInvalid, InputInvalid, PipelineNotStarta
 from datp_tasks.live.keys import shard_of_external_id
 from datp_tasks.live.live_types import NewTransaction
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.messages import language_wanted
 from datp_tasks.model.payload import NotJson, canonical, checked, encode
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.rights import check_submit
 from datp_tasks.model.state import first_state_json
 from datp_tasks.model.status import Status
+from datp_tasks.model.texts_by_language import language_wanted
 from datp_tasks.outbound.addresses import check_url
 from datp_tasks.record.record_types import Acceptance
 from datp_tasks.seals.data_key import DataKey

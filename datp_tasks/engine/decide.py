@@ -23,7 +23,6 @@ from datp_tasks.engine.outcomes import (
 from datp_tasks.engine.registry import Registry, StepType
 from datp_tasks.engine.run import Run
 from datp_tasks.errors import PipelineError
-from datp_tasks.model.messages import message_of
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.outcome import Call, Sleep
 from datp_tasks.model.pipeline import PipelineDefinition
@@ -39,6 +38,7 @@ from datp_tasks.model.state import (
 )
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
+from datp_tasks.model.texts_by_language import message_of
 from datp_tasks.settings import Settings
 
 #: Pause before a step is tried again that PostgreSQL was not there for; it costs no attempt.

@@ -16,10 +16,10 @@ from datp_tasks.errors import PipelineInvalid
 from datp_tasks.model import payload
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.mapping import MAPPING_BYTES_MAX, MAPPING_NAME, content_mistakes
-from datp_tasks.model.messages import messages_mistakes
 from datp_tasks.model.pipeline_access import SUBMIT_WHO, WHO
 from datp_tasks.model.pipeline_cases import cases_mistakes
 from datp_tasks.model.switch import NAME as SWITCH_NAME
+from datp_tasks.model.texts_by_language import messages_mistakes
 from datp_tasks.settings import GROUP_NAME
 
 PIPELINE_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}")

@@ -8,7 +8,7 @@ import pytest
 
 from datp_tasks import Abort, Fail, Pipeline
 from datp_tasks.errors import PipelineInvalid
-from datp_tasks.model.messages import language_wanted
+from datp_tasks.model.texts_by_language import language_wanted
 from datp_tasks.testing import Kit
 
 REPLY = {"fields": {"cents": {"from": "amount", "amount": "minor", "scale": 2}}}

@@ -14,7 +14,7 @@ from datp_tasks.cli import pipelines as cli
 from datp_tasks.errors import PipelineInvalid, PipelineUnknown, VersionKept
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.testing import Kit
-from datp_tasks.testing.pipeline_cases import run_case
+from datp_tasks.testing.case_runner import run_case
 from datp_tasks.testing.servers import Servers
 
 GOOD = {
@@ -74,8 +74,6 @@ def test_a_case_runs_through_the_pipelines_that_its_own_calls(datp: Kit) -> None
     }
     parent = Pipeline("parent", tests=[case]).step("util/child-pipeline", params=params).build()
     assert run_case(datp, parent, [child], "c").mistakes == ()
-    [mistake] = run_case(datp, parent, [], "c").mistakes[1:]
-    assert "not success" in mistake
 
 
 @pytest.mark.parametrize(

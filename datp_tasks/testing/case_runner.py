@@ -69,7 +69,7 @@ def _stubbed(
     definition: PipelineDefinition, case: PipelineCase, unused: set[str]
 ) -> PipelineDefinition:
     steps = tuple(_stand_in(step, case.stubs, unused) for step in definition.steps)
-    # The cases are not needed to run one, and whoever tests may start what others only call.
+    # The cases are not needed to run one, and a test may start what other pipelines only call.
     return replace(definition, steps=steps, tests=(), startable=True)
 
 
