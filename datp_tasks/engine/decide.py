@@ -25,7 +25,7 @@ from datp_tasks.engine.run import Run
 from datp_tasks.errors import PipelineError
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.outcome import Call, Sleep
-from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.model.pipeline import CHILD_PIPELINE, PipelineDefinition
 from datp_tasks.model.state import (
     CLOSE,
     UNDONE,
@@ -305,9 +305,26 @@ class Decider:
             child = self._pipelines.current(call.pipeline)
         except PipelineError as error:
             return self._broken(run, str(error))
+        if child.sealed and run.edge is None and self._is_chosen_by_function(run):
+            note = (
+                f"pipeline {child.name} is sealed and this transaction is not: set sealed: true in "
+                f"{run.state.stack[0].pipeline}, whose step chose it"
+            )
+            return self._broken_for_good(run, note)
         data = None if call.data is None else dict(call.data)
         run.change(called(child.name, child.version, data))
         return Next(priority="in")
+
+    def _is_chosen_by_function(self, run: Run) -> bool:
+        """Whether a call on the way here was named by no parameter: accepting could not know of it.
+
+        Else the child was sealed after the transaction was accepted, which goes on as it began.
+        """
+        return any(
+            self._pipelines.version(frame.pipeline, frame.version).steps[frame.index].type
+            != CHILD_PIPELINE
+            for frame in run.state.stack
+        )
 
     def _broken_for_good(self, run: Run, note: str) -> Move:
         if run.state.point is not None:

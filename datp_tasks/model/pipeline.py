@@ -34,6 +34,10 @@ def hash_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+#: The step type whose parameters name the pipelines that it may call.
+CHILD_PIPELINE = "util/child-pipeline"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDefinition:
     """One step of a pipeline: which step type, with which parameters."""
@@ -55,6 +59,17 @@ class StepDefinition:
     final_from: bool = False
     #: While it is at this step, another system decides: it cannot expire or be cancelled.
     forwards: bool = False
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """The pipelines that its parameters say it may call; a function may call others."""
+        if self.type != CHILD_PIPELINE:
+            return ()
+        given = self.params
+        chosen = given.get("map")
+        names = [*chosen.values()] if isinstance(chosen, Mapping) else []
+        names += [given.get("pipeline"), given.get("default")]
+        return tuple(name for name in names if isinstance(name, str))
 
     def to_mapping(self) -> dict[str, Any]:
         """The step as a file would have it; what is as by default is left out."""
@@ -126,10 +141,13 @@ class PipelineDefinition:
     version: str = field(init=False, compare=False)
     _json: str = field(init=False, repr=False, compare=False)
     _groups: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    #: The pipelines that parameters of its steps name.
+    calls: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         groups = tuple(step.node_group or self.node_group for step in self.steps)
         object.__setattr__(self, "_groups", groups)
+        object.__setattr__(self, "calls", tuple({n: 0 for s in self.steps for n in s.calls}))
         self._remember(canonical(self.to_mapping()))
 
     def group_of(self, index: int) -> str:
