@@ -59,7 +59,9 @@ class Context(CommandParts):
     @property
     def mappings(self) -> MappingStore:
         """The same for mappings."""
-        return self.connections.mappings.acting(self.actor)
+        from datp_tasks.pipelines.mapping_store import MappingStore
+
+        return MappingStore(self.engine, self.pipelines)
 
 
 def connect(directory: Path | None = None) -> Context:
