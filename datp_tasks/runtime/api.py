@@ -108,6 +108,7 @@ def open_services(container: Container) -> Services:
         servers=Recent(partial(look_at_servers, gate_engine, live), gate_threads),
         scraped=Recent(partial(scrape, metrics, alerts, meter), threads, keep_s=0),
         groups=container.groups,
+        ledger=container.ledger,
         nodes=_nodes(container),
         queues=GroupQueues(make_celery(settings)),
         timeouts=Timeouts(engine, clock),
