@@ -19,7 +19,13 @@ from dataclasses import dataclass, field
 from datp_tasks.api.shares import Shares
 from datp_tasks.api.threads import Threads
 from datp_tasks.record.database import translate_outage
-from datp_tasks.record.event_feed import EventFeed, FeedCursor, FeedEvent, FeedPage, FeedPlace
+from datp_tasks.record.event_feed import (
+    EventFeed,
+    FeedCursor,
+    FeedPage,
+    FeedPlace,
+    TransactionEvent,
+)
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.api")
@@ -34,13 +40,13 @@ KEPT_MAX = 1_000
 class Tail:
     """The newest events of an owner: all after `start`, up to `head`."""
 
-    events: deque[FeedEvent] = field(default_factory=deque)
+    events: deque[TransactionEvent] = field(default_factory=deque)
     start: FeedPlace | None = None
     head: FeedCursor | None = None
     bells: set[asyncio.Event] = field(default_factory=set)
 
     def begin(self, head: FeedCursor) -> None:
-        """Whoever reads the feed to its end first says where the list begins."""
+        """The first who reads the feed to its end says where the list begins."""
         if self.head is None:
             self.head, self.start = head, head.place
 

@@ -93,7 +93,7 @@ class FeedCursor:
 
 
 @dataclass(frozen=True, slots=True)
-class FeedEvent:
+class TransactionEvent:
     place: FeedPlace
     type: str
     owner: str
@@ -104,7 +104,7 @@ class FeedEvent:
 
     @property
     def id(self) -> str:
-        """The same whoever reads it, however often."""
+        """The same for every reader, however often."""
         return f"evt_{'sp'[self.place.part]}{self.place.id}"
 
     @property
@@ -114,7 +114,7 @@ class FeedEvent:
 
 @dataclass(frozen=True, slots=True)
 class FeedPage:
-    events: list[FeedEvent]
+    events: list[TransactionEvent]
     #: Where to go on.
     next: FeedCursor
     #: There may be more at once.
@@ -183,6 +183,6 @@ def _place(row: Any) -> FeedPlace:
     return FeedPlace(int(row.xact), row.part, row.id)
 
 
-def _event(row: Any) -> FeedEvent:
+def _event(row: Any) -> TransactionEvent:
     data = json.loads(row.data)
-    return FeedEvent(_place(row), row.type, row.owner, row.tx_id, row.created_at, data)
+    return TransactionEvent(_place(row), row.type, row.owner, row.tx_id, row.created_at, data)

@@ -22,9 +22,9 @@ from datp_tasks.record.event_feed import (
     BEGINNING,
     EventFeed,
     FeedCursor,
-    FeedEvent,
     FeedPlace,
     Query,
+    TransactionEvent,
 )
 from datp_tasks.record.record_types import Acceptance, Final, Mark
 from datp_tasks.testing import Kit
@@ -55,7 +55,7 @@ def final(tx_id: str, fence: int = 1) -> Final:
     return Final(tx_id=tx_id, fence=fence, status=status, output_json='{"a": 1}', note=None)
 
 
-def read_all(feed: EventFeed, owner: str | None, rows_max: int = 100) -> list[FeedEvent]:
+def read_all(feed: EventFeed, owner: str | None, rows_max: int = 100) -> list[TransactionEvent]:
     found, after = [], BEGINNING
     while True:
         page = feed.page(owner, after, rows_max)

@@ -22,7 +22,7 @@ from datp_tasks.model.actor import Actor
 from datp_tasks.model.payload import encode
 from datp_tasks.model.rights import check_read, sees_payloads
 from datp_tasks.model.sealed import MASK, masked
-from datp_tasks.record.event_feed import BEGINNING, TYPES, FeedCursor, FeedEvent, FeedPage
+from datp_tasks.record.event_feed import BEGINNING, TYPES, FeedCursor, FeedPage, TransactionEvent
 from datp_tasks.record.vault import Vault
 from datp_tasks.settings import Settings
 
@@ -45,6 +45,7 @@ GONE: dict[int | str, dict[str, Any]] = {
 @routes.get("/events", response_model=Object, responses=GONE)
 async def events(
     request: Request,
+    *,
     after: Annotated[
         str | None,
         Query(max_length=200, description="A cursor, or `latest` for what happens from now on."),
@@ -149,10 +150,10 @@ class Shape:
         self._types = types
         self._is_cloud = is_cloud
 
-    def wants(self, event: FeedEvent) -> bool:
+    def wants(self, event: TransactionEvent) -> bool:
         return not self._types or event.type in self._types
 
-    def of(self, event: FeedEvent) -> dict[str, Any]:
+    def of(self, event: TransactionEvent) -> dict[str, Any]:
         data = self._data(event)
         if self._is_cloud:
             return {
@@ -174,7 +175,7 @@ class Shape:
             "data": data,
         }
 
-    def _data(self, event: FeedEvent) -> dict[str, Any]:
+    def _data(self, event: TransactionEvent) -> dict[str, Any]:
         """Payloads are the owner's. An operator asks for the transaction, which is audited."""
         payloads = ("output", "progress", "metadata")
         if self._actor.owner != event.owner or not sees_payloads(self._actor):
@@ -190,12 +191,10 @@ class Shape:
 class EventStream(Response):
     """Server-sent events: each with its cursor as id, a heartbeat in between, a bounded life."""
 
-    media_type = STREAM
-
     def __init__(
         self, services: Services, shape: Shape, owner: str | None, cursor: FeedCursor, holder: str
     ) -> None:
-        super().__init__(status_code=200, headers={"Cache-Control": "no-store"})
+        super().__init__(headers={"Cache-Control": "no-store"}, media_type=STREAM)
         self._streams: EventStreams = services.event_streams
         self._threads = services.threads
         self._settings = services.settings
@@ -239,7 +238,7 @@ class EventStream(Response):
             if time.monotonic() >= until_s:
                 return
 
-    def _written(self, events: list[FeedEvent]) -> str:
+    def _written(self, events: list[TransactionEvent]) -> str:
         return "".join(
             f"id: {each.cursor}\nevent: {each.type}\ndata: {encode(self._shape.of(each))}\n\n"
             for each in events
