@@ -7,6 +7,8 @@ DatpError
 ├── PipelineError
 │   ├── PipelineInvalid       a definition has mistakes; each one is named
 │   ├── PipelineUnknown       no pipeline (or version) of that name
+│   ├── MappingUnknown        no mapping (or version) of that name
+│   ├── VersionKept           only a draft that was never in use can be deleted
 │   ├── PipelineDisabled      the pipeline exists, but takes no transactions now
 │   ├── PipelineNotStartable  only other pipelines may call it
 │   └── VersionMismatch       the content does not match the hash it claims to have
@@ -16,6 +18,7 @@ DatpError
 │   ├── ExternalIdInvalid
 │   ├── ExternalIdConflict    the id was used before, for another request
 │   ├── ExpiryInvalid         the time at which it must be over is not acceptable
+│   ├── CallerTransactionUnfit    nothing can be submitted in the caller's SQL transaction
 │   ├── CannotSeal            its pipeline is sealed, and its keys cannot be had now
 │   ├── WebhookInvalid        the URL to be told at is not acceptable
 │   ├── FilterInvalid         which transactions are meant is not clear
@@ -135,6 +138,14 @@ class PipelineUnknown(PipelineError):
     """There is no such pipeline. `datp pipelines list` shows what there is."""
 
 
+class MappingUnknown(PipelineError):
+    """There is no such mapping. `datp mappings list` shows what there is."""
+
+
+class VersionKept(PipelineError):
+    """Only a draft that was never in use can be deleted."""
+
+
 class PipelineDisabled(PipelineError):
     """The pipeline is disabled. `datp pipelines use` enables a version of it."""
 
@@ -178,6 +189,10 @@ class ExpiryInvalid(RequestError):
 
 class CannotSeal(RequestError):
     """The pipeline is sealed, and the keys for that cannot be had now; nothing was stored."""
+
+
+class CallerTransactionUnfit(RequestError):
+    """Nothing can be submitted in this SQL transaction; nothing was stored."""
 
 
 class WebhookInvalid(RequestError):

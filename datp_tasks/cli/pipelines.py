@@ -21,8 +21,7 @@ from datp_tasks.pipelines.step_availability import offered_step_types, unoffered
 from datp_tasks.pipelines.yaml_text import dump
 
 if TYPE_CHECKING:
-    from datp_tasks.live.connect import Redis
-    from datp_tasks.live.keys import Keys
+    from datp_tasks.live.store import LiveStore
     from datp_tasks.model.pipeline import PipelineDefinition
     from datp_tasks.pipelines.version_store import PipelineStore
     from datp_tasks.settings import Settings
@@ -36,9 +35,7 @@ class Connected(Protocol):
     @property
     def pipelines(self) -> PipelineStore: ...
     @property
-    def redis(self) -> Redis: ...
-    @property
-    def keys(self) -> Keys: ...
+    def live(self) -> LiveStore: ...
 
 
 app = typer.Typer(help="Pipelines and their versions.", no_args_is_help=True)
@@ -72,7 +69,7 @@ def apply(
         if use:
             done.append(_put_into_use(datp.pipelines, applied))
         _say(f"{applied.name} {applied.version}: {', '.join(done)}")
-    for warning in unoffered(definitions, offered_step_types(datp.redis, datp.keys)):
+    for warning in unoffered(definitions, offered_step_types(datp.live.redis, datp.live.keys)):
         _warn(warning)
 
 
@@ -183,6 +180,37 @@ def import_(file: Annotated[Path, typer.Argument(help="File that `export` wrote.
     """Store an exported version: committed, but not in use. An altered file is refused."""
     applied = _connect().pipelines.import_(read_json_file(file))
     _say(f"{applied.name} {applied.version}: {'imported' if applied.is_new else 'unchanged'}")
+
+
+@app.command()
+def clone(
+    name: Name,
+    new_name: Annotated[str, typer.Argument(help="Name of the clone.")],
+    version: VersionOption = None,
+) -> None:
+    """Store one version (else the one in use) under another name, as a draft."""
+    applied = _connect().pipelines.clone(name, new_name, version)
+    _say(f"{applied.name} {applied.version}: {'new draft' if applied.is_new else 'unchanged'}")
+
+
+@app.command()
+def delete(name: Name, version: Version) -> None:
+    """Remove a draft that was never in use."""
+    info = _connect().pipelines.delete(name, version)
+    _say(f"{info.name} {info.version}: deleted")
+
+
+@app.command("test")
+def run_tests(
+    name: Name,
+    version: VersionOption = None,
+    case: Annotated[list[str] | None, typer.Option(help="Only the case of this name.")] = None,
+    file: Annotated[list[Path] | None, typer.Option(help="Take pipelines from here.")] = None,
+) -> None:
+    """Run the test cases that a pipeline carries, on servers of their own."""
+    from datp_tasks.cli.pipeline_test import run_cases
+
+    run_cases(_connect(), name, version, cases=case or [], files=file or [])
 
 
 @app.command()

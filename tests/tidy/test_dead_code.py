@@ -52,6 +52,7 @@ CALLED_BY_FRAMEWORKS = {
     "on_message_begin",
     "on_message_complete",
     "readinto",
+    "restore_unacked",
 }
 #: What users call: the client, batches of vector steps, the test kit; and fields of HTTP answers.
 FOR_USERS = {
@@ -61,10 +62,12 @@ FOR_USERS = {
     "dont_know",
     "error_id",
     "give_order",
+    "lag_seconds",
     "long_polls",
     "next_cursor",
     "not_done",
     "run_together",
+    "transactions_per_s",
     "wait_batch",
 }
 #: Read by tests only: what a job reports, and lists of what there is.
