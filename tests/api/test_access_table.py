@@ -72,6 +72,7 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
         OPERATORS,
     ),
     "GET /v1/webhooks": (None, READERS),
+    "GET /v1/events": (None, READERS),
     "GET /v1/webhooks/{id}": (None, READERS),
     "POST /v1/webhooks/{id}/redeliver": (None, READERS - {Role.VIEWER}),
     "GET /v1/pipelines": (None, VIEWERS),
