@@ -16,6 +16,7 @@ DatpError
 │   ├── ExternalIdInvalid
 │   ├── ExternalIdConflict    the id was used before, for another request
 │   ├── ExpiryInvalid         the time at which it must be over is not acceptable
+│   ├── CallerTransactionUnfit    nothing can be submitted in the caller's SQL transaction
 │   ├── CannotSeal            its pipeline is sealed, and its keys cannot be had now
 │   ├── WebhookInvalid        the URL to be told at is not acceptable
 │   ├── FilterInvalid         which transactions are meant is not clear
@@ -178,6 +179,10 @@ class ExpiryInvalid(RequestError):
 
 class CannotSeal(RequestError):
     """The pipeline is sealed, and the keys for that cannot be had now; nothing was stored."""
+
+
+class CallerTransactionUnfit(RequestError):
+    """Nothing can be submitted in this SQL transaction; nothing was stored."""
 
 
 class WebhookInvalid(RequestError):

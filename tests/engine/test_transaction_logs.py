@@ -365,4 +365,4 @@ def test_the_command_shows_them_by_level_and_as_json(
         assert [json.loads(line)["text"] for line in errors.splitlines()] == ["at the end"]
         assert CliRunner().invoke(app, [tx_id, "--level", "loud"]).exit_code == 2
     finally:
-        here.connections.close()
+        here.close()
