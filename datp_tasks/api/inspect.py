@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request
@@ -10,7 +11,7 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from datp_tasks.api.models import Object, Sent, Text
-from datp_tasks.api.problems import not_found
+from datp_tasks.api.problems import Problem, not_found
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.serializers import line_json, summary_json
 from datp_tasks.api.services import Services, caller_of, services_of
@@ -109,8 +110,14 @@ async def resolve(request: Request, tx_id: TxId, wanted: ResolveIn) -> Response:
 @routes.post("/transactions/{txId}/retry", response_model=Object, responses=CONFLICT)
 @needs(Role.OPERATOR)
 async def retry(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
-    """Run the step that is in doubt again: the same as to resolve with `redo`."""
-    return await _decide(request, tx_id, ResolveIn(decision="redo", reason=wanted.reason))
+    """Make it go on now: run its step again if that is in doubt, end its sleep, or ring again."""
+    services, caller = services_of(request), caller_of(request)
+    await services.look(caller, tx_id)
+    act = partial(services.operator.act, "retry", tx_id)
+    done = await services.threads.run(act, reason=wanted.reason, actor=caller.actor)
+    if not done.ok:
+        raise Problem(409, "transaction-busy", f"{done.what}.")
+    return json_response(summary_json(await services.look(caller, tx_id), caller.actor))
 
 
 @routes.post("/transactions/{txId}/unmask", response_model=Object)
