@@ -105,7 +105,7 @@ class RequestAcceptor:
         try:
             definition = self.catalogue.current(request.pipeline)
             prepared = prepare(request, definition, self.settings, now)
-            if definition.sealed:
+            if self.catalogue.seals(definition):
                 prepared = prepared.sealed(self.vault.key_for(prepared.acceptance.owner))
             return prepared.traced(self.tracing.accepted()) if self.tracing else prepared
         except (RequestError, PipelineError) as error:
