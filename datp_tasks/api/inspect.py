@@ -16,6 +16,7 @@ from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.serializers import line_json, summary_json
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT, TxId, note_read
+from datp_tasks.errors import TransactionFinal
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.model.actor import Role
 from datp_tasks.model.view import View
@@ -112,7 +113,9 @@ async def resolve(request: Request, tx_id: TxId, wanted: ResolveIn) -> Response:
 async def retry(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
     """Make it go on now: run its step again if that is in doubt, end its sleep, or ring again."""
     services, caller = services_of(request), caller_of(request)
-    await services.look(caller, tx_id)
+    found = await services.look(caller, tx_id)
+    if found.is_final:
+        raise TransactionFinal(f"{tx_id} has ended as {found.status}")
     act = partial(services.operator.act, "retry", tx_id)
     done = await services.threads.run(act, reason=wanted.reason, actor=caller.actor)
     if not done.ok:

@@ -74,7 +74,7 @@ class RemoteOperator:
         self._calls = calls
         self.approvals = RemoteApprovals(calls)
 
-    def why(self, tx_id: str) -> Why:
+    def why(self, tx_id: str, *, actor: Actor | None = None) -> Why:
         found = self._calls.get("transactions", tx_id, "why")
         return Why(
             found["txId"],

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from datp_tasks.cli import app
-from datp_tasks.cli.command_context import ask_over_http
-from datp_tasks.errors import ApprovalNeeded, DatpError
+from datp_tasks.errors import DatpError
 from datp_tasks.model.actor import Role
 from tests.support.api_house import ApiHouse
+from tests.support.remote_terminal import RemoteTerminal, no_servers
 
-#: The default policy: putting a version into use needs a second person.
-SETTINGS = {"policy_file": ""}
 YAML = """
 pipeline: remote
 nodeGroup: master
@@ -27,46 +24,23 @@ steps:
 """
 
 
-class Terminal:
-    """A person at a terminal that knows neither PostgreSQL nor Redis."""
-
-    def __init__(self, url: str, key: str) -> None:
-        self._options = ["--url", url, "--key", key]
-
-    def run(self, *words: str) -> Result:
-        return CliRunner().invoke(app, [*self._options, *words], catch_exceptions=True)
-
-    def __call__(self, *words: str) -> str:
-        result = self.run(*words)
-        if result.exception and not isinstance(result.exception, SystemExit):
-            raise result.exception
-        return result.output
-
-    def json(self, *words: str) -> Any:
-        return json.loads(self(*words, "--json"))
-
-
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """No server is named, and none runs in this folder."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("DATP_DATABASE_URL", "DATP_REDIS_URL", "DATP_BROKER_URL", "DATP_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    yield
-    ask_over_http(None, None)
+    with no_servers(monkeypatch, tmp_path):
+        yield
 
 
 @pytest.fixture
-def admin(house: ApiHouse) -> Terminal:
-    return Terminal(house.url, house.new_key(house.new_owner("admin"), Role.ADMIN))
+def admin(house: ApiHouse) -> RemoteTerminal:
+    return RemoteTerminal(house.url, house.new_key(house.new_owner("admin"), Role.ADMIN))
 
 
 @pytest.fixture
-def acme(house: ApiHouse) -> Terminal:
-    return Terminal(house.url, house.new_key(house.new_owner("acme")))
+def acme(house: ApiHouse) -> RemoteTerminal:
+    return RemoteTerminal(house.url, house.new_key(house.new_owner("acme")))
 
 
-def test_a_client_submits_waits_and_signals(acme: Terminal) -> None:
+def test_a_client_submits_waits_and_signals(acme: RemoteTerminal) -> None:
     shown = acme("submit", "echo", "--data", '{"amount": 5}', "--wait")
     assert "success" in shown and '"amount": 5' in shown
     sleeper = acme("submit", "nap", "--quiet").strip()
@@ -79,7 +53,7 @@ def test_a_client_submits_waits_and_signals(acme: Terminal) -> None:
     assert "cancelled" in acme("watch", other)
 
 
-def test_an_operator_looks_and_acts(admin: Terminal, acme: Terminal) -> None:
+def test_an_operator_looks_and_acts(admin: RemoteTerminal, acme: RemoteTerminal) -> None:
     sleeper = acme("submit", "nap", "-q").strip()
     owner = acme.json("status", sleeper)["owner"]
     assert "switch" in admin("why", sleeper)
@@ -96,7 +70,7 @@ def test_an_operator_looks_and_acts(admin: Terminal, acme: Terminal) -> None:
     assert admin.run("alerts").exit_code in (0, 5)
 
 
-def test_pipelines_groups_keys_and_approvals(admin: Terminal, tmp_path: Path) -> None:
+def test_pipelines_groups_and_keys(admin: RemoteTerminal, tmp_path: Path) -> None:
     file = tmp_path / "remote.yaml"
     file.write_text(YAML % "one")
     assert "new version, committed" in admin("pipelines", "apply", str(file), "--commit", "first")
@@ -111,13 +85,8 @@ def test_pipelines_groups_keys_and_approvals(admin: Terminal, tmp_path: Path) ->
     (tmp_path / "exported.json").write_text(json.dumps(exported))
     assert "unchanged" in admin("pipelines", "import", str(tmp_path / "exported.json"))
     assert "remote" in admin("pipelines", "list")
-    with pytest.raises(ApprovalNeeded) as needed:
-        admin("pipelines", "use", "remote", newest, "--reason", "it is better")
-    number = str(needed.value.approval_id)
-    assert number in admin("approvals", "list") and "it is better" in admin(
-        "approvals", "show", number
-    )
-    assert "rejected" in admin("approvals", "reject", number, "--note", "not on a Friday")
+    assert "in use" in admin("pipelines", "use", "remote", newest, "--reason", "it is better")
+    assert "no approval is waited for" in admin("approvals", "list")
     assert "follow within seconds" in admin("groups", "set", "far", "concurrency=2")
     assert "far" in admin("groups", "list") and "2" in admin("groups", "show", "far")
     made = admin.json("keys", "create", "--owner", "far", "--grant", "read")
@@ -126,12 +95,12 @@ def test_pipelines_groups_keys_and_approvals(admin: Terminal, tmp_path: Path) ->
     assert "7" in admin("keys", "limit", "far", "--burst-max", "7")
 
 
-def test_the_server_decides_what_a_key_may(acme: Terminal) -> None:
+def test_the_server_decides_what_a_key_may(acme: RemoteTerminal) -> None:
     with pytest.raises(DatpError, match="role"):
         acme("doctor")
 
 
-def test_what_needs_the_servers_says_so(admin: Terminal) -> None:
+def test_what_needs_the_servers_says_so(admin: RemoteTerminal) -> None:
     with pytest.raises(DatpError, match="Run it without --url"):
         admin("replay", "t00-" + "0" * 32)
     with pytest.raises(DatpError, match="Run it without --url"):
