@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import EntryPoint
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -63,7 +63,7 @@ class Paper(LedgerKind):
     drops_duplicates = True
     schemes = ("paper",)
     has_own_client = True
-    rules = (
+    rules: ClassVar[Sequence[Rule]] = (
         Rule(201, None, Verdict.ACCEPTED, BatchState.PENDING, "written"),
         Rule(208, None, Verdict.ACCEPTED, BatchState.PENDING, "was written before"),
         Rule(509, None, Verdict.REFUSED, BatchState.DELAYED, "the page is full"),
