@@ -90,7 +90,7 @@ async def find(
     return json_response({"batches": [batch_json(each) for each in found]})
 
 
-@routes.get("/batches/{service}/{batchId}/receipts", response_model=models.Receipts)
+@routes.get("/batches/{service}/{batchId}/receipts", response_model=models.BatchReceipts)
 async def receipts(
     request: Request,
     service: Annotated[str, Path(max_length=200)],

@@ -179,14 +179,14 @@ class Woken(Given):
     woken: bool
 
 
-class Receipt(Given):
+class BatchReceipt(Given):
     transaction_id: str
     state: Annotated[str, Field(description="As that of its batch: a ledger takes all or none.")]
     note: Annotated[str | None, Field(description="What the ledger said of this transaction.")]
 
 
-class Receipts(Given):
-    receipts: list[Receipt]
+class BatchReceipts(Given):
+    receipts: list[BatchReceipt]
 
 
 class LedgerBatch(Given):
