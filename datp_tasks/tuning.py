@@ -81,6 +81,10 @@ class Tuning:
     queue_bells_alert_max: int = number(10_000, 1, 100_000_000)
     #: At a few thousand a second, more than half a minute of work for a group.
     queued_alert_max: int = number(100_000, 1, 100_000_000)
+    #: Long for a client that polls; a node group that is known to work off batches says so.
+    queue_age_alert_s: float = number(120.0, 1, 315_360_000)
+    #: A queue with at most so many messages is short, and that it grows is ordinary.
+    queue_short_bells_max: int = number(100, 1, 100_000_000)
     #: A sleeper wakes at most this late.
     sleeper_period_s: float = number(1.0, 0.1, 3_600)
     #: Short against the silence after which a node is given up.
@@ -238,6 +242,16 @@ class Tuning:
     webhook_delay_first_s: float = number(5.0, 0.01, 86_400)
     #: All pauses together: three days, so that a weekend passes.
     webhook_give_up_s: float = number(259_200.0, 0.1, 31_622_400)
+
+    # The event feed.
+    #: How late an event may be told by a stream, beside its commit: one query for all owners.
+    event_tick_ms: int = number(100, 5, 60_000)
+    #: Streams and long polls of the feed in one process; each costs some kilobytes.
+    event_streams_max: int = number(1_000, 1, 100_000)
+    #: Proxies close what is silent for a minute, some after half of that.
+    event_heartbeat_s: float = number(15.0, 0.05, 3_600)
+    #: Then a client comes back and shows its key again, which may have been revoked.
+    event_stream_s_max: float = number(300.0, 0.1, 86_400)
 
     # Databases.
     #: A script takes milliseconds; a server that is silent for so long is gone.

@@ -23,6 +23,7 @@ from datp_tasks.api import (
     batches,
     bulk_actions,
     compat,
+    event_pages,
     explain,
     groups,
     health,
@@ -46,6 +47,7 @@ ROUTERS = (
     transactions.one,
     batches.routes,
     webhooks.routes,
+    event_pages.routes,
     inspect.routes,
     operator.routes,
     approvals.routes,
@@ -77,7 +79,7 @@ def create_app(open_services: Callable[[], Services], settings: Settings) -> Fas
         services = open_services()
         app.state.services = services
         services.waiters.start()
-        _before_the_end(services.waiters.answer_all)
+        _before_the_end(services.end_waits)
         try:
             yield
         finally:

@@ -30,8 +30,8 @@ from datp_tasks.failpoints import reach
 from datp_tasks.live.doorbells import Doorbells, Line
 from datp_tasks.live.live_types import Claimed
 from datp_tasks.live.live_types import Refused as NotClaimed
+from datp_tasks.live.script_replies import claimed
 from datp_tasks.live.scripts import Reply, ScriptCall
-from datp_tasks.live.store import claimed
 from datp_tasks.model.state import BEGIN, delta_json
 from datp_tasks.record.database import is_away
 from datp_tasks.record.sql_errors import OperationalError
