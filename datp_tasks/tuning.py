@@ -97,6 +97,8 @@ class Tuning:
     reconciler_batch_max: int = number(1_000, 1, 100_000)
     #: One stretch of rebuilding Redis; the next run goes on from there.
     rebuild_run_s: float = number(60.0, 0.1, 3_600)
+    #: Rows that are nowhere are almost always new: younger ones are looked at five times as often.
+    reconciler_window_s: int = number(3_600, 1, 864_000)
     #: The client that accepted a row needs milliseconds to place it in Redis.
     place_after_ms: int = number(2_000, 10, 3_600_000)
     #: A bell that is not heard for so long is lost more often than late; a second one does no harm.

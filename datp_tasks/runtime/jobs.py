@@ -39,8 +39,6 @@ from datp_tasks.webhooks.sender import Pace
 
 #: Actions that one run puts into the chain of the audit: a second's work at most.
 SEALED_MAX = 10_000
-#: Rows that are nowhere are almost always new: younger ones are looked at five times as often.
-RECONCILER_WINDOW_S = 3_600
 
 #: How many messages wait in the queue of a node group.
 Backlog = Callable[[str], int]
@@ -131,7 +129,7 @@ def _reconciler(container: Container, settings: Settings, backlog: Backlog) -> r
         rebuild_run_s=settings.rebuild_run_s,
         ring_again_after_ms=settings.ring_again_after_ms,
         place_after_ms=settings.place_after_ms,
-        window_s=RECONCILER_WINDOW_S,
+        window_s=settings.reconciler_window_s,
     )
     return reconciler.run_once(
         container.live,
