@@ -16,7 +16,6 @@ from datp_tasks.failpoints import POINTS
 from datp_tasks.jobs import schedule
 from datp_tasks.runtime import jobs
 from datp_tasks.settings import Settings
-from datp_tasks.tuning import Tuning
 
 PACKAGE = Path(datp_tasks.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -233,28 +232,6 @@ def test_every_constant_has_its_reason_above_it() -> None:
         if not re.match(r"    #: .+[^:]$", before)
     ]
     assert bare == []
-
-
-def test_a_constant_that_one_module_reads_stands_beside_its_use() -> None:
-    """Those in tuning.py are read by several, or changed by a test or a benchmark."""
-    product = [words(path) for path in MODULES if path.name not in ("settings.py", "tuning.py")]
-    limits_of_jobs = words(PACKAGE / "runtime" / "jobs.py")
-    root = PACKAGE.parent
-    others = set[str]().union(
-        *(words(path) for top in ("tests", "benchmarks") for path in (root / top).rglob("*.py"))
-    )
-    alone = {
-        item.name
-        for item in fields(Tuning)
-        # Periods and limits of jobs stand together: the schedule and one module read all of them.
-        if not item.name.endswith("_period_s") and item.name not in limits_of_jobs
-        if item.name not in others and sum(item.name in each for each in product) < 2
-    }
-    assert alone == set()
-
-
-def words(path: Path) -> set[str]:
-    return set(re.findall(r"\w+", path.read_text()))
 
 
 def test_every_failpoint_is_reached_and_every_one_reached_is_known() -> None:
