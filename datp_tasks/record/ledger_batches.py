@@ -57,6 +57,8 @@ REFUSED_ALERT = "ledger-batch-refused"
 PARKED_ALERT = "ledger-batch-parked"
 TWICE_ALERT = "ledger-batch-twice"
 ANOMALY_ALERT = "ledger-batch-anomaly"
+#: A fork of a ledger can undo a batch for some minutes after its end.
+RECHECK_S = 600.0
 
 
 class Query(Queries, topic="ledger_batches"):
@@ -253,7 +255,7 @@ class BatchStore:
             "limit": rows_max,
             "first": settings.ledger_poll_first_s,
             "slowest": settings.ledger_poll_s_max,
-            "recheck": settings.ledger_recheck_s,
+            "recheck": RECHECK_S,
             "swallow": settings.ledger_swallow_s - settings.ledger_grace_s,
         }
         return [asked_from_row(row) for row in self._sql.run(Query.take_up, values)]
