@@ -34,7 +34,7 @@ class SoleStatements:
         try:
             driver.autocommit = True
             with driver.cursor(cursor_factory=NamedTupleCursor) as cursor:
-                cursor.execute(sql, values)
+                self._engine.dialect.do_execute(cursor, sql, values)
                 rows = cursor.fetchall()
             driver.autocommit = False
         except Error as error:

@@ -95,8 +95,7 @@ class Container:
         approvals = _approvals(settings, engine, clock)
         pipelines = _pipelines(settings, engine, live, approvals)
         doorbells = Doorbells(live) if send is None else None
-        post = Posting(celery, settings)
-        ringer = Ringer(send or CelerySend(celery), costs, doorbells, post)
+        ringer = Ringer(send or CelerySend(celery), costs, doorbells, Posting(celery, settings))
         tracing = make_tracing(settings)
         vault = Vault(engine, clock, load(settings))
         ring_senders = ring_webhooks or SendBell(celery, settings.maintenance_group)
