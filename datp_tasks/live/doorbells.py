@@ -87,9 +87,11 @@ class Doorbells:
         word, refused = self._live.run([call(script("ring"), self._keys(line), order)])[0]
         return None if word == "SEND" else list(map(_waits, refused))
 
-    def answering(self, line: str, take_max: int, next_max: int) -> ScriptCall:
+    def answering(
+        self, line: str, take_max: int, next_max: int, messages_max: int = OWN_MESSAGES_MAX
+    ) -> ScriptCall:
         """The call by which a worker answers; `answered` reads its reply."""
-        messages_max = OWN_MESSAGES_MAX if Line.parsed(line).owner else 1
+        messages_max = min(messages_max, OWN_MESSAGES_MAX) if Line.parsed(line).owner else 1
         order = (line, RINGING_MS, WAITING_MS, take_max, next_max, messages_max)
         return call(script("answer"), self._keys(line), order)
 
