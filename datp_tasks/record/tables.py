@@ -33,6 +33,7 @@ from datp_tasks.record import (
     journal_tables,
     ledger_tables,
     mapping_tables,
+    retention_tables,
     seal_tables,
 )
 
@@ -42,6 +43,7 @@ for each in (
     approval_tables,
     seal_tables,
     mapping_tables,
+    retention_tables,
 ):
     each.declare(metadata)
 
