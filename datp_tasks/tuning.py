@@ -269,6 +269,16 @@ class Tuning:
     #: A day for all receivers of an owner to learn a new secret.
     webhook_secret_overlap_s: int = number(86_400, 0, 31_622_400)
 
+    # Registered endpoints.
+    #: As many as a person can still keep apart.
+    webhook_endpoints_max: int = number(20, 1, 10_000)
+    #: How late an endpoint may be told, beside the sending; a run without news is one query.
+    endpoint_feeder_period_s: float = number(1.0, 0.1, 3_600)
+    #: Endpoints with news that one run looks after; the next one does the others.
+    endpoint_feeder_batch_max: int = number(200, 1, 10_000)
+    #: Events of one endpoint in one commit.
+    endpoint_feeder_rows_max: int = number(500, 1, 10_000)
+
     # The event feed.
     #: How late an event may be told by a stream, beside its commit: one query for all owners.
     event_tick_ms: int = number(100, 5, 60_000)

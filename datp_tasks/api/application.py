@@ -34,6 +34,7 @@ from datp_tasks.api import (
     problems,
     series,
     transactions,
+    webhook_endpoints,
     webhooks,
 )
 from datp_tasks.api.door import HEADERS, Door
@@ -47,6 +48,7 @@ ROUTERS = (
     transactions.one,
     batches.routes,
     webhooks.routes,
+    webhook_endpoints.routes,
     event_pages.routes,
     inspect.routes,
     operator.routes,

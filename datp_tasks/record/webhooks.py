@@ -30,6 +30,7 @@ SECRET_BYTES = 32
 
 class Query(Queries, topic="webhooks"):
     list_deliveries: str
+    of_endpoint: str
     find: str
     payload: str
     attempts: str
@@ -61,6 +62,8 @@ class Delivery:
     finished_at: datetime | None
     last_status: int | None
     last_error: str | None
+    #: The registered endpoint that it is for; None for the URL of a transaction.
+    endpoint_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,13 @@ class Webhooks:
         }
         with self._engine.connect() as connection:
             rows = connection.exec_driver_sql(Query.list_deliveries, values)
+            return [Delivery(**row._mapping) for row in rows]
+
+    def of_endpoint(self, endpoint_id: str, *, rows_max: int = 100) -> list[Delivery]:
+        """The newest first."""
+        values = {"endpoint_id": endpoint_id, "limit": rows_max}
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(Query.of_endpoint, values)
             return [Delivery(**row._mapping) for row in rows]
 
     def find(self, id: str, *, owner: str | None = None) -> Delivery:

@@ -92,6 +92,11 @@ LEFT JOIN LATERAL (
 ) AS e ON true
 ORDER BY e.xact, e.part, e.id
 
+-- :name first_from
+-- The first change of an owner whose writer has this transaction id, or a later one.
+SELECT xact::text AS xact, created_at FROM tx_state_change
+WHERE owner = %(owner)s AND xact >= %(xact)s::xid8 ORDER BY xact, id LIMIT 1
+
 -- :name head
 -- Everything that is committed by now lies below this transaction id, or is still to come.
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin, now() AS at
