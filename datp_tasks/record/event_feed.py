@@ -43,6 +43,8 @@ class Query(Queries, topic="event_feed"):
     pages: str
     page_of_all: str
     first_from: str
+    renumber_changes: str
+    renumber_reports: str
     head: str
 
 
@@ -133,6 +135,14 @@ class EventFeed:
         with self._alone.connect() as connection:
             row = connection.exec_driver_sql(Query.head).one()
         return FeedCursor(FeedPlace(int(row.xmin), CHANGES, 0), row.at)
+
+    def renumber(self, rows_max: int) -> int:
+        """Rows that come from another server, with transaction ids that this one has not reached;
+        they could not be told. Each look is one probe of an index."""
+        with self._alone.connect() as connection:
+            limit = {"limit": rows_max}
+            changes = connection.exec_driver_sql(Query.renumber_changes, limit).rowcount
+            return changes + connection.exec_driver_sql(Query.renumber_reports, limit).rowcount
 
     def place_at(self, owner: str, moment: datetime) -> FeedPlace:
         """A place before all events of an owner that happened then or later, and not long before.

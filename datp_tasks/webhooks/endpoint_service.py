@@ -146,6 +146,8 @@ class EndpointService:
 
     def feed(self, *, endpoints_max: int, rows_max: int) -> Fed:
         """Make deliveries of what is new for endpoints, and go on with replays."""
+        if renumbered := self._feed.renumber(rows_max):
+            log.warning("%d events come from another server; they are told now", renumbered)
         due = self.store.due(endpoints_max)
         deliveries = 0
         for id in due:
