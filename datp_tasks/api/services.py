@@ -22,6 +22,7 @@ from datp_tasks.api.waiting import Waiters
 from datp_tasks.bells.group_queues import GroupQueues
 from datp_tasks.client.client import Client
 from datp_tasks.client.requests import Request as Wanted
+from datp_tasks.ledger.ledger_service import Ledger
 from datp_tasks.live.metrics import Metrics
 from datp_tasks.live.nodes import Node
 from datp_tasks.live.store import LiveStore
@@ -87,6 +88,7 @@ class Services:
     nodes: Callable[[], list[Node]]
     queues: GroupQueues
     timeouts: Timeouts
+    ledger: Ledger
     close_gate: Callable[[], None]
 
     async def close(self) -> None:
