@@ -112,7 +112,7 @@ class EndpointService:
     ) -> str:
         """A new secret; the old one signs beside it for a while."""
         found = self.store.find(id, owner=owner)
-        wanted_s = self._settings.webhook_secret_overlap_s if overlap_s is None else overlap_s
+        wanted_s = self._settings. if overlap_s is None else overlap_s
         return self._secrets.rotate(found.signer, overlap_s=wanted_s, actor=actor)
 
     def test(self, id: str, *, owner: str | None = None) -> str:
