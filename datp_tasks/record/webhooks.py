@@ -26,6 +26,8 @@ STATES = ("pending", "delivered", "dead", "cancelled")
 TABLE, COLUMN = "webhook_secret", "secret"
 SECRET_PREFIX = "whsec_"
 SECRET_BYTES = 32
+#: A day for all receivers of an owner to learn a new secret.
+SECRET_OVERLAP_S = 86_400
 
 
 class Query(Queries, topic="webhooks"):

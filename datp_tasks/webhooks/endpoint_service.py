@@ -17,7 +17,7 @@ from datp_tasks.outbound.addresses import check_url
 from datp_tasks.record.event_feed import TYPES, EventFeed, FeedPage, TransactionEvent
 from datp_tasks.record.webhook_endpoints import Endpoint, EndpointReplay, Endpoints, Feeding
 from datp_tasks.record.webhook_queue import Member
-from datp_tasks.record.webhooks import Webhooks
+from datp_tasks.record.webhooks import SECRET_OVERLAP_S, Webhooks
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.webhooks")
@@ -112,7 +112,7 @@ class EndpointService:
     ) -> str:
         """A new secret; the old one signs beside it for a while."""
         found = self.store.find(id, owner=owner)
-        wanted_s = self._settings. if overlap_s is None else overlap_s
+        wanted_s = SECRET_OVERLAP_S if overlap_s is None else overlap_s
         return self._secrets.rotate(found.signer, overlap_s=wanted_s, actor=actor)
 
     def test(self, id: str, *, owner: str | None = None) -> str:
