@@ -20,6 +20,7 @@ from datp_tasks.api.threads import Threads
 from datp_tasks.api.waiting import Waiters
 from datp_tasks.client.client import Client
 from datp_tasks.client.requests import Request as Wanted
+from datp_tasks.ledger.service import Ledger
 from datp_tasks.live.metrics import Metrics
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.actor import Actor
@@ -29,7 +30,10 @@ from datp_tasks.pipelines.store import PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.events import Events
+from datp_tasks.record.groups import GroupStore
 from datp_tasks.record.listing import Listing
+from datp_tasks.record.saved_views import SavedViews
+from datp_tasks.record.search import Search
 from datp_tasks.record.states import States
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.types import Summary
@@ -56,6 +60,10 @@ class Services:
     pipelines_as: Callable[[Actor], PipelineStore]
     webhooks: WebhookService
     vault: Vault
+    ledger: Ledger
+    groups: GroupStore
+    saved_views: SavedViews
+    search: Search
     keys: ApiKeys
     threads: Threads
     #: For keys, limits and health only: these never wait for a slow query.

@@ -29,6 +29,8 @@ from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.database import make_engine
 from datp_tasks.record.events import Events
 from datp_tasks.record.listing import Listing
+from datp_tasks.record.saved_views import SavedViews
+from datp_tasks.record.search import Search
 from datp_tasks.record.states import States
 from datp_tasks.runtime.clients import make_client, make_operator
 from datp_tasks.runtime.container import Container
@@ -86,6 +88,10 @@ def open_services(container: Container) -> Services:
         pipelines_as=container.pipelines.acting,
         webhooks=container.webhooks,
         vault=container.vault,
+        ledger=container.ledger,
+        groups=container.groups,
+        saved_views=SavedViews(engine),
+        search=Search(engine),
         keys=keys,
         threads=threads,
         gate_threads=gate_threads,
