@@ -115,6 +115,22 @@ class Visitor:
 
 
 def declare_steps(kit: Kit) -> None:
+    _declare_good_steps(kit)
+    _declare_bad_steps(kit)
+    kit.use(
+        Pipeline("notice", startable=False).step("mail/send", name="send the mail").build(),
+        Pipeline("transfer")
+        .step("bank/reserve", name="reserve the money")
+        .step("bank/check")
+        .step("bank/notify", name="tell both")
+        .build(),
+        Pipeline("shaky").step("bank/shaky").build(),
+        Pipeline("stopped").step("bank/stop").build(),
+        Pipeline("payout").step("bank/reserve").step("bank/pay-out").step("mail/send").build(),
+    )
+
+
+def _declare_good_steps(kit: Kit) -> None:
     @kit.step("bank/reserve")
     def reserve(ctx: Any, data: Data) -> Data:
         return {**data, "reservation": "r-1"}
@@ -140,6 +156,8 @@ def declare_steps(kit: Kit) -> None:
     def send(ctx: Any, data: Data) -> Data:
         return {**data, "mailed": True}
 
+
+def _declare_bad_steps(kit: Kit) -> None:
     @kit.step("bank/shaky", retry={"max_attempts": 5, "first_s": 3600})
     def shaky(ctx: Any, data: Data) -> Data:
         raise RuntimeError("the bank answered 503")
@@ -151,15 +169,3 @@ def declare_steps(kit: Kit) -> None:
     @kit.step("bank/pay-out", on_crash="review", timeout_s=30)
     def pay_out(ctx: Any, data: Data) -> Data:
         return {**data, "paid": True}
-
-    kit.use(
-        Pipeline("notice", startable=False).step("mail/send", name="send the mail").build(),
-        Pipeline("transfer")
-        .step("bank/reserve", name="reserve the money")
-        .step("bank/check")
-        .step("bank/notify", name="tell both")
-        .build(),
-        Pipeline("shaky").step("bank/shaky").build(),
-        Pipeline("stopped").step("bank/stop").build(),
-        Pipeline("payout").step("bank/reserve").step("bank/pay-out").step("mail/send").build(),
-    )

@@ -142,5 +142,3 @@ def _action(visit: Visit) -> str:
     if action not in ACTIONS:
         raise not_found("such action")
     return action
-
-

@@ -1,17 +1,17 @@
 """Who may sign in beside holders of API keys: a file that names an OIDC provider or a proxy.
 
-    oidc:
-      issuer: https://login.example.com/realms/ops
-      client_id: datp-console
-      client_secret: …          # or client_secret_env: NAME_OF_A_VARIABLE
-      name_claim: email         # who it is; the default is `sub`
-      role_claim: groups
-      roles: {datp-admins: admin, datp-ops: operator}
-    proxy:
-      from: [10.0.0.7, 10.1.0.0/16]
-      name_header: X-Forwarded-User
-      role_header: X-Forwarded-Groups
-      roles: {datp-admins: admin}
+oidc:
+  issuer: https://login.example.com/realms/ops
+  client_id: datp-console
+  client_secret: …          # or client_secret_env: NAME_OF_A_VARIABLE
+  name_claim: email         # who it is; the default is `sub`
+  role_claim: groups
+  roles: {datp-admins: admin, datp-ops: operator}
+proxy:
+  from: [10.0.0.7, 10.1.0.0/16]
+  name_header: X-Forwarded-User
+  role_header: X-Forwarded-Groups
+  roles: {datp-admins: admin}
 """
 
 from __future__ import annotations

@@ -342,9 +342,7 @@ async def _form(request: Request, settings: Settings) -> dict[str, str]:
 
 async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
     request = Request(scope, receive)
-    response = sign_in.outside_page(
-        request, "nothing_here.html", 404, path=request.url.path
-    )
+    response = sign_in.outside_page(request, "nothing_here.html", 404, path=request.url.path)
     await response(scope, receive, send)
 
 

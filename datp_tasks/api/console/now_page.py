@@ -42,7 +42,10 @@ def read(services: Services, _: Params) -> Mapping[str, Any]:
         )
         claims = services.ledger.claims.counts()
     sizes = live.sizes()
-    in_doubt = services.operator.in_doubt(rows_max=IN_DOUBT_MAX)
+    told = {each.subject for each in alerts}
+    in_doubt = [
+        each for each in services.operator.in_doubt(rows_max=IN_DOUBT_MAX) if each.tx_id not in told
+    ]
     return {
         "now_ms": now_ms,
         "rates": {
@@ -126,6 +129,7 @@ VIEW = LiveView(
     parts={
         "now-tiles": "parts/now_tiles.html",
         "now-needs": "parts/now_needs.html",
+        "now-chart": "parts/now_chart.html",
         "now-groups": "parts/now_groups.html",
         "now-longest": "parts/now_longest.html",
     },

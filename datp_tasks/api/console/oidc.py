@@ -108,7 +108,9 @@ class Oidc:
                 self._claims, given["code"], flow, _redirect_uri(request)
             )
         except (ProviderTrouble, jwt.PyJWTError) as error:
-            return _refused(request, desk, "The sign-in provider did not answer as it should.", error)
+            return _refused(
+                request, desk, "The sign-in provider did not answer as it should.", error
+            )
         found = claims.get(self._given.role_claim, [])
         role = role_of([found] if isinstance(found, str) else map(str, found), self._given.roles)
         name = checked_name(claims.get(self._given.name_claim))

@@ -39,9 +39,7 @@ def ask_to_sign_in(
     request: Request, desk: Desk, *, trouble: str = "", status: int = 200, on: str = "/now"
 ) -> Response:
     has_oidc = desk.identity.oidc is not None
-    return outside_page(
-        request, "sign_in.html", status, trouble=trouble, on=on, has_oidc=has_oidc
-    )
+    return outside_page(request, "sign_in.html", status, trouble=trouble, on=on, has_oidc=has_oidc)
 
 
 def go_to_sign_in(request: Request, trouble: str) -> Response:

@@ -138,7 +138,11 @@ class Streams:
                 tab.bell.set()
 
     async def follow(
-        self, view: LiveView, params: dict[str, str], owner: str, is_good: Callable[[], Awaitable[bool]]
+        self,
+        view: LiveView,
+        params: dict[str, str],
+        owner: str,
+        is_good: Callable[[], Awaitable[bool]],
     ) -> AsyncIterator[bytes]:
         """What a tab is told, until it goes, the process ends or `is_good` says no."""
         key = (view.name, tuple(sorted(params.items())))

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from datp_tasks.model.journal import BrokenJournal, Entry, living_branch
@@ -226,10 +227,7 @@ def _place(rows: Sequence[StepRow], begun_ms: int) -> list[tuple[float, float]]:
     moments = sorted({begun_ms, *(m for each in segments for m in (each.from_ms, each.to_ms))})
     if len(moments) < 2:
         return []
-    weights = [
-        math.log1p((after - before) / LOG_MS) + 0.05
-        for before, after in zip(moments, moments[1:], strict=False)
-    ]
+    weights = [math.log1p((after - before) / LOG_MS) + 0.05 for before, after in pairwise(moments)]
     scale = WIDTH / sum(weights)
     at = {moments[0]: 0.0}
     for moment, weight in zip(moments[1:], weights, strict=True):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from fastapi.responses import Response
 
@@ -89,9 +89,7 @@ DEEDS = {
             says=_switch_says,
             cli="datp switch {tx} NAME VALUE",
         ),
-        Deed(
-            name="retry", title="Retry", says=_retry_says, cli="datp retry {tx} --reason '…'"
-        ),
+        Deed(name="retry", title="Retry", says=_retry_says, cli="datp retry {tx} --reason '…'"),
         Deed(
             name="resolve",
             title="Decide about",
@@ -142,9 +140,7 @@ async def cancel(visit: Visit) -> Response:
 async def wake(visit: Visit) -> Response:
     tx, access = await _about(visit)
     check_wake(visit.caller.actor, access, tx.owner)
-    woken = await visit.run(
-        partial(visit.services.client.wake, tx.tx_id, by=visit.caller.actor)
-    )
+    woken = await visit.run(partial(visit.services.client.wake, tx.tx_id, by=visit.caller.actor))
     return _done(visit, "It is woken." if woken else "It did not sleep any more.")
 
 
@@ -156,9 +152,7 @@ async def set_switch(visit: Visit) -> Response:
         raise invalid([{"loc": ("name",), "msg": "name the switch"}])
     check_switch(visit.caller.actor, access, tx.owner, name)
     value = switch_value(visit.form.get("value", ""))
-    put = partial(
-        visit.services.client.set_switch, tx.tx_id, name, value, by=visit.caller.actor
-    )
+    put = partial(visit.services.client.set_switch, tx.tx_id, name, value, by=visit.caller.actor)
     woken = await visit.run(put)
     return _done(visit, f"The switch {name} is set{', and it woke up' if woken else ''}.")
 
@@ -189,7 +183,7 @@ async def resolve(visit: Visit) -> Response:
     decide = partial(
         visit.services.operator.resolve,
         tx.tx_id,
-        decision,
+        cast(Decision, decision),
         reason=visit.reason(),
         output=output,
         actor=visit.caller.actor,

@@ -80,9 +80,7 @@ def look(services: Services, tx_id: str) -> Summary:
 
 def _why(services: Services, tx_id: str) -> Why:
     gauges = services.metrics.gauges()
-    return services.operator.why(
-        tx_id, bells_in=lambda group: int(gauges.get(f"queue|{group}", 1))
-    )
+    return services.operator.why(tx_id, bells_in=lambda group: int(gauges.get(f"queue|{group}", 1)))
 
 
 def timeline_of(
@@ -112,9 +110,7 @@ def _facts(services: Services, summary: Summary, replay: Replay) -> dict[str, An
         "wake_ms": view.wake_ms if view is not None else None,
         "wake_switch": view.wake_switch if view is not None else None,
         # The value is a payload; that it is set, and how often, is not.
-        "switches": {
-            name: text.partition(":")[0] for name, text in sorted(switches.items())
-        },
+        "switches": {name: text.partition(":")[0] for name, text in sorted(switches.items())},
     }
 
 

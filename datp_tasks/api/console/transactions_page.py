@@ -95,9 +95,7 @@ def wrong_filter(error: Exception) -> str:
         raise error
     if not mistakes:
         return str(getattr(error, "detail", error))
-    return "; ".join(
-        f"{each['pointer'].removeprefix('#/')}: {each['detail']}" for each in mistakes
-    )
+    return "; ".join(f"{each['pointer'].removeprefix('#/')}: {each['detail']}" for each in mistakes)
 
 
 def query_of(given: Mapping[str, str]) -> str:
@@ -125,7 +123,9 @@ async def save_view(visit: Visit) -> Response:
             return visit.services.saved_views.save(visit.caller.actor.person, view)
 
     if not await visit.run(save):
-        return visit.back_to("/transactions", trouble=f"You have {VIEWS_MAX} views; drop one first.")
+        return visit.back_to(
+            "/transactions", trouble=f"You have {VIEWS_MAX} views; drop one first."
+        )
     return visit.back_to(with_query("/transactions", given), f"The view {name} is saved.")
 
 
