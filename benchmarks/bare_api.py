@@ -22,7 +22,7 @@ INSERT = text("INSERT INTO bare_accept (id, pipeline, data) VALUES (:id, :pipeli
 
 class Wanted(BaseModel):
     pipeline: str
-    data: dict[str, Any]
+    input: dict[str, Any]
 
 
 def make() -> FastAPI:
@@ -35,7 +35,7 @@ def make() -> FastAPI:
     @app.post("/accept", status_code=202)
     def accept(wanted: Wanted) -> JSONResponse:
         made = uuid.uuid4().hex
-        values = {"id": made, "pipeline": wanted.pipeline, "data": json.dumps(wanted.data)}
+        values = {"id": made, "pipeline": wanted.pipeline, "data": json.dumps(wanted.input)}
         with engine.begin() as connection:
             connection.execute(INSERT, values)
         return JSONResponse({"id": made}, status_code=202)

@@ -137,4 +137,4 @@ class Engine(System):
     @staticmethod
     def requests(pipeline: str, transactions: int, padding: str = "") -> list[Request]:
         more = {"padding": padding} if padding else {}
-        return [Request(pipeline=pipeline, data={"n": n, **more}) for n in range(transactions)]
+        return [Request(pipeline=pipeline, input={"n": n, **more}) for n in range(transactions)]

@@ -53,7 +53,7 @@ class ResumeStand:
     def round(self, number: int) -> list[float]:
         """Kill one worker in the middle of its work; seconds until each of its tasks went on."""
         victim = self._workers[number % 2]
-        requests = [Request(pipeline=PIPELINE, data={"n": n}) for n in range(10 * SLOTS)]
+        requests = [Request(pipeline=PIPELINE, input={"n": n}) for n in range(10 * SLOTS)]
         submitted = self.client.submit_many(requests)
         self._wait_for(lambda: len(self._held_by(victim)) >= SLOTS, "both workers to be busy")
         nodes = self._nodes_of(victim)

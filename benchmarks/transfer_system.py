@@ -34,4 +34,4 @@ class TransferSystem(System):
 
     def transfer(self, pipeline: str, wanted: Sequence[Data]) -> float:
         """Transfers a second, from one client, until all are final in SQL."""
-        return self.run([Request(pipeline=pipeline, data=data) for data in wanted])
+        return self.run([Request(pipeline=pipeline, input=data) for data in wanted])

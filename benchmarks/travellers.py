@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from benchmarks.stack import Stack
 from datp_tasks import Pipeline
 from datp_tasks.client.requests import Request, prepare
-from datp_tasks.live.types import Claimed, Held
+from datp_tasks.live.live_types import Claimed, Held
 from datp_tasks.model.plan import Position
 from datp_tasks.model.state import BEGIN, Delta, State, apply, delta_json, done, ending, slept
 from datp_tasks.model.status import Status
@@ -47,7 +47,7 @@ class Travellers:
         definition = steps.build()
         self.connections.pipelines.apply(definition)
         self.connections.pipelines.use(definition.name, definition.version)
-        request = Request(pipeline=PIPELINE, data=PAYLOAD)
+        request = Request(pipeline=PIPELINE, input=PAYLOAD)
         now = self.connections.record.server_now
         #: All travellers are alike but for their ids.
         self._like = prepare(request, definition, given, now)

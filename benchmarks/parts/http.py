@@ -38,7 +38,7 @@ NO_LIMITS = {
 }
 CONNECTIONS = 32
 BULK_ITEMS = 500
-ONE = {"pipeline": "three", "data": {"n": 1}}
+ONE = {"pipeline": "three", "input": {"n": 1}}
 GIVE_UP_S = 120.0
 
 
@@ -126,7 +126,7 @@ def _long_polls(bench: Bench, api: Side, crowd: int) -> list[float]:
         headers = {"Authorization": f"Bearer {api.key}"}
         tx_ids: list[str] = []
         while len(tx_ids) < crowd:
-            items = [{"pipeline": "held", "data": {}}] * min(500, crowd - len(tx_ids))
+            items = [{"pipeline": "held", "input": {}}] * min(500, crowd - len(tx_ids))
             body = {"transactions": items}
             answer = httpx.post(f"{url}/v1/transactions/bulk", json=body, headers=headers)
             tx_ids += [each["txId"] for each in answer.json()["results"]]

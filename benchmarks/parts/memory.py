@@ -46,7 +46,7 @@ def run(bench: Bench) -> Figures:
 
 def _bytes_each(stack: Stack, engine: Engine, transactions: int) -> float:
     requests = engine.requests("three", transactions, PADDING)
-    payload = sum(len(encode(request.data)) for request in requests)
+    payload = sum(len(encode(request.input)) for request in requests)
     before = stack.memory_bytes()
     engine.client.submit_many(requests)
     return (stack.memory_bytes() - before - payload) / transactions

@@ -103,7 +103,7 @@ def _measure(stack: Stack, house: House, per_s: int, seconds: int) -> Load:
 
 def _send(house: House, per_s: int, seconds: int) -> dict[str, Any]:
     wanted = transfers(per_s * seconds)
-    bodies = [json.dumps({"pipeline": "transfer", "data": data}) for data in wanted]
+    bodies = [json.dumps({"pipeline": "transfer", "input": data}) for data in wanted]
     order = {
         "what": "paced",
         "port": house.port,

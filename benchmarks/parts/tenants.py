@@ -99,7 +99,7 @@ def _transactions(bench: Bench, pipeline: str) -> tuple[float, float]:
 
 
 def _submit_large(engine: Engine, pipeline: str, count: int) -> None:
-    requests = [Request(pipeline=pipeline, data={"n": n}, owner=LARGE) for n in range(count)]
+    requests = [Request(pipeline=pipeline, input={"n": n}, owner=LARGE) for n in range(count)]
     engine.client.submit_many(requests)
 
 

@@ -76,7 +76,7 @@ def run(bench: Bench) -> Figures:
 def _run_and_tell(stack: Stack, engine: Engine, base: str, count: int) -> float:
     """From the first submit until the last one is told."""
     requests = [
-        Request(pipeline="three", data={"n": n}, webhook=f"{base}/{n % TARGETS}")
+        Request(pipeline="three", input={"n": n}, webhook=f"{base}/{n % TARGETS}")
         for n in range(count)
     ]
     began_s = time.perf_counter()

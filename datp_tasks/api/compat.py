@@ -26,7 +26,7 @@ from datp_tasks.model.rights import check_read, sees_payloads
 from datp_tasks.model.sealed import MASK
 from datp_tasks.model.status import Status
 from datp_tasks.record.database import translate_outage
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 
 LONG = ("long", "longpoll")
 
@@ -160,7 +160,7 @@ def _request(pipeline: str, wanted: Start, caller: Caller) -> Wanted:
     webhook = options.webhook or (reply if reply.startswith("http") else None)
     return Wanted(
         pipeline=pipeline,
-        data=wanted.data,
+        input=wanted.data,
         owner=caller.owner,
         external_id=options.externalId,
         metadata=given or None,

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 
 from datp_tasks.api.problems import limited
 from datp_tasks.api.threads import Threads
-from datp_tasks.live.errors import RedisError
 from datp_tasks.live.rates import Granted, Rates
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.database import translate_outage
-from datp_tasks.record.errors import OperationalError
+from datp_tasks.record.sql_errors import OperationalError
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.api")
@@ -48,7 +48,7 @@ class _Share:
     count_again_s: float = 0.0
 
 
-class Limits:
+class RequestLimits:
     def __init__(self, keys: ApiKeys, rates: Rates, settings: Settings, threads: Threads) -> None:
         self._keys = keys
         self._rates = rates

@@ -49,7 +49,7 @@ class Given(BaseModel):
 
 class TransactionIn(Sent):
     pipeline: Annotated[Text, Field(examples=["transfer"])]
-    data: Annotated[Object, Field(description="What the first step gets.")]
+    input: Annotated[Object, Field(description="What the first step gets.")]
     external_id: Annotated[
         str | None,
         Field(description="Your own name for it; the same request again is the same transaction."),
@@ -72,7 +72,7 @@ class TransactionIn(Sent):
     def request(self, owner: str, by: Actor) -> Request:
         return Request(
             pipeline=self.pipeline,
-            data=self.data,
+            input=self.input,
             owner=owner,
             external_id=self.external_id,
             metadata=self.metadata,
@@ -119,11 +119,11 @@ class Transaction(Given):
     external_id: str | None
     pipeline: str
     version: str
-    data: Annotated[Object | None, Field(description="The output, once it has ended.")]
-    progress_report: Object | None
+    input: Object
+    output: Annotated[Object | None, Field(description="What it returned, once it has ended.")]
+    progress: Annotated[Object | None, Field(description="What a step reported last.")]
     note: str | None
     metadata: Object | None
-    input: Object
     sequence: Annotated[int, Field(description="Number of its last event; the end is one.")]
     webhook: str | None
     created_at: datetime
@@ -179,7 +179,7 @@ class Woken(Given):
     woken: bool
 
 
-class Batch(Given):
+class LedgerBatch(Given):
     service: str
     batch_id: str
     position: int
@@ -201,7 +201,7 @@ class StoredBatch(Given):
 
 
 class Batches(Given):
-    batches: list[Batch]
+    batches: list[LedgerBatch]
 
 
 class Health(Given):

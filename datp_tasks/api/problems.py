@@ -15,10 +15,10 @@ from starlette.exceptions import HTTPException
 
 from datp_tasks import errors
 from datp_tasks.api.batcher import TooMany
-from datp_tasks.live.errors import RedisError
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.model.notes import new_error_id
 from datp_tasks.model.payload import encode
-from datp_tasks.record.errors import OperationalError, PoolTimeout
+from datp_tasks.record.sql_errors import OperationalError, PoolTimeout
 
 log = logging.getLogger("datp.api")
 
@@ -56,6 +56,10 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
     errors.ApprovalForbidden: (403, "forbidden"),
     errors.ApprovalOver: (409, "approval-over"),
     errors.SubjectMoved: (409, "subject-moved"),
+    errors.FilterInvalid: (422, "filter-invalid"),
+    errors.GroupInvalid: (422, "group-invalid"),
+    errors.KeyInvalid: (422, "key-invalid"),
+    errors.KeyUnknown: (404, "not-found"),
     errors.WebhookInvalid: (422, "webhook-invalid"),
     errors.WebhookUnknown: (404, "not-found"),
     errors.WebhookBusy: (409, "webhook-busy"),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from datp_tasks.ledger.types import Batch
+from datp_tasks.ledger.batch_types import LedgerBatch
 from datp_tasks.model.actor import Actor
+from datp_tasks.model.log_lines import LogLine
 from datp_tasks.model.rights import sees_payloads
 from datp_tasks.model.sealed import MASK
 from datp_tasks.record.alerts import Alert
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 
 
 def time_text(moment: datetime | None) -> str | None:
@@ -22,7 +23,7 @@ def summary_json(summary: Summary, actor: Actor) -> dict[str, Any]:
     # Whatever was not opened for the one who asks is not shown.
     shown = _summary_json(summary.masked())
     if not sees_payloads(actor):
-        for name in ("data", "progressReport", "metadata", "input"):
+        for name in ("input", "output", "progress", "metadata"):
             shown[name] = shown[name] and dict(MASK)
     if actor.is_operator:
         shown |= {"submittedBy": summary.submitted_by, "origin": summary.origin}
@@ -37,11 +38,11 @@ def _summary_json(summary: Summary) -> dict[str, Any]:
         "externalId": summary.external_id,
         "pipeline": summary.pipeline,
         "version": summary.version,
-        "data": summary.output,
-        "progressReport": summary.progress,
+        "input": summary.input,
+        "output": summary.output,
+        "progress": summary.progress,
         "note": summary.note,
         "metadata": summary.metadata,
-        "input": summary.input,
         "sequence": summary.sequence,
         "webhook": summary.webhook,
         "createdAt": time_text(summary.created_at),
@@ -53,7 +54,7 @@ def _summary_json(summary: Summary) -> dict[str, Any]:
     }
 
 
-def batch_json(batch: Batch) -> dict[str, Any]:
+def batch_json(batch: LedgerBatch) -> dict[str, Any]:
     return {
         "service": batch.service_id,
         "batchId": batch.batch_id,
@@ -66,6 +67,20 @@ def batch_json(batch: Batch) -> dict[str, Any]:
         "txId": batch.tx_id,
         "createdAt": time_text(batch.created_at),
         "finalAt": time_text(batch.final_at),
+    }
+
+
+def line_json(line: LogLine) -> dict[str, Any]:
+    """A line that a step logged; without its text where it rests sealed."""
+    return {
+        "cursor": line.cursor,
+        "at": time_text(line.at),
+        "level": line.level or None,
+        "step": line.path or None,
+        "stepType": line.step_type or None,
+        "attempt": line.attempt,
+        "text": dict(MASK) if line.is_sealed else line.text,
+        "fields": line.fields,
     }
 
 

@@ -11,35 +11,38 @@ from fastapi import Request
 from datp_tasks.api.accepting import Accepted
 from datp_tasks.api.access import Caller, Gate
 from datp_tasks.api.batcher import Batcher
-from datp_tasks.api.limits import Limits
-from datp_tasks.api.metrics import Meter
+from datp_tasks.api.limits import RequestLimits
 from datp_tasks.api.problems import not_found
+from datp_tasks.api.process_metrics import Meter
 from datp_tasks.api.recent import Recent
 from datp_tasks.api.shares import Shares
 from datp_tasks.api.threads import Threads
 from datp_tasks.api.waiting import Waiters
+from datp_tasks.bells.group_queues import GroupQueues
 from datp_tasks.client.client import Client
 from datp_tasks.client.requests import Request as Wanted
-from datp_tasks.ledger.service import Ledger
+from datp_tasks.ledger.ledger_service import Ledger
 from datp_tasks.live.metrics import Metrics
+from datp_tasks.live.nodes import Node
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.actor import Actor
 from datp_tasks.operator.operator import Operator
 from datp_tasks.pipelines.catalogue import Catalogue
-from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.pipelines.version_store import PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
-from datp_tasks.record.events import Events
+from datp_tasks.record.events import EventStore
 from datp_tasks.record.groups import GroupStore
 from datp_tasks.record.listing import Listing
+from datp_tasks.record.record_types import Summary
 from datp_tasks.record.saved_views import SavedViews
 from datp_tasks.record.search import Search
 from datp_tasks.record.states import States
+from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.record.transactions import Record
-from datp_tasks.record.types import Summary
 from datp_tasks.record.vault import Vault
 from datp_tasks.settings import Settings
-from datp_tasks.webhooks.service import WebhookService
+from datp_tasks.webhooks.webhook_service import WebhookService
 
 log = logging.getLogger("datp.api")
 
@@ -61,7 +64,6 @@ class Services:
     webhooks: WebhookService
     vault: Vault
     ledger: Ledger
-    groups: GroupStore
     saved_views: SavedViews
     search: Search
     keys: ApiKeys
@@ -69,13 +71,13 @@ class Services:
     #: For keys, limits and health only: these never wait for a slow query.
     gate_threads: Threads
     gate: Gate
-    limits: Limits
+    limits: RequestLimits
     accepts: Batcher[Wanted, Accepted]
     looks: Batcher[str, Summary | None]
     seen: Batcher[Summary, None]
     waiters: Waiters
     listing: Listing
-    events: Events
+    events: EventStore
     meter: Meter
     #: Bytes of bodies that are being read or worked on, and requests, by owner.
     body_bytes: Shares
@@ -84,6 +86,11 @@ class Services:
     servers: Recent[tuple[bool, bool]]
     #: What Prometheus reads.
     scraped: Recent[bytes]
+    #: What operators decided about node groups, their live workers, and their queues.
+    groups: GroupStore
+    nodes: Callable[[], list[Node]]
+    queues: GroupQueues
+    timeouts: Timeouts
     close_gate: Callable[[], None]
 
     async def close(self) -> None:
@@ -91,6 +98,7 @@ class Services:
         await self.threads.run(self.client.close)
         self.threads.close()
         self.gate_threads.close()
+        self.queues.close()
         self.close_gate()
 
     async def note_seen(self, summary: Summary) -> None:
@@ -127,7 +135,7 @@ def caller_of(request: Request) -> Caller:
     return found
 
 
-def mark_seen(events: Events, shown: Sequence[Summary]) -> Sequence[None]:
+def mark_seen(events: EventStore, shown: Sequence[Summary]) -> Sequence[None]:
     """Their clients know these events now."""
     for each in shown:
         events.mark_notified(each.tx_id, each.sequence, each.cancel_webhook_on_poll)

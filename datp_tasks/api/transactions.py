@@ -41,7 +41,7 @@ from datp_tasks.model.sealed import MASK
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.events import Event
 from datp_tasks.record.operator_actions import record_action
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 
 NEW, REPEATED = 202, 200
 EVENTS_MAX = 1_000
@@ -128,7 +128,7 @@ def _named(body: Any, owner: str) -> Wanted | None:
     external_id = body.get("externalId") if isinstance(body, dict) else None
     if not isinstance(external_id, str):
         return None
-    return Wanted(pipeline="", data={}, owner=owner, external_id=external_id)
+    return Wanted(pipeline="", input={}, owner=owner, external_id=external_id)
 
 
 @bulk.post("/transactions/bulk", response_model=models.BulkOut)
@@ -350,7 +350,7 @@ def _accept_bulk(
             wanted.append(request)
         except ValidationError as error:
             wrong[number] = invalid(mistakes_of(error))
-            wanted.append(_named(item, owner) or Wanted(pipeline="", data={}, owner=owner))
+            wanted.append(_named(item, owner) or Wanted(pipeline="", input={}, owner=owner))
     answers = dict(wrong)
     if over is not None:
         answers = {n: wrong.get(n, over) for n in range(len(items))}

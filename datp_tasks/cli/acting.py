@@ -10,7 +10,7 @@ from datp_tasks.errors import KeyInvalid
 from datp_tasks.model.actor import Actor, Role
 
 if TYPE_CHECKING:
-    from datp_tasks.cli.context import Context
+    from datp_tasks.cli.command_context import Context
 
 KEY_VARIABLE = "DATP_OPERATOR_KEY"
 NAME_VARIABLE = "DATP_ACTOR"
@@ -21,12 +21,7 @@ def actor_of(context: Context) -> Actor:
     text = os.environ.get(KEY_VARIABLE)
     if not text:
         return Actor(name=f"cli {_user()}", role=Role.ADMIN)
-    from datp_tasks.record.api_keys import ApiKeys
-
-    connections = context.connections
-    peppers = context.settings.key_pepper, context.settings.key_pepper_previous
-    keys = ApiKeys(connections.engine, connections.clock, *peppers)
-    found = keys.verify(text)
+    found = context.api_keys.verify(text)
     if found is None:
         raise KeyInvalid(f"The key in {KEY_VARIABLE} is unknown, has expired or was revoked.")
     if found.role is None:

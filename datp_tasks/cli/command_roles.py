@@ -26,7 +26,7 @@ NEEDED: Final[dict[str, Role]] = {
     **dict.fromkeys(("approvals list", "approvals show"), VIEWER),
     **dict.fromkeys(("approvals approve", "approvals reject"), Role.APPROVER),
     **dict.fromkeys(("bulk cancel", "bulk wake", "bulk retry"), OPERATOR),
-    **dict.fromkeys(("replay", "audit", "audit actions"), OPERATOR),
+    **dict.fromkeys(("replay", "audit", "audit actions", "logs"), OPERATOR),
     **dict.fromkeys(("why", "list", "alerts", "doctor", "timeouts", "top", "nodes"), VIEWER),
     **dict.fromkeys(("groups list", "groups show"), VIEWER),
     "groups set": OPERATOR,
@@ -64,7 +64,7 @@ def check(path: str) -> None:
     role = needed(path)
     if role is None or not os.environ.get(KEY_VARIABLE):
         return
-    from datp_tasks.cli.context import connect
+    from datp_tasks.cli.command_context import connect
 
     if not connect().actor.has(role):
         raise NotGranted(f"`datp {path}` needs a key with the role {role} in {KEY_VARIABLE}.")

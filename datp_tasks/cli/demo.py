@@ -175,7 +175,7 @@ def pace(plan: Iterable[Transfer]) -> str:
 
 def _request(transfer: Transfer, **other: Any) -> Request:
     data = {**transfer.data, **other}
-    return Request(pipeline="transfer", data=data, external_id=transfer.external_id)
+    return Request(pipeline="transfer", input=data, external_id=transfer.external_id)
 
 
 def _send_again(client: Client, transfers: Sequence[Transfer]) -> None:

@@ -26,7 +26,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "cancel": "Take a transaction back; what was done is rolled back.",
         "wake": "End a sleep early.",
     },
-    "operate": {
+    "operator": {
         "why": "Tell what a transaction waits for, which node has it and when it moves.",
         "list": "List transactions, the newest first.",
         "alerts": "Show what needs a person.",
@@ -39,6 +39,9 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "resolve": "Decide what became of the step of a transaction that is in doubt.",
         "replay": "Rebuild a transaction from its journal.",
         "audit": "Replay many transactions and report what does not fit.",
+    },
+    "transaction_logs": {
+        "logs": "Show what the steps of a transaction have logged.",
     },
     "approvals": {
         "approvals": "What waits for a second person, and deciding.",
@@ -64,7 +67,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
     "webhooks": {
         "webhooks": "Webhooks: deliveries, dead letters, secrets.",
     },
-    "keys": {
+    "api_keys": {
         "keys": "API keys, and the limits of their owners.",
     },
     "db": {

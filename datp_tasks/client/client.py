@@ -15,16 +15,17 @@ from datp_tasks.client.batches import LedgerBatches
 from datp_tasks.client.reads import Reader
 from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.client.submit import Before, RequestAcceptor
+from datp_tasks.client.submit_in import CallerSubmits
 from datp_tasks.errors import (
     DatpError,
     LedgerError,
     PipelineError,
     RequestError,
 )
-from datp_tasks.ledger.types import Attempt, Batch, Service, Sighting, Stored
+from datp_tasks.ledger.batch_types import BatchAttempt, LedgerBatch, Service, Sighting, Stored
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.batch import BatchState
-from datp_tasks.record.types import Summary
+from datp_tasks.model.ledger_batch import BatchState
+from datp_tasks.record.record_types import Summary
 from datp_tasks.settings import Settings
 from datp_tasks.transactions.send_signals import SignalSender
 
@@ -36,12 +37,14 @@ class Client:
         self,
         *,
         acceptor: RequestAcceptor,
+        caller_submits: CallerSubmits,
         reader: Reader,
         signals: SignalSender,
         batches: LedgerBatches,
         close: Callable[[], None],
     ) -> None:
         self._acceptor = acceptor
+        self._caller_submits = caller_submits
         self._reader = reader
         self._signals = signals
         self._batches = batches
@@ -67,6 +70,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        self._caller_submits.close()
         self._reader.close()
         self._close()
 
@@ -75,7 +79,7 @@ class Client:
     def submit(
         self,
         pipeline: str,
-        data: Mapping[str, Any],
+        input: Mapping[str, Any],
         *,
         owner: str = "local",
         external_id: str | None = None,
@@ -97,7 +101,7 @@ class Client:
         """
         request = Request(
             pipeline=pipeline,
-            data=data,
+            input=input,
             owner=owner,
             external_id=external_id,
             metadata=metadata,
@@ -121,6 +125,34 @@ class Client:
         Answers come in the order of the requests. Thousands per call are fine.
         """
         return self._acceptor.submit_many(requests)
+
+    def submit_in(
+        self, connection: object, pipeline: str, input: Mapping[str, Any], **options: Any
+    ) -> Submitted:
+        """Hand in a transaction as part of the caller's SQL transaction: it is accepted if, and
+        only if, the caller commits. The options are those of `submit`.
+
+        The connection leads to the database of DATP Tasks: a Connection or Session of SQLAlchemy,
+        a connection of psycopg2, or Django's. What is refused is raised and leaves the caller's
+        transaction usable. It starts within milliseconds of the commit; if this process dies
+        before, within seconds.
+        """
+        request = Request(pipeline=pipeline, input=input, **options)
+        answer = self.submit_many_in(connection, [request])[0]
+        if isinstance(answer, DatpError):
+            raise answer
+        return answer
+
+    def submit_many_in(
+        self, connection: object, requests: Sequence[Request]
+    ) -> list[Submitted | RequestError | PipelineError]:
+        """The same for many; one bad request does not hold up the others."""
+        return self._caller_submits.submit_many(connection, requests)
+
+    def place_committed(self) -> None:
+        """Start what callers of `submit_in` have committed by now, without waiting for the thread
+        that looks for it. A process that is about to end, or has no threads, may call this."""
+        self._caller_submits.place_committed()
 
     def accepted_before(self, requests: Sequence[Request]) -> list[Before | None]:
         """What was accepted under the external ids of these requests, without submitting them."""
@@ -227,7 +259,7 @@ class Client:
         """
         return self._batches.submit_many(wanted, owner=owner)
 
-    def batch(self, service_id: str, batch_id: str, *, owner: str | None = None) -> Batch:
+    def batch(self, service_id: str, batch_id: str, *, owner: str | None = None) -> LedgerBatch:
         """A batch as of now, or BatchUnknown; with an owner, only one of theirs."""
         return self._batches.find(service_id, batch_id, owner=owner)
 
@@ -239,7 +271,7 @@ class Client:
         owner: str | None = None,
         with_final: bool = False,
         rows_max: int = 100,
-    ) -> list[Batch]:
+    ) -> list[LedgerBatch]:
         """Batches that are not final, or all, by service and in order."""
         return self._batches.list_batches(
             service_id=service_id,
@@ -249,10 +281,12 @@ class Client:
             rows_max=rows_max,
         )
 
-    def batch_history(self, service_id: str, batch_id: str) -> tuple[list[Attempt], list[Sighting]]:
+    def batch_history(
+        self, service_id: str, batch_id: str
+    ) -> tuple[list[BatchAttempt], list[Sighting]]:
         """Every submission of a batch, and every state in which it was seen."""
         return self._batches.history(service_id, batch_id)
 
-    def wait_batch(self, service_id: str, batch_id: str, timeout_s: float = 60.0) -> Batch:
+    def wait_batch(self, service_id: str, batch_id: str, timeout_s: float = 60.0) -> LedgerBatch:
         """Wait until a batch is final, or raise WaitTimeout; it goes on regardless."""
         return self._batches.wait(service_id, batch_id, timeout_s)

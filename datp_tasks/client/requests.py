@@ -13,7 +13,7 @@ import uuid_utils
 
 from datp_tasks.errors import ExternalIdInvalid, InputInvalid, PipelineNotStartable, RequestError
 from datp_tasks.live.keys import shard_of_external_id
-from datp_tasks.live.types import NewTransaction
+from datp_tasks.live.live_types import NewTransaction
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.payload import NotJson, canonical, checked, encode
 from datp_tasks.model.pipeline import PipelineDefinition
@@ -21,7 +21,7 @@ from datp_tasks.model.rights import check_submit
 from datp_tasks.model.state import first_state_json
 from datp_tasks.model.status import Status
 from datp_tasks.outbound.addresses import check_url
-from datp_tasks.record.types import Acceptance
+from datp_tasks.record.record_types import Acceptance
 from datp_tasks.seals.data_key import DataKey
 from datp_tasks.settings import Settings
 from datp_tasks.timeouts.expiry import ExpiryPast, Now, checked_expiry, moment_of
@@ -37,7 +37,7 @@ class Request:
     """One transaction that a client wants."""
 
     pipeline: str
-    data: Mapping[str, Any]
+    input: Mapping[str, Any]
     owner: str = "local"
     #: The client's own name for it; the same id with the same request is the same transaction.
     external_id: str | None = None
@@ -105,7 +105,7 @@ def prepare(
     if by is not None:
         check_submit(by, definition.name, definition.access, owner)
     external_id = _checked_external_id(request.external_id, settings)
-    data, input_json = _checked_json(request.data, "data", settings.input_bytes_max, settings)
+    given, input_json = _checked_json(request.input, "input", settings.input_bytes_max, settings)
     metadata: dict[str, Any] | None = None
     metadata_json: str | None = None
     if request.metadata is not None and request.metadata != {}:
@@ -122,7 +122,7 @@ def prepare(
         overdue = error
     tx_id = new_tx_id(owner, external_id, settings.shards)
     asked = [*_asked_expiry(request), *_asked_webhook(request)]
-    whole = canonical([definition.name, data, metadata, *asked])
+    whole = canonical([definition.name, given, metadata, *asked])
     first = definition.steps[0]
     return Prepared(
         Acceptance(
@@ -162,10 +162,10 @@ def raw_asked(request: Request) -> str | None:
     """The text of a request that was not checked, as `Prepared.asked`: what was accepted before
     must be found whatever would refuse it now. None if it cannot be that of an accepted one."""
     try:
-        data = dict(request.data)
+        given = dict(request.input)
         metadata = dict(request.metadata) if request.metadata else None
         asked = [*_asked_expiry(request), *_asked_webhook(request)]
-        text = canonical([request.pipeline, data, metadata, *asked])
+        text = canonical([request.pipeline, given, metadata, *asked])
         text.encode()
         return text
     except (RequestError, TypeError, ValueError, RecursionError):

@@ -19,16 +19,15 @@ from datp_tasks.engine.registry import Registry
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import StateCache
 from datp_tasks.failpoints import reach
-from datp_tasks.live.scripts import Call as ScriptCall
-from datp_tasks.live.scripts import Reply
+from datp_tasks.live.live_types import Bell, flat_to_dict
+from datp_tasks.live.scripts import Reply, ScriptCall
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Bell, flat_to_dict
 from datp_tasks.model.plan import Action, Position
 from datp_tasks.model.state import BEGIN, ending
 from datp_tasks.model.status import Status
-from datp_tasks.record.errors import DBAPIError, OperationalError
+from datp_tasks.record.record_types import Final, Mark
+from datp_tasks.record.sql_errors import DBAPIError, OperationalError
 from datp_tasks.record.transactions import Record
-from datp_tasks.record.types import Final, Mark
 from datp_tasks.transactions.follow_record import follow_summaries
 
 log = logging.getLogger("datp.hop")
@@ -271,8 +270,8 @@ class Committer:
             if reply[0] == "STALE":
                 plan.stale.append(run)
 
-        status, state_json = _ending(run).status, run.state_json()
-        call = self._live.call_finish(run.take_pending(), self._node, status, state_json)
+        status, held = _ending(run).status, run.take_pending()
+        call = self._live.call_finish(held, self._node, status, run.state_json())
         return call, answered
 
     def _end_one_by_one(self, runs: list[Run], error: DBAPIError, plan: Plan) -> None:
@@ -301,8 +300,8 @@ class Committer:
                 if step_type is None or not step_type.must_find_out:
                     # Of the others, what an earlier try did must be found out first.
                     close(run)
-            json = run.state_json()
-            calls.append(self._live.call_hand_over(run.take_pending(), self._node, json, here))
+            held = run.take_pending()
+            calls.append(self._live.call_hand_over(held, self._node, run.state_json(), here))
         self._live.run(calls)
 
     def _follow_sql(self, lost: Sequence[Run], plan: Plan) -> None:

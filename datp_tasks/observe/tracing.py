@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from datp_tasks.clock import wall_ns
 from datp_tasks.errors import TracingMissing
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Final
+from datp_tasks.record.record_types import Final
 from datp_tasks.settings import Settings
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from datetime import datetime
 from sqlalchemy import Engine
 
 from datp_tasks.record.queries import Queries
-from datp_tasks.record.types import Summary, summary_from_row
+from datp_tasks.record.record_types import Summary, summary_from_row
 
 
 class Query(Queries, topic="listing"):
@@ -20,7 +20,7 @@ class Query(Queries, topic="listing"):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ListingFilter:
     """Which transactions, the newest first. Empty and None mean any."""
 
     owner: str | None = None
@@ -38,7 +38,7 @@ class Listing:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def page(self, wanted: Wanted) -> list[Summary]:
+    def page(self, wanted: ListingFilter) -> list[Summary]:
         after, after_id = wanted.after or (None, "")
         values = {
             "owner": wanted.owner,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -9,29 +10,33 @@ from fastapi import FastAPI
 
 from datp_tasks.api.accepting import accept
 from datp_tasks.api.access import Gate
-from datp_tasks.api.app import create_app
+from datp_tasks.api.application import create_app
 from datp_tasks.api.batcher import Batcher
 from datp_tasks.api.health import look_at_servers
-from datp_tasks.api.limits import Limits
-from datp_tasks.api.metrics import Meter
+from datp_tasks.api.limits import RequestLimits
+from datp_tasks.api.process_metrics import Meter
 from datp_tasks.api.recent import Recent
 from datp_tasks.api.series import scrape
 from datp_tasks.api.services import Services, mark_seen
 from datp_tasks.api.shares import Shares
 from datp_tasks.api.threads import Threads
 from datp_tasks.api.waiting import Waiters
+from datp_tasks.bells.broker import make_celery
+from datp_tasks.bells.group_queues import GroupQueues
 from datp_tasks.live.metrics import Metrics
+from datp_tasks.live.nodes import Node, NodeRegister
 from datp_tasks.live.notifications import Notifications
 from datp_tasks.live.rates import Rates
 from datp_tasks.observe import logs
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.database import make_engine
-from datp_tasks.record.events import Events
+from datp_tasks.record.events import EventStore
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.saved_views import SavedViews
 from datp_tasks.record.search import Search
 from datp_tasks.record.states import States
+from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.runtime.clients import make_client, make_operator
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
@@ -67,7 +72,7 @@ def open_services(container: Container) -> Services:
     client = make_client(container, opens=False)
     keys = ApiKeys(gate_engine, clock, settings.key_pepper, settings.key_pepper_previous)
     listing = Listing(engine)
-    events = Events(engine, clock)
+    events = EventStore(engine, clock)
     notifications = Notifications(redis, live.keys.notify)
     waiters = Waiters(notifications, listing.sequences, settings, threads)
     metrics, alerts = Metrics(redis, live.keys), Alerts(engine, clock)
@@ -89,14 +94,13 @@ def open_services(container: Container) -> Services:
         webhooks=container.webhooks,
         vault=container.vault,
         ledger=container.ledger,
-        groups=container.groups,
         saved_views=SavedViews(engine),
         search=Search(engine),
         keys=keys,
         threads=threads,
         gate_threads=gate_threads,
         gate=Gate(keys, settings, gate_threads),
-        limits=Limits(keys, Rates(redis, live.keys, clock), settings, gate_threads),
+        limits=RequestLimits(keys, Rates(redis, live.keys, clock), settings, gate_threads),
         accepts=Batcher(partial(accept, client), threads, lanes=ACCEPT_LANES, **queues),
         looks=Batcher(client.status_many, threads, lanes=LOOK_LANES, **queues),
         seen=Batcher(partial(mark_seen, events), threads, **queues),
@@ -108,5 +112,15 @@ def open_services(container: Container) -> Services:
         requests=Shares(requests_max, what="requests at a time"),
         servers=Recent(partial(look_at_servers, gate_engine, live), gate_threads),
         scraped=Recent(partial(scrape, metrics, alerts, meter), threads, keep_s=0),
+        groups=container.groups,
+        nodes=_nodes(container),
+        queues=GroupQueues(make_celery(settings)),
+        timeouts=Timeouts(engine, clock),
         close_gate=gate_engine.dispose,
     )
+
+
+def _nodes(container: Container) -> Callable[[], list[Node]]:
+    settings = container.settings
+    stale_ms, grace_ms = settings.node_stale_ms, settings.node_grace_ms
+    return NodeRegister(container.live, stale_ms=stale_ms, grace_ms=grace_ms).nodes

@@ -104,10 +104,10 @@ def url(served: Served) -> str:
 
 def test_a_client_submits_waits_and_gets_its_answer(served: Served, url: str) -> None:
     with served.client(url) as client:
-        made = client.post("/v1/transactions", json={"pipeline": "quick", "data": {"n": 1}})
+        made = client.post("/v1/transactions", json={"pipeline": "quick", "input": {"n": 1}})
         assert made.status_code == 202
         found = client.get(made.headers["location"], params={"wait": 20}).json()
-        assert (found["status"], found["data"]) == ("success", {"n": 1, "words": ["done"]})
+        assert (found["status"], found["output"]) == ("success", {"n": 1, "words": ["done"]})
         listed = client.get(f"{made.headers['location']}/events").json()["events"]
         assert [each["kind"] for each in listed] == ["final"]
 
@@ -119,7 +119,7 @@ def test_one_external_id_sent_from_everywhere_at_once_is_one_transaction(
 
     async def storm() -> list[httpx.Response]:
         async with served.many(url) as one, served.many(second) as other:
-            wanted = {"pipeline": "quick", "data": {"n": 7}, "externalId": "storm"}
+            wanted = {"pipeline": "quick", "input": {"n": 7}, "externalId": "storm"}
             posts = [
                 (one, other)[number % 2].post("/v1/transactions", json=wanted)
                 for number in range(200)
@@ -138,7 +138,7 @@ def test_one_external_id_sent_from_everywhere_at_once_is_one_transaction(
 def test_several_workers_serve_one_port(served: Served) -> None:
     process, url = served.start("--workers", "2")
     with served.client(url) as client:
-        made = client.post("/v1/transactions", json={"pipeline": "quick", "data": {}})
+        made = client.post("/v1/transactions", json={"pipeline": "quick", "input": {}})
         answer = client.get(made.headers["location"], params={"wait": 20})
         assert answer.json()["status"] == "success"
     process.stop()
@@ -149,7 +149,7 @@ def test_a_crowd_of_long_polls_is_answered_within_a_second_of_the_end(
     served: Served, url: str
 ) -> None:
     with served.client(url) as client:
-        items = [{"pipeline": "held", "data": {}} for _ in range(CROWD)]
+        items = [{"pipeline": "held", "input": {}} for _ in range(CROWD)]
         made = client.post("/v1/transactions/bulk", json={"transactions": items}).json()
     tx_ids = [each["txId"] for each in made["results"]]
     live = served.house.connections.live
@@ -186,7 +186,7 @@ def test_a_crowd_of_long_polls_is_answered_within_a_second_of_the_end(
 def test_no_answer_is_lost_while_publishes_are(served: Served, url: str) -> None:
     """The subscription is broken again and again while transactions end."""
     with served.client(url) as client:
-        items = [{"pipeline": "held", "data": {}} for _ in range(20)]
+        items = [{"pipeline": "held", "input": {}} for _ in range(20)]
         made = client.post("/v1/transactions/bulk", json={"transactions": items}).json()
     tx_ids = [each["txId"] for each in made["results"]]
     stop = threading.Event()
@@ -221,7 +221,7 @@ def test_no_answer_is_lost_while_publishes_are(served: Served, url: str) -> None
 def test_a_polite_end_answers_everybody_who_waits(served: Served) -> None:
     process, url = served.start()
     with served.client(url) as client:
-        made = client.post("/v1/transactions", json={"pipeline": "held", "data": {}})
+        made = client.post("/v1/transactions", json={"pipeline": "held", "input": {}})
     path = made.headers["location"]
 
     async def wait_while_it_ends() -> list[httpx.Response]:

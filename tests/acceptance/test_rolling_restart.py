@@ -74,7 +74,7 @@ class Load:
 
     def _one(self, client: httpx.Client) -> None:
         began_s = time.monotonic()
-        wanted = {"pipeline": "three", "data": {}}
+        wanted = {"pipeline": "three", "input": {}}
         made = client.post(f"{self.url}/v1/transactions", json=wanted)
         path = made.headers["location"]
         # A server that ends answers at once what it knows; whoever waits asks again.

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from datp_tasks.api.app import ROUTERS
+from datp_tasks.api.application import ROUTERS
 from datp_tasks.cli.command_roles import needed
 from datp_tasks.cli.families import FAMILIES
 from datp_tasks.cli.lazy import commands_of
@@ -36,7 +36,7 @@ APPROVERS = {Role.APPROVER, Role.ADMIN}
 ADMINS = {Role.ADMIN}
 READERS = {"client", "reader", "granted", *VIEWERS}
 
-WANTED = {"pipeline": "echo", "data": {}}
+WANTED = {"pipeline": "echo", "input": {}}
 DECISION = {"decision": "redo", "reason": "table"}
 
 #: Route → body, and who is not refused. `open` needs no key at all.
@@ -51,6 +51,7 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "PUT /v1/transactions/{txId}/switches/{name}": ({"value": 1}, {"granted", *OPERATORS}),
     "GET /v1/transactions/{txId}/state": (None, OPERATORS),
     "GET /v1/transactions/{txId}/deltas": (None, OPERATORS),
+    "GET /v1/transactions/{txId}/logs": (None, OPERATORS),
     "POST /v1/transactions/{txId}/resolve": (DECISION, OPERATORS),
     "POST /v1/transactions/{txId}/retry": ({"reason": "table"}, OPERATORS),
     "POST /v1/transactions/{txId}/unmask": ({"reason": "table"}, ADMINS),
@@ -65,6 +66,27 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "GET /v1/pipelines/{name}": (None, VIEWERS),
     "POST /v1/pipelines/{name}/versions/{version}/use": (None, ADMINS),
     "POST /v1/pipelines/{name}/disable": (None, ADMINS),
+    "POST /v1/pipelines/check": ({"definition": {}}, VIEWERS),
+    "POST /v1/pipelines": ({"definition": {}}, ADMINS),
+    "POST /v1/pipelines/import": ({}, ADMINS),
+    "GET /v1/pipelines/{name}/versions/{version}": (None, VIEWERS),
+    "POST /v1/pipelines/{name}/versions/{version}/commit": ({"comment": "table"}, ADMINS),
+    "GET /v1/pipelines/{name}/versions/{version}/export": (None, VIEWERS),
+    "GET /v1/pipelines/{name}/diff": (None, VIEWERS),
+    "GET /v1/keys": (None, READERS),
+    "POST /v1/keys": ({}, ADMINS),
+    "POST /v1/keys/{keyId}/revoke": (None, ADMINS),
+    "GET /v1/owners/{owner}/limits": (None, VIEWERS),
+    "PUT /v1/owners/{owner}/limits": ({"burstMax": 0}, ADMINS),
+    "GET /v1/groups": (None, VIEWERS),
+    "GET /v1/groups/{name}": (None, VIEWERS),
+    "PATCH /v1/groups/{name}": ({}, OPERATORS),
+    "POST /v1/bulk-actions/preview": ({"action": "wake", "where": {}}, OPERATORS),
+    "POST /v1/bulk-actions": ({}, OPERATORS),
+    "GET /v1/transactions/{txId}/why": (None, VIEWERS),
+    "GET /v1/transactions/{txId}/replay": (None, OPERATORS),
+    "GET /v1/doctor": (None, VIEWERS),
+    "GET /v1/timeouts": (None, VIEWERS),
     "GET /v1/nodes": (None, VIEWERS),
     "GET /v1/queues": (None, VIEWERS),
     "GET /v1/alerts": (None, VIEWERS),
@@ -94,7 +116,7 @@ COMMANDS: dict[str, Role | None] = {
     **dict.fromkeys(("pipelines diff", "batches list", "batches show"), VIEWER),
     **dict.fromkeys(("status", "watch", "switch", "cancel", "wake", "retry"), OPERATOR),
     **dict.fromkeys(("bulk cancel", "bulk wake", "bulk retry", "resolve"), OPERATOR),
-    **dict.fromkeys(("clear-alert", "replay", "audit", "audit actions"), OPERATOR),
+    **dict.fromkeys(("clear-alert", "replay", "audit", "audit actions", "logs"), OPERATOR),
     **dict.fromkeys(("webhooks list", "webhooks show", "webhooks redeliver"), OPERATOR),
     **dict.fromkeys(("groups set", "batches park", "batches resume"), OPERATOR),
     **dict.fromkeys(("batches resubmit", "batches resolve"), OPERATOR),
@@ -165,6 +187,8 @@ def path_values(house: ApiHouse) -> dict[str, str]:
         "id": "none",
         "version": "none",
         "number": "999999999",
+        "keyId": "none",
+        "owner": "table",
     }
 
 
@@ -193,7 +217,7 @@ def test_a_route_refuses_whom_the_table_does_not_name(
 def test_a_bulk_refuses_each_item_that_the_key_may_not_start(
     callers: dict[Any, httpx.Client],
 ) -> None:
-    body = {"transactions": [WANTED, {"pipeline": "guarded", "data": {}}]}
+    body = {"transactions": [WANTED, {"pipeline": "guarded", "input": {}}]}
     found = {
         name: [
             each["status"]
@@ -240,12 +264,14 @@ def test_another_owner_reaches_nothing_and_leaves_no_trace(house: ApiHouse, kit:
     owner = house.new_owner("victim")
     client = house.client(owner)
     tx_id = client.post(
-        "/v1/transactions", json={"pipeline": "nap", "data": {"secret": 1}, "externalId": "v-1"}
+        "/v1/transactions", json={"pipeline": "nap", "input": {"secret": 1}, "externalId": "v-1"}
     ).json()["txId"]
+    key_id = house.new_key(owner).split("_")[1]
     before = trace_of(kit, owner, tx_id)
     grants = Grants.parse(["read", "cancel", "wake", "switch:*", "submit:*", "batch:*"])
     stranger = house.client(key=house.new_key(house.new_owner("stranger"), grants=grants))
     values = {"txId": tx_id, "name": "go", "externalId": "v-1", "id": f"{tx_id}.1", "number": "1"}
+    values |= {"owner": owner, "keyId": key_id}
     for route, (body, allowed) in sorted(ROUTES.items()):
         method, _, path = route.partition(" ")
         if allowed == "open" or "{" not in path or "/start/" in path:
@@ -289,7 +315,7 @@ def test_the_request_id_is_answered_and_kept_with_key_and_address(
     key = house.new_key(owner)
     client, key_id = house.client(key=key), key.split("_")[1]
     sent = {"Request-Id": "mine-1"}
-    made = client.post("/v1/transactions", json={"pipeline": "nap", "data": {}}, headers=sent)
+    made = client.post("/v1/transactions", json={"pipeline": "nap", "input": {}}, headers=sent)
     assert made.headers["request-id"] == "mine-1"
     url = f"/v1/transactions/{made.json()['txId']}"
     shown = callers[Role.OPERATOR].get(url).json()

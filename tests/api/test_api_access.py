@@ -22,8 +22,8 @@ TX = "t07-0197d3a1c5b27b1f8e0c2d4f6a8b9c0d"
 
 #: Every route that needs a key, and how it is called.
 CLIENT_ROUTES: list[tuple[str, str, Any]] = [
-    ("POST", "/v1/transactions", {"pipeline": "echo", "data": {}}),
-    ("POST", "/v1/transactions/bulk", {"transactions": [{"pipeline": "echo", "data": {}}]}),
+    ("POST", "/v1/transactions", {"pipeline": "echo", "input": {}}),
+    ("POST", "/v1/transactions/bulk", {"transactions": [{"pipeline": "echo", "input": {}}]}),
     ("GET", "/v1/transactions", None),
     ("GET", f"/v1/transactions/{TX}", None),
     ("GET", f"/v1/transactions/{TX}?wait=1", None),
@@ -189,7 +189,7 @@ def test_without_a_good_pepper_there_is_no_api(kit: Kit) -> None:
 def test_an_owner_sees_nothing_of_another(
     acme: httpx.Client, zeta: httpx.Client, ops: httpx.Client
 ) -> None:
-    wanted = {"pipeline": "nap", "data": {}, "externalId": "mine"}
+    wanted = {"pipeline": "nap", "input": {}, "externalId": "mine"}
     tx_id = acme.post("/v1/transactions", json=wanted).json()["txId"]
     calls = [
         ("GET", f"/v1/transactions/{tx_id}", None),
@@ -244,7 +244,7 @@ def test_a_bulk_counts_as_many_requests(house: ApiHouse) -> None:
         owner, OwnerLimits(requests_per_s=1, burst_max=5), actor=Actor(name="ann")
     )
     client = house.client(owner)
-    items = [{"pipeline": "echo", "data": {}}] * 20
+    items = [{"pipeline": "echo", "input": {}}] * 20
     assert client.post("/v1/transactions/bulk", json={"transactions": items}).status_code == 200
     refused = client.get("/v1/transactions")
     # Twenty of five is a debt of fifteen.
@@ -255,7 +255,7 @@ def test_an_owner_has_only_so_many_in_flight(house: ApiHouse) -> None:
     owner = house.new_owner("busy")
     house.keys.set_limits(owner, OwnerLimits(in_flight_max=3), actor=Actor(name="ann"))
     client = house.client(owner)
-    wanted = {"pipeline": "nap", "data": {}}
+    wanted = {"pipeline": "nap", "input": {}}
     answers = [client.post("/v1/transactions", json=wanted) for _ in range(5)]
     assert [each.status_code for each in answers] == [202] * 3 + [429] * 2
     assert int(answers[-1].headers["retry-after"]) >= 1

@@ -32,8 +32,8 @@ def post(client: httpx.Client, content: Any, **headers: str) -> httpx.Response:
 
 
 BOMBS = {
-    "nested lists": b'{"pipeline":"echo","data":{"a":' + b"[" * 30_000 + b"]" * 30_000 + b"}}",
-    "nested objects": b'{"pipeline":"echo","data":' + b'{"a":' * 9_000 + b"1" + b"}" * 9_001,
+    "nested lists": b'{"pipeline":"echo","input":{"a":' + b"[" * 30_000 + b"]" * 30_000 + b"}}",
+    "nested objects": b'{"pipeline":"echo","input":' + b'{"a":' * 9_000 + b"1" + b"}" * 9_001,
 }
 
 
@@ -47,7 +47,7 @@ def test_data_that_is_nested_a_little_too_deeply_is_refused(acme: httpx.Client) 
     deep: Any = 1
     for _ in range(40):
         deep = [deep]
-    answer = acme.post("/v1/transactions", json={"pipeline": "echo", "data": {"a": deep}})
+    answer = acme.post("/v1/transactions", json={"pipeline": "echo", "input": {"a": deep}})
     refused(answer, 422, "input-invalid")
 
 
@@ -57,24 +57,24 @@ def test_data_that_is_nested_a_little_too_deeply_is_refused(acme: httpx.Client) 
         (b"", 422, "request-invalid"),
         (b"{", 400, "not-json"),
         (b"\xff\xfe", 400, "not-json"),
-        (b'{"pipeline":"echo","data":{"n":NaN}}', 400, "not-json"),
-        (b'{"pipeline":"echo","data":{"n":-Infinity}}', 400, "not-json"),
-        (b'{"pipeline":"echo","data":{"n":1e999}}', 422, "input-invalid"),
-        (b'{"pipeline":"echo","data":{},"expiresInSeconds":1e999}', 422, "request-invalid"),
-        (b'{"pipeline":"echo","data":{"n":' + b"9" * 5_000 + b"}}", 400, "not-json"),
-        (b'{"pipeline":"echo","data":{"a":1,"a":2}}', 400, "not-json"),
-        (b'{"pipeline":"echo","pipeline":"nap","data":{}}', 400, "not-json"),
-        (b'{"pipeline":"echo","data":{"a":"\\u0000"}}', 422, "input-invalid"),
-        (b'{"pipeline":"echo","data":{"a":"\\ud800"}}', 422, "input-invalid"),
-        (b'{"pipeline":"ec\\u0000ho","data":{}}', 422, "request-invalid"),
-        (b'{"pipeline":"\\ud800","data":{}}', 422, "request-invalid"),
-        (b'{"pipeline":"echo","data":[]}', 422, "request-invalid"),
-        (b'{"pipeline":"echo","data":{},"externalId":7}', 422, "request-invalid"),
-        (b'{"pipeline":"echo","data":{},"externalId":"a b"}', 422, "external-id-invalid"),
-        (b'{"pipeline":"echo","data":{},"progressReports":"yes"}', 422, "request-invalid"),
-        (b'{"pipeline":"echo","data":{},"owner":"zeta"}', 422, "request-invalid"),
-        (b'{"pipeline":"echo","data":{},"expiresInSeconds":-1}', 422, "expiry-invalid"),
-        (b'{"pipeline":"nobody-knows","data":{}}', 422, "pipeline-unknown"),
+        (b'{"pipeline":"echo","input":{"n":NaN}}', 400, "not-json"),
+        (b'{"pipeline":"echo","input":{"n":-Infinity}}', 400, "not-json"),
+        (b'{"pipeline":"echo","input":{"n":1e999}}', 422, "input-invalid"),
+        (b'{"pipeline":"echo","input":{},"expiresInSeconds":1e999}', 422, "request-invalid"),
+        (b'{"pipeline":"echo","input":{"n":' + b"9" * 5_000 + b"}}", 400, "not-json"),
+        (b'{"pipeline":"echo","input":{"a":1,"a":2}}', 400, "not-json"),
+        (b'{"pipeline":"echo","pipeline":"nap","input":{}}', 400, "not-json"),
+        (b'{"pipeline":"echo","input":{"a":"\\u0000"}}', 422, "input-invalid"),
+        (b'{"pipeline":"echo","input":{"a":"\\ud800"}}', 422, "input-invalid"),
+        (b'{"pipeline":"ec\\u0000ho","input":{}}', 422, "request-invalid"),
+        (b'{"pipeline":"\\ud800","input":{}}', 422, "request-invalid"),
+        (b'{"pipeline":"echo","input":[]}', 422, "request-invalid"),
+        (b'{"pipeline":"echo","input":{},"externalId":7}', 422, "request-invalid"),
+        (b'{"pipeline":"echo","input":{},"externalId":"a b"}', 422, "external-id-invalid"),
+        (b'{"pipeline":"echo","input":{},"progressReports":"yes"}', 422, "request-invalid"),
+        (b'{"pipeline":"echo","input":{},"owner":"zeta"}', 422, "request-invalid"),
+        (b'{"pipeline":"echo","input":{},"expiresInSeconds":-1}', 422, "expiry-invalid"),
+        (b'{"pipeline":"nobody-knows","input":{}}', 422, "pipeline-unknown"),
         (b"[]", 422, "request-invalid"),
         (b"null", 422, "request-invalid"),
     ],
@@ -86,7 +86,7 @@ def test_what_is_not_a_request_is_refused_with_a_reason(
 
 
 def test_each_mistake_is_named_with_its_place(acme: httpx.Client) -> None:
-    found = refused(post(acme, b'{"data":{},"extra":1}'), 422, "request-invalid")
+    found = refused(post(acme, b'{"input":{},"extra":1}'), 422, "request-invalid")
     assert sorted(each["pointer"] for each in found["errors"]) == [
         "#/body/extra",
         "#/body/pipeline",
@@ -121,7 +121,7 @@ def test_a_body_that_does_not_say_how_large_it_is_is_read_only_up_to_the_limit(
 
     def endless() -> Iterator[bytes]:
         nonlocal sent
-        yield b'{"pipeline":"echo","data":{"a":"'
+        yield b'{"pipeline":"echo","input":{"a":"'
         for _ in range(2_000):
             sent += 65_536
             yield b"x" * 65_536
@@ -148,7 +148,7 @@ def test_a_stranger_is_refused_before_his_body_is_read(house: ApiHouse) -> None:
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "", "json"])
 def test_a_body_that_is_not_declared_as_json_is_refused(acme: httpx.Client, kind: str) -> None:
-    content = json.dumps({"pipeline": "echo", "data": {}}).encode()
+    content = json.dumps({"pipeline": "echo", "input": {}}).encode()
     refused(post(acme, content, **{"Content-Type": kind}), 415, "not-json")
 
 

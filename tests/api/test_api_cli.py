@@ -11,9 +11,9 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from datp_tasks.cli import keys as cli
+from datp_tasks.cli import api_keys as cli
 from datp_tasks.cli.api import start_local_api
-from datp_tasks.cli.context import Context, connect
+from datp_tasks.cli.command_context import Context, connect
 from datp_tasks.cli.up import doors
 from datp_tasks.errors import KeyInvalid, KeyUnknown, SettingsError
 from datp_tasks.local.ports import pick_free_port
@@ -39,7 +39,7 @@ def run(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
         return result.stdout
 
     yield run
-    context.connections.close()
+    context.close()
 
 
 def listed(run: Run, *options: str) -> list[dict[str, Any]]:
@@ -99,7 +99,7 @@ def test_without_a_pepper_no_key_is_made(
     monkeypatch.setattr(cli, "connect", lambda: context)
     with pytest.raises(SettingsError, match="DATP_KEY_PEPPER"):
         run("create", "--owner", "x")
-    context.connections.close()
+    context.close()
 
 
 def test_datp_up_serves_an_api_with_a_key_that_it_keeps(

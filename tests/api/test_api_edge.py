@@ -155,7 +155,7 @@ def test_a_client_that_goes_in_the_middle_of_its_body_is_no_error(
 def test_many_query_parameters_are_refused_and_one_that_comes_twice(acme: httpx.Client) -> None:
     many = "&".join(f"a{n}=1" for n in range(60))
     refused(acme.get(f"/v1/transactions?{many}"), 400, "request-invalid")
-    wanted = {"pipeline": "echo", "data": {}}
+    wanted = {"pipeline": "echo", "input": {}}
     found = refused(acme.post("/v1/transactions?a=1&b=2&a=3", json=wanted), 422, "request-invalid")
     assert found["errors"][0]["pointer"] == "#/query/a"
 
@@ -312,12 +312,12 @@ def test_what_was_accepted_is_found_although_the_owner_is_at_its_limit(house: Ap
     owner = house.new_owner("full")
     house.keys.set_limits(owner, OwnerLimits(in_flight_max=1), actor=Actor(name="ann"))
     client = house.client(owner)
-    wanted = {"pipeline": "nap", "data": {"n": 1}, "externalId": "pay-1"}
+    wanted = {"pipeline": "nap", "input": {"n": 1}, "externalId": "pay-1"}
     first = client.post("/v1/transactions", json=wanted)
     assert first.status_code == 202
     again = client.post("/v1/transactions", json=wanted)
     assert (again.status_code, again.json()["txId"]) == (200, first.json()["txId"])
-    other = {**wanted, "data": {"n": 2}}
+    other = {**wanted, "input": {"n": 2}}
     refused(client.post("/v1/transactions", json=other), 409, "external-id-conflict")
     fresh = {**wanted, "externalId": "pay-2"}
     refused(client.post("/v1/transactions", json=fresh), 429, "limited")
@@ -326,9 +326,9 @@ def test_what_was_accepted_is_found_although_the_owner_is_at_its_limit(house: Ap
 
 
 def test_a_body_that_does_not_fit_is_another_request(acme: httpx.Client) -> None:
-    wanted = {"pipeline": "echo", "data": {}, "externalId": "pay-1"}
+    wanted = {"pipeline": "echo", "input": {}, "externalId": "pay-1"}
     assert acme.post("/v1/transactions", json=wanted).status_code == 202
-    wrong = {**wanted, "data": []}
+    wrong = {**wanted, "input": []}
     refused(acme.post("/v1/transactions", json=wrong), 409, "external-id-conflict")
     bulk = acme.post("/v1/transactions/bulk", json={"transactions": [wrong]})
     assert [each["status"] for each in bulk.json()["results"]] == [409]
@@ -343,11 +343,11 @@ def test_a_body_that_does_not_fit_is_another_request(acme: httpx.Client) -> None
 def test_a_number_that_would_change_is_refused_with_its_place(
     acme: httpx.Client, number: str
 ) -> None:
-    text = f'{{"pipeline":"echo","data":{{"to":[{{"amount":{number}}}]}}}}'
+    text = f'{{"pipeline":"echo","input":{{"to":[{{"amount":{number}}}]}}}}'
     headers = {"Content-Type": "application/json"}
     answer = acme.post("/v1/transactions", content=text, headers=headers)
     found = refused(answer, 422, "input-invalid")
-    assert found["errors"][0]["pointer"] == "#/body/data/to/0/amount"
+    assert found["errors"][0]["pointer"] == "#/body/input/to/0/amount"
     assert number in found["detail"]
     tx_id = submitted(acme, "nap")
     path = f"/v1/transactions/{tx_id}/switches/go"
@@ -359,7 +359,7 @@ def test_a_number_that_stays_the_same_goes_through(acme: httpx.Client) -> None:
     data = '{"a":0.1,"b":1.10,"c":1E2,"d":123456789012345678901234567890,"e":-0.5}'
     answer = acme.post(
         "/v1/transactions",
-        content=f'{{"pipeline":"echo","data":{data}}}',
+        content=f'{{"pipeline":"echo","input":{data}}}',
         headers={"Content-Type": "application/json"},
     )
     assert answer.status_code == 202

@@ -118,7 +118,7 @@ def post(key: str, length: int, rest: bytes = b"") -> bytes:
 def test_floods_and_a_hundred_slow_clients_do_not_keep_another_waiting(kit: Kit, port: int) -> None:
     keys = ApiKeys(kit.connections.engine, kit.connections.clock, PEPPER)
     good, bad = (keys.create(name, actor=Actor(name="test")).text for name in ("good", "bad"))
-    doubled = b'{"pipeline":"echo","data":{' + b",".join(b'"k%d":1' % n for n in range(20_000))
+    doubled = b'{"pipeline":"echo","input":{' + b",".join(b'"k%d":1' % n for n in range(20_000))
     doubled += b',"k19999":2}}'
     get = b"GET /v1/transactions"
     with contextlib.ExitStack() as held:
@@ -152,7 +152,7 @@ def latencies(client: httpx.Client) -> Iterator[float]:
     while time.monotonic() - began_s < LOOKED_S or count < LOOKED_AT_MIN:
         count += 1
         asked_s = time.monotonic()
-        answer = client.post("/v1/transactions", json={"pipeline": "echo", "data": {}})
+        answer = client.post("/v1/transactions", json={"pipeline": "echo", "input": {}})
         assert answer.status_code == 202, answer.text
         assert client.get("/v1/transactions?limit=1").status_code == 200
         yield (time.monotonic() - asked_s) / 2

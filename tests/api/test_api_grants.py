@@ -19,7 +19,7 @@ def granted(house: ApiHouse, owner: str, *grants: str, role: Role | None = None)
 
 
 def asleep(house: ApiHouse, owner: str) -> str:
-    sent = {"pipeline": "nap", "data": {"iban": "DE00"}}
+    sent = {"pipeline": "nap", "input": {"iban": "DE00"}}
     made = house.client(owner).post("/v1/transactions", json=sent)
     return f"/v1/transactions/{made.json()['txId']}"
 

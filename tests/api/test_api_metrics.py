@@ -17,7 +17,7 @@ DASHBOARD = Path(__file__).resolve().parents[2] / "docs" / "grafana-dashboard.js
 
 def some_work(kit: Kit, acme: httpx.Client) -> None:
     for _ in range(3):
-        answer = acme.post("/v1/transactions", json={"pipeline": "echo", "data": {}})
+        answer = acme.post("/v1/transactions", json={"pipeline": "echo", "input": {}})
         assert answer.status_code == 202, answer.text
     kit.clock.advance(seconds=5)
     kit.run_job("meter")

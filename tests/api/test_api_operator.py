@@ -73,7 +73,7 @@ def test_one_in_doubt_is_decided_and_who_did_it_is_written_down(
     assert unsaid.status_code == 422
     decided = {"decision": "done", "reason": "the bank says so", "output": {"by": "hand"}}
     ok(ops.post(f"/v1/transactions/{first}/resolve", json=decided))
-    assert shown(acme, first)["data"] == {"by": "hand"}
+    assert shown(acme, first)["output"] == {"by": "hand"}
     [(actor, action)] = actions(kit, first)
     assert (actor.startswith("key "), action) == (True, "resolve")
     late = ops.post(f"/v1/transactions/{first}/retry", json={"reason": "again"})
@@ -83,7 +83,7 @@ def test_one_in_doubt_is_decided_and_who_did_it_is_written_down(
     second = submitted(acme, "review")
     kit.recover()
     ok(ops.post(f"/v1/transactions/{second}/retry", json={"reason": "it never arrived"}))
-    assert shown(acme, second)["data"] == {"ran": True}
+    assert shown(acme, second)["output"] == {"ran": True}
 
 
 def test_what_a_key_does_to_a_transaction_is_written_down(
@@ -121,7 +121,7 @@ def test_pipelines_are_listed_shown_disabled_and_used_again(
     version = found["versions"][0]["version"]
     assert found["definition"]["steps"][0]["type"] == "t/echo"
     ok(ops.post("/v1/pipelines/brief/disable"))
-    refused = acme.post("/v1/transactions", json={"pipeline": "brief", "data": {}})
+    refused = acme.post("/v1/transactions", json={"pipeline": "brief", "input": {}})
     assert (refused.status_code, refused.json()["type"]) == (
         409,
         "urn:datp:problem:pipeline-disabled",
@@ -216,7 +216,7 @@ def test_a_poll_that_tells_the_end_cancels_the_webhook_if_that_was_asked_for(
 
 def test_a_webhook_that_must_not_be_is_refused(acme: httpx.Client) -> None:
     for url in ("ftp://example.com", "https://user:pw@example.com/", "not a url"):
-        wanted = {"pipeline": "echo", "data": {}, "webhook": url}
+        wanted = {"pipeline": "echo", "input": {}, "webhook": url}
         answer = acme.post("/v1/transactions", json=wanted)
         assert (answer.status_code, answer.json()["type"]) == (
             422,

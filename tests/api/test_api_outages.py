@@ -22,7 +22,7 @@ from tests.support.api_house import ApiHouse, api_house
 from tests.support.eventually import eventually
 
 SETTINGS = {"redis_timeout_s": 1.0, "key_cache_s": 60.0, "submit_batch_max": 2}
-WANTED = {"pipeline": "echo", "data": {}, "externalId": "once"}
+WANTED = {"pipeline": "echo", "input": {}, "externalId": "once"}
 
 
 @pytest.fixture(scope="module")
@@ -129,16 +129,16 @@ class Spoiler:
         monkeypatch.setattr(submit_module, "prepare", self._prepare)
 
     def _prepare(self, request: Request, *rest: Any) -> Any:
-        if "away" in request.data:
+        if "away" in request.input:
             raise DatabaseUnavailable
         prepared = prepare(request, *rest)
-        if "bad" in request.data:
+        if "bad" in request.input:
             object.__setattr__(prepared.acceptance, "input_json", "{")
         return prepared
 
 
 def sent_in_bulk(client: httpx.Client, *data: dict[str, Any]) -> list[int]:
-    items = [{"pipeline": "echo", "data": each} for each in data]
+    items = [{"pipeline": "echo", "input": each} for each in data]
     answer = client.post("/v1/transactions/bulk", json={"transactions": items})
     assert answer.status_code == 200, answer.text
     return [each["status"] for each in answer.json()["results"]]
@@ -168,6 +168,6 @@ def test_a_bulk_during_which_the_database_goes_away_says_what_is_committed(
     assert stored(acme) == [1, 2, 5]
     answer = acme.post(
         "/v1/transactions/bulk",
-        json={"transactions": [{"pipeline": "echo", "data": {"n": 6, "away": 1}}]},
+        json={"transactions": [{"pipeline": "echo", "input": {"n": 6, "away": 1}}]},
     )
     problem(answer, 503, "record-away")

@@ -34,7 +34,7 @@ def steps(kit: Kit) -> None:
 
 
 def submitted(client: httpx.Client, pipeline: str = "sealed") -> str:
-    body = {"pipeline": pipeline, "data": {"name": WORD}, "externalId": "one"}
+    body = {"pipeline": pipeline, "input": {"name": WORD}, "externalId": "one"}
     answer = client.post("/v1/transactions", json=body)
     assert answer.status_code == 202
     return str(answer.json()["txId"])
@@ -43,20 +43,21 @@ def submitted(client: httpx.Client, pipeline: str = "sealed") -> str:
 def test_the_owner_sees_its_own_everywhere(acme: httpx.Client) -> None:
     tx_id = submitted(acme)
     seen = acme.get(f"/v1/transactions/{tx_id}").json()
-    assert (seen["input"], seen["data"]) == ({"name": WORD}, {"done": WORD})
-    assert seen["progressReport"] == {"stage": WORD}
-    assert acme.get("/v1/transactions").json()["transactions"][0]["data"] == {"done": WORD}
+    assert (seen["input"], seen["output"]) == ({"name": WORD}, {"done": WORD})
+    assert seen["progress"] == {"stage": WORD}
+    assert acme.get("/v1/transactions").json()["transactions"][0]["output"] == {"done": WORD}
     events = acme.get(f"/v1/transactions/{tx_id}/events").json()["events"]
     assert [each["payload"].get("stage") for each in events] == [WORD, None]
     assert events[-1]["payload"]["output"] == {"done": WORD}
-    assert acme.get(f"/v1/transactions/{tx_id}?wait=0.1&after=9").json()["data"] == {"done": WORD}
+    assert acme.get(f"/v1/transactions/{tx_id}?wait=0.1&after=9").json()["output"] == {"done": WORD}
 
 
 def test_an_operator_sees_a_mask_in_every_view(acme: httpx.Client, ops: httpx.Client) -> None:
     tx_id = submitted(acme)
     seen = ops.get(f"/v1/transactions/{tx_id}").json()
-    assert (seen["input"], seen["data"], seen["progressReport"]) == (MASK, MASK, MASK)
-    for path in ("", f"/{tx_id}", f"/{tx_id}/events", f"/{tx_id}/state", f"/{tx_id}/deltas"):
+    assert (seen["input"], seen["output"], seen["progress"]) == (MASK, MASK, MASK)
+    views = ("events", "state", "deltas", "logs")
+    for path in ("", f"/{tx_id}", *(f"/{tx_id}/{view}" for view in views)):
         answer = ops.get(f"/v1/transactions{path}")
         assert answer.status_code == 200
         assert WORD not in answer.text
@@ -91,9 +92,9 @@ def test_without_a_key_ring_sealed_pipelines_are_refused_and_others_are_not(
 
     with api_house(kit, replace(kit.settings, keyring="")) as without:
         client = without.client("acme")
-        refused = client.post("/v1/transactions", json={"pipeline": "sealed", "data": {}})
+        refused = client.post("/v1/transactions", json={"pipeline": "sealed", "input": {}})
         assert refused.status_code == 503
         assert refused.json()["type"] == "urn:datp:problem:sealing-unavailable"
         assert "KEYRING" not in refused.text
-        plain = client.post("/v1/transactions", json={"pipeline": "echo", "data": {}})
+        plain = client.post("/v1/transactions", json={"pipeline": "echo", "input": {}})
         assert plain.status_code == 202

@@ -13,7 +13,7 @@ from tests.support.eventually import eventually
 
 
 def submitted(client: httpx.Client, pipeline: str = "echo", **fields: Any) -> str:
-    answer = client.post("/v1/transactions", json={"pipeline": pipeline, "data": {}, **fields})
+    answer = client.post("/v1/transactions", json={"pipeline": pipeline, "input": {}, **fields})
     assert answer.status_code == 202, answer.text
     return str(answer.json()["txId"])
 
@@ -25,7 +25,7 @@ def shown(client: httpx.Client, tx_id: str) -> dict[str, Any]:
 
 
 def test_a_transaction_is_accepted_run_and_shown(acme: httpx.Client) -> None:
-    wanted = {"pipeline": "echo", "data": {"amount": "1.10"}, "metadata": {"who": "ann"}}
+    wanted = {"pipeline": "echo", "input": {"amount": "1.10"}, "metadata": {"who": "ann"}}
     answer = acme.post("/v1/transactions", json=wanted)
     assert answer.status_code == 202
     tx_id = answer.json()["txId"]
@@ -33,15 +33,15 @@ def test_a_transaction_is_accepted_run_and_shown(acme: httpx.Client) -> None:
     assert answer.headers["cache-control"] == "no-store"
     found = shown(acme, tx_id)
     assert found["status"] == "success"
-    assert found["data"] == {"echo": {"amount": "1.10"}}
+    assert found["output"] == {"echo": {"amount": "1.10"}}
     assert (found["metadata"], found["sequence"]) == ({"who": "ann"}, 1)
 
 
 def test_the_same_external_id_is_the_same_transaction_or_a_conflict(acme: httpx.Client) -> None:
-    wanted = {"pipeline": "echo", "data": {"a": 1}, "externalId": "order-1"}
+    wanted = {"pipeline": "echo", "input": {"a": 1}, "externalId": "order-1"}
     first = acme.post("/v1/transactions", json=wanted)
     again = acme.post("/v1/transactions", json=wanted)
-    other = acme.post("/v1/transactions", json={**wanted, "data": {"a": 2}})
+    other = acme.post("/v1/transactions", json={**wanted, "input": {"a": 2}})
     assert (first.status_code, again.status_code, other.status_code) == (202, 200, 409)
     assert first.json()["txId"] == again.json()["txId"]
     assert again.headers["location"] == first.headers["location"]
@@ -54,7 +54,7 @@ def test_the_same_external_id_is_the_same_transaction_or_a_conflict(acme: httpx.
 def test_what_else_is_asked_for_makes_another_request(
     acme: httpx.Client, change: dict[str, Any]
 ) -> None:
-    wanted = {"pipeline": "echo", "data": {}, "externalId": "order-2"}
+    wanted = {"pipeline": "echo", "input": {}, "externalId": "order-2"}
     assert acme.post("/v1/transactions", json=wanted).status_code == 202
     assert acme.post("/v1/transactions", json={**wanted, **change}).status_code == 409
 
@@ -62,7 +62,7 @@ def test_what_else_is_asked_for_makes_another_request(
 def test_an_external_id_stays_used_when_redis_has_forgotten_everything(
     house: ApiHouse, acme: httpx.Client
 ) -> None:
-    wanted = {"pipeline": "echo", "data": {}, "externalId": "order-3"}
+    wanted = {"pipeline": "echo", "input": {}, "externalId": "order-3"}
     first = acme.post("/v1/transactions", json=wanted).json()
     redis = house.kit.connections.redis
     for key in redis.scan_iter(match=f"{house.kit.settings.key_prefix}:*", count=1_000):
@@ -70,7 +70,7 @@ def test_an_external_id_stays_used_when_redis_has_forgotten_everything(
     house.kit.connections.pipelines.refresh_all()
     again = acme.post("/v1/transactions", json=wanted)
     assert (again.status_code, again.json()) == (200, {**first, "status": "success"})
-    assert acme.post("/v1/transactions", json={**wanted, "data": {"x": 1}}).status_code == 409
+    assert acme.post("/v1/transactions", json={**wanted, "input": {"x": 1}}).status_code == 409
 
 
 def test_two_owners_may_use_the_same_external_id(acme: httpx.Client, zeta: httpx.Client) -> None:
@@ -79,14 +79,14 @@ def test_two_owners_may_use_the_same_external_id(acme: httpx.Client, zeta: httpx
 
 def test_many_are_handed_in_at_once_and_each_has_its_own_answer(acme: httpx.Client) -> None:
     items = [
-        {"pipeline": "echo", "data": {"n": 1}, "externalId": "b-1"},
-        {"pipeline": "echo", "data": {"n": 1}, "externalId": "b-1"},
-        {"pipeline": "echo", "data": {"n": 2}, "externalId": "b-1"},
-        {"pipeline": "nobody-knows", "data": {}},
+        {"pipeline": "echo", "input": {"n": 1}, "externalId": "b-1"},
+        {"pipeline": "echo", "input": {"n": 1}, "externalId": "b-1"},
+        {"pipeline": "echo", "input": {"n": 2}, "externalId": "b-1"},
+        {"pipeline": "nobody-knows", "input": {}},
         {"pipeline": "echo"},
-        {"pipeline": "hidden", "data": {}},
+        {"pipeline": "hidden", "input": {}},
         17,
-        {"pipeline": "echo", "data": {"n": 3}},
+        {"pipeline": "echo", "input": {"n": 3}},
     ]
     answer = acme.post("/v1/transactions/bulk", json={"transactions": items})
     assert answer.status_code == 200, answer.text
@@ -102,12 +102,12 @@ def test_many_are_handed_in_at_once_and_each_has_its_own_answer(acme: httpx.Clie
         "pipeline-not-startable",
         "request-invalid",
     ]
-    assert shown(acme, found["results"][7]["txId"])["data"] == {"echo": {"n": 3}}
+    assert shown(acme, found["results"][7]["txId"])["output"] == {"echo": {"n": 3}}
 
 
 def test_a_bulk_has_a_limit(house: ApiHouse, acme: httpx.Client) -> None:
     limit = house.kit.settings.bulk_items_max
-    items = [{"pipeline": "echo", "data": {}}] * (limit + 1)
+    items = [{"pipeline": "echo", "input": {}}] * (limit + 1)
     answer = acme.post("/v1/transactions/bulk", json={"transactions": items})
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (
         422,
@@ -119,10 +119,10 @@ def test_a_bulk_has_a_limit(house: ApiHouse, acme: httpx.Client) -> None:
 def test_a_switch_wakes_a_transaction(acme: httpx.Client) -> None:
     tx_id = submitted(acme, "nap")
     asleep = shown(acme, tx_id)
-    assert (asleep["status"], asleep["progressReport"]) == ("sleeping", {"waits": True})
+    assert (asleep["status"], asleep["progress"]) == ("sleeping", {"waits": True})
     answer = acme.put(f"/v1/transactions/{tx_id}/switches/go", json={"value": "now"})
     assert (answer.status_code, answer.json()) == (200, {"woken": True})
-    assert shown(acme, tx_id)["data"] == {"went": "now"}
+    assert shown(acme, tx_id)["output"] == {"went": "now"}
     late = acme.put(f"/v1/transactions/{tx_id}/switches/go", json={"value": 1})
     assert (late.status_code, late.json()["type"]) == (409, "urn:datp:problem:transaction-final")
 
@@ -152,7 +152,7 @@ def test_events_are_numbered_without_a_gap_and_the_end_is_the_last(acme: httpx.C
 def test_an_expiry_is_shown_and_a_past_one_refused(acme: httpx.Client) -> None:
     tx_id = submitted(acme, "nap", expiresInSeconds=60)
     assert shown(acme, tx_id)["expiresAt"] is not None
-    past = {"pipeline": "nap", "data": {}, "expiresAt": "2020-01-01T00:00:00Z"}
+    past = {"pipeline": "nap", "input": {}, "expiresAt": "2020-01-01T00:00:00Z"}
     answer = acme.post("/v1/transactions", json=past)
     assert (answer.status_code, answer.json()["type"]) == (422, "urn:datp:problem:expiry-invalid")
 
@@ -224,7 +224,7 @@ def test_accepts_that_arrive_together_share_a_commit(house: ApiHouse) -> None:
     async def storm() -> list[int]:
         headers = {"Authorization": f"Bearer {key}"}
         async with httpx.AsyncClient(base_url=house.url, headers=headers, timeout=30) as client:
-            wanted = {"pipeline": "echo", "data": {}}
+            wanted = {"pipeline": "echo", "input": {}}
             posts = [client.post("/v1/transactions", json=wanted) for _ in range(80)]
             return [answer.status_code for answer in await asyncio.gather(*posts)]
 

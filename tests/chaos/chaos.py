@@ -26,7 +26,7 @@ from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.local.supervisor import Supervisor
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.testing.at_rest import live_violations, transaction_violations
 from tests.chaos.transfer_steps import pipelines
 from tests.chaos.transfer_world import ALL_SENT, World
@@ -124,7 +124,7 @@ class Load:
         night_s = self._rng.uniform(0.1, 2) if self._rng.random() < NIGHT_SHARE else 0
         data = self._world.request(fails=fails, night_s=round(night_s, 2))
         external_id = f"{self._world.prefix}{number}"
-        return Request(pipeline="chaos-transfer", data=data, owner=OWNER, external_id=external_id)
+        return Request(pipeline="chaos-transfer", input=data, owner=OWNER, external_id=external_id)
 
     def _submit(self, requests: Sequence[Request]) -> None:
         while True:
@@ -136,7 +136,7 @@ class Load:
                 continue
             for request, answer in zip(requests, answers, strict=True):
                 assert isinstance(answer, Submitted), answer
-                ends = Status.FAILED if request.data["fails"] else Status.SUCCESS
+                ends = Status.FAILED if request.input["fails"] else Status.SUCCESS
                 self.accepted.append(Wanted(answer.tx_id, ends))
             return
 

@@ -66,11 +66,11 @@ def test_the_same_request_twice_is_one_transaction(datp: Kit, runs: list[str]) -
     "other",
     [
         {"pipeline": "q"},
-        {"data": {"a": 2}},
-        {"data": {"a": 1.0}},
-        {"data": {"a": True}},
-        {"data": {"a": "1"}},
-        {"data": {}},
+        {"input": {"a": 2}},
+        {"input": {"a": 1.0}},
+        {"input": {"a": True}},
+        {"input": {"a": "1"}},
+        {"input": {}},
         {"metadata": {"m": 2}},
         {"metadata": None},
     ],
@@ -78,14 +78,14 @@ def test_the_same_request_twice_is_one_transaction(datp: Kit, runs: list[str]) -
 def test_another_request_under_the_same_id_is_refused(
     datp: Kit, runs: list[str], other: dict[str, Any]
 ) -> None:
-    request: dict[str, Any] = {"pipeline": "p", "data": {"a": 1}, "metadata": {"m": 1}}
+    request: dict[str, Any] = {"pipeline": "p", "input": {"a": 1}, "metadata": {"m": 1}}
     [first] = datp.client.submit_many([Request(**request, external_id="o-1")])
     assert isinstance(first, Submitted)
     changed = {**request, **other}
     with pytest.raises(ExternalIdConflict) as refused:
         datp.client.submit(
             changed["pipeline"],
-            changed["data"],
+            changed["input"],
             metadata=changed["metadata"],
             external_id="o-1",
         )
@@ -121,7 +121,7 @@ def test_the_id_stays_used_when_redis_has_forgotten_it(datp: Kit) -> None:
 
 
 def test_one_batch_with_the_same_id_several_times(datp: Kit, runs: list[str]) -> None:
-    requests = [Request(pipeline="p", data={"n": n}, external_id="o-1") for n in (1, 1, 2, 1)]
+    requests = [Request(pipeline="p", input={"n": n}, external_id="o-1") for n in (1, 1, 2, 1)]
     first, again, other, third = datp.client.submit_many(requests)
     assert isinstance(first, Submitted)
     assert isinstance(again, Submitted)
@@ -161,7 +161,7 @@ def test_batches_that_name_the_same_ids_in_another_order_do_not_block_each_other
 ) -> None:
     """Both are held up half-way by a third; what they have by then must not be crosswise."""
     datp.lose_bells()
-    requests = [Request(pipeline="p", data={"n": n}, external_id=f"o-{n}") for n in range(20)]
+    requests = [Request(pipeline="p", input={"n": n}, external_id=f"o-{n}") for n in range(20)]
     engine = datp.connections.engine
     with engine.connect() as third, ThreadPoolExecutor(2) as pool:
         third.execute(
@@ -202,14 +202,14 @@ def test_a_replay_is_found_although_its_pipeline_was_disabled_meanwhile(
 
 
 def refusal_of(kit: Kit, external_id: str) -> object:
-    return kit.client.submit_many([Request(pipeline="p", data={}, external_id=external_id)])[0]
+    return kit.client.submit_many([Request(pipeline="p", input={}, external_id=external_id)])[0]
 
 
 @pytest.mark.parametrize(
     ("change", "request_fields"),
     [
-        ({"input_bytes_max": 1_024}, {"data": {"a": "x" * 2_000}}),
-        ({"input_depth_max": 2}, {"data": {"a": [[[1]]]}}),
+        ({"input_bytes_max": 1_024}, {"input": {"a": "x" * 2_000}}),
+        ({"input_depth_max": 2}, {"input": {"a": [[[1]]]}}),
         ({"external_id_chars_max": 8}, {"external_id": "o" * 20}),
         ({"expiry_s_max": 60}, {"expires_in_s": 600}),
         ({"webhook_schemes": ("http",)}, {"webhook": "https://example.com/x"}),
@@ -219,7 +219,7 @@ def refusal_of(kit: Kit, external_id: str) -> object:
 def test_a_replay_is_found_although_a_limit_was_lowered_meanwhile(
     datp: Kit, change: dict[str, Any], request_fields: dict[str, Any]
 ) -> None:
-    request = Request(**({"pipeline": "p", "data": {}, "external_id": "o-1"} | request_fields))
+    request = Request(**({"pipeline": "p", "input": {}, "external_id": "o-1"} | request_fields))
     [first] = datp.client.submit_many([request])
     assert isinstance(first, Submitted)
     acceptor = datp.client._acceptor

@@ -52,7 +52,7 @@ def test_without_redis_a_request_is_accepted_and_placed_later(datp: Kit, nobodys
         # The same again, as a client does that is not sure.
         again = client.submit("p", {"n": 1}, external_id="o-1")
         assert (again.tx_id, again.duplicate) == (submitted.tx_id, True)
-        many = client.submit_many([Request(pipeline="p", data={"n": n}) for n in range(20)])
+        many = client.submit_many([Request(pipeline="p", input={"n": n}) for n in range(20)])
     assert rows(datp) == 21
     assert datp.connections.live.fields_many([submitted.tx_id]) == [{}]
     datp.recover()
@@ -105,7 +105,7 @@ def test_without_sql_nothing_is_accepted_and_the_error_says_what_is_unavailable(
     with client_of(datp, database_url=changed) as client:
         for ask in (
             lambda: client.submit("p", {}),
-            lambda: client.submit_many([Request(pipeline="p", data={})]),
+            lambda: client.submit_many([Request(pipeline="p", input={})]),
             lambda: client.status("t00-" + "0" * 32),
             lambda: client.find("local", "o-1"),
         ):
@@ -134,6 +134,6 @@ def test_a_connection_that_breaks_while_a_request_is_accepted_is_tried_again(dat
             )
         )
     before = rows(datp)
-    submitted = datp.client.submit_many([Request(pipeline="p", data={"n": n}) for n in range(3)])
+    submitted = datp.client.submit_many([Request(pipeline="p", input={"n": n}) for n in range(3)])
     assert all(isinstance(each, Submitted) for each in submitted)
     assert rows(datp) == before + 3

@@ -66,19 +66,19 @@ BAD: list[tuple[str, dict[str, Any], type[DatpError], str]] = [
     ("pipeline type", {"pipeline": None}, PipelineUnknown, "no pipeline None"),
     ("disabled pipeline", {"pipeline": "off"}, PipelineDisabled, "off is disabled"),
     ("child pipeline", {"pipeline": "child"}, PipelineNotStartable, "cannot start child"),
-    ("list", {"data": [1]}, InputInvalid, "data must be a JSON object, was a list"),
-    ("null", {"data": None}, InputInvalid, "data must be a JSON object, was null"),
-    ("text", {"data": "{}"}, InputInvalid, "data must be a JSON object, was a string"),
-    ("too large", {"data": of_size(262_145)}, InputInvalid, "262145 bytes of JSON; 262144 are"),
-    ("too deep", {"data": nested(33)}, InputInvalid, "nested too deeply"),
-    ("NaN", {"data": {"a": math.nan}}, InputInvalid, "data.a is nan"),
-    ("infinity", {"data": {"a": [math.inf]}}, InputInvalid, "data.a[0] is inf"),
-    ("U+0000", {"data": {"a": "x\x00"}}, InputInvalid, "U+0000"),
-    ("U+0000 in a key", {"data": {"x\x00": 1}}, InputInvalid, "U+0000"),
-    ("surrogate", {"data": {"a": "\ud800"}}, InputInvalid, "surrogate"),
-    ("Decimal", {"data": {"a": Decimal("1.1")}}, InputInvalid, "send money as a string"),
-    ("number as key", {"data": {"a": {1: 2}}}, InputInvalid, "keys must be strings"),
-    ("endless number", {"data": {"a": 10**5_000}}, InputInvalid, "more digits"),
+    ("list", {"input": [1]}, InputInvalid, "input must be a JSON object, was a list"),
+    ("null", {"input": None}, InputInvalid, "input must be a JSON object, was null"),
+    ("text", {"input": "{}"}, InputInvalid, "input must be a JSON object, was a string"),
+    ("too large", {"input": of_size(262_145)}, InputInvalid, "262145 bytes of JSON; 262144 are"),
+    ("too deep", {"input": nested(33)}, InputInvalid, "nested too deeply"),
+    ("NaN", {"input": {"a": math.nan}}, InputInvalid, "input.a is nan"),
+    ("infinity", {"input": {"a": [math.inf]}}, InputInvalid, "input.a[0] is inf"),
+    ("U+0000", {"input": {"a": "x\x00"}}, InputInvalid, "U+0000"),
+    ("U+0000 in a key", {"input": {"x\x00": 1}}, InputInvalid, "U+0000"),
+    ("surrogate", {"input": {"a": "\ud800"}}, InputInvalid, "surrogate"),
+    ("Decimal", {"input": {"a": Decimal("1.1")}}, InputInvalid, "send money as a string"),
+    ("number as key", {"input": {"a": {1: 2}}}, InputInvalid, "keys must be strings"),
+    ("endless number", {"input": {"a": 10**5_000}}, InputInvalid, "more digits"),
     ("empty external id", {"external_id": ""}, ExternalIdInvalid, "an external id is 1 to 64"),
     ("long external id", {"external_id": "x" * 65}, ExternalIdInvalid, "1 to 64"),
     ("space in external id", {"external_id": "a b"}, ExternalIdInvalid, "without spaces"),
@@ -102,9 +102,9 @@ BAD: list[tuple[str, dict[str, Any], type[DatpError], str]] = [
 def test_a_bad_request_is_refused_by_name_and_nothing_is_stored(
     datp: Kit, request_: dict[str, Any], error: type[DatpError], message: str
 ) -> None:
-    given: dict[str, Any] = {"pipeline": "p", "data": {}, **request_}
+    given: dict[str, Any] = {"pipeline": "p", "input": {}, **request_}
     with pytest.raises(error) as refused:
-        datp.client.submit(given.pop("pipeline"), given.pop("data"), **given)
+        datp.client.submit(given.pop("pipeline"), given.pop("input"), **given)
     assert type(refused.value) is error
     assert message in str(refused.value)
     assert len(str(refused.value)) < 1_000
@@ -113,11 +113,11 @@ def test_a_bad_request_is_refused_by_name_and_nothing_is_stored(
 
 
 GOOD: list[tuple[str, dict[str, Any]]] = [
-    ("the largest input", {"data": of_size(262_144)}),
-    ("the deepest input", {"data": nested(32)}),
-    ("large numbers", {"data": {"n": -(2**70), "f": 0.1, "e": 1e300}}),
-    ("any text", {"data": {"ключ": "значение 💶 \u2028 '\";--"}}),
-    ("tuples", {"data": {"a": (1, 2)}}),
+    ("the largest input", {"input": of_size(262_144)}),
+    ("the deepest input", {"input": nested(32)}),
+    ("large numbers", {"input": {"n": -(2**70), "f": 0.1, "e": 1e300}}),
+    ("any text", {"input": {"ключ": "значение 💶 \u2028 '\";--"}}),
+    ("tuples", {"input": {"a": (1, 2)}}),
     ("the longest external id", {"external_id": "!" * 64}),
     ("an odd external id", {"external_id": "{07}:*%s'\"\\"}),
     ("an address as owner", {"owner": "someone@example.com"}),
@@ -128,8 +128,8 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("request_", [row[1] for row in GOOD], ids=[row[0] for row in GOOD])
 def test_what_is_allowed_comes_back_as_it_was_sent(datp: Kit, request_: dict[str, Any]) -> None:
-    given: dict[str, Any] = {"data": {}, **request_}
-    data = given.pop("data")
+    given: dict[str, Any] = {"input": {}, **request_}
+    data = given.pop("input")
     submitted = datp.client.submit("p", data, **given)
     assert (submitted.status, submitted.duplicate) == (Status.QUEUED, False)
     summary = datp.status(submitted.tx_id)
@@ -162,16 +162,16 @@ def answers_of(kit: Kit, requests: list[Request]) -> list[Any]:
 def test_thousands_at_once_are_answered_in_order_and_bad_ones_hold_no_other_up(datp: Kit) -> None:
     datp.lose_bells()
     bad: dict[int, tuple[Callable[[int], Request], type[DatpError]]] = {
-        0: (lambda n: Request(pipeline="nope", data={}), PipelineUnknown),
-        7: (lambda n: Request(pipeline="p", data={"a": math.nan}), InputInvalid),
-        499: (lambda n: Request(pipeline="p", data={}, owner=""), RequestError),
-        500: (lambda n: Request(pipeline="off", data={}), PipelineDisabled),
-        1_234: (lambda n: Request(pipeline="p", data={}, external_id=" "), ExternalIdInvalid),
-        1_999: (lambda n: Request(pipeline="p", data={"a": 10**5_000}), InputInvalid),
-        2_999: (lambda n: Request(pipeline="child", data={}), PipelineNotStartable),
+        0: (lambda n: Request(pipeline="nope", input={}), PipelineUnknown),
+        7: (lambda n: Request(pipeline="p", input={"a": math.nan}), InputInvalid),
+        499: (lambda n: Request(pipeline="p", input={}, owner=""), RequestError),
+        500: (lambda n: Request(pipeline="off", input={}), PipelineDisabled),
+        1_234: (lambda n: Request(pipeline="p", input={}, external_id=" "), ExternalIdInvalid),
+        1_999: (lambda n: Request(pipeline="p", input={"a": 10**5_000}), InputInvalid),
+        2_999: (lambda n: Request(pipeline="child", input={}), PipelineNotStartable),
     }
     requests = [
-        bad[n][0](n) if n in bad else Request(pipeline="p", data={"n": n}) for n in range(3_000)
+        bad[n][0](n) if n in bad else Request(pipeline="p", input={"n": n}) for n in range(3_000)
     ]
     answers = answers_of(datp, requests)
     assert len(answers) == 3_000
@@ -193,5 +193,5 @@ def test_nothing_at_once_is_fine(datp: Kit) -> None:
 
 
 def test_a_batch_runs_like_single_ones(datp: Kit) -> None:
-    answers = answers_of(datp, [Request(pipeline="p", data={"n": n}) for n in range(30)])
+    answers = answers_of(datp, [Request(pipeline="p", input={"n": n}) for n in range(30)])
     assert {datp.status(each.tx_id).status for each in answers} == {Status.SUCCESS}

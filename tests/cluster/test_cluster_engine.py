@@ -53,7 +53,7 @@ def masters_of(live: LiveStore, tx_ids: list[str]) -> Counter[str]:
 
 
 def test_transactions_of_one_call_lie_on_all_masters_and_all_end(datp: Kit, world: World) -> None:
-    wanted = [Request(pipeline="quick", data={"n": n}) for n in range(MANY)]
+    wanted = [Request(pipeline="quick", input={"n": n}) for n in range(MANY)]
     tx_ids = [each.tx_id for each in datp.client.submit_many(wanted) if isinstance(each, Submitted)]
     spread = masters_of(datp.connections.live, tx_ids)
     assert len(spread) == 3

@@ -35,7 +35,7 @@ ALICE = Actor(name="alice", role=Role.ADMIN)
 Data = dict[str, Any]
 #: A word that appears in every payload of these tests, and in nothing else.
 WORD = "zanzibar"
-NEW = Request(pipeline="pay", data={})
+NEW = Request(pipeline="pay", input={})
 
 
 @pytest.fixture
@@ -179,12 +179,12 @@ def test_the_same_request_again_is_the_same_transaction_also_when_sealing_is_tur
 def test_a_sealed_request_is_found_again_although_its_pipeline_was_disabled(steps: Kit) -> None:
     first = steps.client.submit("pay", {"name": WORD}, external_id="a")
     steps.connections.pipelines.disable("pay")
-    wanted = Request(pipeline="pay", data={"name": WORD}, external_id="a")
+    wanted = Request(pipeline="pay", input={"name": WORD}, external_id="a")
     eventually(lambda: isinstance(steps.client.submit_many([NEW])[0], PipelineDisabled))
     [again] = steps.client.submit_many([wanted])
     assert isinstance(again, Submitted)
     assert (again.tx_id, again.duplicate) == (first.tx_id, True)
-    [other] = steps.client.accepted_before([replace(wanted, data={"name": "another"})])
+    [other] = steps.client.accepted_before([replace(wanted, input={"name": "another"})])
     assert isinstance(other, ExternalIdConflict)
     # A process without the ring cannot tell, and says so.
     vault = steps.connections.vault

@@ -78,7 +78,7 @@ class InlineClient:
         try:
             return self.submit(
                 request.pipeline,
-                dict(request.data),
+                dict(request.input),
                 owner=request.owner,
                 external_id=request.external_id,
             )

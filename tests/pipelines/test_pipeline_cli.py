@@ -16,7 +16,7 @@ from datp_tasks.errors import PipelineInvalid, PipelineUnknown, VersionMismatch
 from datp_tasks.live.keys import Keys
 from datp_tasks.live.nodes import registered_key
 from datp_tasks.pipelines.files import load_definitions
-from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.pipelines.version_store import PipelineStore
 from datp_tasks.settings import Settings
 
 Run = Callable[..., str]
@@ -33,7 +33,8 @@ def run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Run:
     """Runs a command line and returns what it printed, on both channels."""
-    connected = SimpleNamespace(settings=settings, pipelines=pipeline_store, redis=redis, keys=keys)
+    live = SimpleNamespace(redis=redis, keys=keys)
+    connected = SimpleNamespace(settings=settings, pipelines=pipeline_store, live=live)
     monkeypatch.setattr(cli, "_connect", lambda: connected)
     monkeypatch.setenv("COLUMNS", "120")
 

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import uvicorn
 
-from datp_tasks.api.app import create_app
+from datp_tasks.api.application import create_app
 from datp_tasks.api.server import options
 from datp_tasks.api.services import Services
 from datp_tasks.model.actor import Actor, Role

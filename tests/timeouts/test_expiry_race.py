@@ -15,7 +15,7 @@ from sqlalchemy import Engine, text
 from datp_tasks import Pipeline, Request, Sleep
 from datp_tasks.client.requests import Submitted
 from datp_tasks.live.invariants import check_all
-from datp_tasks.live.types import Bell
+from datp_tasks.live.live_types import Bell
 from datp_tasks.model.status import FINAL
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -110,7 +110,7 @@ def submit_all(kit: Kit) -> list[str]:
     requests = [
         Request(
             pipeline="race-sql" if number % SQL_EVERY == 0 else "race-memory",
-            data={"nap": (number % 7) * 3},
+            input={"nap": (number % 7) * 3},
             expires_in_s=1 + number % SPREAD_S,
         )
         for number in range(TRANSACTIONS)

@@ -112,10 +112,10 @@ def test_a_default_beyond_what_is_allowed_here_names_the_pipeline(datp: Kit) -> 
 def test_one_bad_expiry_does_not_hold_up_the_others(datp: Kit) -> None:
     answers = datp.client.submit_many(
         [
-            Request(pipeline="p", data={}, expires_in_s=60),
-            Request(pipeline="p", data={}, expires_at="2020-01-01T00:00:00Z"),
-            Request(pipeline="p", data={}),
-            Request(pipeline="p", data={}, expires_in_s=-1),
+            Request(pipeline="p", input={}, expires_in_s=60),
+            Request(pipeline="p", input={}, expires_at="2020-01-01T00:00:00Z"),
+            Request(pipeline="p", input={}),
+            Request(pipeline="p", input={}, expires_in_s=-1),
         ]
     )
     kinds = [type(answer).__name__ for answer in answers]

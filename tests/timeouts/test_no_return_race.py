@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from datp_tasks import Batch, Pipeline, Request, Sleep
 from datp_tasks.errors import TransactionError
-from datp_tasks.live.types import Bell
+from datp_tasks.live.live_types import Bell
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.record.points import PointClaim, Points
 from datp_tasks.testing import Kit
@@ -81,7 +81,7 @@ class Race:
         requests = [
             Request(
                 pipeline=f"race-{names[number % 3]}",
-                data={"nap": 1 + number % 40},
+                input={"nap": 1 + number % 40},
                 expires_in_s=1 + (number * 7) % EXPIRY_S_MAX,
             )
             for number in range(TRANSACTIONS)

@@ -11,8 +11,8 @@ from datp_tasks import Pipeline, Request
 from datp_tasks.errors import TransactionFinal
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.jobs.sleeper import Result as Woken
-from datp_tasks.ledger.types import Finished
-from datp_tasks.model.batch import BatchState
+from datp_tasks.ledger.batch_types import Finished
+from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.status import Status
 from datp_tasks.operator.bulk import Where
 from datp_tasks.record.alerts import Alerts
@@ -157,7 +157,7 @@ def test_two_thousand_that_left_wake_in_a_few_round_trips(datp_servers: Servers)
     kit = Kit(datp_servers)
     world = World(kit)
     kit.lose_bells()
-    kit.client.submit_many([Request(pipeline="rest", data={}) for _ in range(2_000)])
+    kit.client.submit_many([Request(pipeline="rest", input={}) for _ in range(2_000)])
     pairs = [pair for _, rung in kit.send.rung for pair in rung]
     kit.celery.tasks["datp.step.t/book"].apply_async(args=(pairs,))
     while world.archive().copied:

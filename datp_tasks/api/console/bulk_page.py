@@ -16,7 +16,7 @@ from datp_tasks.api.problems import invalid, not_found
 from datp_tasks.api.services import Services
 from datp_tasks.model.status import Status
 from datp_tasks.operator.bulk import Action, ActionResult, Where
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 
 pages = Pages()
 
@@ -41,6 +41,8 @@ OPEN = {
 
 def choose(services: Services, action: str, given: Mapping[str, str]) -> list[Summary]:
     """What the filters mean now, and the action can change; one more than may be chosen."""
+    if not given:
+        raise invalid([{"loc": ("filters",), "msg": "choose at least one; all are never meant"}])
     wanted = parsed({name: value for name, value in given.items() if name != "status"})
     where = where_of(given)
     found = (
@@ -108,7 +110,7 @@ async def act(visit: Visit) -> Response:
         return visit.back_to(back, trouble=f"At most {CHOSEN_MAX:,} at a time: filter more.")
     typed = visit.form.get("count", "").replace(",", "").strip()
     if typed != str(len(chosen)):
-        text = f"Nothing was done: you typed {typed or 'nothing'!r:.20}, and there are {len(chosen)} now."
+        text = f"Nothing was done: you typed {typed!r:.20}, and there are {len(chosen)} now."
         return visit.back_to(back, trouble=text)
     results = await visit.run(_act, visit, action, given, chosen, reason)
     failed = [each for each in results if not each.ok]

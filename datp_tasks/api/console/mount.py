@@ -29,7 +29,6 @@ from datp_tasks.api.console import (
 )
 from datp_tasks.api.console.identity_file import Identity, checked_name, load_identity, role_of
 from datp_tasks.api.console.oidc import Oidc
-from datp_tasks.api.console.queue_lengths import QueueLengths
 from datp_tasks.api.console.sessions import COOKIE, Session, Sessions, SignedOut
 from datp_tasks.api.console.static_files import static_response
 from datp_tasks.api.console.streams import EventStream, LiveView, Streams
@@ -112,7 +111,6 @@ class Console:
             sessions=Sessions(services, self._settings),
             streams=Streams(services, self._settings.console_streams_max),
             identity=self._identity,
-            bells_in=QueueLengths(self._settings),
         )
 
     def end_streams(self) -> None:

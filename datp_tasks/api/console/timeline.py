@@ -14,9 +14,9 @@ from typing import Any
 
 from datp_tasks.model.journal import BrokenJournal, Entry, living_branch
 from datp_tasks.model.pipeline import PipelineDefinition
-from datp_tasks.model.state import Frame, State, apply, with_payloads
+from datp_tasks.model.state import PipelineFrame, State, apply, with_payloads
 from datp_tasks.model.view import KINDS
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 
 WIDTH = 1_000.0
 WIDTH_MIN = 4.0
@@ -95,7 +95,7 @@ class Drawing:
     ) -> None:
         self._version_of = version_of
         self._opened = opened
-        self._state = State([Frame(summary.pipeline, summary.version)], summary.input)
+        self._state = State([PipelineFrame(summary.pipeline, summary.version)], summary.input)
         self._rows: dict[str, StepRow] = {}
         self._at_ms = int(summary.created_at.timestamp() * 1_000)
         self._status = "queued"
@@ -198,19 +198,22 @@ class Drawing:
                 row.state = "done"
             case "sleep":
                 row.sleeps += 1
+            case "undone":
+                row.state, row.in_undo = "undone", True
+            case _:
+                self._note_trouble(row, delta)
+
+    def _note_trouble(self, row: StepRow, delta: dict[str, Any]) -> None:
+        match delta["k"]:
             case "error":
                 row.errors.append(str(delta["note"]))
             case "crash":
                 row.errors.append("its worker was lost")
-            case "end":
-                if delta["status"] != "success" and row.state == "pending":
-                    row.state = "failed"
-                    row.errors += [str(delta["note"])] if delta["note"] else []
-                    row.data = self._state.data
-            case "undone":
-                row.state, row.in_undo = "undone", True
             case "decide":
                 row.errors.append(f"decided by a person: {delta['what']}, {delta['note']}")
+            case "end" if delta["status"] != "success" and row.state == "pending":
+                row.state, row.data = "failed", self._state.data
+                row.errors += [str(delta["note"])] if delta["note"] else []
 
     def _mark_current(self) -> None:
         row, is_undo = self._here()

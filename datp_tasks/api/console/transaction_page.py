@@ -20,13 +20,15 @@ from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.model.actor import Role
 from datp_tasks.model.approval import Approval
+from datp_tasks.model.log_lines import LogLine
 from datp_tasks.model.status import Status
 from datp_tasks.operator.replay import Replay
+from datp_tasks.operator.transaction_logs import opened_lines
 from datp_tasks.operator.why import Why
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.events import Event
 from datp_tasks.record.operator_actions import record_action
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.record.webhooks import Delivery
 
 pages = Pages()
@@ -48,6 +50,7 @@ class Payloads:
     errors: list[str]
     steps: list[tuple[StepRow, list[DiffLine]]]
     events: list[Event]
+    logs: list[LogLine]
 
 
 def read(services: Services, params: Params) -> Mapping[str, Any]:
@@ -79,8 +82,11 @@ def look(services: Services, tx_id: str) -> Summary:
 
 
 def _why(services: Services, tx_id: str) -> Why:
-    gauges = services.metrics.gauges()
-    return services.operator.why(tx_id, bells_in=lambda group: int(gauges.get(f"queue|{group}", 1)))
+    def bells_in(group: str) -> int:
+        # What the broker does not tell is not taken for a lost bell.
+        return services.queues.waiting((group,)).get(group, 1)
+
+    return services.operator.why(tx_id, bells_in=bells_in)
 
 
 def timeline_of(
@@ -226,6 +232,7 @@ def _payloads(visit: Visit, tx_id: str, reason: str) -> Payloads:
         errors=errors,
         steps=[(row, diff(row.data, row.output)) for row in rows if row.data is not None],
         events=events,
+        logs=opened_lines(tx_id, replay.entries, services.vault),
     )
 
 

@@ -41,8 +41,6 @@ class Desk:
     sessions: Sessions
     streams: Streams
     identity: Identity
-    #: How many messages wait for a node group.
-    bells_in: Callable[[str], int]
 
 
 @dataclass(slots=True, kw_only=True)
