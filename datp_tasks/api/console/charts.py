@@ -41,7 +41,7 @@ class Bars:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     points: str
     top: float
     last: float
@@ -69,7 +69,7 @@ def bars(starts_s: Sequence[int], series: Mapping[str, Sequence[float]]) -> Bars
     return Bars(rects, names, top, rows)
 
 
-def line(starts_s: Sequence[int], values: Sequence[float | None]) -> Line:
+def line(starts_s: Sequence[int], values: Sequence[float | None]) -> ChartLine:
     """One value over time; slots without one are bridged."""
     known = [(place, value) for place, value in enumerate(values) if value is not None]
     top = max((value for _, value in known), default=0.0)
@@ -79,7 +79,7 @@ def line(starts_s: Sequence[int], values: Sequence[float | None]) -> Line:
         for place, value in known
     )
     rows = [(_time(starts_s[place]), [value]) for place, value in known]
-    return Line(points, top, known[-1][1] if known else 0.0, rows)
+    return ChartLine(points, top, known[-1][1] if known else 0.0, rows)
 
 
 def _time(start_s: int) -> datetime:

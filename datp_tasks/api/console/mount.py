@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response
@@ -27,8 +24,14 @@ from datp_tasks.api.console import (
     transaction_page,
     transactions_page,
 )
-from datp_tasks.api.console.identity_file import Identity, checked_name, load_identity, role_of
+from datp_tasks.api.console.identity_file import load_identity
 from datp_tasks.api.console.oidc import Oidc
+from datp_tasks.api.console.request_checks import (
+    form_of,
+    prefix_of,
+    refuse_other_sites,
+    vouched_for,
+)
 from datp_tasks.api.console.sessions import COOKIE, Session, Sessions, SignedOut
 from datp_tasks.api.console.static_files import static_response
 from datp_tasks.api.console.streams import EventStream, LiveView, Streams
@@ -49,7 +52,7 @@ from datp_tasks.errors import ApprovalNeeded
 from datp_tasks.model.actor import Role
 from datp_tasks.settings import Settings
 
-#: A page of the second kind is added by its module's `pages` here, and by a row in `NAVIGATION`.
+#: A page is added by its module's `pages` here, its view below, and a row in `NAVIGATION`.
 PAGES = (
     now_page.pages,
     transactions_page.pages,
@@ -72,9 +75,6 @@ VIEWS: dict[str, LiveView] = {
         metrics_page.VIEW,
     )
 }
-FORM_BYTES_MAX = 300_000
-FORM_FIELDS_MAX = 200
-PREFIX = re.compile(r"(/[A-Za-z0-9_.~-]+){1,8}")
 HEADERS = [
     (
         b"content-security-policy",
@@ -161,11 +161,11 @@ class Console:
     async def _sign_in(self, request: Request) -> Response:
         if request.method == "GET":
             return await sign_in.show(request, self.desk)
-        _refuse_other_sites(request)
-        return await sign_in.with_key(request, self.desk, await _form(request, self._settings))
+        refuse_other_sites(request)
+        return await sign_in.with_key(request, self.desk, await form_of(request, self._settings))
 
     async def _sign_out(self, request: Request) -> Response:
-        _refuse_other_sites(request)
+        refuse_other_sites(request)
         return sign_in.signed_out(request)
 
     async def _oidc_begin(self, request: Request) -> Response:
@@ -229,7 +229,7 @@ class Console:
     async def _answer(self, visit: Visit, route: ConsoleRoute) -> Response:
         services, request, owner = self.desk.services, visit.request, visit.caller.owner
         if request.method == "POST":
-            _refuse_other_sites(request)
+            refuse_other_sites(request)
         if not visit.has(route.role):
             raise forbidden(
                 f"This needs the role {route.role}; you are signed in as "
@@ -237,7 +237,7 @@ class Console:
             )
         await services.limits.take(owner)
         if request.method == "POST":
-            visit.form = await _form(request, self._settings)
+            visit.form = await form_of(request, self._settings)
             if not self.desk.sessions.is_form_token(visit.session, visit.form.pop("token", "")):
                 raise forbidden("This form is not of your session. Load the page again.")
         refuse_doubled(request)
@@ -250,7 +250,7 @@ class Console:
 
     async def _who(self, request: Request) -> tuple[Session, Any]:
         sessions = self.desk.sessions
-        session = _vouched_for(request, self._identity, sessions)
+        session = vouched_for(request, self._identity)
         if session is None:
             session = await sessions.of_cookie(request.cookies.get(COOKIE, ""))
         return session, await sessions.caller(session, request)
@@ -285,59 +285,6 @@ def _told(visit: Visit, route: ConsoleRoute, problem: Problem) -> Response:
     return response
 
 
-def _vouched_for(request: Request, identity: Identity, sessions: Sessions) -> Session | None:
-    """Whom the proxy names, if the connection comes from it."""
-    proxy = identity.proxy
-    if proxy is None or not proxy.trusts(request.scope.get("datp_peer", "")):
-        return None
-    name = checked_name(request.headers.get(proxy.name_header, ""))
-    groups = re.split(r"[,;\s]+", request.headers.get(proxy.role_header, ""))
-    role = role_of(groups, proxy.roles)
-    if name is None or role is None:
-        return None
-    return Session(
-        id=f"proxy {name}",
-        key_id="",
-        person=name,
-        role=str(role),
-        way="proxy",
-        began_s=0,
-        until_s=0,
-    )
-
-
-def _refuse_other_sites(request: Request) -> None:
-    """A form comes from our own pages, whatever it says."""
-    came = request.headers.get("sec-fetch-site")
-    if came is not None:
-        if came == "same-origin":
-            return
-    elif urlsplit(request.headers.get("origin", "")).netloc == request.headers.get("host"):
-        return
-    raise forbidden("This form was sent by a page of another site.")
-
-
-async def _form(request: Request, settings: Settings) -> dict[str, str]:
-    """The fields of a form; each once, except that of several the last one counts."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
-        raise Problem(415, "not-a-form", "Send a form of the console.")
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > min(FORM_BYTES_MAX, settings.input_bytes_max + 65_536):
-            raise Problem(
-                413, "too-large", "The form is too large.", headers={"Connection": "close"}
-            )
-    try:
-        pairs = parse_qsl(
-            body.decode(), keep_blank_values=True, max_num_fields=FORM_FIELDS_MAX, errors="strict"
-        )
-    except ValueError:
-        raise Problem(400, "request-invalid", "The form cannot be read.") from None
-    return {name: value.replace("\r\n", "\n") for name, value in pairs if "\0" not in value}
-
-
 async def _nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
     request = Request(scope, receive)
     response = sign_in.outside_page(request, "nothing_here.html", 404, path=request.url.path)
@@ -352,7 +299,7 @@ class _Wrapped:
         self._proxies = settings.api_proxies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        prefix = _prefix(scope, self._proxies)
+        prefix = prefix_of(scope, self._proxies)
         if prefix:
             # Both, so that routes below find their part of the path.
             scope = {
@@ -381,24 +328,3 @@ class _Wrapped:
             )
             page.headers.update(problem.headers or {})
             await page(scope, receive, sending)
-
-
-def _prefix(scope: Scope, proxies: tuple[str, ...]) -> str:
-    """What a proxy that is believed has taken away from the front of the path."""
-    if not proxies or not _is_one_of(scope.get("datp_peer", ""), proxies):
-        return ""
-    for name, value in scope["headers"]:
-        if name == b"x-forwarded-prefix":
-            text = value.decode("latin-1").rstrip("/")
-            return text if PREFIX.fullmatch(text) else ""
-    return ""
-
-
-def _is_one_of(address: str, listed: tuple[str, ...]) -> bool:
-    if "*" in listed or address in listed:
-        return True
-    try:
-        found = ipaddress.ip_address(address)
-        return any("/" in each and found in ipaddress.ip_network(each) for each in listed)
-    except ValueError:
-        return False

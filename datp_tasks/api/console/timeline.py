@@ -75,8 +75,6 @@ class StepRow:
 @dataclass(slots=True)
 class Timeline:
     rows: list[StepRow]
-    begun_ms: int
-    ended_ms: int
     is_undoing: bool
     #: Marks on the time axis: where, and how long after the beginning.
     ticks: list[tuple[float, float]]
@@ -122,8 +120,6 @@ class Drawing:
         ticks = _place(rows, self._begun_ms)
         return Timeline(
             rows=rows,
-            begun_ms=self._begun_ms,
-            ended_ms=self._at_ms,
             is_undoing=any(row.in_undo for row in rows),
             ticks=ticks,
             is_broken=is_broken,

@@ -33,7 +33,6 @@ class Deed:
     #: What will happen, in a sentence each; made of the transaction.
     says: Callable[[Summary], list[str]]
     cli: str
-    needs_reason: bool = True
 
 
 def _cancel_says(tx: Summary) -> list[str]:

@@ -40,7 +40,7 @@ REFRESH_S = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Payloads:
+class ShownPayloads:
     """What the transaction holds, for one who gave a reason."""
 
     input: Any
@@ -184,7 +184,7 @@ async def unmask(visit: Visit) -> Response:
     return await _page(visit, payloads)
 
 
-async def _page(visit: Visit, payloads: Payloads | None) -> Response:
+async def _page(visit: Visit, payloads: ShownPayloads | None) -> Response:
     tx_id = visit.part("tx_id")
     found = await visit.run(read, visit.services, {"tx": tx_id})
     return visit.page(
@@ -196,7 +196,7 @@ async def _page(visit: Visit, payloads: Payloads | None) -> Response:
     )
 
 
-def _payloads(visit: Visit, tx_id: str, reason: str) -> Payloads:
+def _payloads(visit: Visit, tx_id: str, reason: str) -> ShownPayloads:
     services, actor = visit.services, visit.caller.actor
     with translate_outage():
         (stored,) = services.record.summaries([tx_id])
@@ -224,7 +224,7 @@ def _payloads(visit: Visit, tx_id: str, reason: str) -> Payloads:
         events = services.events.list(tx_id, rows_max=EVENTS_MAX)
         if stored.is_sealed:
             events = services.vault.opened_events(tx_id, events)
-    return Payloads(
+    return ShownPayloads(
         input=summary.input,
         metadata=summary.metadata,
         progress=summary.progress,
