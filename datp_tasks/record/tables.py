@@ -32,6 +32,7 @@ from datp_tasks.record import (
     group_tables,
     journal_tables,
     ledger_tables,
+    mapping_tables,
     saved_view_tables,
     seal_tables,
 )
@@ -42,6 +43,7 @@ for each in (
     approval_tables,
     saved_view_tables,
     seal_tables,
+    mapping_tables,
 ):
     each.declare(metadata)
 
@@ -135,6 +137,8 @@ tx_summary = Table(
     Column("forwarded_at", DateTime(timezone=True)),
     #: The cancel that was recorded before any such point (model/stop_request.py).
     Column("stop_request", Text),
+    #: `original`: its webhooks have the body that clients of the original look for.
+    Column("webhook_style", Text),
     #: Never both: which came first is decided by this row.
     CheckConstraint(
         "(no_return_at IS NULL AND forwarded_at IS NULL) "

@@ -10,6 +10,7 @@ from celery import Celery
 
 from datp_tasks.bells.broker import CelerySend, make_celery, refuse_eager
 from datp_tasks.bells.costs import CostBook
+from datp_tasks.bells.posting import Posting
 from datp_tasks.bells.ringer import Ringer, Send
 from datp_tasks.clock import Clock, ServerClock
 from datp_tasks.ledger.batch_operator import GUARDED
@@ -26,6 +27,7 @@ from datp_tasks.observe.tracing import Tracing, make_tracing
 from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.policy_file import load_policy
 from datp_tasks.pipelines.catalogue import Catalogue
+from datp_tasks.pipelines.mapping_store import MappingStore
 from datp_tasks.pipelines.version_store import USE, PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
@@ -56,6 +58,7 @@ class Container:
     costs: CostBook
     ringer: Ringer
     pipelines: PipelineStore
+    mappings: MappingStore
     catalogue: Catalogue
     ledger: Ledger
     restorer: Restorer
@@ -92,7 +95,8 @@ class Container:
         approvals = _approvals(settings, engine, clock)
         pipelines = _pipelines(settings, engine, live, approvals)
         doorbells = Doorbells(live) if send is None else None
-        ringer = Ringer(send or CelerySend(celery), costs, doorbells)
+        post = Posting(celery, settings)
+        ringer = Ringer(send or CelerySend(celery), costs, doorbells, post)
         tracing = make_tracing(settings)
         vault = Vault(engine, clock, load(settings))
         ring_senders = ring_webhooks or SendBell(celery, settings.maintenance_group)
@@ -124,6 +128,7 @@ class Container:
             costs=costs,
             ringer=ringer,
             pipelines=pipelines,
+            mappings=MappingStore(engine, pipelines),
             catalogue=catalogue,
             restorer=restorer,
             take_over=TakeOver(live, record, ringer),
