@@ -269,6 +269,16 @@ class Tuning:
     #: A day for all receivers of an owner to learn a new secret.
     webhook_secret_overlap_s: int = number(86_400, 0, 31_622_400)
 
+    # The event feed.
+    #: How late an event may be told by a stream, beside its commit: one query for all owners.
+    event_tick_ms: int = number(100, 5, 60_000)
+    #: Streams and long polls of the feed in one process; each costs some kilobytes.
+    event_streams_max: int = number(1_000, 1, 100_000)
+    #: Proxies close what is silent for a minute, some after half of that.
+    event_heartbeat_s: float = number(15.0, 0.05, 3_600)
+    #: Then a client comes back and shows its key again, which may have been revoked.
+    event_stream_s_max: float = number(300.0, 0.1, 86_400)
+
     # Databases.
     #: A script takes milliseconds; a server that is silent for so long is gone.
     redis_timeout_s: float = number(5.0, 0.1, 60)

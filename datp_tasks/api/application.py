@@ -23,6 +23,7 @@ from datp_tasks.api import (
     batches,
     bulk_actions,
     compat,
+    event_pages,
     explain,
     groups,
     health,
@@ -48,6 +49,7 @@ ROUTERS = (
     transactions.one,
     batches.routes,
     webhooks.routes,
+    event_pages.routes,
     inspect.routes,
     operator.routes,
     approvals.routes,
@@ -85,7 +87,7 @@ def create_app(open_services: Callable[[], Services], settings: Settings) -> Fas
             console.open(services)
 
         def answer_all() -> None:
-            services.waiters.answer_all()
+            services.end_waits()
             if console is not None:
                 console.end_streams()
 

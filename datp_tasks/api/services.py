@@ -11,6 +11,7 @@ from fastapi import Request
 from datp_tasks.api.accepting import Accepted
 from datp_tasks.api.access import Caller, Gate
 from datp_tasks.api.batcher import Batcher
+from datp_tasks.api.event_streams import EventStreams
 from datp_tasks.api.limits import RequestLimits
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.process_metrics import Meter
@@ -76,6 +77,7 @@ class Services:
     looks: Batcher[str, Summary | None]
     seen: Batcher[Summary, None]
     waiters: Waiters
+    event_streams: EventStreams
     listing: Listing
     events: EventStore
     meter: Meter
@@ -95,11 +97,17 @@ class Services:
 
     async def close(self) -> None:
         await self.waiters.close()
+        await self.event_streams.close()
         await self.threads.run(self.client.close)
         self.threads.close()
         self.gate_threads.close()
         self.queues.close()
         self.close_gate()
+
+    def end_waits(self) -> None:
+        """The process ends: those who wait get what there is, and streams end."""
+        self.waiters.answer_all()
+        self.event_streams.end_all()
 
     async def note_seen(self, summary: Summary) -> None:
         """Its client knows what it shows; if that cannot be written down, the webhook tells."""

@@ -12,6 +12,7 @@ from datp_tasks.api.accepting import accept
 from datp_tasks.api.access import Gate
 from datp_tasks.api.application import create_app
 from datp_tasks.api.batcher import Batcher
+from datp_tasks.api.event_streams import EventStreams
 from datp_tasks.api.health import look_at_servers
 from datp_tasks.api.limits import RequestLimits
 from datp_tasks.api.process_metrics import Meter
@@ -31,6 +32,7 @@ from datp_tasks.observe import logs
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.database import make_engine
+from datp_tasks.record.event_feed import EventFeed
 from datp_tasks.record.events import EventStore
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.saved_views import SavedViews
@@ -105,6 +107,7 @@ def open_services(container: Container) -> Services:
         looks=Batcher(client.status_many, threads, lanes=LOOK_LANES, **queues),
         seen=Batcher(partial(mark_seen, events), threads, **queues),
         waiters=waiters,
+        event_streams=EventStreams(EventFeed(engine), settings, threads),
         listing=listing,
         events=events,
         meter=meter,

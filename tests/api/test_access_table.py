@@ -60,6 +60,7 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "GET /v1/batches": (None, {"granted", *VIEWERS}),
     "GET /v1/batches/{service}/{batchId}": (None, {"granted", *VIEWERS}),
     "GET /v1/webhooks": (None, READERS),
+    "GET /v1/events": (None, READERS),
     "GET /v1/webhooks/{id}": (None, READERS),
     "POST /v1/webhooks/{id}/redeliver": (None, READERS - {Role.VIEWER}),
     "GET /v1/pipelines": (None, VIEWERS),
