@@ -34,7 +34,7 @@ from datp_tasks.api.console.request_checks import (
 )
 from datp_tasks.api.console.sessions import COOKIE, Session, Sessions, SignedOut
 from datp_tasks.api.console.static_files import static_response
-from datp_tasks.api.console.streams import EventStream, LiveView, Streams
+from datp_tasks.api.console.streams import LiveView, Streams, TabStream
 from datp_tasks.api.console.visit import (
     ConsoleRoute,
     Desk,
@@ -205,7 +205,7 @@ class Console:
 
         params["base"] = base_of(request)
         source = desk.streams.follow(view, params, caller.owner, is_good)
-        return EventStream(source, [])  # type: ignore[return-value]
+        return TabStream(source, [])  # type: ignore[return-value]
 
     def _guarded(self, route: ConsoleRoute) -> Endpoint:
         async def endpoint(request: Request) -> Response:

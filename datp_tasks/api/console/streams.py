@@ -184,7 +184,7 @@ def event(name: str, data: str) -> bytes:
     return f"event: {name}\ndata: {data}\n\n".encode()
 
 
-class EventStream:
+class TabStream:
     """A response of server-sent events; the framework's own costs more for each of them."""
 
     background = None
