@@ -93,6 +93,7 @@ class Services:
     nodes: Callable[[], list[Node]]
     queues: GroupQueues
     timeouts: Timeouts
+    ledger: Ledger
     close_gate: Callable[[], None]
 
     async def close(self) -> None:

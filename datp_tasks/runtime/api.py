@@ -46,6 +46,8 @@ from datp_tasks.settings import Settings
 #: A second lane for accepts would only make the batches smaller.
 ACCEPT_LANES = 1
 LOOK_LANES = 2
+#: Requests that wait for their commit in one process: a few seconds of them, then 503.
+ACCEPT_QUEUE_MAX = 10_000
 #: Threads and connections to PostgreSQL for keys, limits and health, and the time for a statement.
 GATE_THREADS = 4
 GATE_STATEMENT_S = 5.0
@@ -79,8 +81,8 @@ def open_services(container: Container) -> Services:
     waiters = Waiters(notifications, listing.sequences, settings, threads)
     metrics, alerts = Metrics(redis, live.keys), Alerts(engine, clock)
     meter = Meter(lambda: len(waiters))
-    requests_max = settings.accept_queue_max + settings.long_poll_waiters_max
-    queues = {"batch_max": settings.submit_batch_max, "waiting_max": settings.accept_queue_max}
+    requests_max = ACCEPT_QUEUE_MAX + settings.long_poll_waiters_max
+    queues = {"batch_max": settings.submit_batch_max, "waiting_max": ACCEPT_QUEUE_MAX}
     return Services(
         settings=settings,
         client=client,
@@ -116,6 +118,7 @@ def open_services(container: Container) -> Services:
         servers=Recent(partial(look_at_servers, gate_engine, live), gate_threads),
         scraped=Recent(partial(scrape, metrics, alerts, meter), threads, keep_s=0),
         groups=container.groups,
+        ledger=container.ledger,
         nodes=_nodes(container),
         queues=GroupQueues(make_celery(settings)),
         timeouts=Timeouts(engine, clock),
