@@ -64,7 +64,6 @@ class Services:
     pipelines_as: Callable[[Actor], PipelineStore]
     webhooks: WebhookService
     vault: Vault
-    ledger: Ledger
     saved_views: SavedViews
     search: Search
     keys: ApiKeys

@@ -97,7 +97,6 @@ def open_services(container: Container) -> Services:
         pipelines_as=container.pipelines.acting,
         webhooks=container.webhooks,
         vault=container.vault,
-        ledger=container.ledger,
         saved_views=SavedViews(engine),
         search=Search(engine),
         keys=keys,
