@@ -13,7 +13,7 @@ from rich.table import Table
 from datp_tasks.cli.command_context import connect
 from datp_tasks.cli.terminal_tables import print_json
 from datp_tasks.record.database import translate_outage
-from datp_tasks.record.retention_rules import DAYS_MAX, RetentionRule, RetentionRules
+from datp_tasks.record.retention_rules import DAYS_MAX, RetentionRule
 
 app = typer.Typer(help="How long what an owner or a pipeline has is kept.", no_args_is_help=True)
 
@@ -37,7 +37,7 @@ def add_commands(root: typer.Typer) -> None:
 def list_rules(as_json: AsJson = False) -> None:
     """Show every rule. What has none is kept as the settings say."""
     with translate_outage():
-        found = _rules().all()
+        found = connect().retention_rules.all()
     console = Console()
     if as_json:
         rows = [{"kind": each.kind, "name": each.name, "days": each.days} for each in found]
@@ -61,7 +61,7 @@ def set_rule(
     """Keep its transactions for so long after their end, in every table; then drop them."""
     rule = RetentionRule(kind.value, name, days)
     with translate_outage():
-        _rules().put(rule, actor=connect().actor, reason=reason)
+        connect().retention_rules.put(rule, actor=connect().actor, reason=reason)
     typer.echo(f"what {kind} {name} has is kept for {days} days after its end")
 
 
@@ -69,12 +69,9 @@ def set_rule(
 def remove_rule(kind: KindOf, name: Name, reason: Reason) -> None:
     """Take a rule away. Exit code 1: there is none."""
     with translate_outage():
-        done = _rules().remove(kind.value, name, actor=connect().actor, reason=reason)
+        done = connect().retention_rules.remove(
+            kind.value, name, actor=connect().actor, reason=reason
+        )
     typer.echo("removed: the settings count again" if done else "there is no such rule")
     if not done:
         raise typer.Exit(1)
-
-
-def _rules() -> RetentionRules:
-    connections = connect().connections
-    return RetentionRules(connections.engine, connections.clock)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection, Engine
 
@@ -87,7 +88,7 @@ class Retention:
         """Drop what may go among the next rows of a kind."""
         with self._engine.begin() as connection:
             after = _marked(connection, kind) or after
-            values = {"days": days, "limit": batch_max, "now": self._clock.now()}
+            values: dict[str, Any] = {"days": days, "limit": batch_max, "now": self._clock.now()}
             values["owner"] = kind.owner
             row = connection.exec_driver_sql(
                 kind.sql, {**values, "moment": after[0], "key": after[1]}

@@ -243,7 +243,9 @@ def test_the_excess_of_an_owner_goes_on_after_each_vector_while_others_have_work
     monkeypatch.setattr(CostBook, "vector_size", lambda book, place: 8)
     owners = RecentOwners(mmap.mmap(-1, mmap.PAGESIZE))
     owners.saw(["bob"] if others else ["ann"])
-    monkeypatch.setattr(datp.send.process.worker.hop, "_owners", owners)
+    process = datp.send.process
+    assert process is not None
+    monkeypatch.setattr(process.worker.hop, "_owners", owners)
     done_before: list[int] = []
     ring_next = Ringer.ring_next
 
