@@ -32,6 +32,7 @@ from datp_tasks.api import (
     pipeline_versions,
     problems,
     series,
+    step_types,
     transactions,
     webhooks,
 )
@@ -48,6 +49,7 @@ ROUTERS = (
     webhooks.routes,
     inspect.routes,
     operator.routes,
+    step_types.routes,
     approvals.routes,
     audit_actions.routes,
     api_keys.own,
