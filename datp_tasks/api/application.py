@@ -23,10 +23,12 @@ from datp_tasks.api import (
     batches,
     bulk_actions,
     compat,
+    event_pages,
     explain,
     groups,
     health,
     inspect,
+    ledger_operator,
     openapi,
     operator,
     pipeline_versions,
@@ -46,7 +48,9 @@ ROUTERS = (
     transactions.bulk,
     transactions.one,
     batches.routes,
+    ledger_operator.routes,
     webhooks.routes,
+    event_pages.routes,
     inspect.routes,
     operator.routes,
     step_types.routes,
@@ -79,7 +83,7 @@ def create_app(open_services: Callable[[], Services], settings: Settings) -> Fas
         services = open_services()
         app.state.services = services
         services.waiters.start()
-        _before_the_end(services.waiters.answer_all)
+        _before_the_end(services.end_waits)
         try:
             yield
         finally:

@@ -11,6 +11,7 @@ from fastapi import Request
 from datp_tasks.api.accepting import Accepted
 from datp_tasks.api.access import Caller, Gate
 from datp_tasks.api.batcher import Batcher
+from datp_tasks.api.event_streams import EventStreams
 from datp_tasks.api.limits import RequestLimits
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.process_metrics import Meter
@@ -21,6 +22,7 @@ from datp_tasks.api.waiting import Waiters
 from datp_tasks.bells.group_queues import GroupQueues
 from datp_tasks.client.client import Client
 from datp_tasks.client.requests import Request as Wanted
+from datp_tasks.ledger.ledger_service import Ledger
 from datp_tasks.live.metrics import Metrics
 from datp_tasks.live.nodes import Node
 from datp_tasks.live.store import LiveStore
@@ -70,6 +72,7 @@ class Services:
     looks: Batcher[str, Summary | None]
     seen: Batcher[Summary, None]
     waiters: Waiters
+    event_streams: EventStreams
     listing: Listing
     events: EventStore
     meter: Meter
@@ -85,15 +88,22 @@ class Services:
     nodes: Callable[[], list[Node]]
     queues: GroupQueues
     timeouts: Timeouts
+    ledger: Ledger
     close_gate: Callable[[], None]
 
     async def close(self) -> None:
         await self.waiters.close()
+        await self.event_streams.close()
         await self.threads.run(self.client.close)
         self.threads.close()
         self.gate_threads.close()
         self.queues.close()
         self.close_gate()
+
+    def end_waits(self) -> None:
+        """The process ends: those who wait get what there is, and streams end."""
+        self.waiters.answer_all()
+        self.event_streams.end_all()
 
     async def note_seen(self, summary: Summary) -> None:
         """Its client knows what it shows; if that cannot be written down, the webhook tells."""

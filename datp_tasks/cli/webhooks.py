@@ -17,6 +17,8 @@ app = typer.Typer(help="Webhooks: deliveries, dead letters, secrets.", no_args_i
 secrets_app = typer.Typer(help="Secrets that sign webhooks.", no_args_is_help=True)
 app.add_typer(secrets_app, name="secrets")
 
+#: A day for all receivers of an owner to learn a new secret.
+SECRET_OVERLAP_S = 86_400
 COLOURS = {"delivered": "green", "dead": "red", "pending": "cyan", "cancelled": "yellow"}
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -154,8 +156,7 @@ def rotate(
 ) -> None:
     """Make a new secret. For a while webhooks carry a signature of each."""
     context = connect()
-    default_s = context.settings.webhook_secret_overlap_s
-    wanted_s = default_s if overlap_s is None else overlap_s
+    wanted_s = SECRET_OVERLAP_S if overlap_s is None else overlap_s
     made = context.webhooks.store.rotate(owner, overlap_s=wanted_s, actor=context.actor)
     typer.echo(made)
 

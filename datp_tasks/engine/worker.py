@@ -80,6 +80,9 @@ class Worker:
         self._executor.loop.stop()
 
 
+#: A report is a line for a person, and every one is a row and a webhook.
+PROGRESS_BYTES_MAX = 16_384
+PROGRESS_DEPTH_MAX = 8
 #: What people are asked about a sealed transaction.
 SEALED_NOTE = "what it asks for is sealed; `datp unmask` shows it to an admin"
 
@@ -104,7 +107,7 @@ class WorkerServices:
         self._approvals = approvals
 
     def report(self, run: Run, report: object) -> None:
-        limits = {"bytes_max": self._settings.progress_bytes_max, "depth_max": 8}
+        limits = {"bytes_max": PROGRESS_BYTES_MAX, "depth_max": PROGRESS_DEPTH_MAX}
         _, text = checked(report, what="progress", **limits)
         self._reporter.report(run, text if run.edge is None else run.edge.seal_text(text))
 

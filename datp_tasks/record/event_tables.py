@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Boolean,
     CheckConstraint,
     Column,
@@ -18,6 +19,8 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+
+from datp_tasks.record.column_types import Xid8
 
 
 def declare(metadata: MetaData) -> None:
@@ -42,9 +45,22 @@ def _declare_events(metadata: MetaData) -> None:
         Column("kind", Text, nullable=False),
         Column("payload", JSON, nullable=False),
         _moment("created_at", nullable=False),
+        #: Its place in the feed (record/event_feed.py); rows of before the feed have none.
+        Column("owner", Text),
+        Column("xact", Xid8, server_default=text("pg_current_xact_id()")),
+        #: From the sequence tx_event_id.
+        Column("id", BigInteger),
         PrimaryKeyConstraint("tx_id", "sequence"),
         CheckConstraint("sequence >= 1", name="tx_event_sequence"),
         CheckConstraint("kind IN ('progress')", name="tx_event_kind"),
+        Index("tx_event_feed", "xact", "id", postgresql_where=text("owner IS NOT NULL")),
+        Index(
+            "tx_event_owner_feed",
+            "owner",
+            "xact",
+            "id",
+            postgresql_where=text("owner IS NOT NULL"),
+        ),
     )
 
 

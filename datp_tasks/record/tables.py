@@ -22,7 +22,6 @@ from sqlalchemy import (
     Text,
     text,
 )
-from sqlalchemy.types import UserDefinedType
 
 from datp_tasks.model.status import FINAL, Status
 from datp_tasks.record import (
@@ -35,6 +34,7 @@ from datp_tasks.record import (
     mapping_tables,
     seal_tables,
 )
+from datp_tasks.record.column_types import Xid8
 
 metadata = MetaData()
 for each in (
@@ -44,15 +44,6 @@ for each in (
     mapping_tables,
 ):
     each.declare(metadata)
-
-
-class Xid8(UserDefinedType[str]):
-    """PostgreSQL's 64-bit transaction id."""
-
-    cache_ok = True
-
-    def get_col_spec(self, **_: object) -> str:
-        return "xid8"
 
 
 def _names(statuses: object) -> str:
@@ -184,9 +175,19 @@ tx_state_change = Table(
     Column("detail", Text),
     #: That of the transaction, in each of its rows, so that timeouts need no other table.
     Column("expires_at", DateTime(timezone=True)),
+    #: Only in rows that are events of the feed (record/event_feed.py).
+    Column("owner", Text),
     CheckConstraint(f"status IN ({ANY_SQL})", name="tx_state_change_status"),
     Index("tx_state_change_tx", "tx_id", "id"),
     Index("tx_state_change_window", "xact", "id", postgresql_where=text("expires_at IS NOT NULL")),
+    Index("tx_state_change_feed", "xact", "id", postgresql_where=text("owner IS NOT NULL")),
+    Index(
+        "tx_state_change_owner_feed",
+        "owner",
+        "xact",
+        "id",
+        postgresql_where=text("owner IS NOT NULL"),
+    ),
 )
 
 #: How far a reader of a log has come: everything up to (xact, value) is done.

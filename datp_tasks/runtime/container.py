@@ -117,10 +117,13 @@ class Container:
             catalogue=catalogue,
             ringer=ringer,
         )
+        secrets = SealedSecrets(engine, clock, vault.ring)
         ledger_place = _ledger_place(settings, live, groups)
         ring = ring_ledger or SubmitBell(celery, ledger_place)
         tell = partial(tell_waiting, live, ringer, restorer)
-        ledger = Ledger.open(settings, engine, clock, ring=ring, tell=tell, gate=approvals)
+        ledger = Ledger.open(
+            settings, engine, clock, ring=ring, tell=tell, gate=approvals, secret=secrets.value
+        )
         _offer(approvals, pipelines, ledger)
         return cls(
             settings=settings,
@@ -143,7 +146,7 @@ class Container:
             ledger_place=ledger_place,
             webhooks=webhooks,
             vault=vault,
-            secrets=SealedSecrets(engine, clock, vault.ring),
+            secrets=secrets,
             tracing=tracing,
         )
 

@@ -48,6 +48,8 @@ log = logging.getLogger("datp.webhooks")
 OPERATOR = ":operator"
 #: A message to the senders that was lost does not keep others from being sent for longer.
 RUNG_MS = 1_000
+#: Enough to tell a person what the receiver said.
+ANSWER_BYTES_MAX = 65_536
 #: So much of an answer is kept for people.
 EXCERPT_BYTES_MAX = 1_024
 
@@ -228,9 +230,7 @@ def webhook_client(settings: Settings, network: Network) -> HttpClient:
 
 
 def _manners(settings: Settings, *, idle_max: int) -> Manners:
-    body = BodyLimits(
-        bytes_max=settings.webhook_answer_bytes_max, excerpt_bytes_max=EXCERPT_BYTES_MAX
-    )
+    body = BodyLimits(bytes_max=ANSWER_BYTES_MAX, excerpt_bytes_max=EXCERPT_BYTES_MAX)
     # Receivers know a webhook by its id, so one that a kept connection has lost is sent again.
     return Manners(connect_s=settings.webhook_connect_s, body=body, idle_max=idle_max, repeats=True)
 

@@ -59,7 +59,20 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "POST /v1/batches": ({"service": "books", "payload": "AA=="}, {"granted", *ADMINS}),
     "GET /v1/batches": (None, {"granted", *VIEWERS}),
     "GET /v1/batches/{service}/{batchId}": (None, {"granted", *VIEWERS}),
+    "GET /v1/batches/{service}/{batchId}/receipts": (None, {"granted", *VIEWERS}),
+    "GET /v1/services": (None, VIEWERS),
+    "POST /v1/services": ({"service": "books", "kind": "none", "url": "x"}, ADMINS),
+    "GET /v1/claims": (None, VIEWERS),
+    **{
+        f"POST /v1/batches/{{service}}/{{batchId}}/{act}": ({"reason": "table"}, OPERATORS)
+        for act in ("park", "resume", "resubmit")
+    },
+    "POST /v1/batches/{service}/{batchId}/resolve": (
+        {"reason": "table", "state": "INVALID"},
+        OPERATORS,
+    ),
     "GET /v1/webhooks": (None, READERS),
+    "GET /v1/events": (None, READERS),
     "GET /v1/webhooks/{id}": (None, READERS),
     "POST /v1/webhooks/{id}/redeliver": (None, READERS - {Role.VIEWER}),
     "GET /v1/pipelines": (None, VIEWERS),
