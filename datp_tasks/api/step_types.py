@@ -11,9 +11,9 @@ from datp_tasks.api.models import Object
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.services import services_of
+from datp_tasks.engine.step_types import list_step_types, show_step_type
 from datp_tasks.errors import StepTypeUnknown
 from datp_tasks.model.actor import Role
-from datp_tasks.operator.step_types import list_step_types, show_step_type
 
 routes = router("/v1", "operator", role=Role.ADMIN)
 

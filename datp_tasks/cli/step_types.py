@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from datp_tasks.cli.command_context import connect
 from datp_tasks.cli.terminal_tables import list_table, print_json, print_list
-from datp_tasks.operator.step_types import list_step_types, show_step_type
+from datp_tasks.engine.step_types import list_step_types, show_step_type
 
 steps_app = typer.Typer(
     help="Step types: what they are for and what params they take.", no_args_is_help=True

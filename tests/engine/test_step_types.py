@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 from datp_tasks.cli import step_types as command
 from datp_tasks.engine.heartbeat import DESCRIBED_EVERY
 from datp_tasks.engine.registry import Registry, discover, registry
+from datp_tasks.engine.step_types import BUILTIN, list_step_types, show_step_type
 from datp_tasks.errors import StepTypeInvalid, StepTypeUnknown
 from datp_tasks.live.nodes import live_nodes
-from datp_tasks.operator.step_types import BUILTIN, list_step_types, show_step_type
 from datp_tasks.testing.kit import Kit
 
 SCHEMA = {"type": "object", "properties": {"bank": {"type": "string"}}, "required": ["bank"]}
