@@ -272,5 +272,11 @@ class Tuning:
     audit_sealer_period_s: float = number(10.0, 0.1, 3_600)
     #: Carries out what was approved when a process died right then; an expiry may be so late.
     approvals_period_s: float = number(15, 0.1, 3_600)
+    #: A session of the console that is not used ends; one that is used is renewed.
+    console_idle_s: float = number(3_600.0, 1, 86_400)
+    #: A working day: then the person signs in again.
+    console_session_s: float = number(43_200.0, 1, 604_800)
+    #: Tabs of the console that one process tells of changes.
+    console_streams_max: int = number(1_000, 1, 100_000)
     #: An owner that fills the line of a ledger service is told so before the others wait behind it.
     ledger_owner_batches_max: int = number(10_000, 1, 100_000_000)

@@ -120,6 +120,7 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "GET /healthz": (None, "open"),
     "GET /readyz": (None, "open"),
     "GET /metrics": (None, "open"),
+    "GET /": (None, "open"),
 }
 NO_ROLE, VIEWER, OPERATOR, ADMIN = None, Role.VIEWER, Role.OPERATOR, Role.ADMIN
 APPROVER = Role.APPROVER

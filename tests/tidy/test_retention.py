@@ -35,6 +35,7 @@ KEPT = {
     "webhook_breaker": "a row for each receiver that fails now",
     "data_key": "a row for each owner and month; copies in backups need it until it is erased",
     "sealed_secret": "a row for each secret that pipelines name",
+    "saved_view": "filters that a person has given a name; at most fifty of each",
 }
 #: Of those, tables from which a transaction or an owner that is erased disappears all the same.
 ERASED = {"alert", "operator_action", "approval", "approval_decision", "approval_item", "data_key"}
