@@ -87,8 +87,7 @@ class Container:
         ring_webhooks: Callable[[], None] | None = None,
     ) -> Container:
         """Nothing is connected before it is used."""
-        clock = clock or ServerClock()
-        celery = celery or make_celery(settings)
+        clock, celery = clock or ServerClock(), celery or make_celery(settings)
         refuse_eager()
         redis, engine = make_redis(settings), make_engine(settings)
         live = LiveStore(redis, settings, clock)
