@@ -247,6 +247,16 @@ class Tuning:
     #: All pauses together: three days, so that a weekend passes.
     webhook_give_up_s: float = number(259_200.0, 0.1, 31_622_400)
 
+    # Registered endpoints.
+    #: As many as a person can still keep apart.
+    webhook_endpoints_max: int = number(20, 1, 10_000)
+    #: How late an endpoint may be told, beside the sending; a run without news is one query.
+    endpoint_feeder_period_s: float = number(1.0, 0.1, 3_600)
+    #: Endpoints with news that one run looks after; the next one does the others.
+    endpoint_feeder_batch_max: int = number(200, 1, 10_000)
+    #: Events of one endpoint in one commit.
+    endpoint_feeder_rows_max: int = number(500, 1, 10_000)
+
     # The event feed.
     #: How late an event may be told by a stream, beside its commit: one query for all owners.
     event_tick_ms: int = number(100, 5, 60_000)

@@ -37,6 +37,7 @@ from datp_tasks.api import (
     series,
     step_types,
     transactions,
+    webhook_endpoints,
     webhooks,
 )
 from datp_tasks.api.console.mount import Console
@@ -52,6 +53,7 @@ ROUTERS = (
     batches.routes,
     ledger_operator.routes,
     webhooks.routes,
+    webhook_endpoints.routes,
     event_pages.routes,
     inspect.routes,
     operator.routes,

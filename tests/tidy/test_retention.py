@@ -17,6 +17,7 @@ KEPT = {
     "owner_limit": "a row for each owner",
     "node_group": "a row for each group",
     "webhook_secret": "a row for each rotation of an owner",
+    "webhook_endpoint": "a row for each endpoint, until its owner deletes it",
     "webhook_target": "a row for each target that is disabled now",
     "live_mark": "a row for each shard",
     "live_server": "a row for each Redis",
