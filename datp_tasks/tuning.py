@@ -57,6 +57,8 @@ class Tuning:
     vector_stuck_ms: int = number(500, 10, 60_000)
     #: At 2 to 20 kB each, tens of megabytes in a worker.
     state_cache_entries_max: int = number(2_000, 0, 1_000_000)
+    #: One that has not come back by then went on elsewhere, or sleeps for long.
+    state_cache_s: float = number(300.0, 1, 86_400)
 
     # Nodes.
     #: Three beats fit into the silence after which a node is suspected.

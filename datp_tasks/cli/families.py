@@ -61,6 +61,9 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
     "nodes": {
         "nodes": "Show the live nodes.",
     },
+    "step_types": {
+        "steps": "Step types: what they are for and what params they take.",
+    },
     "groups": {
         "groups": "Node groups: concurrency, roles and pauses of running workers.",
     },

@@ -102,6 +102,7 @@ def _archiver(container: Container, settings: Settings, _: Backlog) -> archiver.
 
 
 def _meter(container: Container, settings: Settings, backlog: Backlog) -> meter.Result:
+    container.counts.send()
     return meter.run_once(
         container.live,
         node_register(container, settings),
