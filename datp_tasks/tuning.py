@@ -57,6 +57,8 @@ class Tuning:
     vector_stuck_ms: int = number(500, 10, 60_000)
     #: At 2 to 20 kB each, tens of megabytes in a worker.
     state_cache_entries_max: int = number(2_000, 0, 1_000_000)
+    #: One that has not come back by then went on elsewhere, or sleeps for long.
+    state_cache_s: float = number(300.0, 1, 86_400)
 
     # Nodes.
     #: Three beats fit into the silence after which a node is suspected.
@@ -127,6 +129,8 @@ class Tuning:
     retention_run_s: float = number(10.0, 0.1, 3_600)
     #: Short statements hold no row for long.
     retention_batch_max: int = number(1_000, 1, 100_000)
+    #: Alerts that were cleared, for a look back over a year; 0 keeps them.
+    keep_alerts_days: int = number(400, 0, 36_500)
     #: Only repairs copies in Redis.
     pipeline_cache_period_s: float = number(10.0, 0.1, 3_600)
 
@@ -245,6 +249,16 @@ class Tuning:
     #: All pauses together: three days, so that a weekend passes.
     webhook_give_up_s: float = number(259_200.0, 0.1, 31_622_400)
 
+    # Registered endpoints.
+    #: As many as a person can still keep apart.
+    webhook_endpoints_max: int = number(20, 1, 10_000)
+    #: How late an endpoint may be told, beside the sending; a run without news is one query.
+    endpoint_feeder_period_s: float = number(1.0, 0.1, 3_600)
+    #: Endpoints with news that one run looks after; the next one does the others.
+    endpoint_feeder_batch_max: int = number(200, 1, 10_000)
+    #: Events of one endpoint in one commit.
+    endpoint_feeder_rows_max: int = number(500, 1, 10_000)
+
     # The event feed.
     #: How late an event may be told by a stream, beside its commit: one query for all owners.
     event_tick_ms: int = number(100, 5, 60_000)
@@ -270,5 +284,11 @@ class Tuning:
     audit_sealer_period_s: float = number(10.0, 0.1, 3_600)
     #: Carries out what was approved when a process died right then; an expiry may be so late.
     approvals_period_s: float = number(15, 0.1, 3_600)
+    #: A session of the console that is not used ends; one that is used is renewed.
+    console_idle_s: float = number(3_600.0, 1, 86_400)
+    #: A working day: then the person signs in again.
+    console_session_s: float = number(43_200.0, 1, 604_800)
+    #: Tabs of the console that one process tells of changes.
+    console_streams_max: int = number(1_000, 1, 100_000)
     #: An owner that fills the line of a ledger service is told so before the others wait behind it.
     ledger_owner_batches_max: int = number(10_000, 1, 100_000_000)
