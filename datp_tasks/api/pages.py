@@ -19,6 +19,8 @@ from datp_tasks.record.listing import ListingFilter
 from datp_tasks.record.record_types import Summary
 
 #: What the record calls `queued` is, as Redis knows, one of these.
+#: Rows of one page of a list, in one short query.
+PAGE_ROWS_MAX = 200
 GOING_ON = ("queued", "running", "sleeping")
 
 
@@ -53,7 +55,7 @@ def page_of(services: Services, caller: Caller, wanted: Filter) -> tuple[list[Su
         return [], None
     if wanted.external_id is not None:
         return _by_external_id(services, owner or caller.owner, wanted), None
-    rows_max = min(wanted.limit, services.settings.list_rows_max)
+    rows_max = min(wanted.limit, PAGE_ROWS_MAX)
     with translate_outage():
         rows = services.listing.page(
             ListingFilter(

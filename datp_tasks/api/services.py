@@ -22,6 +22,7 @@ from datp_tasks.api.waiting import Waiters
 from datp_tasks.bells.group_queues import GroupQueues
 from datp_tasks.client.client import Client
 from datp_tasks.client.requests import Request as Wanted
+from datp_tasks.ledger.ledger_service import Ledger
 from datp_tasks.live.metrics import Metrics
 from datp_tasks.live.nodes import Node
 from datp_tasks.live.store import LiveStore
@@ -35,6 +36,8 @@ from datp_tasks.record.events import EventStore
 from datp_tasks.record.groups import GroupStore
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.record_types import Summary
+from datp_tasks.record.saved_views import SavedViews
+from datp_tasks.record.search import Search
 from datp_tasks.record.states import States
 from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.record.transactions import Record
@@ -61,6 +64,8 @@ class Services:
     pipelines_as: Callable[[Actor], PipelineStore]
     webhooks: WebhookService
     vault: Vault
+    saved_views: SavedViews
+    search: Search
     keys: ApiKeys
     threads: Threads
     #: For keys, limits and health only: these never wait for a slow query.
@@ -87,6 +92,7 @@ class Services:
     nodes: Callable[[], list[Node]]
     queues: GroupQueues
     timeouts: Timeouts
+    ledger: Ledger
     close_gate: Callable[[], None]
 
     async def close(self) -> None:
