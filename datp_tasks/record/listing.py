@@ -37,7 +37,7 @@ class ListingFilter:
     rows_max: int = 50
 
 
-def _query(wanted: Wanted) -> str:
+def _query(wanted: ListingFilter) -> str:
     """What is open, and what did not end well, are few among many: each has an index of its own."""
     statuses = {Status(each) for each in wanted.statuses}
     if statuses and not statuses & FINAL:
