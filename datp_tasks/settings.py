@@ -85,6 +85,8 @@ class Settings(Tuning):
     key_pepper_previous: str = _secret()
     log_format: str = _text("text", "text|json")
     build: str = _text("", r"[ -~]{0,100}")
+    #: Where the API serves the web console; `off`: nowhere.
+    console_path: str = _text("/console", r"off|(/[A-Za-z0-9_.~-]+)+")
 
     # Transactions and their steps.
     input_bytes_max: int = number(262_144, 1_024, 16_777_216, env="ENGINE__INPUT_BYTES_MAX")
@@ -110,6 +112,8 @@ class Settings(Tuning):
     keyring_file: str = _text("", "[^\\0]*", env="SECURITY__KEYRING_FILE")
     keyring: str = _secret(env="SECURITY__KEYRING")
     http_hosts: tuple[str, ...] = _list(env="SECURITY__HTTP_HOSTS")
+    #: How people sign in to the console beside API keys: a YAML file (docs/console.md).
+    identity_file: str = _text("", "[^\\0]*", env="SECURITY__IDENTITY_FILE")
 
     # Webhooks. Hosts (with a port, if it matters) and networks that are named as private are
     # trusted: any scheme, any port, any address but those of cloud metadata.

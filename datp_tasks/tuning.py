@@ -245,6 +245,16 @@ class Tuning:
     #: All pauses together: three days, so that a weekend passes.
     webhook_give_up_s: float = number(259_200.0, 0.1, 31_622_400)
 
+    # Registered endpoints.
+    #: As many as a person can still keep apart.
+    webhook_endpoints_max: int = number(20, 1, 10_000)
+    #: How late an endpoint may be told, beside the sending; a run without news is one query.
+    endpoint_feeder_period_s: float = number(1.0, 0.1, 3_600)
+    #: Endpoints with news that one run looks after; the next one does the others.
+    endpoint_feeder_batch_max: int = number(200, 1, 10_000)
+    #: Events of one endpoint in one commit.
+    endpoint_feeder_rows_max: int = number(500, 1, 10_000)
+
     # The event feed.
     #: How late an event may be told by a stream, beside its commit: one query for all owners.
     event_tick_ms: int = number(100, 5, 60_000)
@@ -270,5 +280,11 @@ class Tuning:
     audit_sealer_period_s: float = number(10.0, 0.1, 3_600)
     #: Carries out what was approved when a process died right then; an expiry may be so late.
     approvals_period_s: float = number(15, 0.1, 3_600)
+    #: A session of the console that is not used ends; one that is used is renewed.
+    console_idle_s: float = number(3_600.0, 1, 86_400)
+    #: A working day: then the person signs in again.
+    console_session_s: float = number(43_200.0, 1, 604_800)
+    #: Tabs of the console that one process tells of changes.
+    console_streams_max: int = number(1_000, 1, 100_000)
     #: An owner that fills the line of a ledger service is told so before the others wait behind it.
     ledger_owner_batches_max: int = number(10_000, 1, 100_000_000)

@@ -33,10 +33,13 @@ from datp_tasks.api import (
     operator,
     pipeline_versions,
     problems,
+    root,
     series,
     transactions,
+    webhook_endpoints,
     webhooks,
 )
+from datp_tasks.api.console.mount import Console
 from datp_tasks.api.door import HEADERS, Door
 from datp_tasks.api.services import Services
 from datp_tasks.api.waiting import ClientGone
@@ -49,6 +52,7 @@ ROUTERS = (
     batches.routes,
     ledger_operator.routes,
     webhooks.routes,
+    webhook_endpoints.routes,
     event_pages.routes,
     inspect.routes,
     operator.routes,
@@ -65,6 +69,7 @@ ROUTERS = (
     health.router,
     series.routes,
     series.open_routes,
+    root.routes,
 )
 SUBMIT = "/v1/transactions"
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,64}")
@@ -75,16 +80,27 @@ QUERY_PARAMETERS_MAX = 50
 def create_app(open_services: Callable[[], Services], settings: Settings) -> FastAPI:
     # Fail at start-up if the pepper is invalid.
     KeyHash(settings.key_pepper, settings.key_pepper_previous)
+    console = Console(settings) if settings.console_path != "off" else None
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         services = open_services()
         app.state.services = services
         services.waiters.start()
-        _before_the_end(services.end_waits)
+        if console is not None:
+            console.open(services)
+
+        def answer_all() -> None:
+            services.end_waits()
+            if console is not None:
+                console.end_streams()
+
+        _before_the_end(answer_all)
         try:
             yield
         finally:
+            if console is not None:
+                console.close()
             await services.close()
 
     app = FastAPI(
@@ -100,6 +116,8 @@ def create_app(open_services: Callable[[], Services], settings: Settings) -> Fas
     app.state.routers = ROUTERS
     for router in ROUTERS:
         app.include_router(router)
+    if console is not None:
+        console.install(app)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
     app.add_middleware(Shell)
     return app
@@ -146,7 +164,9 @@ class Shell:
             nonlocal answered
             if message["type"] == "http.response.start":
                 answered = message["status"]
-                message["headers"] = [*message["headers"], *ours]
+                kept = {name for name, _ in message["headers"]}
+                added = [each for each in ours if each[0] not in kept]
+                message["headers"] = [*message["headers"], *added]
             await send(message)
 
         try:

@@ -36,6 +36,8 @@ from datp_tasks.record.events import EventStore
 from datp_tasks.record.groups import GroupStore
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.record_types import Summary
+from datp_tasks.record.saved_views import SavedViews
+from datp_tasks.record.search import Search
 from datp_tasks.record.states import States
 from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.record.transactions import Record
@@ -62,6 +64,8 @@ class Services:
     pipelines_as: Callable[[Actor], PipelineStore]
     webhooks: WebhookService
     vault: Vault
+    saved_views: SavedViews
+    search: Search
     keys: ApiKeys
     threads: Threads
     #: For keys, limits and health only: these never wait for a slow query.

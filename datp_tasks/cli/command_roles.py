@@ -37,6 +37,7 @@ NEEDED: Final[dict[str, Role]] = {
     **dict.fromkeys(("pipelines test", "mappings list", "mappings show"), VIEWER),
     **dict.fromkeys(("webhooks list", "webhooks show"), OPERATOR),
     "webhooks redeliver": OPERATOR,
+    **dict.fromkeys(("endpoints list", "endpoints show"), VIEWER),
     # Starting is a matter of grants, which the request is checked against.
     "submit": VIEWER,
     **dict.fromkeys(("claims", "services list", "batches list", "batches show"), VIEWER),

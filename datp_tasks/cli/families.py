@@ -67,6 +67,9 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
     "mappings": {
         "mappings": "Mappings that pipelines share, and their versions.",
     },
+    "endpoints": {
+        "endpoints": "Webhook endpoints of owners.",
+    },
     "webhooks": {
         "webhooks": "Webhooks: deliveries, dead letters, secrets.",
     },

@@ -32,6 +32,7 @@ from datp_tasks.record import (
     journal_tables,
     ledger_tables,
     mapping_tables,
+    saved_view_tables,
     seal_tables,
 )
 from datp_tasks.record.column_types import Xid8
@@ -40,6 +41,7 @@ metadata = MetaData()
 for each in (
     *(ledger_tables, journal_tables, event_tables, api_key_tables, group_tables),
     approval_tables,
+    saved_view_tables,
     seal_tables,
     mapping_tables,
 ):
@@ -162,6 +164,13 @@ tx_summary = Table(
     #: What ended long ago, for retention.
     Index(
         "tx_summary_completed", "completed_at", postgresql_where=text("completed_at IS NOT NULL")
+    ),
+    #: What did not end well, the newest first: few among many, and what people look for.
+    Index(
+        "tx_summary_unsuccessful",
+        "created_at",
+        "tx_id",
+        postgresql_where=text("completed_at IS NOT NULL AND status <> 'success'"),
     ),
 )
 

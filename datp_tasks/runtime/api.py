@@ -35,6 +35,8 @@ from datp_tasks.record.database import make_engine
 from datp_tasks.record.event_feed import EventFeed
 from datp_tasks.record.events import EventStore
 from datp_tasks.record.listing import Listing
+from datp_tasks.record.saved_views import SavedViews
+from datp_tasks.record.search import Search
 from datp_tasks.record.states import States
 from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.runtime.clients import make_client, make_operator
@@ -95,6 +97,8 @@ def open_services(container: Container) -> Services:
         pipelines_as=container.pipelines.acting,
         webhooks=container.webhooks,
         vault=container.vault,
+        saved_views=SavedViews(engine),
+        search=Search(engine),
         keys=keys,
         threads=threads,
         gate_threads=gate_threads,

@@ -73,6 +73,18 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     ),
     "GET /v1/webhooks": (None, READERS),
     "GET /v1/events": (None, READERS),
+    "GET /v1/webhook-endpoints": (None, READERS),
+    "POST /v1/webhook-endpoints": ({"url": "https://a.example/"}, {"client", *ADMINS}),
+    "GET /v1/webhook-endpoints/{id}": (None, READERS),
+    "PATCH /v1/webhook-endpoints/{id}": ({}, {"client", *ADMINS}),
+    "DELETE /v1/webhook-endpoints/{id}": (None, {"client", *ADMINS}),
+    "POST /v1/webhook-endpoints/{id}/rotate-secret": ({}, {"client", *ADMINS}),
+    "POST /v1/webhook-endpoints/{id}/test": (None, {"client", *ADMINS}),
+    "POST /v1/webhook-endpoints/{id}/replay": (
+        {"from": "2027-01-31T12:00:00Z", "to": "2027-01-31T13:00:00Z"},
+        {"client", *ADMINS},
+    ),
+    "GET /v1/webhook-endpoints/{id}/deliveries": (None, READERS),
     "GET /v1/webhooks/{id}": (None, READERS),
     "POST /v1/webhooks/{id}/redeliver": (None, READERS - {Role.VIEWER}),
     "GET /v1/pipelines": (None, VIEWERS),
@@ -118,6 +130,7 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "GET /healthz": (None, "open"),
     "GET /readyz": (None, "open"),
     "GET /metrics": (None, "open"),
+    "GET /": (None, "open"),
 }
 NO_ROLE, VIEWER, OPERATOR, ADMIN = None, Role.VIEWER, Role.OPERATOR, Role.ADMIN
 APPROVER = Role.APPROVER
@@ -132,6 +145,9 @@ COMMANDS: dict[str, Role | None] = {
     **dict.fromkeys(("bulk cancel", "bulk wake", "bulk retry", "resolve"), OPERATOR),
     **dict.fromkeys(("clear-alert", "replay", "audit", "audit actions", "logs"), OPERATOR),
     **dict.fromkeys(("webhooks list", "webhooks show", "webhooks redeliver"), OPERATOR),
+    **dict.fromkeys(("endpoints list", "endpoints show"), VIEWER),
+    **dict.fromkeys(("endpoints add", "endpoints set", "endpoints delete"), ADMIN),
+    **dict.fromkeys(("endpoints rotate", "endpoints test", "endpoints replay"), ADMIN),
     **dict.fromkeys(("groups set", "batches park", "batches resume"), OPERATOR),
     **dict.fromkeys(("batches resubmit", "batches resolve"), OPERATOR),
     **dict.fromkeys(("approvals list", "approvals show"), VIEWER),
