@@ -51,6 +51,7 @@ def timeouts(
 
 
 def generate(
+    *,
     total: Annotated[int, typer.Option(help="How many transfers.")] = 100_000,
     expired: Annotated[int, typer.Option(help="How many of them are overdue.")] = 1_000,
     amount: Annotated[tuple[float, float], typer.Option(help="From, to.")] = (1, 100),

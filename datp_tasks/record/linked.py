@@ -71,7 +71,7 @@ class LinkedTransactions:
                 raise LinkRefused(f"the legs of {link} say different numbers of legs: {sizes}")
             if len(members) > size:
                 raise LinkRefused(f"{link} has {size} legs already")
-            times = [each.expires_at for each in members if each.expires_at is not None]
+            times: list[datetime] = [each.expires_at for each in members if each.expires_at]
             if not times:
                 return None
             values = {"tx_id": [each.tx_id for each in members], "expires_at": min(times)}

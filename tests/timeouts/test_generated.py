@@ -13,6 +13,7 @@ from datp_tasks import Pipeline
 from datp_tasks.cli import timeouts as cli
 from datp_tasks.errors import SettingsError
 from datp_tasks.record.generated import Dataset
+from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.testing import Kit
 
 
@@ -36,15 +37,17 @@ def count(kit: Kit, where: str) -> int:
         return int(connection.exec_driver_sql(query).scalar_one())
 
 
-def test_exactly_the_overdue_ones_expire(run: Any, datp: Kit) -> None:
-    done = run("--total", "500", "--expired", "40", "--currency", "EUR", "--hours", "1", "5")
+def test_the_handler_finds_exactly_the_overdue_ones(run: Any, datp: Kit) -> None:
+    done = run("--total", "150", "--expired", "20", "--currency", "EUR", "--hours", "1", "5")
     assert done.exit_code == 0, done.output
-    assert "500 transfers generated, 40 of them overdue" in done.output
+    assert "150 transfers generated, 20 of them overdue" in done.output
     ended = count(datp, "completed_at IS NOT NULL")
-    assert 200 < ended < 460
-    datp.run_job("timeout_handler")
-    assert count(datp, "status = 'expired'") == 40
-    assert count(datp, "status = 'success'") == ended
+    assert 50 < ended < 130
+    timeouts = Timeouts(datp.connections.engine, datp.clock)
+    window, due = timeouts.run_pass(rows_max=10_000, batch_max=1_000, again_s=60)
+    assert window.rows == 150 + 3 * ended
+    assert (window.added, len(due)) == (150 - ended, 20)
+    assert timeouts.peek().is_due is False
     with datp.connections.engine.connect() as connection:
         amounts = connection.exec_driver_sql(
             "SELECT DISTINCT input ->> 'currency', (input ->> 'amount')::numeric BETWEEN 1 AND 100 "

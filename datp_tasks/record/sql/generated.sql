@@ -7,14 +7,14 @@ SELECT EXISTS (SELECT 1 FROM tx_summary WHERE owner <> %(owner)s)
 -- :name generate
 -- A batch of transfers with their history: some overdue, some that have ended, some under way.
 WITH drawn AS MATERIALIZED (
-    SELECT 't' || lpad((n %% %(shards)s)::text, 2, '0') || '-' || md5(%(seed)s || ':' || n) AS tx_id,
-           n <= %(expired)s AS is_expired, random() < 0.7 AS is_final,
-           coalesce(%(now)s, now()) - make_interval(secs => 3600 * (%(hours_min)s
-               + random() * (%(hours_max)s - %(hours_min)s)) + 60) AS created_at,
-           make_interval(secs => 3600 * (%(hours_min)s
-               + random() * (%(hours_max)s - %(hours_min)s)) + 60) AS ahead,
+    SELECT 't' || lpad((n %% %(shards)s::bigint)::text, 2, '0') || '-' || md5(%(seed)s::text || ':' || n) AS tx_id,
+           n <= %(expired)s::bigint AS is_expired, random() < 0.7 AS is_final,
+           coalesce(%(now)s, now()) - make_interval(secs => 3600 * (%(hours_min)s::float
+               + random() * (%(hours_max)s::float - %(hours_min)s::float)) + 60) AS created_at,
+           make_interval(secs => 3600 * (%(hours_min)s::float
+               + random() * (%(hours_max)s::float - %(hours_min)s::float)) + 60) AS ahead,
            json_build_object(
-               'amount', trim(to_char(%(amount_min)s + random() * (%(amount_max)s - %(amount_min)s),
+               'amount', trim(to_char(%(amount_min)s::float + random() * (%(amount_max)s::float - %(amount_min)s::float),
                               'FM9999999990.00')),
                'currency', (%(currencies)s::text[])[
                    1 + floor(random() * cardinality(%(currencies)s::text[]))::int]) AS input
