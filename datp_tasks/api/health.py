@@ -30,12 +30,12 @@ async def readyz(request: Request) -> Response:
     if not sql:
         raise Problem(
             503,
-            "record-away",
+            "record-unavailable",
             "PostgreSQL does not answer, so nothing can be accepted.",
             headers={"Retry-After": str(RETRY_AFTER_S)},
         )
     status = "ok" if redis else "degraded"
-    servers = {"postgresql": "ok", "redis": "ok" if redis else "away"}
+    servers = {"postgresql": "ok", "redis": "ok" if redis else "unavailable"}
     return json_response({"status": status, **servers, "longPolls": len(services.waiters)})
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -15,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from datp_tasks import errors
 from datp_tasks.api.batcher import TooMany
+from datp_tasks.api.problem_types import TYPES
 from datp_tasks.live.errors import RedisError
 from datp_tasks.model.notes import new_error_id
 from datp_tasks.model.payload import encode
@@ -28,7 +28,7 @@ _LATER = {"Retry-After": str(RETRY_AFTER_S)}
 
 #: Error -> status and the last part of its type; of a class and its base the class is meant.
 KINDS: dict[type[Exception], tuple[int, str]] = {
-    errors.DatabaseUnavailable: (503, "record-away"),
+    errors.DatabaseUnavailable: (503, "record-unavailable"),
     errors.CannotSeal: (503, "sealing-unavailable"),
     errors.SealError: (503, "sealing-unavailable"),
     errors.ExternalIdConflict: (409, "external-id-conflict"),
@@ -59,13 +59,13 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
     errors.WebhookInvalid: (422, "webhook-invalid"),
     errors.WebhookUnknown: (404, "not-found"),
     errors.WebhookBusy: (409, "webhook-busy"),
-    RedisError: (503, "redis-away"),
+    RedisError: (503, "redis-unavailable"),
     PoolTimeout: (503, "busy"),
     TooMany: (503, "busy"),
 }
 #: What is shown instead of the text of an error that is not ours.
 SHOWN = {
-    "redis-away": "Redis does not answer. Ask again later.",
+    "redis-unavailable": "Redis does not answer. Ask again later.",
     "sealing-unavailable": "The server cannot seal or open payloads now. Ask again later.",
     "busy": "The server has more to do than it can. Ask again later.",
 }
@@ -87,18 +87,22 @@ class Problem(HTTPException):
         self.kind = kind
         self.members = members
 
-    def document(self) -> dict[str, Any]:
+    def document(self, request_id: str | None = None) -> dict[str, Any]:
+        kind = TYPES[self.kind]
+        about = {"requestId": request_id} if request_id else {}
         return {
-            "type": f"urn:datp:problem:{self.kind}",
-            "title": HTTPStatus(self.status_code).phrase,
+            "type": kind.uri,
+            "title": kind.title,
             "status": self.status_code,
             "detail": self.detail,
+            "retryable": kind.retryable,
+            **about,
             **self.members,
         }
 
-    def response(self) -> Response:
+    def response(self, request_id: str) -> Response:
         return Response(
-            encode(self.document()),
+            encode(self.document(request_id)),
             self.status_code,
             headers=dict(self.headers or {}),
             media_type=MEDIA_TYPE,
@@ -164,16 +168,16 @@ def unavailable(kind: str, detail: str, error: Exception) -> Problem:
 def install(app: FastAPI) -> None:
     """Every way in which a request can fail ends in a problem document."""
 
-    async def on_error(_: Request, error: Exception) -> Response:
-        return problem_of(error).response()
+    async def on_error(request: Request, error: Exception) -> Response:
+        return problem_of(error).response(request.state.request_id)
 
     async def on_http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return _of_framework(request, error).response()
+        return _of_framework(request, error).response(request.state.request_id)
 
-    async def on_invalid(_: Request, error: Exception) -> Response:
+    async def on_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return invalid(error.errors()).response()
+        return invalid(error.errors()).response(request.state.request_id)
 
     async def on_approval(_: Request, error: Exception) -> Response:
         assert isinstance(error, errors.ApprovalNeeded)
