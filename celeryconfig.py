@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 
 from datp_tasks.jobs.schedule import beat_schedule as _beat_schedule
-from datp_tasks.live.types import PRIORITIES as _PRIORITIES
+from datp_tasks.live.live_types import PRIORITIES as _PRIORITIES
 from datp_tasks.settings import Settings
 
 _settings = Settings.from_env(os.environ)
 
-# Where the bells go. One queue per node group, with priorities (live/types.py).
+# Where the bells go. One queue per node group, with priorities (live/live_types.py).
 broker_url = _settings.broker_url
 broker_transport_options = {
     "priority_steps": sorted(_PRIORITIES.values()),

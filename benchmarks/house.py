@@ -10,7 +10,7 @@ from typing import Self
 import httpx
 
 from benchmarks.stack import Stack
-from datp_tasks.local.files import read_text
+from datp_tasks.local.private_files import read_text
 from datp_tasks.local.processes import StopStep
 
 POLL_S = 0.1

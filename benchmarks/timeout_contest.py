@@ -15,7 +15,7 @@ from benchmarks.stack import Stack
 from benchmarks.timeout_tables import Loader, create_seed_tables, server_now
 from benchmarks.transfers import Variant, changes
 from datp_tasks.jobs.timeout_handler import Result
-from datp_tasks.live.types import NewTransaction
+from datp_tasks.live.live_types import NewTransaction
 from datp_tasks.record.database import migrate
 from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.runtime import jobs

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from benchmarks.stack import Stack
 from datp_tasks import Pipeline
 from datp_tasks.client.requests import Request, prepare
-from datp_tasks.live.types import Claimed, Held
+from datp_tasks.live.live_types import Claimed, Held
 from datp_tasks.model.plan import Position
 from datp_tasks.model.state import BEGIN, Delta, State, apply, delta_json, done, ending, slept
 from datp_tasks.model.status import Status

@@ -10,8 +10,8 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "problems.md"
 
 HEAD = f"""# Problems
 
-Every error of the [HTTP API](api.md) is a problem document (RFC 9457, `application/problem+json`). Made from
-`datp_tasks/api/problem_types.py` by `python -m tools.problems`.
+Every error of the [HTTP API](api.md) is a problem document (RFC 9457, `application/problem+json`).
+Made from `datp_tasks/api/problem_types.py` by `python -m tools.problems`.
 
 | member | meaning |
 |---|---|
@@ -21,7 +21,7 @@ Every error of the [HTTP API](api.md) is a problem document (RFC 9457, `applicat
 | `detail` | what happened this time, for a person |
 | `retryable` | whether the same request can succeed later, without a change |
 | `requestId` | that of the header `Request-Id`: name it when you ask for help |
-| `errors` | where something does not fit: `pointer` (a JSON pointer: `#/body/input/amount`) and `detail` of each mistake |
+| `errors` | each mistake: `pointer` (a JSON pointer: `#/body/input/amount`) and `detail` |
 | `errorId` | with 500 and 503: the log has the cause under it |
 
 | kind | status | retryable | title | what to do |

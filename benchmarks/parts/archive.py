@@ -19,7 +19,7 @@ from benchmarks.stack import Stack
 from benchmarks.travellers import BATCH, Traveller, Travellers
 from datp_tasks.jobs.archiver import Archiver, as_copy
 from datp_tasks.live.archive_feed import ArchiveFeed
-from datp_tasks.record.archiver_role import Role
+from datp_tasks.record.archiver_role import ArchiverRole
 from datp_tasks.record.states import Query, States, copy_text
 from datp_tasks.runtime import jobs
 
@@ -110,7 +110,7 @@ def _writing(stack: Stack, travellers: Travellers, rows: int) -> dict[str, float
     with stack.engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE raw_state (LIKE tx_state INCLUDING ALL)")
     states = States(connections.engine, connections.clock)
-    role = Role("bench", connections.live.server_now_ms())
+    role = ArchiverRole("bench", connections.live.server_now_ms())
     rates: dict[str, list[float]] = {"copy": [], "save": []}
     for number in range(ROUNDS):
         fresh = [replace(each, tx_id=f"{each.tx_id}-{number}") for each in copies]

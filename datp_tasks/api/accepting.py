@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from datp_tasks.client.client import Client
 from datp_tasks.client.requests import Request, Submitted
-from datp_tasks.record.errors import DBAPIError, OperationalError
+from datp_tasks.record.sql_errors import DBAPIError, OperationalError
 
 Accepted = Submitted | Exception
 

@@ -15,8 +15,8 @@ from datp_tasks.api.problems import Problem, invalid
 from datp_tasks.api.routing import AROUND_BYTES, json_response, router
 from datp_tasks.api.serializers import batch_json
 from datp_tasks.api.services import caller_of, services_of
-from datp_tasks.ledger.types import Stored
-from datp_tasks.model.batch import BatchState
+from datp_tasks.ledger.batch_types import Stored
+from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.rights import check_batch, check_read_batches
 
 routes = router(
@@ -90,7 +90,7 @@ async def find(
     return json_response({"batches": [batch_json(each) for each in found]})
 
 
-@routes.get("/batches/{service}/{batchId}", response_model=models.Batch)
+@routes.get("/batches/{service}/{batchId}", response_model=models.LedgerBatch)
 async def status(
     request: Request,
     service: Annotated[str, Path(max_length=200)],

@@ -26,7 +26,7 @@ from datp_tasks.model.rights import check_read, sees_payloads
 from datp_tasks.model.sealed import MASK
 from datp_tasks.model.status import Status
 from datp_tasks.record.database import translate_outage
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 
 LONG = ("long", "longpoll")
 

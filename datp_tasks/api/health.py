@@ -9,7 +9,7 @@ from datp_tasks.api import models
 from datp_tasks.api.problems import RETRY_AFTER_S, Problem
 from datp_tasks.api.routing import json_response
 from datp_tasks.api.services import services_of
-from datp_tasks.live.errors import RedisError
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.live.store import LiveStore
 from datp_tasks.record.database import Engine, answers
 

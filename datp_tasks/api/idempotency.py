@@ -109,7 +109,7 @@ async def _known(request: Request, found: Kept | Other | InUse) -> Response:
         response = await show(request, found.tx_id)
         response.status_code = found.status
     elif found.body is None:
-        detail = "The action was done by the first request with this key; its answer was shown once."
+        detail = "The first request with this key was done; its answer was shown once."
         raise Problem(409, "idempotency-answer-gone", detail)
     else:
         response = Response(found.body, found.status, headers=dict(found.headers))

@@ -9,12 +9,14 @@ from fastapi import Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from datp_tasks.api.models import Object, Sent, Text
+from datp_tasks.api.etags import check_match
+from datp_tasks.api.idempotency import keeps
+from datp_tasks.api.models import Object, Sent, Text, Transaction
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.serializers import summary_json
 from datp_tasks.api.services import Services, caller_of, services_of
-from datp_tasks.api.transactions import CONFLICT, TxId, note_read
+from datp_tasks.api.transactions import ACTION, TxId, note_read, show
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.model.actor import Role
 from datp_tasks.model.view import View
@@ -24,6 +26,12 @@ from datp_tasks.transactions.views import view_of_copy
 routes = router("/v1", "operator", role=Role.ADMIN)
 
 Reason = Annotated[Text, Field(min_length=1, description="Kept in the audit table.")]
+
+
+DECIDED: dict[int | str, dict[str, Any]] = {
+    200: {"model": Transaction, "description": "It has ended."},
+    **ACTION,
+}
 
 
 class ResolveIn(Sent):
@@ -75,15 +83,29 @@ async def deltas(request: Request, tx_id: TxId) -> Response:
     return json_response({"txId": tx_id, "entries": listed, "faults": replay.faults})
 
 
-@routes.post("/transactions/{txId}/resolve", response_model=Object, responses=CONFLICT)
+@routes.post(
+    "/transactions/{txId}/resolve",
+    operation_id="resolveTransaction",
+    status_code=202,
+    response_model=Transaction,
+    responses=DECIDED,
+)
 @needs(Role.OPERATOR)
+@keeps("transaction")
 async def resolve(request: Request, tx_id: TxId, wanted: ResolveIn) -> Response:
     """Say what became of the step of a transaction that is in doubt; it goes on from there."""
     return await _decide(request, tx_id, wanted)
 
 
-@routes.post("/transactions/{txId}/retry", response_model=Object, responses=CONFLICT)
+@routes.post(
+    "/transactions/{txId}/retry",
+    operation_id="retryTransaction",
+    status_code=202,
+    response_model=Transaction,
+    responses=DECIDED,
+)
 @needs(Role.OPERATOR)
+@keeps("transaction")
 async def retry(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
     """Run the step that is in doubt again: the same as to resolve with `redo`."""
     return await _decide(request, tx_id, ResolveIn(decision="redo", reason=wanted.reason))
@@ -91,6 +113,7 @@ async def retry(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
 
 @routes.post("/transactions/{txId}/unmask", response_model=Object)
 @needs(Role.ADMIN)
+@keeps("nothing")
 async def unmask(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
     """What a sealed transaction holds, and what its errors said; the audit keeps who asked."""
     services, caller = services_of(request), caller_of(request)
@@ -124,7 +147,7 @@ async def in_doubt(request: Request) -> Response:
 
 async def _decide(request: Request, tx_id: str, wanted: ResolveIn) -> Response:
     services, caller = services_of(request), caller_of(request)
-    await services.look(caller, tx_id)
+    check_match(request, await services.look(caller, tx_id))
     await services.threads.run(
         services.operator.resolve,
         tx_id,
@@ -134,7 +157,7 @@ async def _decide(request: Request, tx_id: str, wanted: ResolveIn) -> Response:
         actor=caller.actor,
         break_glass=wanted.break_glass,
     )
-    return json_response(summary_json(await services.look(caller, tx_id), caller.actor))
+    return await show(request, tx_id)
 
 
 def _state(services: Services, tx_id: str) -> dict[str, Any]:

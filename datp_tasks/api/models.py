@@ -69,12 +69,15 @@ class TransactionIn(Sent):
         bool, Field(description="What a poll has told, the webhook need not.")
     ] = False
 
-    def request(self, owner: str, by: Actor) -> Request:
+    def request(
+        self, owner: str, by: Actor, *, name: str | None = None, trace: str | None = None
+    ) -> Request:
+        """`name` is its external id if it has none of its own."""
         return Request(
             pipeline=self.pipeline,
             input=self.input,
             owner=owner,
-            external_id=self.external_id,
+            external_id=name if self.external_id is None else self.external_id,
             metadata=self.metadata,
             expires_at=self.expires_at,
             expires_in_s=self.expires_in_seconds,
@@ -82,6 +85,7 @@ class TransactionIn(Sent):
             progress_reports=self.progress_reports,
             cancel_webhook_on_poll=self.cancel_webhook_on_poll,
             by=by,
+            trace_parent=trace,
         )
 
 
@@ -150,6 +154,8 @@ class Page(Given):
 
 
 class BulkResult(Given):
+    index: Annotated[int, Field(description="Its place in the request, from 0.")]
+    external_id: Annotated[str | None, Field(description="As it was sent.")]
     status: Annotated[int, Field(description="202 new, 200 accepted before, else see problem.")]
     tx_id: str | None = None
     transaction_status: Status | None = None
@@ -179,7 +185,7 @@ class Woken(Given):
     woken: bool
 
 
-class Batch(Given):
+class LedgerBatch(Given):
     service: str
     batch_id: str
     position: int
@@ -201,7 +207,7 @@ class StoredBatch(Given):
 
 
 class Batches(Given):
-    batches: list[Batch]
+    batches: list[LedgerBatch]
 
 
 class Health(Given):

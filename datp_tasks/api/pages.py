@@ -15,8 +15,8 @@ from datp_tasks.api.problems import Problem
 from datp_tasks.api.services import Services
 from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.record.database import translate_outage
-from datp_tasks.record.listing import Wanted
-from datp_tasks.record.types import Summary
+from datp_tasks.record.listing import ListingFilter
+from datp_tasks.record.record_types import Summary
 
 #: What the record calls `queued` is, as Redis knows, one of these.
 GOING_ON = ("queued", "running", "sleeping")
@@ -56,7 +56,7 @@ def page_of(services: Services, caller: Caller, wanted: Filter) -> tuple[list[Su
     rows_max = min(wanted.limit, services.settings.list_rows_max)
     with translate_outage():
         rows = services.listing.page(
-            Wanted(
+            ListingFilter(
                 owner=owner,
                 statuses=_recorded(wanted.status),
                 pipeline=wanted.pipeline,

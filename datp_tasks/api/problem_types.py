@@ -136,7 +136,7 @@ CATALOGUE = (
         "input-invalid",
         422,
         "The input is not acceptable",
-        "`errors` has a JSON pointer to each mistake: it is no JSON that can be kept exactly, or it "
+        "`errors` has a JSON pointer to each mistake: it is no JSON that can be kept exactly, or "
         "does not fit the schema of the pipeline (`GET /v1/pipelines/{name}/schema`).",
     ),
     _type("expiry-invalid", 422, "The expiry is not acceptable", "The detail says why."),
@@ -181,7 +181,10 @@ CATALOGUE = (
     ),
     # Approvals, batches, webhooks.
     _type(
-        "approval-over", 409, "The request was decided", "Read it: it was approved, refused or late."
+        "approval-over",
+        409,
+        "The request was decided",
+        "Read it: it was approved, rejected or late.",
     ),
     _type(
         "subject-moved",

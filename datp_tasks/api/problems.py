@@ -15,10 +15,10 @@ from starlette.exceptions import HTTPException
 from datp_tasks import errors
 from datp_tasks.api.batcher import TooMany
 from datp_tasks.api.problem_types import TYPES
-from datp_tasks.live.errors import RedisError
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.model.notes import new_error_id
 from datp_tasks.model.payload import encode
-from datp_tasks.record.errors import OperationalError, PoolTimeout
+from datp_tasks.record.sql_errors import OperationalError, PoolTimeout
 
 log = logging.getLogger("datp.api")
 
@@ -143,9 +143,11 @@ def problem_of(error: Exception) -> Problem:
             if status == 503:
                 return unavailable(kind, detail, error)
             problem = Problem(status, kind, detail)
-            if isinstance(error, errors.InputInvalid) and error.pointer:
-                place = f"#/body{error.pointer}"
-                problem.members["errors"] = [{"pointer": place, "detail": str(error)}]
+            if isinstance(error, errors.InputInvalid) and error.mistakes:
+                problem.members["errors"] = [
+                    {"pointer": f"#/body{place}", "detail": mistake}
+                    for place, mistake in error.mistakes
+                ]
             return problem
     if isinstance(error, OperationalError):
         return unavailable("busy", SHOWN["busy"], error)
@@ -165,30 +167,32 @@ def unavailable(kind: str, detail: str, error: Exception) -> Problem:
     return Problem(503, kind, detail, headers=_LATER, errorId=number)
 
 
+def answer_of(request: Request, error: Exception) -> Response:
+    """What a request is answered with that failed in this way."""
+    request_id: str = request.state.request_id
+    match error:
+        case errors.ApprovalNeeded():
+            return approval_needed(error)
+        case RequestValidationError():
+            return invalid(error.errors()).response(request_id)
+        case HTTPException():
+            return _of_framework(request, error).response(request_id)
+        case _:
+            return problem_of(error).response(request_id)
+
+
 def install(app: FastAPI) -> None:
     """Every way in which a request can fail ends in a problem document."""
 
-    async def on_error(request: Request, error: Exception) -> Response:
-        return problem_of(error).response(request.state.request_id)
+    async def answer(request: Request, error: Exception) -> Response:
+        return answer_of(request, error)
 
-    async def on_http_error(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        return _of_framework(request, error).response(request.state.request_id)
-
-    async def on_invalid(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        return invalid(error.errors()).response(request.state.request_id)
-
-    async def on_approval(_: Request, error: Exception) -> Response:
-        assert isinstance(error, errors.ApprovalNeeded)
-        return approval_needed(error)
-
-    app.add_exception_handler(errors.ApprovalNeeded, on_approval)
-    app.add_exception_handler(HTTPException, on_http_error)
-    app.add_exception_handler(RequestValidationError, on_invalid)
-    kinds: tuple[type[Exception], ...] = (errors.DatpError, *KINDS, OperationalError)
+    kinds: tuple[type[Exception], ...] = (
+        *(HTTPException, RequestValidationError, errors.DatpError, OperationalError),
+        *KINDS,
+    )
     for kind in kinds:
-        app.add_exception_handler(kind, on_error)
+        app.add_exception_handler(kind, answer)
 
 
 def mistakes_of(error: ValidationError) -> list[Any]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from datp_tasks.ledger.types import Batch
+from datp_tasks.ledger.batch_types import LedgerBatch
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.rights import sees_payloads
 from datp_tasks.model.sealed import MASK
 from datp_tasks.record.alerts import Alert
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 
 
 def time_text(moment: datetime | None) -> str | None:
@@ -53,7 +53,7 @@ def _summary_json(summary: Summary) -> dict[str, Any]:
     }
 
 
-def batch_json(batch: Batch) -> dict[str, Any]:
+def batch_json(batch: LedgerBatch) -> dict[str, Any]:
     return {
         "service": batch.service_id,
         "batchId": batch.batch_id,

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from datp_tasks.api.metrics import Meter
 from datp_tasks.api.models import Object
+from datp_tasks.api.process_metrics import Meter
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.services import Services, services_of
 from datp_tasks.live.metrics import RESOLUTIONS, Metrics, Slot, summed

@@ -11,9 +11,9 @@ from fastapi import Request
 from datp_tasks.api.accepting import Accepted
 from datp_tasks.api.access import Caller, Gate
 from datp_tasks.api.batcher import Batcher
-from datp_tasks.api.limits import Limits
-from datp_tasks.api.metrics import Meter
+from datp_tasks.api.limits import RequestLimits
 from datp_tasks.api.problems import not_found
+from datp_tasks.api.process_metrics import Meter
 from datp_tasks.api.recent import Recent
 from datp_tasks.api.shares import Shares
 from datp_tasks.api.threads import Threads
@@ -25,17 +25,18 @@ from datp_tasks.live.store import LiveStore
 from datp_tasks.model.actor import Actor
 from datp_tasks.operator.operator import Operator
 from datp_tasks.pipelines.catalogue import Catalogue
-from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.pipelines.version_store import PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
-from datp_tasks.record.events import Events
+from datp_tasks.record.events import EventStore
+from datp_tasks.record.idempotency import IdempotencyKeys
 from datp_tasks.record.listing import Listing
+from datp_tasks.record.record_types import Summary
 from datp_tasks.record.states import States
 from datp_tasks.record.transactions import Record
-from datp_tasks.record.types import Summary
 from datp_tasks.record.vault import Vault
 from datp_tasks.settings import Settings
-from datp_tasks.webhooks.service import WebhookService
+from datp_tasks.webhooks.webhook_service import WebhookService
 
 log = logging.getLogger("datp.api")
 
@@ -61,13 +62,14 @@ class Services:
     #: For keys, limits and health only: these never wait for a slow query.
     gate_threads: Threads
     gate: Gate
-    limits: Limits
+    limits: RequestLimits
     accepts: Batcher[Wanted, Accepted]
     looks: Batcher[str, Summary | None]
     seen: Batcher[Summary, None]
     waiters: Waiters
     listing: Listing
-    events: Events
+    events: EventStore
+    idempotency: IdempotencyKeys
     meter: Meter
     #: Bytes of bodies that are being read or worked on, and requests, by owner.
     body_bytes: Shares
@@ -119,7 +121,7 @@ def caller_of(request: Request) -> Caller:
     return found
 
 
-def mark_seen(events: Events, shown: Sequence[Summary]) -> Sequence[None]:
+def mark_seen(events: EventStore, shown: Sequence[Summary]) -> Sequence[None]:
     """Their clients know these events now."""
     for each in shown:
         events.mark_notified(each.tx_id, each.sequence, each.cancel_webhook_on_poll)

@@ -19,7 +19,7 @@ from datp_tasks.api.shares import Shares
 from datp_tasks.api.threads import Threads
 from datp_tasks.errors import DatabaseUnavailable
 from datp_tasks.live.notifications import Notifications
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.api")

@@ -14,7 +14,7 @@ from celery import Celery
 
 from datp_tasks.bells import broker_guard
 from datp_tasks.errors import SettingsError
-from datp_tasks.live.types import PRIORITIES
+from datp_tasks.live.live_types import PRIORITIES
 from datp_tasks.settings import Settings
 
 TASK_PREFIX = "datp.step."

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 
-from datp_tasks.live.errors import RedisError
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.live.step_costs import StepCosts
 from datp_tasks.settings import Settings
 

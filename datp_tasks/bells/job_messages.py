@@ -13,7 +13,7 @@ from typing import Any
 from celery import Celery
 from celery.beat import PersistentScheduler, ScheduleEntry
 
-from datp_tasks.live.types import PRIORITIES
+from datp_tasks.live.live_types import PRIORITIES
 
 log = logging.getLogger("datp.beat")
 

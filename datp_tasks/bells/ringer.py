@@ -27,7 +27,7 @@ from datp_tasks.live.doorbells import (
     Pair,
     Waits,
 )
-from datp_tasks.live.types import PRIORITIES, Bell
+from datp_tasks.live.live_types import PRIORITIES, Bell
 
 log = logging.getLogger("datp.bells")
 

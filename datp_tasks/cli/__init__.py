@@ -60,8 +60,8 @@ def main() -> None:
 
 def _of_a_server(error: Exception) -> str | None:
     """What a driver raised, as a sentence. The drivers are imported only now."""
-    from datp_tasks.live.errors import RedisError
-    from datp_tasks.record.errors import DBAPIError
+    from datp_tasks.live.redis_errors import RedisError
+    from datp_tasks.record.sql_errors import DBAPIError
 
     if isinstance(error, RedisError):
         return f"Redis does not answer: {error}. Is `datp up` running, or DATP_REDIS_URL right?"

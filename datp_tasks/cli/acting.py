@@ -10,7 +10,7 @@ from datp_tasks.errors import KeyInvalid
 from datp_tasks.model.actor import Actor, Role
 
 if TYPE_CHECKING:
-    from datp_tasks.cli.context import Context
+    from datp_tasks.cli.command_context import Context
 
 KEY_VARIABLE = "DATP_OPERATOR_KEY"
 NAME_VARIABLE = "DATP_ACTOR"

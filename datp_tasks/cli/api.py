@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
-from datp_tasks.cli.context import connect
-from datp_tasks.local.files import read_text, write_private
+from datp_tasks.cli.command_context import connect
 from datp_tasks.local.ports import HOST, pick_free_port, port_is_free
+from datp_tasks.local.private_files import read_text, write_private
 from datp_tasks.local.stack import Stack
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.record.api_keys import ApiKeys, KeyHash

@@ -8,8 +8,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from datp_tasks.cli.context import connect
-from datp_tasks.cli.tables import list_table, print_json, print_list, short_time
+from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.terminal_tables import list_table, print_json, print_list, short_time
 from datp_tasks.model.approval import Approval, ApprovalState
 from datp_tasks.model.rights import sees_payloads
 

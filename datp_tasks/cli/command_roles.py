@@ -64,7 +64,7 @@ def check(path: str) -> None:
     role = needed(path)
     if role is None or not os.environ.get(KEY_VARIABLE):
         return
-    from datp_tasks.cli.context import connect
+    from datp_tasks.cli.command_context import connect
 
     if not connect().actor.has(role):
         raise NotGranted(f"`datp {path}` needs a key with the role {role} in {KEY_VARIABLE}.")

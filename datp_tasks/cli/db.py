@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from datp_tasks.cli.context import connect
+from datp_tasks.cli.command_context import connect
 from datp_tasks.record.table_rights import apply_rights, rights_sql
 
 app = typer.Typer(help="The database: rights of its roles.", no_args_is_help=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from datp_tasks.model.status import Status
 
 if TYPE_CHECKING:
-    from datp_tasks.record.types import Summary
+    from datp_tasks.record.record_types import Summary
 
 #: A checkout has the example at its top; the wheel carries it inside the package.
 EXAMPLE_ROOTS = ("examples.payments", "datp_tasks._examples.payments")

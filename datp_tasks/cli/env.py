@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from datp_tasks.cli.api import KEY_FILE, OPERATOR_KEY_FILE, URL_FILE
-from datp_tasks.cli.context import connect
+from datp_tasks.cli.command_context import connect
 from datp_tasks.errors import LocalStackError
-from datp_tasks.local.files import read_text
+from datp_tasks.local.private_files import read_text
 from datp_tasks.local.run_file import read_run_file
 from datp_tasks.local.stack import DEFAULT_DIRECTORY
 

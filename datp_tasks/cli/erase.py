@@ -8,8 +8,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from datp_tasks.cli.context import connect
-from datp_tasks.cli.tables import print_json
+from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.terminal_tables import print_json
 from datp_tasks.operator.bulk import ActionResult
 from datp_tasks.operator.erase import Chosen, Eraser
 

@@ -26,7 +26,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "cancel": "Take a transaction back; what was done is rolled back.",
         "wake": "End a sleep early.",
     },
-    "operate": {
+    "operator": {
         "why": "Tell what a transaction waits for, which node has it and when it moves.",
         "list": "List transactions, the newest first.",
         "alerts": "Show what needs a person.",
@@ -64,7 +64,7 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
     "webhooks": {
         "webhooks": "Webhooks: deliveries, dead letters, secrets.",
     },
-    "keys": {
+    "api_keys": {
         "keys": "API keys, and the limits of their owners.",
     },
     "db": {

@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from datp_tasks.local.files import read_or_create_secret
 from datp_tasks.local.ports import HOST, pick_free_port, port_is_free
+from datp_tasks.local.private_files import read_or_create_secret
 from datp_tasks.local.stack import Stack
 
 PORT = 5_555

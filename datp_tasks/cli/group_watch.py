@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Self
 
 from datp_tasks.errors import DatpError
-from datp_tasks.live.errors import RedisError
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.local.stack import Stack
 from datp_tasks.pipelines.catalogue import Catalogue
-from datp_tasks.pipelines.store import PipelineStore
-from datp_tasks.record.errors import DBAPIError
+from datp_tasks.pipelines.version_store import PipelineStore
+from datp_tasks.record.sql_errors import DBAPIError
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 

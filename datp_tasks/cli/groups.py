@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Table
 
 from datp_tasks.bells.broker import backlog, make_celery
-from datp_tasks.cli.context import connect
-from datp_tasks.cli.tables import print_json
+from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.terminal_tables import print_json
 from datp_tasks.errors import GroupInvalid
-from datp_tasks.live.errors import RedisError
 from datp_tasks.live.nodes import Node, NodeRegister
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.live.store import LiveStore
 from datp_tasks.record.groups import LIMITS, NodeGroup
 from datp_tasks.settings import Settings

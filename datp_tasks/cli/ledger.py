@@ -10,13 +10,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from datp_tasks.cli.context import connect
-from datp_tasks.cli.tables import list_table, print_json, print_list, short_time
+from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.terminal_tables import list_table, print_json, print_list, short_time
 from datp_tasks.errors import BatchInvalid, LedgerError, LocalStackError
-from datp_tasks.ledger.service import Ledger
-from datp_tasks.ledger.sim.server import LedgerSim, serve
-from datp_tasks.ledger.types import Batch, Claim
-from datp_tasks.model.batch import BatchState
+from datp_tasks.ledger.batch_types import Claim, LedgerBatch
+from datp_tasks.ledger.ledger_service import Ledger
+from datp_tasks.ledger.sim.sim_server import LedgerSim, serve
+from datp_tasks.model.ledger_batch import BatchState
 
 ROWS_MAX = 100_000
 ID_CHARS = 16
@@ -282,7 +282,7 @@ def _ledger() -> Ledger:
     return connect().connections.ledger
 
 
-def _find(ledger: Ledger, service: str, batch: str) -> Batch:
+def _find(ledger: Ledger, service: str, batch: str) -> LedgerBatch:
     """A batch by its id or the start of it."""
     matching = ledger.batches.list_batches(
         service_id=service, with_final=True, prefix=batch, rows_max=2
@@ -326,7 +326,7 @@ def _claim_json(claim: Claim) -> dict[str, Any]:
     }
 
 
-def _batch_json(batch: Batch) -> dict[str, Any]:
+def _batch_json(batch: LedgerBatch) -> dict[str, Any]:
     return {
         "service": batch.service_id,
         "batch": batch.batch_id,

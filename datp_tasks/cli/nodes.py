@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from datp_tasks.cli.context import connect
-from datp_tasks.cli.tables import list_table, print_json, print_list
+from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.terminal_tables import list_table, print_json, print_list
 from datp_tasks.live.nodes import Node, NodeRegister
 
 #: Exit code, for scripts: no node is alive.

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.syntax import Syntax
 
 from datp_tasks.cli.own_steps import import_steps
-from datp_tasks.cli.tables import list_table, print_list, short_time
+from datp_tasks.cli.terminal_tables import list_table, print_list, short_time
 from datp_tasks.engine.registry import param_mistakes, registry
 from datp_tasks.errors import ApprovalNeeded, PipelineInvalid
 from datp_tasks.pipelines.files import load_definitions, read_json_file
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from datp_tasks.live.connect import Redis
     from datp_tasks.live.keys import Keys
     from datp_tasks.model.pipeline import PipelineDefinition
-    from datp_tasks.pipelines.store import PipelineStore
+    from datp_tasks.pipelines.version_store import PipelineStore
     from datp_tasks.settings import Settings
 
 
 class Connected(Protocol):
-    """What these commands need of `datp_tasks.cli.context.connect()`."""
+    """What these commands need of `datp_tasks.cli.command_context.connect()`."""
 
     @property
     def settings(self) -> Settings: ...
@@ -206,7 +206,7 @@ def _put_into_use(pipelines: PipelineStore, applied: Applied) -> str:
 
 def _connect() -> Connected:
     # Late, because connecting needs libraries that `--help` does not.
-    from datp_tasks.cli.context import connect
+    from datp_tasks.cli.command_context import connect
 
     return connect()
 

@@ -18,7 +18,7 @@ from datp_tasks.record.transactions import Record
 if TYPE_CHECKING:
     from datp_tasks.client.client import Client
     from datp_tasks.live.store import LiveStore
-    from datp_tasks.record.types import Summary
+    from datp_tasks.record.record_types import Summary
     from datp_tasks.settings import Settings
 
 

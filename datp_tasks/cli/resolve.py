@@ -15,8 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from datp_tasks.cli.action_list import actions
-from datp_tasks.cli.context import connect
-from datp_tasks.cli.tables import (
+from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.terminal_tables import (
     COLOURS,
     as_mapping,
     list_table,

@@ -11,10 +11,16 @@ import typer
 from rich.console import Console
 
 from datp_tasks.api.serializers import time_text
-from datp_tasks.cli.context import Context, connect
-from datp_tasks.cli.tables import as_mapping, list_table, print_json, print_list, short_time
+from datp_tasks.cli.command_context import Context, connect
+from datp_tasks.cli.terminal_tables import (
+    as_mapping,
+    list_table,
+    print_json,
+    print_list,
+    short_time,
+)
 from datp_tasks.errors import SealBroken, SettingsError
-from datp_tasks.local.files import write_private
+from datp_tasks.local.private_files import write_private
 from datp_tasks.record.rekeying import Rekeying
 from datp_tasks.seals import keyring
 

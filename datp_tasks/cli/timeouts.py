@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from datp_tasks.cli.context import connect
-from datp_tasks.cli.tables import list_table, print_json, print_list, short_time
+from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.terminal_tables import list_table, print_json, print_list, short_time
 from datp_tasks.record.timeouts import NextTimeout, Peek, Timeouts, TimeoutStanding
 
 #: Exit code, for scripts: the handler is further behind than it may be.

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from datp_tasks.bells.broker import backlog, make_celery
-from datp_tasks.cli.context import Context, connect
-from datp_tasks.cli.tables import list_table, print_json
+from datp_tasks.cli.command_context import Context, connect
+from datp_tasks.cli.terminal_tables import list_table, print_json
 from datp_tasks.live.metrics import RESOLUTIONS, Metrics, Slot, summed
 from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.model.status import FINAL

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from datp_tasks.cli.context import connect
-from datp_tasks.cli.tables import as_mapping, print_json, print_summary
+from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.terminal_tables import as_mapping, print_json, print_summary
 from datp_tasks.errors import DatpError, InputInvalid, WaitTimeout
 from datp_tasks.model.payload import NotJson, parse
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 
 if TYPE_CHECKING:
-    from datp_tasks.cli.context import Context
+    from datp_tasks.cli.command_context import Context
 
 #: Exit codes, for scripts: 0 fine, 1 an error, 2 wrong usage, and these.
 NOT_SUCCESSFUL = 3
@@ -103,7 +103,7 @@ def _waited(context: Context, tx_id: str, timeout_s: float, *, explain: bool) ->
 
 def _explain(context: Context, tx_id: str, said: str) -> str:
     """One line to standard error, unless only the seconds in it have changed."""
-    from datp_tasks.live.errors import RedisError
+    from datp_tasks.live.redis_errors import RedisError
 
     try:
         found = context.operator.why(tx_id)

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from datp_tasks.cli.api import LocalApi, start_local_api
-from datp_tasks.cli.context import Context, connect, is_running
+from datp_tasks.cli.command_context import Context, connect, is_running
 from datp_tasks.cli.demo import run_demo
 from datp_tasks.cli.demo_plan import example
 from datp_tasks.cli.flower import Flower, start_flower
@@ -27,7 +27,7 @@ from datp_tasks.local.ports import HOST, pick_free_port
 from datp_tasks.local.stack import DEFAULT_DIRECTORY, Stack, StackUrls
 from datp_tasks.pipelines.files import load_definitions
 from datp_tasks.pipelines.step_availability import offered_step_types
-from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.pipelines.version_store import PipelineStore
 from datp_tasks.record.database import Engine, migrate
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings, environment

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from datp_tasks.cli.context import connect
-from datp_tasks.cli.tables import list_table, print_json, print_list, short_time
-from datp_tasks.record.webhooks import STATES, Attempt, Delivery
+from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.terminal_tables import list_table, print_json, print_list, short_time
+from datp_tasks.record.webhooks import STATES, Delivery, DeliveryAttempt
 
 app = typer.Typer(help="Webhooks: deliveries, dead letters, secrets.", no_args_is_help=True)
 secrets_app = typer.Typer(help="Secrets that sign webhooks.", no_args_is_help=True)
@@ -180,7 +180,7 @@ def _as_mapping(each: Delivery) -> dict[str, Any]:
     }
 
 
-def _attempt(each: Attempt) -> dict[str, Any]:
+def _attempt(each: DeliveryAttempt) -> dict[str, Any]:
     return {
         "attempt": each.attempt,
         "sender": each.sender,

@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 
 from datp_tasks.errors import LedgerError, WaitTimeout
+from datp_tasks.ledger.batch_types import BatchAttempt, LedgerBatch, Service, Sighting, Stored
 from datp_tasks.ledger.intake import Intake
-from datp_tasks.ledger.types import Attempt, Batch, Service, Sighting, Stored
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.batch import BatchState
+from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.ledger_batches import BatchStore
 
@@ -41,7 +41,7 @@ class LedgerBatches:
         with translate_outage():
             return self._intake.stored_before(wanted, owner=owner)
 
-    def find(self, service_id: str, batch_id: str, *, owner: str | None) -> Batch:
+    def find(self, service_id: str, batch_id: str, *, owner: str | None) -> LedgerBatch:
         with translate_outage():
             return self._batches.find(service_id, batch_id, owner=owner)
 
@@ -53,7 +53,7 @@ class LedgerBatches:
         owner: str | None,
         with_final: bool,
         rows_max: int,
-    ) -> list[Batch]:
+    ) -> list[LedgerBatch]:
         with translate_outage():
             return self._batches.list_batches(
                 service_id=service_id,
@@ -63,12 +63,12 @@ class LedgerBatches:
                 rows_max=rows_max,
             )
 
-    def history(self, service_id: str, batch_id: str) -> tuple[list[Attempt], list[Sighting]]:
+    def history(self, service_id: str, batch_id: str) -> tuple[list[BatchAttempt], list[Sighting]]:
         with translate_outage():
             attempts = self._batches.attempts(service_id, batch_id)
             return attempts, self._batches.sightings(service_id, batch_id)
 
-    def wait(self, service_id: str, batch_id: str, timeout_s: float) -> Batch:
+    def wait(self, service_id: str, batch_id: str, timeout_s: float) -> LedgerBatch:
         give_up_s = time.monotonic() + timeout_s
         while True:
             found = self.find(service_id, batch_id, owner=None)

@@ -21,10 +21,10 @@ from datp_tasks.errors import (
     PipelineError,
     RequestError,
 )
-from datp_tasks.ledger.types import Attempt, Batch, Service, Sighting, Stored
+from datp_tasks.ledger.batch_types import BatchAttempt, LedgerBatch, Service, Sighting, Stored
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.batch import BatchState
-from datp_tasks.record.types import Summary
+from datp_tasks.model.ledger_batch import BatchState
+from datp_tasks.record.record_types import Summary
 from datp_tasks.settings import Settings
 from datp_tasks.transactions.send_signals import SignalSender
 
@@ -227,7 +227,7 @@ class Client:
         """
         return self._batches.submit_many(wanted, owner=owner)
 
-    def batch(self, service_id: str, batch_id: str, *, owner: str | None = None) -> Batch:
+    def batch(self, service_id: str, batch_id: str, *, owner: str | None = None) -> LedgerBatch:
         """A batch as of now, or BatchUnknown; with an owner, only one of theirs."""
         return self._batches.find(service_id, batch_id, owner=owner)
 
@@ -239,7 +239,7 @@ class Client:
         owner: str | None = None,
         with_final: bool = False,
         rows_max: int = 100,
-    ) -> list[Batch]:
+    ) -> list[LedgerBatch]:
         """Batches that are not final, or all, by service and in order."""
         return self._batches.list_batches(
             service_id=service_id,
@@ -249,10 +249,12 @@ class Client:
             rows_max=rows_max,
         )
 
-    def batch_history(self, service_id: str, batch_id: str) -> tuple[list[Attempt], list[Sighting]]:
+    def batch_history(
+        self, service_id: str, batch_id: str
+    ) -> tuple[list[BatchAttempt], list[Sighting]]:
         """Every submission of a batch, and every state in which it was seen."""
         return self._batches.history(service_id, batch_id)
 
-    def wait_batch(self, service_id: str, batch_id: str, timeout_s: float = 60.0) -> Batch:
+    def wait_batch(self, service_id: str, batch_id: str, timeout_s: float = 60.0) -> LedgerBatch:
         """Wait until a batch is final, or raise WaitTimeout; it goes on regardless."""
         return self._batches.wait(service_id, batch_id, timeout_s)

@@ -9,8 +9,8 @@ from datp_tasks.errors import DatabaseUnavailable, TransactionUnknown, WaitTimeo
 from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.live.notifications import Notifications
 from datp_tasks.record.database import translate_outage
+from datp_tasks.record.record_types import Summary
 from datp_tasks.record.transactions import Record
-from datp_tasks.record.types import Summary
 from datp_tasks.record.vault import Vault
 from datp_tasks.transactions.locate import Locator
 

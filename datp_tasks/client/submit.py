@@ -26,14 +26,14 @@ from datp_tasks.errors import (
     SealError,
 )
 from datp_tasks.failpoints import reach
-from datp_tasks.live.errors import RedisError
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.status import Status
 from datp_tasks.observe.tracing import Tracing
 from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.record.database import translate_outage
+from datp_tasks.record.record_types import Existing
 from datp_tasks.record.transactions import Record
-from datp_tasks.record.types import Existing
 from datp_tasks.record.vault import Vault
 from datp_tasks.settings import Settings
 from datp_tasks.timeouts.expiry import Now
@@ -93,7 +93,9 @@ class RequestAcceptor:
             prepared = prepare(request, definition, self.settings, now)
             if definition.sealed:
                 prepared = prepared.sealed(self.vault.key_for(prepared.acceptance.owner))
-            return prepared.traced(self.tracing.accepted()) if self.tracing else prepared
+            if self.tracing:
+                prepared = prepared.traced(self.tracing.accepted(request.trace_parent))
+            return prepared
         except (RequestError, PipelineError) as error:
             return error
         except SealError as error:

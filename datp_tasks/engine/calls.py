@@ -20,7 +20,7 @@ from datp_tasks.engine.outcomes import (
     NotStarted,
     Outcome,
     Output,
-    Refused,
+    RecordRefused,
     Stopped,
     Unanswered,
 )
@@ -224,7 +224,7 @@ class StepCaller:
         if run.action.kind == "run" and isinstance(error, Fail | Abort):
             return self.ended(error)
         if isinstance(error, StaleFence):
-            return Refused()
+            return RecordRefused()
         if isinstance(error, NotJson):
             note = f"the step must return a JSON object, None, Sleep or Call: {error}"
             return Broken(clean_note(note))

@@ -17,7 +17,7 @@ from datp_tasks.model.secret_params import resolved, takes_secrets
 
 if TYPE_CHECKING:
     from datp_tasks.engine.run import Run
-    from datp_tasks.ledger.types import Batch as LedgerBatch
+    from datp_tasks.ledger.batch_types import LedgerBatch
     from datp_tasks.model.approval import Approval, Need
     from datp_tasks.record.database import Connection
 

@@ -14,7 +14,7 @@ from datp_tasks.engine.outcomes import (
     NotStarted,
     Outcome,
     Output,
-    Refused,
+    RecordRefused,
     RunAlone,
     Stopped,
     Unanswered,
@@ -147,7 +147,7 @@ class Decider:
             case NotStarted():
                 run.crashed = False
                 return Stay()
-            case Refused():
+            case RecordRefused():
                 return Follow()
             case Stopped():
                 return self._stopped(run, outcome)

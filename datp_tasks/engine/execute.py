@@ -23,12 +23,12 @@ from datp_tasks.engine.run import Run
 from datp_tasks.engine.sql_steps import SqlSteps
 from datp_tasks.engine.vector_steps import VectorSteps
 from datp_tasks.failpoints import reach
-from datp_tasks.live.scripts import Call as ScriptCall
+from datp_tasks.live.scripts import ScriptCall
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.state import BEGIN
 from datp_tasks.record.database import is_away
 from datp_tasks.record.effects import EffectStore
-from datp_tasks.record.errors import OperationalError
+from datp_tasks.record.sql_errors import OperationalError
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.settings import Settings
 

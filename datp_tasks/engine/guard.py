@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from datp_tasks.engine.hop import Hop
 from datp_tasks.engine.orphaned_claims import OrphanedClaims
-from datp_tasks.live.errors import RedisError
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.hop")

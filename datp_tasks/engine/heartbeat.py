@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from datp_tasks.live.errors import RedisError
 from datp_tasks.live.nodes import NodeRegister
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.live.store import LiveStore
 from datp_tasks.settings import Settings
 

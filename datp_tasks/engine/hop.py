@@ -18,7 +18,7 @@ from datp_tasks.engine.commit import Committer
 from datp_tasks.engine.decide import NEXT, STAY, Decider, Move, Park, Pipelines, close
 from datp_tasks.engine.execute import Executor, Way
 from datp_tasks.engine.observer import Observer
-from datp_tasks.engine.outcomes import Lost, Refused, Unavailable
+from datp_tasks.engine.outcomes import Lost, RecordRefused, Unavailable
 from datp_tasks.engine.point_desk import PointDesk
 from datp_tasks.engine.recent_owners import RecentOwners
 from datp_tasks.engine.registry import Registry, StepType
@@ -28,14 +28,13 @@ from datp_tasks.engine.state_cache import Kept, StateCache
 from datp_tasks.errors import DatabaseUnavailable, DatpError, SealError
 from datp_tasks.failpoints import reach
 from datp_tasks.live.doorbells import Doorbells, Line
-from datp_tasks.live.scripts import Call as ScriptCall
-from datp_tasks.live.scripts import Reply
+from datp_tasks.live.live_types import Claimed
+from datp_tasks.live.live_types import Refused as NotClaimed
+from datp_tasks.live.scripts import Reply, ScriptCall
 from datp_tasks.live.store import LiveStore, claimed
-from datp_tasks.live.types import Claimed
-from datp_tasks.live.types import Refused as NotClaimed
 from datp_tasks.model.state import BEGIN, delta_json
 from datp_tasks.record.database import is_away
-from datp_tasks.record.errors import OperationalError
+from datp_tasks.record.sql_errors import OperationalError
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.vault import Vault
 
@@ -253,7 +252,7 @@ class Hop:
             return unsure
         for run in unsure:
             run.owns_undo = run.tx_id in owned
-            run.outcome = None if run.owns_undo else Refused()
+            run.outcome = None if run.owns_undo else RecordRefused()
         return [run for run in unsure if not run.owns_undo]
 
     def _decide(self, runs: list[Run]) -> Moves:

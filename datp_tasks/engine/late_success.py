@@ -14,8 +14,8 @@ from datp_tasks.engine.run import Run
 from datp_tasks.model.state import State
 from datp_tasks.model.status import Status
 from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.record_types import Summary
 from datp_tasks.record.transactions import Record
-from datp_tasks.record.types import Summary
 
 log = logging.getLogger("datp.late")
 

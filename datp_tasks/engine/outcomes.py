@@ -74,7 +74,7 @@ class RunAlone:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RecordRefused:
     """SQL has a final status or a newer fence: nothing may be undone, and Redis must follow."""
 
 
@@ -101,7 +101,7 @@ Outcome = (
     | Lost
     | Unavailable
     | RunAlone
-    | Refused
+    | RecordRefused
     | Stopped
     | Sleep
     | Call

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from datp_tasks.engine.outcomes import Outcome, Output, Refused, Stopped, Unavailable
+from datp_tasks.engine.outcomes import Outcome, Output, RecordRefused, Stopped, Unavailable
 from datp_tasks.engine.registry import Registry
 from datp_tasks.engine.run import Run
 from datp_tasks.errors import StaleFence, StepError, TransactionStopped
@@ -18,8 +18,8 @@ from datp_tasks.failpoints import reach
 from datp_tasks.model.state import PointKind, bound
 from datp_tasks.record.database import is_away
 from datp_tasks.record.effects import Effects
-from datp_tasks.record.errors import OperationalError
 from datp_tasks.record.points import PointClaim, Points
+from datp_tasks.record.sql_errors import OperationalError
 
 log = logging.getLogger("datp.hop")
 
@@ -134,7 +134,7 @@ class PointDesk:
             if passage is True:
                 run.change(bound(kinds[run.tx_id], run.action.path))
             elif passage is None or passage is False:
-                run.outcome = Refused()
+                run.outcome = RecordRefused()
             else:
                 run.outcome = Stopped(passage.request)
 
@@ -179,7 +179,7 @@ def _may_be_bound(run: Run) -> bool:
 def known_outcome(run: Run, effects: Effects) -> Outcome | None:
     """What is known of a transactional step before it is called, if that settles it."""
     if run.tx_id not in effects.held:
-        return Refused()
+        return RecordRefused()
     is_undo = run.action.kind == "undo"
     if run.tx_id in effects.recorded:
         point = run.state.point

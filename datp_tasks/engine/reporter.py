@@ -12,7 +12,7 @@ import logging
 from datp_tasks.engine.run import Run
 from datp_tasks.errors import StaleFence
 from datp_tasks.live.store import LiveStore
-from datp_tasks.record.errors import DBAPIError
+from datp_tasks.record.sql_errors import DBAPIError
 from datp_tasks.record.transactions import Record
 
 log = logging.getLogger("datp.step")

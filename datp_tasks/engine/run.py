@@ -12,7 +12,7 @@ from typing import Any
 from datp_tasks.engine.outcomes import Outcome
 from datp_tasks.engine.seal_edge import SealEdge, edge_of
 from datp_tasks.engine.state_cache import Kept
-from datp_tasks.live.types import Claimed, Held, switches_of
+from datp_tasks.live.live_types import Claimed, Held, switches_of
 from datp_tasks.model.notes import error_note, error_text, new_error_id
 from datp_tasks.model.payload import SEALED, Json, encode
 from datp_tasks.model.plan import Action, VersionOf, next_action
@@ -27,7 +27,7 @@ from datp_tasks.model.state import (
     told,
 )
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Stop
+from datp_tasks.record.record_types import Stop
 from datp_tasks.record.vault import Vault
 
 

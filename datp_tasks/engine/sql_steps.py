@@ -19,8 +19,8 @@ from datp_tasks.engine.round import Round
 from datp_tasks.engine.run import Run
 from datp_tasks.errors import StepTimeout
 from datp_tasks.model.payload import Json
-from datp_tasks.record.effects import Effects, EffectStore, Wanted, is_passing, is_unavailable
-from datp_tasks.record.errors import DBAPIError, OperationalError
+from datp_tasks.record.effects import Effects, EffectStore, WantedEffect, is_passing, is_unavailable
+from datp_tasks.record.sql_errors import DBAPIError, OperationalError
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.step")
@@ -83,7 +83,7 @@ class SqlSteps:
 
     def _together(self, round: Round, part: Sequence[Run]) -> None:
         idle_s = max(map(self._caller.timeout_s, part)) + self._settings.step_kill_grace_s
-        wanted = [Wanted(run.tx_id, run.idempotency_key, run.fence) for run in part]
+        wanted = [WantedEffect(run.tx_id, run.idempotency_key, run.fence) for run in part]
         try:
             with self._effects.open(wanted, idle_s=idle_s, lock_ms=SHARED_LOCK_MS) as effects:
                 outputs = self._in_turn(round, effects, len(part))
@@ -179,7 +179,7 @@ class SqlSteps:
     def _in_transaction(self, run: Run, round: Round) -> Outcome:
         limit_s = self._caller.timeout_s(run)
         idle_s = limit_s + self._settings.step_kill_grace_s
-        wanted = [Wanted(run.tx_id, run.idempotency_key, run.fence)]
+        wanted = [WantedEffect(run.tx_id, run.idempotency_key, run.fence)]
         run.held_reports = []
         with self._effects.open(wanted, idle_s=idle_s, lock_ms=0) as effects:
             known = known_outcome(run, effects)

@@ -41,8 +41,8 @@ from datp_tasks.errors import StepError, StepTimeout
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.outcome import Abort, Done, Fail, Retry
 from datp_tasks.model.payload import Json, NotJson
-from datp_tasks.record.effects import Effects, EffectStore, Wanted, is_passing, is_unavailable
-from datp_tasks.record.errors import DBAPIError
+from datp_tasks.record.effects import Effects, EffectStore, WantedEffect, is_passing, is_unavailable
+from datp_tasks.record.sql_errors import DBAPIError
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.step")
@@ -178,7 +178,7 @@ class VectorSteps:
         if not call.is_sql:
             self._outcomes(call, call.runs, round)
             return
-        wanted = [Wanted(run.tx_id, run.idempotency_key, run.fence) for run in call.runs]
+        wanted = [WantedEffect(run.tx_id, run.idempotency_key, run.fence) for run in call.runs]
         idle_s = call.limit_s + self._settings.step_kill_grace_s
         lock_ms = LOCK_MS if len(wanted) > 1 else 0
         with self._effects.open(wanted, idle_s=idle_s, lock_ms=lock_ms) as effects:

@@ -23,11 +23,11 @@ from datp_tasks.engine.reporter import Reporter
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import StateCache
 from datp_tasks.errors import StaleFence, StepError, SwitchInvalid
-from datp_tasks.ledger.service import Ledger
-from datp_tasks.ledger.types import Batch, NewBatch
+from datp_tasks.ledger.batch_types import LedgerBatch, NewBatch
+from datp_tasks.ledger.ledger_service import Ledger
 from datp_tasks.live.doorbells import Doorbells
+from datp_tasks.live.live_types import Refused
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Refused
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.approval import STEP, Approval, Ask, Need
 from datp_tasks.model.payload import checked
@@ -89,7 +89,7 @@ class Worker:
         approvals = ApprovalStore(record.engine, stores.clock)
         points = PointDesk(Points(record.engine, stores.clock), registry)
         reporter = Reporter(live, record)
-        services = Services(stores, settings, reporter, approvals, points)
+        services = WorkerServices(stores, settings, reporter, approvals, points)
         caller = StepCaller(settings, registry, services, observer)
         begun = BegunSteps(record.engine)
         effects = EffectStore(record.engine, stores.clock)
@@ -137,7 +137,7 @@ class Worker:
 SEALED_NOTE = "what it asks for is sealed; `datp unmask` shows it to an admin"
 
 
-class Services:
+class WorkerServices:
     """What steps can do to their own transactions while they run."""
 
     def __init__(
@@ -177,7 +177,7 @@ class Services:
 
     def submit_batch(
         self, run: Run, service_id: str, batch_id: str, payload: bytes, switch: str
-    ) -> Batch:
+    ) -> LedgerBatch:
         if self._ledger is None:
             raise StepError("this worker has no way to ledgers")
         new = NewBatch(

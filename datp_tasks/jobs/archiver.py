@@ -28,10 +28,10 @@ from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.payload import encode
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.archiver_role import Role
+from datp_tasks.record.archiver_role import ArchiverRole
 from datp_tasks.record.journal import Journal
 from datp_tasks.record.journal_gap import FilesAndGap
-from datp_tasks.record.states import Copy, States
+from datp_tasks.record.states import StateCopy, States
 
 log = logging.getLogger("datp.archiver")
 
@@ -54,7 +54,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class ArchiverTables:
     """Where the archiver writes: tables of SQL, and files if there is a folder for them."""
 
     journal: Journal
@@ -77,7 +77,7 @@ class Limits:
     output_bytes_max: int
 
 
-def run_once(live: LiveStore, tables: Tables, *, limits: Limits) -> Result:
+def run_once(live: LiveStore, tables: ArchiverTables, *, limits: Limits) -> Result:
     archiver = Archiver(live, tables, limits)
     if not archiver.take_role():
         return Result(entries=0, copied=0, archived=0)
@@ -93,7 +93,7 @@ def run_once(live: LiveStore, tables: Tables, *, limits: Limits) -> Result:
 class Archiver:
     """One run. It asks for the role under a name of its own."""
 
-    def __init__(self, live: LiveStore, tables: Tables, limits: Limits) -> None:
+    def __init__(self, live: LiveStore, tables: ArchiverTables, limits: Limits) -> None:
         self._live = live
         self._limits = limits
         self._feed = ArchiveFeed(live)
@@ -101,7 +101,7 @@ class Archiver:
         self._states = tables.states
         self._alerts = tables.alerts
         self._files = tables.files
-        self._role = Role(f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}", 0)
+        self._role = ArchiverRole(f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}", 0)
         #: Shards that cannot go on in this run, and why.
         self._stuck: dict[str, str] = {}
         self.result = Result(entries=0, copied=0, archived=0)
@@ -114,7 +114,7 @@ class Archiver:
         )
         if fence is None:
             return False
-        self._role = Role(self._role.node, fence)
+        self._role = ArchiverRole(self._role.node, fence)
         reach("archiver.after_role")
         return True
 
@@ -244,11 +244,11 @@ class Archiver:
         return len(copies), archived
 
 
-def as_copy(tx_id: str, fields: dict[str, str], deltas: list[str]) -> Copy:
+def as_copy(tx_id: str, fields: dict[str, str], deltas: list[str]) -> StateCopy:
     """What SQL keeps: the fields, and the deltas since the JSON as one more."""
     if deltas:
         fields["deltas"] = "\n".join(deltas)
-    return Copy(tx_id, int(fields["version"]), fields["status"], encode(fields))
+    return StateCopy(tx_id, int(fields["version"]), fields["status"], encode(fields))
 
 
 def _chars(copy: tuple[dict[str, str], list[str]]) -> int:

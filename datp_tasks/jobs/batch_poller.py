@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from datp_tasks.ledger.service import Ledger
+from datp_tasks.ledger.ledger_service import Ledger
 
 
 @dataclass(frozen=True, slots=True)

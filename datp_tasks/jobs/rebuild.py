@@ -17,7 +17,7 @@ from time import monotonic
 
 from datp_tasks.failpoints import reach
 from datp_tasks.live.archive_feed import ArchiveFeed
-from datp_tasks.live.job_notes import Gate, Note
+from datp_tasks.live.job_notes import Note, TurnGate
 from datp_tasks.live.keys import LISTS
 from datp_tasks.live.store import LiveStore
 from datp_tasks.record.alerts import Alerts
@@ -38,7 +38,7 @@ RESTORED_TOGETHER_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class RebuildTables:
     """What SQL knows of transactions and of Redis."""
 
     record: Record
@@ -50,7 +50,7 @@ class Rebuild:
     def __init__(
         self,
         live: LiveStore,
-        tables: Tables,
+        tables: RebuildTables,
         restorer: Restorer,
         *,
         run_s: float,
@@ -65,7 +65,7 @@ class Rebuild:
         self._run_s = run_s
         self._batch_max = batch_max
         self._prefix = live.keys.prefix
-        self._lock = Gate(live, "rebuilding")
+        self._lock = TurnGate(live, "rebuilding")
 
     def run(self) -> int:
         """How many transactions were brought back; 0 if Redis has lost nothing."""

@@ -25,10 +25,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from datp_tasks.bells.ringer import Ringer
-from datp_tasks.jobs.rebuild import SIGNALS_AGAIN_S, Rebuild, Tables
+from datp_tasks.jobs.rebuild import SIGNALS_AGAIN_S, Rebuild, RebuildTables
 from datp_tasks.live.job_notes import Cursors
+from datp_tasks.live.live_types import Bell
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Bell
 from datp_tasks.model.status import Status
 from datp_tasks.record.signals import Signal
 from datp_tasks.record.transactions import Place, Record
@@ -71,7 +71,7 @@ class Limits:
 
 def run_once(
     live: LiveStore,
-    tables: Tables,
+    tables: RebuildTables,
     restorer: Restorer,
     ringer: Ringer,
     backlog: Callable[[str], int],

@@ -39,7 +39,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class TimeoutTables:
     """What the handler keeps in SQL beside the record."""
 
     timeouts: Timeouts
@@ -60,7 +60,7 @@ class Limits:
 def run_once(
     live: LiveStore,
     record: Record,
-    tables: Tables,
+    tables: TimeoutTables,
     restorer: Restorer,
     ringer: Ringer,
     *,

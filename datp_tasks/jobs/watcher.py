@@ -20,7 +20,7 @@ from datp_tasks.live.store import LiveStore
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.observe.beat_watch import BEAT_SILENT
 from datp_tasks.pipelines.catalogue import Catalogue
-from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.pipelines.version_store import PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.groups import GroupStore
 from datp_tasks.record.ledger_batches import BatchStore

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from datp_tasks.webhooks.sender import Pace
-from datp_tasks.webhooks.service import WebhookService
+from datp_tasks.webhooks.webhook_service import WebhookService
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from datp_tasks.errors import (
     ServiceInvalid,
     ServiceUnknown,
 )
+from datp_tasks.ledger.batch_types import NewBatch, RingAll, Service, Stored
 from datp_tasks.ledger.hosts import url_mistake
 from datp_tasks.ledger.kinds import KINDS
-from datp_tasks.ledger.types import NewBatch, RingAll, Service, Stored
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.ledger_batches import BatchStore
 from datp_tasks.record.ledger_claims import ClaimStore

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 
 from datp_tasks.errors import BatchInvalid
 from datp_tasks.ledger.batch_list import BATCH_ID, NotABatchList, batch_ids
+from datp_tasks.ledger.batch_types import Asked, Begun, Seen
 from datp_tasks.ledger.rules import RULES, Rule
-from datp_tasks.ledger.types import Asked, Begun, Seen
-from datp_tasks.model.batch import BatchState
+from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.notes import clean_note
 from datp_tasks.outbound.messages import HttpRequest, Response
 

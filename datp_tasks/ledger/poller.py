@@ -13,12 +13,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import groupby
 
-from datp_tasks.ledger.decide import decide
+from datp_tasks.ledger.batch_types import Asked, Finished, Seen, Tell
+from datp_tasks.ledger.decisions import decide
 from datp_tasks.ledger.hosts import url_mistake
 from datp_tasks.ledger.kinds import KINDS
-from datp_tasks.ledger.types import Asked, Finished, Seen, Tell
-from datp_tasks.model.batch import BatchState
-from datp_tasks.outbound.messages import HttpRequest, Outcome, Response
+from datp_tasks.model.ledger_batch import BatchState
+from datp_tasks.outbound.messages import Exchange, HttpRequest, Response
 from datp_tasks.outbound.threaded_client import ThreadedHttpClient
 from datp_tasks.record.ledger_batches import BatchStore
 from datp_tasks.settings import Settings
@@ -136,11 +136,11 @@ class Asking:
             log.error("%s is not asked: %s", asked.service_id, mistake)
         return not mistake
 
-    def _send(self, requests: Sequence[HttpRequest], within_s: float) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    def _send(self, requests: Sequence[HttpRequest], within_s: float) -> list[Exchange]:
+        outcomes: list[Exchange] = []
         for start in range(0, len(requests), TOGETHER_MAX):
             give_up_s = self._clock() + min(within_s, self._settings.ledger_http_s)
-            futures: list[Future[Outcome]] = [
+            futures: list[Future[Exchange]] = [
                 self._wire.start(request, give_up_s)
                 for request in requests[start : start + TOGETHER_MAX]
             ]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from datp_tasks.failpoints import reach
-from datp_tasks.ledger.types import RingAll, Work
+from datp_tasks.ledger.batch_types import RingAll, Work
 from datp_tasks.record.ledger_claims import ClaimStore, Survey
 from datp_tasks.settings import Settings
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from datp_tasks.model.batch import BatchState, Verdict
-from datp_tasks.outbound.messages import NotSent, Outcome, Response
+from datp_tasks.model.ledger_batch import BatchState, Verdict
+from datp_tasks.outbound.messages import Exchange, NotSent, Response
 
 ACCEPTED, REFUSED, UNSURE = Verdict.ACCEPTED, Verdict.REFUSED, Verdict.UNSURE
 PENDING, DELAYED, UNKNOWN = BatchState.PENDING, BatchState.DELAYED, BatchState.UNKNOWN
@@ -53,7 +53,7 @@ RULES: Sequence[Rule] = (
 NOT_ALLOWED = Rule(0, None, REFUSED, DELAYED, "not sent", alert=True, is_long=True)
 
 
-def judge(outcome: Outcome, code: int | None, rules: Sequence[Rule] = RULES) -> Rule:
+def judge(outcome: Exchange, code: int | None, rules: Sequence[Rule] = RULES) -> Rule:
     """The row that fits how an exchange ended; `code` is what the ledger says in its body."""
     status = 0 if isinstance(outcome, NotSent) else None
     if isinstance(outcome, Response):

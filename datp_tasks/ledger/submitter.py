@@ -18,16 +18,16 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 
 from datp_tasks.failpoints import reach
-from datp_tasks.ledger.decide import ended
+from datp_tasks.ledger.batch_types import Asked, AttemptEnd, Begun, RingAll, Tell, Work
+from datp_tasks.ledger.decisions import ended
 from datp_tasks.ledger.hosts import url_mistake
 from datp_tasks.ledger.kinds import KINDS
 from datp_tasks.ledger.poller import Asking
-from datp_tasks.ledger.types import Asked, Begun, Ended, RingAll, Tell, Work
-from datp_tasks.model.batch import BatchState, Verdict
-from datp_tasks.outbound.messages import NotSent, Outcome
+from datp_tasks.model.ledger_batch import BatchState, Verdict
+from datp_tasks.outbound.messages import Exchange, NotSent
 from datp_tasks.outbound.threaded_client import ThreadedHttpClient
-from datp_tasks.record.errors import InterfaceError, OperationalError
 from datp_tasks.record.ledger_batches import BatchStore
+from datp_tasks.record.sql_errors import InterfaceError, OperationalError
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.ledger")
@@ -45,7 +45,7 @@ AWAY = (OperationalError, InterfaceError)
 
 
 @dataclass(slots=True)
-class Result:
+class SubmitResult:
     begun: int = 0
     accepted: int = 0
     final: int = 0
@@ -85,13 +85,13 @@ class Submitter:
         self._rng = rng or random.Random()
         self.sender = f"{socket.gethostname()}-{os.getpid()}"
 
-    def run(self, works: Sequence[Work]) -> Result:
+    def run(self, works: Sequence[Work]) -> SubmitResult:
         """Everything that one message leads to."""
         return _Run(self, works).until_done()
 
     # What a run is made of.
 
-    def begin(self, works: Sequence[Work]) -> dict[Future[Outcome], Begun]:
+    def begin(self, works: Sequence[Work]) -> dict[Future[Exchange], Begun]:
         """Commit that attempts begin, then send them."""
         # Counted from before the commit: a pause in it must not lengthen the time to send.
         give_up_s = self._clock() + self._settings.ledger_http_s
@@ -99,15 +99,17 @@ class Submitter:
         reach("ledger.after_begin")
         return {self._post(each, give_up_s): each for each in begun}
 
-    def _post(self, begun: Begun, give_up_s: float) -> Future[Outcome]:
+    def _post(self, begun: Begun, give_up_s: float) -> Future[Exchange]:
         mistake = url_mistake(begun.url, self._settings.ledger_hosts)
         if mistake:
-            refused: Future[Outcome] = Future()
+            refused: Future[Exchange] = Future()
             refused.set_result(NotSent(mistake))
             return refused
         return self._wire.start(KINDS[begun.kind].submission(begun), give_up_s)
 
-    def finish(self, posts: Sequence[tuple[Future[Outcome], Begun]], result: Result) -> list[Begun]:
+    def finish(
+        self, posts: Sequence[tuple[Future[Exchange], Begun]], result: SubmitResult
+    ) -> list[Begun]:
         """Record how attempts ended; those that the ledger has accepted."""
         hosts = self._settings.ledger_hosts
         all_ended = [
@@ -128,7 +130,7 @@ class Submitter:
         result.accepted += len(accepted)
         return accepted
 
-    def _write(self, all_ended: Sequence[Ended]) -> list[Ended]:
+    def _write(self, all_ended: Sequence[AttemptEnd]) -> list[AttemptEnd]:
         """A write that fails is tried again, never the POST. In the end the takeover asks."""
         give_up_s = self._clock() + self._settings.ledger_post_budget_s
         while True:
@@ -152,12 +154,12 @@ class _Run:
         self._settings = submitter._settings
         self._clock = submitter._clock
         self._ready = list(works)
-        self._posts: dict[Future[Outcome], Begun] = {}
+        self._posts: dict[Future[Exchange], Begun] = {}
         self._followed: dict[tuple[str, str], Followed] = {}
         self._stops_at_s = self._clock() + self._settings.ledger_run_s
-        self._result = Result()
+        self._result = SubmitResult()
 
-    def until_done(self) -> Result:
+    def until_done(self) -> SubmitResult:
         first = True
         while self._ready or self._posts or self._followed:
             if self._ready and (first or self._clock() < self._stops_at_s):

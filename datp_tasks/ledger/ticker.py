@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from datp_tasks.ledger.queuer import Queuer
-from datp_tasks.record.errors import DBAPIError
+from datp_tasks.record.sql_errors import DBAPIError
 
 log = logging.getLogger("datp.ledger")
 

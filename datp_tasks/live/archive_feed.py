@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from datp_tasks.live.cluster_redis import servers_of
+from datp_tasks.live.live_types import flat_to_dict
 from datp_tasks.live.scripts import CALL_BYTES_MAX, call, script
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import flat_to_dict
 from datp_tasks.model.journal import Entry
 
 READ_MAX = 5_000

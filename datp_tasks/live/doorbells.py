@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from datp_tasks.live.scripts import Call, Reply, call, script
+from datp_tasks.live.scripts import Reply, ScriptCall, call, script
 from datp_tasks.live.store import LiveStore
 
 Pair = tuple[str, int]
@@ -87,7 +87,7 @@ class Doorbells:
         word, refused = self._live.run([call(script("ring"), self._keys(line), order)])[0]
         return None if word == "SEND" else list(map(_waits, refused))
 
-    def answering(self, line: str, take_max: int, next_max: int) -> Call:
+    def answering(self, line: str, take_max: int, next_max: int) -> ScriptCall:
         """The call by which a worker answers; `answered` reads its reply."""
         messages_max = OWN_MESSAGES_MAX if Line.parsed(line).owner else 1
         order = (line, RINGING_MS, WAITING_MS, take_max, next_max, messages_max)

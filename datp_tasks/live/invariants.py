@@ -16,8 +16,8 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from datp_tasks.live.keys import LISTS, shard_of_tx
+from datp_tasks.live.live_types import PRIORITIES
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import PRIORITIES
 from datp_tasks.model.status import FINAL, Status
 
 #: yes: must be; no: must not be; may: either; one: exactly one of the columns marked so.

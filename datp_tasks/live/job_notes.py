@@ -8,7 +8,7 @@ from __future__ import annotations
 from datp_tasks.live.store import LiveStore
 
 
-class Gate:
+class TurnGate:
     """Lets one process pass, and then none for a while."""
 
     def __init__(self, live: LiveStore, name: str) -> None:

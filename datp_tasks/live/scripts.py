@@ -66,7 +66,7 @@ class Frame:
     arguments: tuple[Argument, ...] = ()
 
 
-class Call(NamedTuple):
+class ScriptCall(NamedTuple):
     """One transition of one transaction: what it shares with others, and what is its own."""
 
     frame: Frame
@@ -113,9 +113,9 @@ def _alone(script: Script) -> Frame:
     return Frame(script)
 
 
-def call(script: Script, keys: tuple[str, ...], arguments: tuple[Argument, ...]) -> Call:
+def call(script: Script, keys: tuple[str, ...], arguments: tuple[Argument, ...]) -> ScriptCall:
     """A call of a script that takes one transaction at a time."""
-    return Call(_alone(script), keys, arguments)
+    return ScriptCall(_alone(script), keys, arguments)
 
 
 def script_names() -> list[str]:
@@ -151,7 +151,7 @@ class ScriptRunner:
         self.round_trips = 0
         self.calls = 0
 
-    def run(self, calls: Sequence[Call]) -> list[Reply]:
+    def run(self, calls: Sequence[ScriptCall]) -> list[Reply]:
         """The reply to each call. Calls of different transactions may be served in any order."""
         if not calls:
             return []
@@ -166,7 +166,7 @@ class ScriptRunner:
             transition_log.say(calls, replies)
         return replies
 
-    def _send(self, calls: Sequence[Call], vectors: Sequence[list[int]]) -> list[Any]:
+    def _send(self, calls: Sequence[ScriptCall], vectors: Sequence[list[int]]) -> list[Any]:
         replies = self.send([_command(calls, places) for places in vectors])
         missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if missing:
@@ -185,7 +185,7 @@ class ScriptRunner:
         return exchange([(self._redis, commands)])[0]
 
 
-def _vectors(calls: Sequence[Call]) -> Iterator[list[int]]:
+def _vectors(calls: Sequence[ScriptCall]) -> Iterator[list[int]]:
     """Places in `calls` that go together: those that share a frame, up to a limit."""
     together: dict[Frame, list[int]] = {}
     sizes: dict[Frame, int] = {}
@@ -205,7 +205,9 @@ def _vectors(calls: Sequence[Call]) -> Iterator[list[int]]:
     yield from together.values()
 
 
-def _command(calls: Sequence[Call], places: Sequence[int], *, with_source: bool = False) -> Command:
+def _command(
+    calls: Sequence[ScriptCall], places: Sequence[int], *, with_source: bool = False
+) -> Command:
     frame = calls[places[0]].frame
     keys: list[str] = list(frame.keys)
     arguments: list[Argument] = list(frame.arguments)
@@ -219,7 +221,7 @@ def _command(calls: Sequence[Call], places: Sequence[int], *, with_source: bool 
     return (*head, len(keys), *keys, *arguments)
 
 
-def _spread(first: Call, places: Sequence[int], reply: Any, replies: list[Any]) -> None:
+def _spread(first: ScriptCall, places: Sequence[int], reply: Any, replies: list[Any]) -> None:
     """Give each transaction of a vector its answer; an error of the call is that of each."""
     if not first.frame.script.own_keys or isinstance(reply, Exception):
         for place in places:

@@ -13,9 +13,7 @@ from redis import Redis
 
 from datp_tasks.clock import Clock
 from datp_tasks.live.keys import Keys
-from datp_tasks.live.reading import Reading
-from datp_tasks.live.scripts import Argument, Call, Frame, Reply, ScriptRunner, call, script
-from datp_tasks.live.types import (
+from datp_tasks.live.live_types import (
     Bell,
     Claimed,
     Held,
@@ -24,6 +22,8 @@ from datp_tasks.live.types import (
     Restored,
     flat_to_dict,
 )
+from datp_tasks.live.reading import Reading
+from datp_tasks.live.scripts import Argument, Frame, Reply, ScriptCall, ScriptRunner, call, script
 from datp_tasks.model.plan import Position
 from datp_tasks.model.state import CRASH, delta_json
 from datp_tasks.model.stop_request import StopRequest
@@ -53,7 +53,7 @@ class LiveStore(Reading):
     def shards(self) -> list[str]:
         return self._shards
 
-    def run(self, calls: Sequence[Call]) -> list[Reply]:
+    def run(self, calls: Sequence[ScriptCall]) -> list[Reply]:
         """Send calls in one round trip; replies in the same order."""
         return self._runner.run(calls)
 
@@ -75,11 +75,11 @@ class LiveStore(Reading):
             for each, reply in zip(new, replies, strict=True)
         ]
 
-    def _call_create(self, new: NewTransaction) -> Call:
+    def _call_create(self, new: NewTransaction) -> ScriptCall:
         frame = self._frame("create", new.tx_id, ("queuedZ", "countsH"), ())
         pairs = [part for pair in new.fields().items() for part in pair]
         own = (new.tx_id, new.group, new.pipeline, new.owner, *pairs)
-        return Call(frame, (self.keys.state(new.tx_id),), own)
+        return ScriptCall(frame, (self.keys.state(new.tx_id),), own)
 
     # The hop.
 
@@ -115,26 +115,27 @@ class LiveStore(Reading):
         step_type: str = "",
         begin: str = "",
         held: str = "",
-    ) -> Call:
+    ) -> ScriptCall:
         lists = ("queuedZ", "processingZ", f"runningS:{node}", "journalX", "countsH")
         frame = self._frame("claim", tx_id, lists, (node, step_type, begin))
-        return Call(frame, self._own(tx_id), (tx_id, sequence, held))
+        return ScriptCall(frame, self._own(tx_id), (tx_id, sequence, held))
 
     def call_checkpoint(
         self, held: Held, fields: tuple[str, ...] = (), *, snapshot: bool = False
-    ) -> Call:
+    ) -> ScriptCall:
         tx = held.tx_id
         frame = self._frame("checkpoint", tx, ("toArchiveZ", "journalX"), ())
-        return Call(frame, self._own(tx), (tx, held.fence, int(snapshot), held.lines, *fields))
+        head = (tx, held.fence, int(snapshot), held.lines)
+        return ScriptCall(frame, self._own(tx), (*head, *fields))
 
     def call_hand_over(
         self, held: Held, node: str, state_json: str, to: Position, *, snapshot: bool = False
-    ) -> Call:
+    ) -> ScriptCall:
         tx = held.tx_id
         lists = ("queuedZ", "processingZ", f"runningS:{node}", "toArchiveZ", "journalX")
         frame = self._frame("hand_over", tx, lists, ())
         head = (tx, held.fence, int(snapshot), held.lines, state_json)
-        return Call(frame, self._own(tx), (*head, *to.pairs()))
+        return ScriptCall(frame, self._own(tx), (*head, *to.pairs()))
 
     def call_sleep(
         self,
@@ -147,22 +148,22 @@ class LiveStore(Reading):
         switch: str = "",
         seen: int = 0,
         heed_cancel: bool = True,
-    ) -> Call:
+    ) -> ScriptCall:
         tx = held.tx_id
         lists = ("processingZ", f"runningS:{node}", "sleepingZ", "toArchiveZ", "journalX")
         frame = self._frame("sleep", tx, lists, ())
         head = (tx, held.fence, sleep_ms, switch, seen, int(heed_cancel))
-        return Call(frame, self._own(tx), (*head, held.lines, state_json, *to.pairs()))
+        return ScriptCall(frame, self._own(tx), (*head, held.lines, state_json, *to.pairs()))
 
-    def call_park(self, held: Held, node: str, state_json: str, problem: str) -> Call:
+    def call_park(self, held: Held, node: str, state_json: str, problem: str) -> ScriptCall:
         tx = held.tx_id
         lists = ("processingZ", f"runningS:{node}", "exceptionZ", "toArchiveZ", "journalX")
         frame = self._frame("park", tx, lists, (self.keys.notify,))
-        return Call(frame, self._own(tx), (tx, held.fence, problem, held.lines, state_json))
+        return ScriptCall(frame, self._own(tx), (tx, held.fence, problem, held.lines, state_json))
 
     def call_finish(
         self, held: Held, node: str, status: str, state_json: str, *, follow_sql: bool = False
-    ) -> Call:
+    ) -> ScriptCall:
         """`follow_sql`: the record is final, whichever node holds the live transaction."""
         tx = held.tx_id
         lists = (
@@ -172,7 +173,7 @@ class LiveStore(Reading):
         archive_ms = self._settings.delay_before_archiving_s * 1_000
         frame = self._frame("finish", tx, lists, (archive_ms, self.keys.notify))
         fence: Argument = "" if follow_sql else held.fence
-        return Call(frame, self._own(tx), (tx, fence, status, held.lines, state_json))
+        return ScriptCall(frame, self._own(tx), (tx, fence, status, held.lines, state_json))
 
     def follow_sql(self, ended: Sequence[tuple[str, str]]) -> None:
         """The record has these final statuses: the live ones end, whichever node has them."""
@@ -194,7 +195,7 @@ class LiveStore(Reading):
     # From outside.
 
     def wake_many(self, tx_ids: Sequence[str], *, only_due: bool) -> list[Bell | Refused]:
-        calls: list[Call] = [
+        calls: list[ScriptCall] = [
             call(script("wake"), self._wake_keys(tx), (self._now(), tx, int(only_due)))
             for tx in tx_ids
         ]
@@ -221,7 +222,7 @@ class LiveStore(Reading):
         self, wanted: Sequence[tuple[str, StopRequest]], node: str, *, only_seize: bool = False
     ) -> list[Claimed | Bell | Refused]:
         """`only_seize` changes nothing where work has begun."""
-        calls: list[Call] = []
+        calls: list[ScriptCall] = []
         for tx_id, request in wanted:
             keys = (
                 self.keys.state(tx_id),
@@ -246,7 +247,7 @@ class LiveStore(Reading):
     # Maintenance.
 
     def ring_again_many(self, tx_ids: Sequence[str]) -> list[Bell | Refused]:
-        calls: list[Call] = []
+        calls: list[ScriptCall] = []
         for tx in tx_ids:
             keys = (self.keys.state(tx), self.keys.of_tx(tx, "queuedZ"))
             calls.append(call(script("ring_again"), keys, (self._now(), tx)))
@@ -256,7 +257,7 @@ class LiveStore(Reading):
         self, taken: Sequence[tuple[str, int, int]], node: str
     ) -> list[Bell | Refused]:
         """Transactions of a node that is gone, as (id, its fence, new fence that SQL knows)."""
-        calls: list[Call] = []
+        calls: list[ScriptCall] = []
         for tx, fence, new_fence in taken:
             keys = (*self._own(tx), *self._queues(tx, node), self._journal(tx))
             order = (self._now(), tx, fence, new_fence, delta_json(CRASH))
@@ -267,7 +268,7 @@ class LiveStore(Reading):
         """Transactions whose given version is in SQL may leave; how many do."""
         stay_ms = (self._settings.state_ttl_s * 1_000, self._settings.sleeping_ttl_s * 1_000)
         confirm = script("confirm_archived")
-        calls: list[Call] = []
+        calls: list[ScriptCall] = []
         for tx, version in written:
             keys = (*self._own(tx), self.keys.of_tx(tx, "toArchiveZ"))
             calls.append(call(confirm, keys, (self._now(), tx, version, *stay_ms)))
@@ -277,7 +278,7 @@ class LiveStore(Reading):
         """Bring transactions back from SQL; what is newer here stays."""
         return _bells([each.tx_id for each in wanted], self.run(list(map(self._restore, wanted))))
 
-    def _restore(self, back: Restored) -> Call:
+    def _restore(self, back: Restored) -> ScriptCall:
         tx, of_tx = back.tx_id, self.keys.of_tx
         keys = (
             *self._own(tx),
@@ -306,7 +307,7 @@ class LiveStore(Reading):
 
     def drop_running(self, node: str, tx_ids: Sequence[str]) -> None:
         """Forget that a node runs these, except those that it does run."""
-        calls: list[Call] = []
+        calls: list[ScriptCall] = []
         for tx in tx_ids:
             keys = (self.keys.state(tx), self.keys.of_tx(tx, f"runningS:{node}"))
             calls.append(call(script("drop_running"), keys, (tx, node)))

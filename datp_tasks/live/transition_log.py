@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from datp_tasks.live.scripts import Call, Reply
+    from datp_tasks.live.scripts import Reply, ScriptCall
 
 log = logging.getLogger("datp.transition")
 
@@ -18,7 +18,7 @@ log = logging.getLogger("datp.transition")
 GIVES_FENCE = {("claim", "OK"), ("stop", "SEIZED")}
 
 
-def say(calls: Sequence[Call], replies: Sequence[Reply]) -> None:
+def say(calls: Sequence[ScriptCall], replies: Sequence[Reply]) -> None:
     for call, reply in zip(calls, replies, strict=True):
         _, is_state, tx_id = call.keys[0].partition(":stateH:")
         if not is_state:

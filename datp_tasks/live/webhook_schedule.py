@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from datp_tasks.clock import Clock
 from datp_tasks.live.keys import shard_of_tx
-from datp_tasks.live.scripts import Call, call, script
+from datp_tasks.live.scripts import ScriptCall, call, script
 from datp_tasks.live.store import LiveStore
 
 LIST = "webhooksZ"
@@ -37,7 +37,7 @@ class WebhookSchedule:
 
         `room` says how many an owner may take at most.
         """
-        calls: list[Call] = []
+        calls: list[ScriptCall] = []
         owners: list[str] = []
         for shard, owner, each_max in self._shares(batch_max, room):
             calls.append(
@@ -85,7 +85,7 @@ class WebhookSchedule:
         self, waits: Sequence[tuple[Member, float | None]], *, only_new: bool = False
     ) -> None:
         """Each is due after so many seconds; None takes it off the schedule."""
-        calls: list[Call] = []
+        calls: list[ScriptCall] = []
         for (tx_id, sequence, owner), wait_s in waits:
             wait: str | int = "" if wait_s is None else int(wait_s * 1_000)
             order = (self._now(), owner, f"{tx_id}:{sequence}", wait, int(only_new))

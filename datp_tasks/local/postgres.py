@@ -13,11 +13,11 @@ import psycopg2.extensions
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.accounts import binaries_for, running_as_root
 from datp_tasks.local.binaries import PostgresBinaries, find_postgres
-from datp_tasks.local.files import create_directory, read_or_create_secret
+from datp_tasks.local.embedded_server import START_TIMEOUT_S, EmbeddedServer
 from datp_tasks.local.ports import HOST
 from datp_tasks.local.postgres_files import USER, PostgresFiles, environment, find_files
+from datp_tasks.local.private_files import create_directory, read_or_create_secret
 from datp_tasks.local.processes import ManagedProcess, StopStep
-from datp_tasks.local.server import START_TIMEOUT_S, EmbeddedServer
 
 DATABASE = "datp"
 CONNECT_TIMEOUT_S = 5

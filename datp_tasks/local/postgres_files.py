@@ -19,7 +19,7 @@ from datp_tasks.local.accounts import (
     unprivileged_account,
 )
 from datp_tasks.local.binaries import PostgresBinaries
-from datp_tasks.local.files import last_lines, read_text, write_private
+from datp_tasks.local.private_files import last_lines, read_text, write_private
 from datp_tasks.local.processes import command_line_of, is_alive
 
 USER = "datp"

@@ -17,11 +17,11 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from datp_tasks.errors import LocalStackError
-from datp_tasks.local.files import create_directory, read_text, write_private
+from datp_tasks.local.embedded_server import START_TIMEOUT_S
 from datp_tasks.local.ports import HOST, pick_free_port
+from datp_tasks.local.private_files import create_directory, read_text, write_private
 from datp_tasks.local.processes import POLL_S
 from datp_tasks.local.redis_server import CLIENT_TIMEOUT_S, RedisServer
-from datp_tasks.local.server import START_TIMEOUT_S
 
 SLOTS = 16_384
 #: So long must a master be silent before the others call it failed.

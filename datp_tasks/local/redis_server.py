@@ -13,15 +13,15 @@ from redis.retry import Retry
 
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.binaries import find_redis_server
-from datp_tasks.local.files import (
+from datp_tasks.local.embedded_server import START_TIMEOUT_S, EmbeddedServer
+from datp_tasks.local.ports import HOST
+from datp_tasks.local.private_files import (
     create_directory,
     read_or_create_secret,
     read_text,
     write_private,
 )
-from datp_tasks.local.ports import HOST
 from datp_tasks.local.processes import ManagedProcess, StopStep
-from datp_tasks.local.server import START_TIMEOUT_S, EmbeddedServer
 
 FSYNC_CHOICES = ("always", "everysec", "no")
 CLIENT_TIMEOUT_S = 1.0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from datp_tasks.errors import LocalStackError
-from datp_tasks.local.files import read_text, write_private
+from datp_tasks.local.private_files import read_text, write_private
 
 #: Where `datp up` keeps its data, unless it is told otherwise.
 DEFAULT_DIRECTORY = ".datp"

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.accounts import running_as_root
-from datp_tasks.local.files import create_directory, read_or_create_secret, write_private
+from datp_tasks.local.embedded_server import EmbeddedServer
 from datp_tasks.local.interruptions import Interruptions
 from datp_tasks.local.postgres import PostgresServer
+from datp_tasks.local.private_files import create_directory, read_or_create_secret, write_private
 from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.local.run_file import (
@@ -30,7 +31,6 @@ from datp_tasks.local.run_file import (
     remove_run_file,
     write_run_file,
 )
-from datp_tasks.local.server import EmbeddedServer
 from datp_tasks.local.supervisor import Supervised, Supervisor
 from datp_tasks.local.workers import (
     beat_process,

@@ -202,7 +202,7 @@ class Order:
         return found
 
 
-class Gate(Protocol):
+class ApprovalGate(Protocol):
     """The door that every action in ACTIONS passes through."""
 
     def allows(self, ask: Ask) -> bool:

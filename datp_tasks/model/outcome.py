@@ -39,7 +39,7 @@ class Call:
     data: Mapping[str, Any] | None = None
 
 
-class Ending(Exception):
+class EndingOutcome(Exception):
     """Base of what a step raises to end its transaction."""
 
     def __init__(self, note: str = "", output: Mapping[str, Any] | None = None) -> None:
@@ -48,11 +48,11 @@ class Ending(Exception):
         self.output = dict(output) if output is not None else None
 
 
-class Fail(Ending):
+class Fail(EndingOutcome):
     """End the transaction as `failed`; the steps done before are rolled back."""
 
 
-class Abort(Ending):
+class Abort(EndingOutcome):
     """End the transaction as `aborted`; nothing is rolled back."""
 
 

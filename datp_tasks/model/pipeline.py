@@ -17,6 +17,7 @@ from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.payload import canonical
 from datp_tasks.model.pipeline_access import DEFAULT_ACCESS, PipelineAccess
 from datp_tasks.model.pipeline_rules import clean_definition
+from datp_tasks.model.search import SearchField, fields_of, mapping_of
 from datp_tasks.settings import Settings
 
 Dispatch = Literal["inline", "queue"]
@@ -111,6 +112,10 @@ class PipelineDefinition:
     access: PipelineAccess = DEFAULT_ACCESS
     #: Whether inputs, outputs and progress of its transactions rest sealed.
     sealed: bool = False
+    #: What its transactions can be found and sorted by.
+    search: tuple[SearchField, ...] = ()
+    #: What an input must be, as JSON Schema (model/input_schema.py); None: any object.
+    input_schema: Mapping[str, Any] | None = field(default=None, hash=False)
     steps: tuple[StepDefinition, ...]
 
     content_hash: str = field(init=False, repr=False, compare=False)
@@ -146,6 +151,8 @@ class PipelineDefinition:
             ("onLate", self.on_late, None),
             ("access", self.access.to_mapping(), {}),
             ("sealed", self.sealed, False),
+            ("search", mapping_of(self.search), {}),
+            ("inputSchema", copy.deepcopy(self.input_schema), None),
         )
         return head | {"steps": [step.to_mapping() for step in self.steps]}
 
@@ -170,6 +177,8 @@ class PipelineDefinition:
             on_late=clean.get("onLate"),
             access=PipelineAccess.from_mapping(clean.get("access")),
             sealed=clean.get("sealed", False),
+            search=fields_of(clean.get("search")),
+            input_schema=clean.get("inputSchema"),
             steps=tuple(StepDefinition.from_mapping(step) for step in clean["steps"]),
         )
 
@@ -211,6 +220,8 @@ class Pipeline:
         on_late: str | None = None,
         access: Mapping[str, Any] | None = None,
         sealed: bool = False,
+        search: Mapping[str, Any] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
         description: str = "",
     ) -> None:
         self._mapping = {
@@ -225,6 +236,8 @@ class Pipeline:
             "onLate": on_late,
             "access": _as_dict(access),
             "sealed": sealed,
+            "search": _as_dict(search),
+            "inputSchema": _as_dict(input_schema),
         }
         self._steps: list[dict[str, Any]] = []
 

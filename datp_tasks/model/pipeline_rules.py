@@ -15,7 +15,9 @@ from typing import Any
 from datp_tasks.errors import PipelineInvalid
 from datp_tasks.model import payload
 from datp_tasks.model.backoff import RetryPolicy
+from datp_tasks.model.input_schema import clean_schema
 from datp_tasks.model.pipeline_access import SUBMIT_WHO, WHO
+from datp_tasks.model.search import clean_search
 from datp_tasks.model.switch import NAME as SWITCH_NAME
 from datp_tasks.settings import GROUP_NAME
 
@@ -64,6 +66,9 @@ def clean_definition(raw: object, *, source: str, steps_max: int) -> dict[str, A
         for index, step in enumerate(clean["steps"])
         if step.get("finalFrom") and step.get("forwards")
     ]
+    if clean.get("sealed") and clean.get("search"):
+        # An index of what is sealed would have it in clear text.
+        mistakes.append(f"{source}: search: a sealed pipeline has no search attributes")
     if not mistakes and len(payload.encode(clean).encode()) > DEFINITION_BYTES_MAX:
         mistakes.append(f"{source}: is more than {DEFINITION_BYTES_MAX} bytes of JSON")
     if mistakes:
@@ -238,6 +243,20 @@ def _switches(value: object) -> dict[str, str]:
     return dict(sorted(value.items()))
 
 
+def _search(value: object) -> dict[str, Any]:
+    clean, mistakes = clean_search(value)
+    if mistakes:
+        raise _FieldError(*mistakes)
+    return clean
+
+
+def _input_schema(value: object) -> dict[str, Any]:
+    clean, mistakes = clean_schema(value)
+    if mistakes:
+        raise _FieldError(*mistakes)
+    return clean
+
+
 ACCESS_RULES: dict[str, Rule] = {
     "submit": _one_of(SUBMIT_WHO),
     "cancel": _one_of(WHO),
@@ -257,6 +276,8 @@ PIPELINE_RULES: dict[str, Rule] = {
     "onLate": _matching(STEP_TYPE),
     "access": _access,
     "sealed": _boolean,
+    "search": _search,
+    "inputSchema": _input_schema,
 }
 
 STEP_RULES: dict[str, Rule] = {

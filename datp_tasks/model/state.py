@@ -18,7 +18,7 @@ Delta = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Frame:
+class PipelineFrame:
     """A pipeline that runs: which one, and how far it has come."""
 
     pipeline: str
@@ -76,7 +76,7 @@ class Point:
 
 @dataclass(slots=True)
 class State:
-    stack: list[Frame]
+    stack: list[PipelineFrame]
     data: Json
     #: The current step was opened and not closed: after a crash it is not known how far it got.
     open: bool = False
@@ -93,7 +93,7 @@ class State:
     point: Point | None = None
 
     @property
-    def frame(self) -> Frame:
+    def frame(self) -> PipelineFrame:
         return self.stack[-1]
 
     @property
@@ -146,7 +146,7 @@ class State:
         decided = packed.get("decided")
         point = packed.get("point")
         return cls(
-            stack=[Frame(*frame) for frame in packed["stack"]],
+            stack=[PipelineFrame(*frame) for frame in packed["stack"]],
             data=packed["data"],
             open=packed.get("open", False),
             errors=packed.get("errors", 0),
@@ -327,7 +327,7 @@ def _done(state: State, delta: Delta) -> None:
 def _call(state: State, delta: Delta) -> None:
     if delta["data"] is not None:
         state.data = delta["data"]
-    state.stack.append(Frame(delta["p"], delta["v"]))
+    state.stack.append(PipelineFrame(delta["p"], delta["v"]))
     _fresh_step(state)
 
 

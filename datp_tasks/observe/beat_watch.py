@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from datp_tasks.live.errors import RedisError
-from datp_tasks.live.job_notes import Gate, Note
+from datp_tasks.live.job_notes import Note, TurnGate
 from datp_tasks.live.metrics import Metrics, take_counts
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.live.store import LiveStore
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.errors import SQLAlchemyError
+from datp_tasks.record.sql_errors import SQLAlchemyError
 
 log = logging.getLogger("datp.watcher")
 
@@ -26,7 +26,7 @@ class BeatWatch:
         self._silent_ms = int(silent_s * 1_000)
         self._subject = subject
         self._seen = Note(live, "beatSeen")
-        self._gate = Gate(live, "tick:beat-silent")
+        self._gate = TurnGate(live, "tick:beat-silent")
 
     def seen(self) -> None:
         """A job of beat arrived here just now."""

@@ -23,7 +23,7 @@ from datp_tasks.errors import (
     TransactionError,
 )
 from datp_tasks.failpoints import reach
-from datp_tasks.live.errors import RedisError
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.approval import STEP, Approval, ApprovalState, Ask, Need, Order
 from datp_tasks.model.approval_policy import Policy

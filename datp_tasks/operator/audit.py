@@ -17,9 +17,9 @@ from datp_tasks.model.view import View
 from datp_tasks.operator.replay import Replay, replayed
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.journal import Journal, Row
+from datp_tasks.record.record_types import Summary
 from datp_tasks.record.states import States
 from datp_tasks.record.transactions import Record
-from datp_tasks.record.types import Summary
 from datp_tasks.transactions.views import view_of_copy
 
 #: How many transactions are read at a time.

@@ -14,18 +14,18 @@ from typing import Any, Literal
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.errors import ApprovalNeeded, DatpError, FilterInvalid
 from datp_tasks.failpoints import reach
+from datp_tasks.live.live_types import Bell
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Bell
 from datp_tasks.model.actor import LOCAL, Actor
 from datp_tasks.model.approval import Approval, Ask, Order, short_hash
 from datp_tasks.model.status import FINAL, Status
 from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.resolve import Resolver
 from datp_tasks.record.database import Connection, Engine, translate_outage
-from datp_tasks.record.listing import Listing, Wanted
+from datp_tasks.record.listing import Listing, ListingFilter
 from datp_tasks.record.operator_actions import note_action, record_action
+from datp_tasks.record.record_types import Summary
 from datp_tasks.record.transactions import Record
-from datp_tasks.record.types import Summary
 from datp_tasks.transactions.locate import Locator
 from datp_tasks.transactions.send_signals import SignalSender
 
@@ -100,7 +100,7 @@ class Bulk:
         """Transactions as of now, the newest first."""
         with translate_outage():
             now = self.record.server_now()
-        wanted = Wanted(
+        wanted = ListingFilter(
             owner=where.owner,
             statuses=_recorded(where.status),
             pipeline=where.pipeline,

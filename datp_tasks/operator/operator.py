@@ -21,7 +21,7 @@ from datp_tasks.operator.replay import Replay
 from datp_tasks.operator.resolve import Decision, Resolver
 from datp_tasks.operator.unmask import Unmasked, Unmasker
 from datp_tasks.operator.why import Explainer, Why
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.settings import Settings
 
 

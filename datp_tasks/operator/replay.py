@@ -16,7 +16,7 @@ from datp_tasks.model.journal import (
 )
 from datp_tasks.model.view import View
 from datp_tasks.record.journal import Row
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 
 
 @dataclass(slots=True)

@@ -19,10 +19,10 @@ from datp_tasks.errors import (
 )
 from datp_tasks.failpoints import reach
 from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.live.live_types import Bell, Held
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Bell, Held
 from datp_tasks.model.actor import LOCAL, Actor
-from datp_tasks.model.approval import Approval, Ask, Gate, Order
+from datp_tasks.model.approval import Approval, ApprovalGate, Ask, Order
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.payload import Json, NotJson, checked
 from datp_tasks.model.plan import Action, next_action
@@ -35,9 +35,9 @@ from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.database import Connection, Engine, translate_outage
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.operator_actions import note_action
+from datp_tasks.record.record_types import Mark
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.record.transactions import Record
-from datp_tasks.record.types import Mark
 from datp_tasks.record.vault import Vault
 from datp_tasks.settings import Settings
 from datp_tasks.transactions.restore import LOST
@@ -58,7 +58,7 @@ class Resolver:
     begun_steps: BegunSteps
     effects: EffectStore
     auditor: Auditor
-    gate: Gate
+    gate: ApprovalGate
     vault: Vault
 
     def resolve(

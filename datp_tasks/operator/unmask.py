@@ -12,8 +12,8 @@ from datp_tasks.operator.audit import Auditor
 from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.database import Engine, translate_outage
 from datp_tasks.record.operator_actions import record_action
+from datp_tasks.record.record_types import Summary
 from datp_tasks.record.transactions import Record
-from datp_tasks.record.types import Summary
 from datp_tasks.record.vault import Vault
 
 

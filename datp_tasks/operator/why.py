@@ -24,8 +24,8 @@ from datp_tasks.operator.audit import Auditor
 from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.groups import GroupStore
+from datp_tasks.record.record_types import Summary
 from datp_tasks.record.transactions import Record
-from datp_tasks.record.types import Summary
 from datp_tasks.settings import Settings
 from datp_tasks.transactions.locate import ask_many
 from datp_tasks.transactions.restore import Restorer

@@ -17,7 +17,7 @@ from datp_tasks.outbound.address_guard import AddressGuard
 from datp_tasks.outbound.addresses import Target
 from datp_tasks.outbound.connection import Connect, Connection, open_connection
 from datp_tasks.outbound.connection_pool import ConnectionPool
-from datp_tasks.outbound.messages import HttpRequest, NoResponse, NotSent, Outcome, Response
+from datp_tasks.outbound.messages import Exchange, HttpRequest, NoResponse, NotSent, Response
 from datp_tasks.outbound.resolver import Resolve, resolve_on_loop
 from datp_tasks.outbound.response_reader import BodyLimits, ResponseInvalid, ResponseReader
 
@@ -61,7 +61,7 @@ class HttpClient:
         self._network = network or Network()
         self._pool = ConnectionPool(manners.idle_max)
 
-    async def send(self, request: HttpRequest, within_s: float) -> Outcome:
+    async def send(self, request: HttpRequest, within_s: float) -> Exchange:
         """Send it once. Whatever happens, it is over within this time."""
         attempt = _Attempt(request, ResponseReader(self._manners.body, method=request.method))
         deadline = asyncio.timeout(within_s)
@@ -146,5 +146,5 @@ class _Attempt:
         #: From here on the server may have it.
         self.may_have_left = False
 
-    def failed(self, reason: str) -> Outcome:
+    def failed(self, reason: str) -> Exchange:
         return NoResponse(reason) if self.may_have_left else NotSent(reason)

@@ -61,4 +61,4 @@ class NoResponse:
     reason: str
 
 
-Outcome = Response | NotSent | NoResponse
+Exchange = Response | NotSent | NoResponse

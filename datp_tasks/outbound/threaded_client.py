@@ -10,7 +10,7 @@ from concurrent.futures import Future, wait
 
 from datp_tasks.outbound.address_guard import AddressGuard
 from datp_tasks.outbound.http_client import HttpClient, Manners, Network
-from datp_tasks.outbound.messages import HttpRequest, NoResponse, NotSent, Outcome
+from datp_tasks.outbound.messages import Exchange, HttpRequest, NoResponse, NotSent
 from datp_tasks.outbound.resolver import SystemResolver
 
 #: Others wait for their turn, within their time.
@@ -35,7 +35,7 @@ class ThreadedHttpClient:
         self._lock = threading.Lock()
         self._running: _Running | None = None
 
-    def start(self, request: HttpRequest, give_up_s: float) -> Future[Outcome]:
+    def start(self, request: HttpRequest, give_up_s: float) -> Future[Exchange]:
         """Send a request; all of it is over at that moment of the monotonic clock."""
         with self._lock:
             if self._running is None:
@@ -61,7 +61,7 @@ class _Running:
 
     async def exchange(
         self, request: HttpRequest, give_up_s: float, before_send: Callable[[], None] | None
-    ) -> Outcome:
+    ) -> Exchange:
         late = NotSent("its time was over before it was sent")
         try:
             async with asyncio.timeout(give_up_s - time.monotonic()):

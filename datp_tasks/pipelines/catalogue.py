@@ -15,11 +15,11 @@ from contextlib import suppress
 
 from datp_tasks.errors import PipelineDisabled, PipelineUnknown
 from datp_tasks.live.connect import Redis
-from datp_tasks.live.errors import RedisError
 from datp_tasks.live.pipeline_cache import Head, PipelineCache
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.pipeline_rules import PIPELINE_NAME
-from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.pipelines.version_store import PipelineStore
 
 log = logging.getLogger(__name__)
 

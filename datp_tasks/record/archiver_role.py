@@ -20,12 +20,12 @@ class Query(Queries, topic="archiver_role"):
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class ArchiverRole:
     node: str
     fence: int
 
 
-def guard(connection: Connection, role: Role) -> datetime:
+def guard(connection: Connection, role: ArchiverRole) -> datetime:
     """In the transaction of each write: one at a time, and none with an old fence. The time."""
     values = {"fence": role.fence, "node": role.node}
     try:

@@ -25,7 +25,7 @@ from datp_tasks.record.database import is_away
 from datp_tasks.record.lent_connection import OWN_COMMIT, LentConnection
 from datp_tasks.record.points import PointClaim, expiry_text, pass_points
 from datp_tasks.record.queries import Queries
-from datp_tasks.record.types import Stop
+from datp_tasks.record.record_types import Stop
 
 CLOSED = "do not close ctx.sql (or batch.sql): the engine commits it when the step returns"
 LOST = "the connection to PostgreSQL was lost inside the step"
@@ -43,7 +43,7 @@ class Query(Queries, topic="effects"):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedEffect:
     """One try of one step, which may take effect once."""
 
     tx_id: str
@@ -54,7 +54,9 @@ class Wanted:
 class Effects:
     """An open SQL transaction in which steps of one or more transactions take effect."""
 
-    def __init__(self, connection: Connection, clock: Clock, wanted: Sequence[Wanted]) -> None:
+    def __init__(
+        self, connection: Connection, clock: Clock, wanted: Sequence[WantedEffect]
+    ) -> None:
         self.connection = connection
         self._clock = clock
         self._wanted = {each.tx_id: each for each in wanted}
@@ -165,7 +167,9 @@ class EffectStore:
         return bool(found)
 
     @contextmanager
-    def open(self, wanted: Sequence[Wanted], *, idle_s: float, lock_ms: int) -> Iterator[Effects]:
+    def open(
+        self, wanted: Sequence[WantedEffect], *, idle_s: float, lock_ms: int
+    ) -> Iterator[Effects]:
         """Steps may take effect inside; they do if `is_to_commit` was set at the end.
 
         `lock_ms`: how long a statement may wait for a lock, 0 for as long as any statement may.

@@ -44,7 +44,7 @@ class Event:
         return replace(self, payload=masked(self.payload))
 
 
-class Events:
+class EventStore:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock

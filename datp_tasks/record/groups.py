@@ -14,7 +14,7 @@ from datp_tasks.model.node_groups import LIMITS, NodeGroup, check_changes
 from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.queries import Queries
 
-__all__ = ["LIMITS", "Copy", "GroupStore", "NodeGroup"]
+__all__ = ["LIMITS", "GroupMirror", "GroupStore", "NodeGroup"]
 
 
 class Query(Queries, topic="groups"):
@@ -23,7 +23,7 @@ class Query(Queries, topic="groups"):
     lock_groups: str
 
 
-class Copy(Protocol):
+class GroupMirror(Protocol):
     """What another store has of the groups."""
 
     def write(self, groups: Mapping[str, NodeGroup]) -> None: ...
@@ -36,7 +36,7 @@ class Copy(Protocol):
 
 
 class GroupStore:
-    def __init__(self, engine: Engine, copy: Copy, clock: Clock) -> None:
+    def __init__(self, engine: Engine, copy: GroupMirror, clock: Clock) -> None:
         self._engine = engine
         self._copy = copy
         self._clock = clock

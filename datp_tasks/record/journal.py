@@ -22,7 +22,7 @@ from datp_tasks.model.journal import (
     entries_from_text,
     entries_to_text,
 )
-from datp_tasks.record.archiver_role import Role, guard
+from datp_tasks.record.archiver_role import ArchiverRole, guard
 from datp_tasks.record.database import is_away, is_conflict
 from datp_tasks.record.queries import Queries
 
@@ -75,7 +75,7 @@ class Journal:
         self._engine = engine
         self._clock = clock
 
-    def append(self, role: Role, changes: ByTransaction, marks: Mapping[str, int]) -> int:
+    def append(self, role: ArchiverRole, changes: ByTransaction, marks: Mapping[str, int]) -> int:
         """Record entries that were read from Redis, with the marks set there; rows written."""
         try:
             return self._append(role, changes, marks)
@@ -84,7 +84,7 @@ class Journal:
                 raise
             raise JournalRefused(str(error.orig).strip().partition("\n")[0]) from error
 
-    def _append(self, role: Role, changes: ByTransaction, marks: Mapping[str, int]) -> int:
+    def _append(self, role: ArchiverRole, changes: ByTransaction, marks: Mapping[str, int]) -> int:
         with self._engine.begin() as connection:
             guard(connection, role)
             # The first entry of a transaction follows version 0: most need no look at SQL.

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from datp_tasks.errors import BatchUnknown
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.batch import FINAL_STATES, BatchState
+from datp_tasks.model.ledger_batch import FINAL_STATES, BatchState
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.ledger_batches import subject_of
 from datp_tasks.record.ledger_sql import Sql

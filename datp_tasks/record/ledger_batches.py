@@ -24,17 +24,17 @@ from datp_tasks.errors import (
     ServiceUnknown,
 )
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.batch import FINAL_STATES, BatchState
+from datp_tasks.model.ledger_batch import FINAL_STATES, BatchState
 from datp_tasks.model.payload import encode
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.ledger_sql import Sql, tried_again
 from datp_tasks.record.ledger_types import (
     Asked,
-    Attempt,
-    Batch,
+    AttemptEnd,
+    BatchAttempt,
     Begun,
-    Ended,
     Finished,
+    LedgerBatch,
     Move,
     NewBatch,
     Service,
@@ -217,7 +217,7 @@ class BatchStore:
         }
         return [begun_from_row(row) for row in self._sql.run(Query.begin, values)]
 
-    def finish_many(self, ended: Sequence[Ended]) -> tuple[list[Ended], list[Finished]]:
+    def finish_many(self, ended: Sequence[AttemptEnd]) -> tuple[list[AttemptEnd], list[Finished]]:
         """Record how attempts ended: those that counted, and the batches that are final now."""
         values = {
             "service": [each.begun.service_id for each in ended],
@@ -292,7 +292,7 @@ class BatchStore:
 
     # For clients and operators.
 
-    def find(self, service_id: str, batch_id: str, *, owner: str | None = None) -> Batch:
+    def find(self, service_id: str, batch_id: str, *, owner: str | None = None) -> LedgerBatch:
         values = {"service": service_id, "batch": batch_id, "owner": owner}
         rows = self._sql.run(Query.find, values)
         if not rows:
@@ -308,7 +308,7 @@ class BatchStore:
         with_final: bool = False,
         prefix: str = "",
         rows_max: int = 100,
-    ) -> list[Batch]:
+    ) -> list[LedgerBatch]:
         """By service and in order; with a prefix, those whose id starts like this."""
         values = {
             "prefix": prefix,
@@ -320,7 +320,7 @@ class BatchStore:
         }
         return [batch_from_row(row) for row in self._sql.run(Query.list_batches, values)]
 
-    def attempts(self, service_id: str, batch_id: str) -> list[Attempt]:
+    def attempts(self, service_id: str, batch_id: str) -> list[BatchAttempt]:
         rows = self._sql.run(Query.attempts, {"service": service_id, "batch": batch_id})
         return [attempt_from_row(row) for row in rows]
 
@@ -334,7 +334,7 @@ class BatchStore:
         ]
 
 
-def _alert_subject(ended: Ended) -> str:
+def _alert_subject(ended: AttemptEnd) -> str:
     """A ledger that does not want our batches is one matter, whichever batch is first in line."""
     begun = ended.begun
     return begun.service_id if ended.alert == DELAYED_ALERT else subject_of(*begun.key)

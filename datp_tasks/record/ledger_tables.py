@@ -23,7 +23,7 @@ from sqlalchemy import (
     text,
 )
 
-from datp_tasks.model.batch import FINAL_STATES, OPEN_STATES, TO_ASK, BatchState, Verdict
+from datp_tasks.model.ledger_batch import FINAL_STATES, OPEN_STATES, TO_ASK, BatchState, Verdict
 
 Time = DateTime(timezone=True)
 INFINITY = text("'infinity'")

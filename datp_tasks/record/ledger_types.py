@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.batch import FINAL_STATES, BatchState, Verdict
+from datp_tasks.model.ledger_batch import FINAL_STATES, BatchState, Verdict
 from datp_tasks.model.payload import Json
 
 
@@ -73,7 +73,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class BatchAttempt:
     """One POST, as recorded."""
 
     attempt: int
@@ -97,7 +97,7 @@ class Sighting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class LedgerBatch:
     """A batch as its client sees it."""
 
     service_id: str
@@ -140,7 +140,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class AttemptEnd:
     """How an attempt ended, and what that makes of its batch."""
 
     begun: Begun
@@ -202,8 +202,8 @@ class Finished:
     switch: str | None
 
 
-def batch_from_row(row: Any) -> Batch:
-    return Batch(
+def batch_from_row(row: Any) -> LedgerBatch:
+    return LedgerBatch(
         service_id=row.service_id,
         batch_id=row.batch_id,
         seq=row.seq,
@@ -241,8 +241,8 @@ def asked_from_row(row: Any) -> Asked:
     return Asked(state=BatchState(row.state), **values)
 
 
-def attempt_from_row(row: Any) -> Attempt:
-    return Attempt(
+def attempt_from_row(row: Any) -> BatchAttempt:
+    return BatchAttempt(
         attempt=row.attempt,
         epoch=row.epoch,
         sender=row.sender,

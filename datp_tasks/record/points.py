@@ -18,7 +18,7 @@ from datp_tasks.clock import Clock
 from datp_tasks.model.state import PointKind
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.record.queries import Queries
-from datp_tasks.record.types import Stop
+from datp_tasks.record.record_types import Stop
 
 #: How long a cancel waits for a row that a transactional step holds. After that it is only asked
 #: for, and decided when the step is over: a client must not wait for as long as a step may take.

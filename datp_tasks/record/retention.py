@@ -16,6 +16,7 @@ from datetime import datetime
 from sqlalchemy import Connection, Engine
 
 from datp_tasks.clock import Clock
+from datp_tasks.record.idempotency import IdempotencyKeys
 from datp_tasks.record.queries import Queries
 
 #: Time and name of the last row that was looked at.
@@ -69,6 +70,8 @@ class Retention:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock
+        #: Their age is in hours, and they belong to no transaction.
+        self.idempotency_keys = IdempotencyKeys(engine, clock)
 
     def drop(
         self, kind: RowKind, *, days: int, batch_max: int, after: Place = BEGINNING

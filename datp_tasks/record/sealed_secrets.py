@@ -14,9 +14,9 @@ from datp_tasks.clock import Clock
 from datp_tasks.errors import SecretUnknown, SettingsError
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.database import translate_outage
-from datp_tasks.record.errors import OperationalError
 from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.queries import Queries
+from datp_tasks.record.sql_errors import OperationalError
 from datp_tasks.seals.keyring import KeyRing, needed
 
 TABLE, COLUMN = "sealed_secret", "sealed"

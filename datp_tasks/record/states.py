@@ -12,7 +12,7 @@ from datetime import datetime
 from sqlalchemy import Connection, Engine
 
 from datp_tasks.clock import Clock
-from datp_tasks.record.archiver_role import Role, guard
+from datp_tasks.record.archiver_role import ArchiverRole, guard
 from datp_tasks.record.queries import Queries
 
 _MUST_NOT = re.compile("[\n\r\t]")
@@ -27,7 +27,7 @@ class Query(Queries, topic="states"):
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class StateCopy:
     """A live hash as it was at one version; `fields` as JSON."""
 
     tx_id: str
@@ -36,7 +36,7 @@ class Copy:
     fields: str
 
 
-def copy_text(copies: Iterable[Copy], now: str) -> str:
+def copy_text(copies: Iterable[StateCopy], now: str) -> str:
     """As COPY takes them. In JSON nothing but the backslash needs to be escaped."""
     return "".join(
         f"{c.tx_id}\t{c.version}\t{c.status}\t{_escaped(c.fields)}\t{now}\n" for c in copies
@@ -59,7 +59,7 @@ class States:
         self._engine = engine
         self._clock = clock
 
-    def save(self, role: Role, copies: Sequence[Copy]) -> None:
+    def save(self, role: ArchiverRole, copies: Sequence[StateCopy]) -> None:
         """Keep these copies; an older version never replaces a newer one."""
         with self._engine.begin() as connection:
             # The archiver that has the role is the only writer here, so what is read stays true.

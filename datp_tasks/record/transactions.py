@@ -8,7 +8,7 @@ and commit once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -18,8 +18,9 @@ from sqlalchemy.exc import OperationalError
 from datp_tasks.clock import Clock
 from datp_tasks.errors import DataKeyGone
 from datp_tasks.model.status import Status
+from datp_tasks.record.attributes import set_attributes
 from datp_tasks.record.queries import Queries
-from datp_tasks.record.types import (
+from datp_tasks.record.record_types import (
     Acceptance,
     Change,
     Existing,
@@ -116,11 +117,14 @@ class Record:
         }
         self.commits += 1
         keys = sorted({each.data_key for each in wanted if each.data_key})
-        with self.engine.begin() if keys else self._alone.connect() as connection:
+        is_searched = any(each.attributes for each in wanted)
+        with self._writing(keys or is_searched) as connection:
             if keys:
                 _hold_keys(connection, keys)
             rows = connection.exec_driver_sql(Query.accept, columns)
             accepted = {row.tx_id for row in rows}
+            if is_searched:
+                set_attributes(connection, wanted, accepted)
             refused = [each for each in wanted if each.tx_id not in accepted]
             names = [(each.owner, each.external_id or "") for each in refused]
             existing = self._existing(connection, names) if names else {}
@@ -128,6 +132,10 @@ class Record:
             None if each.tx_id in accepted else existing[each.owner, each.external_id or ""]
             for each in wanted
         ]
+
+    def _writing(self, is_several: object) -> AbstractContextManager[Connection]:
+        """One statement is a transaction of its own; several are one together."""
+        return self.engine.begin() if is_several else self._alone.connect()
 
     def _existing(
         self, connection: Any, names: Sequence[tuple[str, str]]
@@ -181,8 +189,11 @@ class Record:
             "now": self._now(),
         }
         self.commits += 1
-        with self._alone.connect() as connection:
+        is_searched = any(final.attributes for final in finals)
+        with self._writing(is_searched) as connection:
             rows = connection.exec_driver_sql(Query.finish, columns).all()
+            if is_searched:
+                set_attributes(connection, finals, {row.tx_id for row in rows})
         due = [(row.tx_id, row.due, row.owner) for row in rows if row.due is not None]
         if due:
             self._tell_due(due)

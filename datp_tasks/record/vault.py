@@ -24,7 +24,7 @@ from datp_tasks.model.sealed import data_key_of
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.events import FINAL, Event
 from datp_tasks.record.queries import Queries
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.seals.data_key import KEYED, DataKey
 from datp_tasks.seals.keyring import KEY_BYTES, KeyRing, needed
 

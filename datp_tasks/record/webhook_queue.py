@@ -63,7 +63,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claimed:
+class ClaimedDelivery:
     """One attempt that this sender, and no other, must make now."""
 
     id: str
@@ -86,10 +86,10 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class DeliveryOutcome:
     """What became of an attempt."""
 
-    claimed: Claimed
+    claimed: ClaimedDelivery
     #: `delivered`, `dead`, or `pending` for one that is tried again after `wait_s`.
     state: str
     wait_s: float = 0.0
@@ -127,7 +127,7 @@ class WebhookQueue:
                 for row in rows
             ]
 
-    def claim(self, chosen: Sequence[Waiting], hold_s: float) -> list[Claimed]:
+    def claim(self, chosen: Sequence[Waiting], hold_s: float) -> list[ClaimedDelivery]:
         """Take attempts; no other sender gets one of them before `hold_s` is over."""
         probes = {each.id for each in chosen if each.is_broken}
         values = self._values(
@@ -139,7 +139,7 @@ class WebhookQueue:
         with self._engine.begin() as connection:
             rows = connection.exec_driver_sql(Query.claim, values)
             return [
-                Claimed(
+                ClaimedDelivery(
                     id=row.id,
                     member=(row.tx_id, row.sequence, row.owner),
                     owner=row.owner,
@@ -154,7 +154,7 @@ class WebhookQueue:
                 for row in rows
             ]
 
-    def settle(self, outcomes: Sequence[Outcome]) -> set[str]:
+    def settle(self, outcomes: Sequence[DeliveryOutcome]) -> set[str]:
         """Write down what became of attempts; the ids of those that were still up to them."""
         values = self._values(
             id=[each.claimed.id for each in outcomes],

@@ -64,7 +64,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class DeliveryAttempt:
     attempt: int
     sender: str
     begun_at: datetime
@@ -130,11 +130,11 @@ class Webhooks:
         with self._engine.connect() as connection:
             return str(connection.exec_driver_sql(Query.payload, {"id": id}).scalar_one())
 
-    def attempts(self, id: str, *, rows_max: int = 100) -> list[Attempt]:
+    def attempts(self, id: str, *, rows_max: int = 100) -> list[DeliveryAttempt]:
         """The last attempts, the newest first."""
         with self._engine.connect() as connection:
             rows = connection.exec_driver_sql(Query.attempts, {"id": id, "limit": rows_max})
-            return [Attempt(*row) for row in rows]
+            return [DeliveryAttempt(*row) for row in rows]
 
     def redeliver(self, id: str, *, owner: str | None = None, actor: Actor | None = None) -> Member:
         """Send it again, with the same id and body and a full number of tries.

@@ -9,11 +9,11 @@ from fastapi import FastAPI
 
 from datp_tasks.api.accepting import accept
 from datp_tasks.api.access import Gate
-from datp_tasks.api.app import create_app
+from datp_tasks.api.application import create_app
 from datp_tasks.api.batcher import Batcher
 from datp_tasks.api.health import look_at_servers
-from datp_tasks.api.limits import Limits
-from datp_tasks.api.metrics import Meter
+from datp_tasks.api.limits import RequestLimits
+from datp_tasks.api.process_metrics import Meter
 from datp_tasks.api.recent import Recent
 from datp_tasks.api.series import scrape
 from datp_tasks.api.services import Services, mark_seen
@@ -27,7 +27,8 @@ from datp_tasks.observe import logs
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.database import make_engine
-from datp_tasks.record.events import Events
+from datp_tasks.record.events import EventStore
+from datp_tasks.record.idempotency import IdempotencyKeys
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.states import States
 from datp_tasks.runtime.clients import make_client, make_operator
@@ -65,7 +66,7 @@ def open_services(container: Container) -> Services:
     client = make_client(container, opens=False)
     keys = ApiKeys(gate_engine, clock, settings.key_pepper, settings.key_pepper_previous)
     listing = Listing(engine)
-    events = Events(engine, clock)
+    events = EventStore(engine, clock)
     notifications = Notifications(redis, live.keys.notify)
     waiters = Waiters(notifications, listing.sequences, settings, threads)
     metrics, alerts = Metrics(redis, live.keys), Alerts(engine, clock)
@@ -90,13 +91,14 @@ def open_services(container: Container) -> Services:
         threads=threads,
         gate_threads=gate_threads,
         gate=Gate(keys, settings, gate_threads),
-        limits=Limits(keys, Rates(redis, live.keys, clock), settings, gate_threads),
+        limits=RequestLimits(keys, Rates(redis, live.keys, clock), settings, gate_threads),
         accepts=Batcher(partial(accept, client), threads, lanes=ACCEPT_LANES, **queues),
         looks=Batcher(client.status_many, threads, lanes=LOOK_LANES, **queues),
         seen=Batcher(partial(mark_seen, events), threads, **queues),
         waiters=waiters,
         listing=listing,
         events=events,
+        idempotency=IdempotencyKeys(engine, clock),
         meter=meter,
         body_bytes=Shares(settings.bodies_bytes_max, what="bytes of bodies"),
         requests=Shares(requests_max, what="requests at a time"),

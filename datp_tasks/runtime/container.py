@@ -12,10 +12,10 @@ from datp_tasks.bells.broker import CelerySend, make_celery, refuse_eager
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer, Send
 from datp_tasks.clock import Clock, ServerClock
-from datp_tasks.ledger.bell import CeleryRing
-from datp_tasks.ledger.operate import GUARDED
-from datp_tasks.ledger.service import Ledger
-from datp_tasks.ledger.types import Ring
+from datp_tasks.ledger.batch_operator import GUARDED
+from datp_tasks.ledger.batch_types import Ring
+from datp_tasks.ledger.ledger_service import Ledger
+from datp_tasks.ledger.submit_bell import SubmitBell
 from datp_tasks.live.connect import Redis, make_redis
 from datp_tasks.live.doorbells import Doorbells
 from datp_tasks.live.group_copy import GroupCopy
@@ -26,7 +26,7 @@ from datp_tasks.observe.tracing import Tracing, make_tracing
 from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.policy_file import load_policy
 from datp_tasks.pipelines.catalogue import Catalogue
-from datp_tasks.pipelines.store import USE, PipelineStore
+from datp_tasks.pipelines.version_store import USE, PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.database import Engine, make_engine
@@ -41,8 +41,8 @@ from datp_tasks.settings import Settings
 from datp_tasks.transactions.restore import Restorer
 from datp_tasks.transactions.take_over import TakeOver
 from datp_tasks.transactions.tell_waiting import tell_waiting
-from datp_tasks.webhooks.bell import CeleryRing as WebhookRing
-from datp_tasks.webhooks.service import WebhookService
+from datp_tasks.webhooks.send_bell import SendBell
+from datp_tasks.webhooks.webhook_service import WebhookService
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ class Container:
         ringer = Ringer(send or CelerySend(celery), costs, doorbells)
         tracing = make_tracing(settings)
         vault = Vault(engine, clock, load(settings))
-        ring_senders = ring_webhooks or WebhookRing(celery, settings.maintenance_group)
+        ring_senders = ring_webhooks or SendBell(celery, settings.maintenance_group)
         webhooks = WebhookService(settings, engine, live, clock, vault=vault, ring=ring_senders)
         on_final = tracing.ended_many if tracing else None
         record = Record(engine, clock, tell_due=webhooks.tell_due, on_final=on_final)
@@ -110,7 +110,7 @@ class Container:
             ringer=ringer,
         )
         ledger_place = _ledger_place(settings, live, groups)
-        ring = ring_ledger or CeleryRing(celery, ledger_place)
+        ring = ring_ledger or SubmitBell(celery, ledger_place)
         tell = partial(tell_waiting, live, ringer, restorer)
         ledger = Ledger.open(settings, engine, clock, ring=ring, tell=tell, gate=approvals)
         _offer(approvals, pipelines, ledger)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import time
 
-from datp_tasks.live.errors import RedisError
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.model.node_groups import NodeGroup
-from datp_tasks.record.errors import SQLAlchemyError
 from datp_tasks.record.groups import GroupStore
+from datp_tasks.record.sql_errors import SQLAlchemyError
 
 log = logging.getLogger("datp.groups")
 

@@ -12,14 +12,14 @@ from celery import Celery
 from datp_tasks.bells.broker import backlog
 from datp_tasks.bells.job_messages import pass_on
 from datp_tasks.jobs import schedule
-from datp_tasks.live.job_notes import Gate
+from datp_tasks.live.job_notes import TurnGate
 from datp_tasks.observe.beat_watch import BeatWatch
 from datp_tasks.runtime import jobs
 from datp_tasks.runtime.container import Container
 from datp_tasks.runtime.group_book import GroupBook
 from datp_tasks.runtime.main_process import WorkerInfo
 from datp_tasks.settings import Settings
-from datp_tasks.webhooks.bell import SEND_TASK
+from datp_tasks.webhooks.send_bell import SEND_TASK
 
 
 class JobRunner:
@@ -43,7 +43,7 @@ class JobRunner:
         if self._passes_on(schedule.TASK_PREFIX + name, holders, passed_on):
             return None
         pause_ms = int(schedule.period_s(self._settings, name) * 500)
-        if not Gate(self._container.live, f"tick:{name}").passes(pause_ms):
+        if not TurnGate(self._container.live, f"tick:{name}").passes(pause_ms):
             return None
         waiting = partial(backlog, self._app)
         return jobs.run(name, self._container, waiting, self._as_group_says(holders))

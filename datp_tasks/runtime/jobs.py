@@ -72,9 +72,9 @@ def node_register(container: Container, settings: Settings) -> NodeRegister:
 # One by one.
 
 
-def archiver_tables(container: Container, settings: Settings) -> archiver.Tables:
+def archiver_tables(container: Container, settings: Settings) -> archiver.ArchiverTables:
     engine, clock = container.engine, container.clock
-    return archiver.Tables(
+    return archiver.ArchiverTables(
         journal=Journal(engine, clock),
         states=States(engine, clock),
         alerts=alerts_of(container),
@@ -118,9 +118,9 @@ def _reaper(container: Container, settings: Settings, _: Backlog) -> reaper.Resu
     return reaper.run_once(container.live, container.take_over, limits=limits)
 
 
-def rebuild_tables(container: Container) -> rebuild.Tables:
+def rebuild_tables(container: Container) -> rebuild.RebuildTables:
     journal = Journal(container.engine, container.clock)
-    return rebuild.Tables(container.record, journal, alerts_of(container))
+    return rebuild.RebuildTables(container.record, journal, alerts_of(container))
 
 
 def _reconciler(container: Container, settings: Settings, backlog: Backlog) -> reconciler.Result:
@@ -189,7 +189,7 @@ def _timeout_handler(
     return timeout_handler.run_once(
         container.live,
         container.record,
-        timeout_handler.Tables(timeouts, alerts_of(container)),
+        timeout_handler.TimeoutTables(timeouts, alerts_of(container)),
         container.restorer,
         container.ringer,
         limits=limits,

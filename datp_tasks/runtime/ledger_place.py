@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import time
 
-from datp_tasks.live.errors import RedisError
 from datp_tasks.live.nodes import NodeRegister
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.runtime.group_book import GroupBook
 from datp_tasks.settings import Settings
 

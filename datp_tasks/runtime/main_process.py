@@ -10,11 +10,11 @@ from celery import Celery
 
 from datp_tasks.engine.steering import Steering, stopped
 from datp_tasks.live.connect import make_redis
-from datp_tasks.live.errors import RedisError
 from datp_tasks.live.group_copy import GroupCopy
 from datp_tasks.live.keys import Keys
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.observe.task_events import SharedFlag, wants_task_events
-from datp_tasks.record.errors import SQLAlchemyError
+from datp_tasks.record.sql_errors import SQLAlchemyError
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 

@@ -10,9 +10,9 @@ from celery import Celery
 from datp_tasks.engine.registry import Registry, StepType, registry
 from datp_tasks.engine.task import make_task
 from datp_tasks.jobs import schedule
-from datp_tasks.ledger.bell import SUBMIT_TASK, readable_works
+from datp_tasks.ledger.submit_bell import SUBMIT_TASK, readable_works
 from datp_tasks.runtime.worker_process import WorkerProcess
-from datp_tasks.webhooks.bell import SEND_TASK
+from datp_tasks.webhooks.send_bell import SEND_TASK
 
 
 def register(app: Celery, process: WorkerProcess, steps: Registry = registry) -> None:

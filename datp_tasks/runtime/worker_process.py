@@ -20,8 +20,8 @@ from datp_tasks.engine.task import readable_pairs
 from datp_tasks.engine.worker import Bells, Stores, ThisNode, Worker
 from datp_tasks.jobs import schedule
 from datp_tasks.ledger.ticker import Ticker
-from datp_tasks.live.errors import RedisError
-from datp_tasks.live.job_notes import Gate
+from datp_tasks.live.job_notes import TurnGate
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.observe.beat_watch import BeatWatch
 from datp_tasks.observe.task_events import TaskEvents
 from datp_tasks.record.alerts import Alerts
@@ -172,7 +172,7 @@ class WorkerProcess:
         if not self.beat_watch.look():
             return
         try:
-            if Gate(self.container.live, "tick:tell-alerts").passes(TELL_AGAIN_MS):
+            if TurnGate(self.container.live, "tick:tell-alerts").passes(TELL_AGAIN_MS):
                 self.container.webhooks.tell_alerts()
         except RedisError as error:
             log.debug("the operator is not told that beat is silent: %s", error)

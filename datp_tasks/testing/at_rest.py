@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from datp_tasks.live.invariants import check_all
 from datp_tasks.model.status import FINAL, Status
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.runtime.container import Container
 
 #: Without what the history tells of one that goes on, such as a point of no return.

@@ -33,8 +33,8 @@ from datp_tasks.engine.registry import StepType
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.vector_steps import VectorSteps
 from datp_tasks.failpoints import FailpointError, reach
-from datp_tasks.ledger.bell import CeleryRing
-from datp_tasks.live.scripts import Call, ScriptRunner
+from datp_tasks.ledger.submit_bell import SubmitBell
+from datp_tasks.live.scripts import ScriptCall, ScriptRunner
 from datp_tasks.testing.eager import EagerRing, EagerSend
 
 #: What stands between a commit and the function that wanted it.
@@ -54,7 +54,7 @@ def install() -> None:
     _replace(DefaultDialect, "do_execute", _autocommit)
     for sender in (CelerySend, EagerSend):
         _replace(sender, "__call__", _bell)
-    for ring in (CeleryRing, EagerRing):
+    for ring in (SubmitBell, EagerRing):
         _replace(ring, "__call__", _submit_message)
     _replace(StepCaller, "_called", _step)
     _replace(StepCaller, "_probed", _probe)
@@ -99,7 +99,7 @@ def _passing(name: str, act: Callable[[], Any], error: Callable[[], Exception]) 
 
 
 def _scripts(original: Any) -> Any:
-    def run(runner: ScriptRunner, calls: Sequence[Call]) -> Any:
+    def run(runner: ScriptRunner, calls: Sequence[ScriptCall]) -> Any:
         if not calls:
             return []
         name = "+".join(sorted({call.script.name for call in calls}))

@@ -30,7 +30,7 @@ class Case:
 
 
 @dataclass(slots=True)
-class Result:
+class CaseResult:
     case: Case
     violations: list[str] = field(default_factory=list)
     #: Whether the point was passed, so that the fault could happen.
@@ -40,10 +40,10 @@ class Result:
 
 @dataclass(slots=True)
 class Report:
-    results: list[Result]
+    results: list[CaseResult]
 
     @property
-    def bad(self) -> list[Result]:
+    def bad(self) -> list[CaseResult]:
         return [result for result in self.results if result.violations]
 
     @property

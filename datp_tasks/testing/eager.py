@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from datp_tasks.bells.broker import TASK_PREFIX
 from datp_tasks.failpoints import SimulatedCrash
-from datp_tasks.ledger.bell import SUBMIT_TASK
-from datp_tasks.ledger.types import Work
+from datp_tasks.ledger.batch_types import Work
+from datp_tasks.ledger.submit_bell import SUBMIT_TASK
 
 if TYPE_CHECKING:
     from celery import Celery

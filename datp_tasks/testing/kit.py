@@ -17,7 +17,7 @@ from datp_tasks.jobs.schedule import JOBS
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.status import Status
 from datp_tasks.pipelines.files import load_definitions
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.runtime import jobs
 from datp_tasks.runtime.clients import make_client, make_operator
 from datp_tasks.runtime.container import Container

@@ -30,12 +30,12 @@ from typing import Any, Literal
 
 from datp_tasks import failpoints
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.testing import boundaries
 from datp_tasks.testing.at_rest import EMPTY_AT_REST, live_violations, transaction_violations
-from datp_tasks.testing.cases import KINDS, Case, Report, Result, makes_sense
-from datp_tasks.testing.faults import OWNER, TROUBLE, Fault, Other
+from datp_tasks.testing.cases import KINDS, Case, CaseResult, Report, makes_sense
 from datp_tasks.testing.kit import Kit
+from datp_tasks.testing.sweep_faults import OWNER, TROUBLE, Other, SweepFault
 
 SUBMITS_MAX = 5
 ROUNDS_MAX = 12
@@ -55,7 +55,7 @@ Check = Callable[[Summary], Iterable[str] | None]
 class _Run:
     """One run of the pipeline, as far as it has come."""
 
-    result: Result
+    result: CaseResult
     external_ids: list[str]
     #: Those that were accepted, in the same order.
     tx_ids: list[str] = field(default_factory=list)
@@ -75,7 +75,7 @@ def crash_sweep(
     jobs: Collection[str] | None = None,
     where: Callable[[str], bool] = lambda point: True,
     only: Collection[str] | None = None,
-    say: Callable[[Result], None] | None = None,
+    say: Callable[[CaseResult], None] | None = None,
 ) -> Report:
     """Run a pipeline once for each fault at each point, and report what was wrong afterwards.
 
@@ -168,7 +168,7 @@ class _Sweep:
 
     def _recorded(self, *, repairing: bool) -> Counter[str]:
         """How often a run passes each point; it must be a good one."""
-        fault = Fault(None, repairing, lambda: None)
+        fault = SweepFault(None, repairing, lambda: None)
         run = self._run(Case("", 0, ""), fault, self._new_ids())
         self._look([run])
         if run.result.violations:
@@ -179,7 +179,7 @@ class _Sweep:
 
     # Trying cases.
 
-    def try_all(self, cases: Sequence[Case]) -> Iterator[Result]:
+    def try_all(self, cases: Sequence[Case]) -> Iterator[CaseResult]:
         """Some at a time share the clean-up and the checks; the one to blame is found."""
         for start in range(0, len(cases), TOGETHER):
             batch = cases[start : start + TOGETHER]
@@ -190,11 +190,11 @@ class _Sweep:
                 results = alone if any(result.violations for result in alone) else results
             yield from results
 
-    def _try_together(self, cases: Sequence[Case]) -> list[Result]:
+    def _try_together(self, cases: Sequence[Case]) -> list[CaseResult]:
         runs = []
         for case in cases:
             external_ids = self._new_ids()
-            fault = Fault(case, case.repairing, self._act(case, external_ids))
+            fault = SweepFault(case, case.repairing, self._act(case, external_ids))
             runs.append(self._run(case, fault, external_ids))
         self._look(runs)
         return [run.result for run in runs]
@@ -202,8 +202,8 @@ class _Sweep:
     def _new_ids(self) -> list[str]:
         return [f"{self._name}-{next(self._numbers)}" for _ in range(self._together)]
 
-    def _run(self, case: Case, fault: Fault, external_ids: list[str]) -> _Run:
-        run = _Run(Result(case), external_ids)
+    def _run(self, case: Case, fault: SweepFault, external_ids: list[str]) -> _Run:
+        run = _Run(CaseResult(case), external_ids)
         began_s = time.monotonic()
         failpoints.watch(fault.reached)
         try:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.failpoints import reach
+from datp_tasks.live.live_types import Bell, Claimed, Refused
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Bell, Claimed, Refused
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.record.timeouts import Due, Timeouts

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from datp_tasks.live.store import LiveStore
+from datp_tasks.record.record_types import Summary
 from datp_tasks.record.transactions import Record
-from datp_tasks.record.types import Summary
 
 
 def follow_record(record: Record, live: LiveStore, tx_ids: Sequence[str]) -> set[str]:

@@ -10,16 +10,16 @@ from typing import Generic, TypeVar
 
 from datp_tasks.errors import TransactionUnknown
 from datp_tasks.failpoints import reach
-from datp_tasks.live.errors import RedisError
 from datp_tasks.live.keys import shard_of_tx
+from datp_tasks.live.live_types import Refused
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Refused
 from datp_tasks.model.payload import Json
 from datp_tasks.model.status import Status
 from datp_tasks.record.database import translate_outage
+from datp_tasks.record.record_types import Summary
 from datp_tasks.record.states import States
 from datp_tasks.record.transactions import Record
-from datp_tasks.record.types import Summary
 from datp_tasks.transactions.restore import Restorer
 
 log = logging.getLogger("datp.client")

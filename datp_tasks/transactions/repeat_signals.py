@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from datp_tasks.bells.ringer import Ringer
+from datp_tasks.live.live_types import Bell
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Bell
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.record.signals import CANCEL, Signal

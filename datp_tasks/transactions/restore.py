@@ -15,8 +15,8 @@ from datp_tasks.clock import Clock
 from datp_tasks.errors import StateLost
 from datp_tasks.failpoints import reach
 from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.live.live_types import Bell, Refused, Restored
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Bell, Refused, Restored
 from datp_tasks.model.state import Delta, delta_json
 from datp_tasks.model.status import FINAL, Status
 from datp_tasks.model.view import View
@@ -24,10 +24,10 @@ from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.database import Engine
 from datp_tasks.record.journal import Journal
+from datp_tasks.record.record_types import Summary
 from datp_tasks.record.signals import Signal, Signals
 from datp_tasks.record.states import States
 from datp_tasks.record.transactions import Record
-from datp_tasks.record.types import Summary
 from datp_tasks.settings import Settings
 from datp_tasks.transactions.follow_record import follow_record
 from datp_tasks.transactions.repeat_signals import repeat_signals

@@ -24,8 +24,8 @@ from datp_tasks.errors import (
 )
 from datp_tasks.failpoints import reach
 from datp_tasks.live.keys import shard_of_tx
+from datp_tasks.live.live_types import Bell, Claimed, Refused
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Bell, Claimed, Refused
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.status import Status

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from datp_tasks.live.types import NewTransaction
+from datp_tasks.live.live_types import NewTransaction
 from datp_tasks.model.payload import encode
 from datp_tasks.model.plan import Position, next_action
 from datp_tasks.model.state import Delta, State, first_state_json
 from datp_tasks.model.view import View
 from datp_tasks.pipelines.catalogue import Catalogue
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 
 
 class StateFields:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from datp_tasks.failpoints import reach
+from datp_tasks.live.live_types import Bell, Claimed, Held, Refused
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Bell, Claimed, Held, Refused
 from datp_tasks.model.state import BEGIN, State, apply, ending
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
+from datp_tasks.record.record_types import Final, Mark
 from datp_tasks.record.transactions import Record
-from datp_tasks.record.types import Final, Mark
 
 StopAnswer = Claimed | Bell | Refused
 Seized = Sequence[tuple[Claimed, StopRequest]]

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.failpoints import reach
+from datp_tasks.live.live_types import Bell
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Bell
 from datp_tasks.record.transactions import Record
 from datp_tasks.transactions.follow_record import follow_summaries
 

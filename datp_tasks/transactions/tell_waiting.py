@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from datp_tasks.bells.ringer import Ringer
-from datp_tasks.ledger.types import Finished
-from datp_tasks.live.errors import RedisError
+from datp_tasks.ledger.batch_types import Finished
+from datp_tasks.live.live_types import Bell, Refused
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Bell, Refused
 from datp_tasks.model.switch import switch_json
-from datp_tasks.record.errors import OperationalError
+from datp_tasks.record.sql_errors import OperationalError
 from datp_tasks.transactions.locate import ask_many
 from datp_tasks.transactions.restore import Restorer
 

@@ -10,8 +10,8 @@ from datp_tasks.model.journal import BrokenJournal, Entry, living_branch
 from datp_tasks.model.state import State
 from datp_tasks.model.view import View
 from datp_tasks.record.journal import Journal
+from datp_tasks.record.record_types import Summary
 from datp_tasks.record.states import States, version_of
-from datp_tasks.record.types import Summary
 from datp_tasks.transactions.state_fields import StateFields
 
 

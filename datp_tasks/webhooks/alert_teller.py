@@ -11,11 +11,11 @@ import logging
 import threading
 from collections.abc import Callable
 
-from datp_tasks.live.errors import RedisError
-from datp_tasks.live.job_notes import Gate
+from datp_tasks.live.job_notes import TurnGate
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.live.store import LiveStore
 from datp_tasks.record.alerts import Alert, Alerts
-from datp_tasks.record.errors import SQLAlchemyError
+from datp_tasks.record.sql_errors import SQLAlchemyError
 
 log = logging.getLogger("datp.webhooks")
 
@@ -61,7 +61,7 @@ class AlertTeller:
         arrived = tried = 0
         for alert in self._alerts.recent(TOLD_OF_S, rows_max=LOOKED_AT_MAX):
             for event in (RAISED, CLEARED) if alert.is_cleared else (RAISED,):
-                gate = Gate(self._live, f"alertTold:{alert.id}:{event}")
+                gate = TurnGate(self._live, f"alertTold:{alert.id}:{event}")
                 if tried >= SENT_MAX or not gate.passes(TRY_AGAIN_MS):
                     continue
                 tried += 1

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 from datp_tasks.live.webhook_failures import Tries, WebhookFailures
 from datp_tasks.record.webhook_queue import (
+    DeliveryOutcome,
     Member,
-    Outcome,
     Receiver,
     WebhookQueue,
     subject_of,
@@ -32,10 +32,10 @@ class Breaker:
         self._failures = failures
         self._queue = queue
 
-    def learn(self, outcomes: Sequence[Outcome]) -> list[Member]:
+    def learn(self, outcomes: Sequence[DeliveryOutcome]) -> list[Member]:
         """What these attempts say of their targets; what waited for one that is back is due now."""
         released: list[Member] = []
-        by_receiver: dict[Receiver, list[Outcome]] = {}
+        by_receiver: dict[Receiver, list[DeliveryOutcome]] = {}
         for each in outcomes:
             by_receiver.setdefault(each.claimed.receiver, []).append(each)
         counts = self._count(by_receiver)
@@ -43,7 +43,7 @@ class Breaker:
             released += self._judge(receiver, group, counts.get(subject_of(receiver), 0))
         return released
 
-    def _count(self, by_receiver: dict[Receiver, list[Outcome]]) -> dict[str, int]:
+    def _count(self, by_receiver: dict[Receiver, list[DeliveryOutcome]]) -> dict[str, int]:
         """Failures in a row of each target, these included; a success starts anew."""
         period_ms = int(self._settings.webhook_fail_period_s * 1_000)
         tries = {
@@ -55,7 +55,7 @@ class Breaker:
         }
         return self._failures.count(tries, period_ms=period_ms)
 
-    def _judge(self, receiver: Receiver, group: list[Outcome], count: int) -> list[Member]:
+    def _judge(self, receiver: Receiver, group: list[DeliveryOutcome], count: int) -> list[Member]:
         faults = [each for each in group if each.is_fault]
         is_probed = any(each.claimed.is_probe for each in group)
         released: list[Member] = []
@@ -68,7 +68,7 @@ class Breaker:
                 self._bury(receiver, each)
         return released
 
-    def _disable(self, receiver: Receiver, fault: Outcome, count: int) -> None:
+    def _disable(self, receiver: Receiver, fault: DeliveryOutcome, count: int) -> None:
         disable_s = self._settings.webhook_disable_s
         owner, target = receiver
         failed = f"webhooks of {owner} to {target} failed {count} times in a row"
@@ -84,7 +84,7 @@ class Breaker:
         log.warning("webhooks of %s to %s arrive again; %d waited", *receiver, len(released))
         return released
 
-    def _bury(self, receiver: Receiver, outcome: Outcome) -> None:
+    def _bury(self, receiver: Receiver, outcome: DeliveryOutcome) -> None:
         claimed = outcome.claimed
         reason = f"{claimed.id} was given up after {claimed.try_number} tries: {outcome.error}"
         log.error("%s", reason)

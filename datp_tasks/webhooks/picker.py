@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datp_tasks.failpoints import reach
 from datp_tasks.live.webhook_schedule import WebhookSchedule
 from datp_tasks.record.webhook_queue import (
-    Claimed,
+    ClaimedDelivery,
     Member,
     Receiver,
     Waiting,
@@ -72,7 +72,7 @@ class _Places:
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    claimed: list[Claimed]
+    claimed: list[ClaimedDelivery]
     #: Something was due, so more of it may be.
     is_more: bool = False
     #: When the first of those is due that had to wait for their turn.

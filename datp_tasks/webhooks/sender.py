@@ -18,9 +18,8 @@ from typing import Protocol, TypeVar
 
 from datp_tasks.failpoints import reach
 from datp_tasks.model.notes import error_note, new_error_id
-from datp_tasks.outbound.messages import HttpRequest, NoResponse
-from datp_tasks.outbound.messages import Outcome as Exchange
-from datp_tasks.record.webhook_queue import Claimed, Outcome, Receiver
+from datp_tasks.outbound.messages import Exchange, HttpRequest, NoResponse
+from datp_tasks.record.webhook_queue import ClaimedDelivery, DeliveryOutcome, Receiver
 from datp_tasks.settings import Settings
 from datp_tasks.webhooks.picker import PACE_S, Busy, Capacity, Picked
 from datp_tasks.webhooks.verdict import outcome_of
@@ -39,7 +38,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Sent:
+class SendResult:
     """What one run has seen come to its end."""
 
     attempts: int = 0
@@ -47,7 +46,7 @@ class Sent:
     failed: int = 0
     dead: int = 0
 
-    def count(self, outcomes: Sequence[Outcome]) -> None:
+    def count(self, outcomes: Sequence[DeliveryOutcome]) -> None:
         self.attempts += len(outcomes)
         self.delivered += sum(each.state == "delivered" for each in outcomes)
         self.failed += sum(each.state == "pending" for each in outcomes)
@@ -86,9 +85,9 @@ class SenderPorts:
 
     #: From what is under way to attempts that may be made beside it.
     pick: Callable[[Capacity], Picked]
-    settle: Callable[[Sequence[Outcome]], None]
+    settle: Callable[[Sequence[DeliveryOutcome]], None]
     #: The headers of an attempt.
-    headers: Callable[[Claimed], dict[str, str]]
+    headers: Callable[[ClaimedDelivery], dict[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +124,15 @@ class Sender:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._pump: futures.Future[Sent] | None = None
+        self._pump: futures.Future[SendResult] | None = None
         self._news = asyncio.Event()
         self._closing = False
         self._threads = futures.ThreadPoolExecutor(2, thread_name_prefix="datp-webhooks")
-        self._under_way: dict[asyncio.Task[Outcome], tuple[Claimed, float]] = {}
+        self._under_way: dict[asyncio.Task[DeliveryOutcome], tuple[ClaimedDelivery, float]] = {}
         self._paces: dict[Receiver, float] = {}
         self._looked_s = float("-inf")
 
-    def run(self, pace: Pace) -> Sent | None:
+    def run(self, pace: Pace) -> SendResult | None:
         """See to what is due, for `pace.run_s`; what is under way then goes on by itself.
 
         None if it does go on.
@@ -141,11 +140,11 @@ class Sender:
         with self._lock:
             self._pace = pace
             if self._closing:
-                return Sent()
+                return SendResult()
             if self._pump is None or self._pump.done():
                 picked = self._office.pick(Capacity(pace.workers))
                 if not picked.claimed and picked.turn_s is None:
-                    return Sent()
+                    return SendResult()
                 work = self._work(picked)
                 self._pump = asyncio.run_coroutine_threadsafe(work, self._started())
             else:
@@ -181,10 +180,10 @@ class Sender:
 
     # On the event loop.
 
-    async def _work(self, picked: Picked) -> Sent:
-        sent = Sent()
+    async def _work(self, picked: Picked) -> SendResult:
+        sent = SendResult()
         turns = _Turns(self._settings.webhook_sender_period_s)
-        outcomes: list[Outcome] = []
+        outcomes: list[DeliveryOutcome] = []
         settling: asyncio.Task[None] | None = None
         try:
             while True:
@@ -225,7 +224,7 @@ class Sender:
         self._looked_s = now_s
         return await self._in_thread(self._office.pick, Capacity(free, self._busy()))
 
-    async def _settle(self, outcomes: list[Outcome], sent: Sent) -> None:
+    async def _settle(self, outcomes: list[DeliveryOutcome], sent: SendResult) -> None:
         await self._in_thread(self._office.settle, outcomes)
         sent.count(outcomes)
 
@@ -266,12 +265,12 @@ class Sender:
             news.cancel()
             self._news.clear()
 
-    def _start(self, picked: Sequence[Claimed]) -> None:
+    def _start(self, picked: Sequence[ClaimedDelivery]) -> None:
         for claimed in picked:
             task = asyncio.ensure_future(self._attempt(claimed))
             self._under_way[task] = (claimed, time.monotonic())
 
-    def _ended(self) -> list[Outcome]:
+    def _ended(self) -> list[DeliveryOutcome]:
         outcomes = []
         for task in [task for task in self._under_way if task.done()]:
             del self._under_way[task]
@@ -292,7 +291,7 @@ class Sender:
             busy[claimed.receiver] = Busy(before.count + 1 if before else 1, pace_s)
         return busy
 
-    async def _attempt(self, claimed: Claimed) -> Outcome:
+    async def _attempt(self, claimed: ClaimedDelivery) -> DeliveryOutcome:
         began_s = time.monotonic()
         try:
             request = HttpRequest(

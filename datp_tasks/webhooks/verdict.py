@@ -9,9 +9,8 @@ from functools import lru_cache
 
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.notes import clean_note
-from datp_tasks.outbound.messages import Outcome as Exchange
-from datp_tasks.outbound.messages import Response
-from datp_tasks.record.webhook_queue import Claimed, Outcome
+from datp_tasks.outbound.messages import Exchange, Response
+from datp_tasks.record.webhook_queue import ClaimedDelivery, DeliveryOutcome
 from datp_tasks.settings import Settings
 
 GONE = 410
@@ -21,13 +20,13 @@ JITTER = 0.1
 
 
 def outcome_of(
-    claimed: Claimed,
+    claimed: ClaimedDelivery,
     exchange: Exchange,
     settings: Settings,
     rng: random.Random,
     *,
     took_ms: int,
-) -> Outcome:
+) -> DeliveryOutcome:
     status, asked_s = None, 0.0
     if isinstance(exchange, Response):
         status, error = exchange.status, _said(exchange)
@@ -35,10 +34,10 @@ def outcome_of(
     else:
         error = clean_note(exchange.reason)
     if status is not None and 200 <= status < 300:
-        return Outcome(claimed=claimed, state="delivered", status=status, took_ms=took_ms)
+        return DeliveryOutcome(claimed=claimed, state="delivered", status=status, took_ms=took_ms)
     is_last = status == GONE or claimed.try_number >= settings.webhook_attempts_max
     delay_s = policy(settings).delay_s(claimed.try_number, rng)
-    return Outcome(
+    return DeliveryOutcome(
         claimed=claimed,
         state="dead" if is_last else "pending",
         wait_s=0.0 if is_last else max(delay_s, min(asked_s, settings.webhook_retry_after_s_max)),

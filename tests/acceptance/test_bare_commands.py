@@ -9,7 +9,7 @@ import pytest
 
 from datp_tasks import Pipeline, app
 from datp_tasks.bells.job_messages import WAITING_MAX
-from datp_tasks.ledger.sim.server import LedgerSim, SimThread
+from datp_tasks.ledger.sim.sim_server import LedgerSim, SimThread
 from datp_tasks.live.nodes import live_nodes
 from datp_tasks.model.status import Status
 from tests.support.eventually import eventually

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.live.types import Claimed
+from datp_tasks.live.live_types import Claimed
 from datp_tasks.model.state import BEGIN, delta_json
 from datp_tasks.model.status import Status
 from tests.support.eventually import eventually

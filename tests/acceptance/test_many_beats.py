@@ -7,7 +7,7 @@ import re
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.local.files import text_since
+from datp_tasks.local.private_files import text_since
 from datp_tasks.model.status import Status
 from tests.support.eventually import eventually
 from tests.support.house import House, log_of

@@ -16,7 +16,7 @@ import pytest
 
 from datp_tasks import Pipeline
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from tests.support.eventually import eventually
 from tests.support.house import House, log_of, process_state
 from tests.support.house_fixtures import NewHouse

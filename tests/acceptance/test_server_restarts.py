@@ -19,9 +19,9 @@ from sqlalchemy.exc import DBAPIError
 from datp_tasks import Pipeline
 from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.errors import DatpError
+from datp_tasks.local.embedded_server import EmbeddedServer
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
-from datp_tasks.local.server import EmbeddedServer
 from datp_tasks.model.status import FINAL, Status
 from datp_tasks.record.database import migrate
 from tests.support.eventually import eventually

@@ -12,9 +12,9 @@ import pytest
 
 from datp_tasks import Pipeline
 from datp_tasks.client.requests import new_tx_id
-from datp_tasks.live.scripts import Call, Script, script
+from datp_tasks.live.live_types import Bell, Claimed, Held, NewTransaction
+from datp_tasks.live.scripts import Script, ScriptCall, script
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Bell, Claimed, Held, NewTransaction
 from datp_tasks.model.plan import Position
 from datp_tasks.model.status import Status
 from tests.support.eventually import eventually
@@ -62,7 +62,7 @@ class Race:
         return words
 
     def _sleep(self, claimed: Claimed) -> str:
-        call: Call = self._live.call_sleep(
+        call: ScriptCall = self._live.call_sleep(
             Held(claimed.tx_id, claimed.fence),
             NODE,
             "{}",

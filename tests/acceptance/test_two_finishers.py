@@ -12,8 +12,8 @@ import pytest
 from datp_tasks import Pipeline
 from datp_tasks.clock import ServerClock
 from datp_tasks.model.status import FINAL, Status
+from datp_tasks.record.record_types import Final
 from datp_tasks.record.transactions import Record
-from datp_tasks.record.types import Final
 from tests.support.house import House
 
 pytestmark = pytest.mark.acceptance

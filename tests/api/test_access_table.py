@@ -12,7 +12,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from datp_tasks.api.app import ROUTERS
+from datp_tasks.api.application import ROUTERS
 from datp_tasks.cli.command_roles import needed
 from datp_tasks.cli.families import FAMILIES
 from datp_tasks.cli.lazy import commands_of

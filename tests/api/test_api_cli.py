@@ -11,9 +11,9 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from datp_tasks.cli import keys as cli
+from datp_tasks.cli import api_keys as cli
 from datp_tasks.cli.api import start_local_api
-from datp_tasks.cli.context import Context, connect
+from datp_tasks.cli.command_context import Context, connect
 from datp_tasks.cli.up import doors
 from datp_tasks.errors import KeyInvalid, KeyUnknown, SettingsError
 from datp_tasks.local.ports import pick_free_port

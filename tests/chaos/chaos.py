@@ -26,7 +26,7 @@ from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.local.supervisor import Supervisor
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.testing.at_rest import live_violations, transaction_violations
 from tests.chaos.transfer_steps import pipelines
 from tests.chaos.transfer_world import ALL_SENT, World

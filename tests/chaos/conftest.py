@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from datp_tasks.testing import Kit
-from datp_tasks.testing.faults import OWNER
 from datp_tasks.testing.servers import Servers
+from datp_tasks.testing.sweep_faults import OWNER
 from tests.chaos.transfer_steps import BANK_URL, pipelines
 from tests.chaos.transfer_world import World
 from tests.chaos.vector_world import VectorWorld

@@ -12,10 +12,10 @@ from typing import Any
 
 from sqlalchemy import create_engine
 
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.testing.at_rest import live_violations, transaction_violations
 from datp_tasks.testing.fault_orders import give_order
-from datp_tasks.testing.faults import OWNER
+from datp_tasks.testing.sweep_faults import OWNER
 from tests.chaos.transfer_steps import BANK_URL, pipelines
 from tests.chaos.transfer_world import World
 from tests.support.bank import Bank

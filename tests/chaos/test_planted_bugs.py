@@ -14,8 +14,8 @@ from datp_tasks.client.submit import RequestAcceptor
 from datp_tasks.jobs import reconciler
 from datp_tasks.live.store import LiveStore
 from datp_tasks.record import transactions as record
+from datp_tasks.record.record_types import Acceptance
 from datp_tasks.record.transactions import Record
-from datp_tasks.record.types import Acceptance
 from datp_tasks.testing import Kit, crash_sweep
 from datp_tasks.testing.cases import Report
 from datp_tasks.testing.sweep import MOVERS

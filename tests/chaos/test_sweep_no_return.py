@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from datp_tasks import Batch, Pipeline
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.testing import Kit, crash_sweep
 from datp_tasks.testing.sweep import MOVERS
 

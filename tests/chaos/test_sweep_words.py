@@ -9,9 +9,9 @@ import pytest
 from datp_tasks import Pipeline, Sleep, StepContext, failpoints
 from datp_tasks.live.scripts import ScriptRunner
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.testing import Kit, boundaries, crash_sweep
-from datp_tasks.testing.cases import KINDS, Result
+from datp_tasks.testing.cases import KINDS, CaseResult
 from datp_tasks.testing.sweep import MOVERS
 
 Data = dict[str, Any]
@@ -24,7 +24,7 @@ def hello(kit: Kit) -> Kit:
 
 
 def test_each_result_is_told_at_once_and_a_single_case_can_be_repeated(hello: Kit) -> None:
-    told: list[Result] = []
+    told: list[CaseResult] = []
     quick: dict[str, Any] = {"kinds": ["exception"], "times": "first", "jobs": MOVERS}
     report = crash_sweep(hello, "hello", {}, say=told.append, **quick)
     assert told == report.results

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Engine, text
 
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from examples.payments import audit, ledger, tables
 from tests.chaos.transfer_steps import BOOKING, SENT, WIRED
 from tests.support.bank import Bank, Line, moved, problems

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, text
 
 from datp_tasks import Batch, Fail, Item, Pipeline, StepContext
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.testing import Kit
 
 Data = dict[str, Any]

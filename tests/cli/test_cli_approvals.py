@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from datp_tasks import Pipeline, cli
-from datp_tasks.cli import context
+from datp_tasks.cli import command_context
 from datp_tasks.cli.acting import KEY_VARIABLE
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.record.api_keys import ApiKeys
@@ -44,7 +44,7 @@ def datp(datp_servers: Servers, tmp_path: Path) -> Iterator[Kit]:
 def run(datp: Kit, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """`datp …` with the key of a person; its exit code, and all that it prints."""
     settings = replace(datp.settings, key_pepper=PEPPER)
-    monkeypatch.setattr(context, "Settings", SimpleNamespace(from_env=lambda _: settings))
+    monkeypatch.setattr(command_context, "Settings", SimpleNamespace(from_env=lambda _: settings))
     monkeypatch.setenv("COLUMNS", "200")
     connections = datp.connections
     keys = ApiKeys(connections.engine, connections.clock, PEPPER)

@@ -14,8 +14,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from datp_tasks import Pipeline, Sleep
-from datp_tasks.cli import keys, ledger, nodes, operate, resolve, timeouts, top, webhooks
-from datp_tasks.cli.tables import list_table, print_list, short_time
+from datp_tasks.cli import api_keys, ledger, nodes, operator, resolve, timeouts, top, webhooks
+from datp_tasks.cli.terminal_tables import list_table, print_list, short_time
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
@@ -24,7 +24,7 @@ from tests.record.test_groups import register_node
 
 COLUMNS = 80
 NOW = datetime(2026, 11, 16, 12, 3, 55, tzinfo=UTC)
-MODULES = (keys, ledger, nodes, operate, resolve, timeouts, top, webhooks)
+MODULES = (api_keys, ledger, nodes, operator, resolve, timeouts, top, webhooks)
 PEPPER = "a pepper of the test, longer than thirty-two characters"
 
 
@@ -45,12 +45,14 @@ def run(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
         monkeypatch.setattr(module, "connect", lambda: context)
         module.add_commands(app)
     monkeypatch.setattr(top, "backlog", lambda celery, group: 0)
-    monkeypatch.setattr(keys, "_keys", lambda: ApiKeys(datp.connections.engine, datp.clock, PEPPER))
+    monkeypatch.setattr(
+        api_keys, "_keys", lambda: ApiKeys(datp.connections.engine, datp.clock, PEPPER)
+    )
     monkeypatch.setenv("COLUMNS", str(COLUMNS))
 
     def run(*words: str) -> list[str]:
         result = CliRunner().invoke(app, list(words))
-        assert result.exit_code in (0, operate.ALERTS_OPEN), result.output
+        assert result.exit_code in (0, operator.ALERTS_OPEN), result.output
         lines = result.output.splitlines()
         assert max(map(len, lines)) <= COLUMNS, result.output
         return lines

@@ -10,10 +10,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from datp_tasks.cli import action_list, context, resolve
+from datp_tasks.cli import action_list, command_context, resolve
 from datp_tasks.cli.acting import KEY_VARIABLE
+from datp_tasks.cli.command_context import Context
 from datp_tasks.cli.command_roles import check
-from datp_tasks.cli.context import Context
 from datp_tasks.errors import KeyInvalid, NotGranted
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.record.api_keys import ApiKeys
@@ -27,7 +27,7 @@ PEPPER = "a pepper of forty characters, for a test"
 def here(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Iterator[Context]:
     """What a command would connect to."""
     made = Context(replace(datp.settings, key_pepper=PEPPER))
-    monkeypatch.setattr(context, "connect", lambda: made)
+    monkeypatch.setattr(command_context, "connect", lambda: made)
     monkeypatch.setattr(action_list, "connect", lambda: made)
     monkeypatch.setenv("COLUMNS", "200")
     yield made

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from datp_tasks import Pipeline
 from datp_tasks.cli import app, sealing
-from datp_tasks.cli.context import Context
+from datp_tasks.cli.command_context import Context
 from datp_tasks.errors import SealBroken, SettingsError
 from datp_tasks.seals.keyring import read
 from datp_tasks.testing import Kit

@@ -15,8 +15,8 @@ from datp_tasks.live import pipelining as wire
 from datp_tasks.live.cluster import slot_of
 from datp_tasks.live.cluster_redis import ClusterRedis
 from datp_tasks.live.connect import make_redis
+from datp_tasks.live.live_types import Claimed
 from datp_tasks.live.scripts import script
-from datp_tasks.live.types import Claimed
 from datp_tasks.local.redis_cluster import ClusterMember, RedisCluster
 from datp_tasks.settings import Settings
 from datp_tasks.testing.servers import Servers

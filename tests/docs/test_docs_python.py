@@ -13,7 +13,7 @@ import pytest
 
 from datp_tasks import Pipeline
 from datp_tasks.engine.registry import registry
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.testing import Kit, crash_sweep
 from datp_tasks.testing.servers import Servers
 from datp_tasks.testing.sweep import MOVERS

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from datp_tasks import Call, Done, Fail, NotDone, Pipeline, Sleep, failpoints
 from datp_tasks.failpoints import POINTS, SimulatedCrash
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.testing import Kit
 from tests.support.books import Books
 

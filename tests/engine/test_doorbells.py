@@ -12,7 +12,7 @@ from datp_tasks.bells import ringer as ringer_module
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.live.doorbells import Doorbells, Pair, Waits
-from datp_tasks.live.types import Bell
+from datp_tasks.live.live_types import Bell
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from datp_tasks import Fail, Pipeline, failpoints
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Final
+from datp_tasks.record.record_types import Final
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.engine.guarded import GuardedHop

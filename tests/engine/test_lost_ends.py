@@ -9,7 +9,7 @@ from sqlalchemy.exc import OperationalError
 
 from datp_tasks import Pipeline, failpoints
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Final
+from datp_tasks.record.record_types import Final
 from datp_tasks.testing import Kit
 
 Data = dict[str, Any]

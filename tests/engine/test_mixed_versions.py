@@ -9,7 +9,7 @@ import pytest
 
 from datp_tasks import Pipeline
 from datp_tasks.live.archive_feed import ArchiveFeed
-from datp_tasks.live.types import Bell
+from datp_tasks.live.live_types import Bell
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 

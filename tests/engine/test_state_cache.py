@@ -10,9 +10,9 @@ import pytest
 from datp_tasks import Pipeline, Sleep
 from datp_tasks.engine import hop
 from datp_tasks.engine.state_cache import StateCache
+from datp_tasks.live.live_types import Claimed
 from datp_tasks.live.store import claimed
-from datp_tasks.live.types import Claimed
-from datp_tasks.model.state import Frame, State
+from datp_tasks.model.state import PipelineFrame, State
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -141,7 +141,7 @@ def test_a_cache_without_room_only_costs_time(datp_servers: Servers) -> None:
 
 
 def state(n: int) -> State:
-    return State([Frame("p", "v")], {"n": n})
+    return State([PipelineFrame("p", "v")], {"n": n})
 
 
 def test_the_oldest_entry_leaves_first() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from datp_tasks import Pipeline
-from datp_tasks.live.types import Claimed
+from datp_tasks.live.live_types import Claimed
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 

@@ -14,7 +14,7 @@ from datp_tasks import Batch, Fail, Item, Pipeline, failpoints
 from datp_tasks.engine import vector_steps
 from datp_tasks.model.status import Status
 from datp_tasks.record import effects as effects_module
-from datp_tasks.record.effects import EffectStore, Wanted
+from datp_tasks.record.effects import EffectStore, WantedEffect
 from datp_tasks.testing import Kit, boundaries
 from tests.support.books import Books, reports
 from tests.support.locks import LOCK, Deadlock, held_lock
@@ -306,7 +306,7 @@ def test_while_postgresql_is_unavailable_the_batch_waits_and_costs_no_attempt(
     real = EffectStore.open
     tries: list[int] = []
 
-    def unavailable(store: EffectStore, wanted: list[Wanted], **limits: Any) -> Any:
+    def unavailable(store: EffectStore, wanted: list[WantedEffect], **limits: Any) -> Any:
         tries.append(len(wanted))
         if len(tries) <= 6:
             raise OperationalError("connect", {}, psycopg2.OperationalError("refused"))

@@ -19,7 +19,7 @@ from datp_tasks.cli.demo_plan import KINDS, Transfer, deposits, example, make_pl
 from datp_tasks.client.client import Client
 from datp_tasks.engine.registry import discover
 from datp_tasks.pipelines.files import load_definitions
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from examples.payments import PIPELINES_FOLDER, STEPS_MODULE
 from tests.examples.inline_client import InlineClient
 

@@ -17,7 +17,7 @@ from datp_tasks.client.client import Client
 from datp_tasks.client.requests import Submitted
 from datp_tasks.errors import WaitTimeout
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 
 
 @dataclass

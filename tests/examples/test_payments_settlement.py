@@ -12,7 +12,7 @@ from sqlalchemy import Engine, text
 
 from datp_tasks.engine.registry import discover
 from datp_tasks.ledger.batch_list import payloads
-from datp_tasks.ledger.sim.server import LedgerSim, SimThread
+from datp_tasks.ledger.sim.sim_server import LedgerSim, SimThread
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.status import Status
 from datp_tasks.pipelines.files import load_definitions
@@ -96,7 +96,7 @@ def test_a_settlement_that_the_ledger_refuses_gives_its_entries_back(bank: Kit) 
     [batch] = bank.client.batches()
     operator = bank.connections.ledger.operator
     operator.park(SETTLEMENT_SERVICE, batch.batch_id, actor=Actor(name="ann"), reason="look")
-    from datp_tasks.model.batch import BatchState
+    from datp_tasks.model.ledger_batch import BatchState
 
     operator.resolve(
         SETTLEMENT_SERVICE, batch.batch_id, BatchState.INVALID, actor=Actor(name="ann"), reason="no"

@@ -13,7 +13,7 @@ from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.jobs import archiver
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.archiver_role import Role, guard
+from datp_tasks.record.archiver_role import ArchiverRole, guard
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.support.archive_world import World
@@ -178,7 +178,7 @@ def test_an_archiver_that_finds_another_one_writing_leaves_without_an_alert(
     tx_ids = [world.kit.submit("wait", {}) for _ in range(4)]
     engine = world.kit.connections.engine
     with engine.begin() as connection:
-        guard(connection, Role("another", 0))
+        guard(connection, ArchiverRole("another", 0))
         began_s = time.monotonic()
         assert world.archive().entries == 0
         assert time.monotonic() - began_s < 1

@@ -6,7 +6,7 @@ import pytest
 
 from datp_tasks.jobs.reaper import Result
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Final
+from datp_tasks.record.record_types import Final
 from datp_tasks.testing import Kit
 from datp_tasks.transactions.take_over import Taken
 from tests.support.archive_world import World

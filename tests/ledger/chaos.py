@@ -24,13 +24,13 @@ from sqlalchemy.exc import DBAPIError
 
 from datp_tasks.errors import DatpError, LedgerError
 from datp_tasks.ledger.batch_list import derived_id
+from datp_tasks.ledger.batch_types import Stored
 from datp_tasks.ledger.sim.faults import GET_WORDS, POST_WORDS
-from datp_tasks.ledger.types import Stored
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.batch import BatchState
+from datp_tasks.model.ledger_batch import BatchState
 from tests.support.eventually import eventually
 from tests.support.house import ROOT, House
 from tests.support.ledger_world import payload_of

@@ -13,9 +13,9 @@ from typing import Any
 
 import httpx
 
+from datp_tasks.ledger.batch_types import Asked, Begun
 from datp_tasks.ledger.kinds import KINDS
-from datp_tasks.ledger.types import Asked, Begun
-from datp_tasks.model.batch import BatchState
+from datp_tasks.model.ledger_batch import BatchState
 from tests.support.ledger_world import SERVICE, World, payload_of
 
 TABLES = """

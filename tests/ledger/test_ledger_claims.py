@@ -14,9 +14,9 @@ from sqlalchemy.exc import DBAPIError
 from datp_tasks import failpoints
 from datp_tasks.clock import ServerClock
 from datp_tasks.failpoints import SimulatedCrash
+from datp_tasks.ledger.batch_types import NewBatch, Work
 from datp_tasks.ledger.ticker import Ticker
-from datp_tasks.ledger.types import NewBatch, Work
-from datp_tasks.model.batch import BatchState
+from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.record import ledger_sql
 from datp_tasks.record.ledger_batches import BatchStore
 from datp_tasks.record.ledger_batches import Query as BatchQuery

@@ -19,9 +19,9 @@ from datp_tasks.errors import (
     WaitTimeout,
 )
 from datp_tasks.ledger.batch_list import derived_id, unsigned_batch_list
-from datp_tasks.ledger.types import Stored
+from datp_tasks.ledger.batch_types import Stored
 from datp_tasks.local.ports import pick_free_port
-from datp_tasks.model.batch import BatchState
+from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.runtime.clients import make_client
 from datp_tasks.settings import Settings
 from tests.ledger.conftest import NewWorld

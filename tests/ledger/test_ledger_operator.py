@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from datp_tasks.errors import BatchBusy, BatchUnknown, LedgerError
+from datp_tasks.ledger.batch_types import Move
 from datp_tasks.ledger.sim.faults import Fault
-from datp_tasks.ledger.types import Move
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.batch import BatchState
+from datp_tasks.model.ledger_batch import BatchState
 from tests.ledger.conftest import NewWorld
 from tests.support.ledger_world import SERVICE, Instance, World
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from datp_tasks.ledger.batch_list import derived_id, unsigned_batch_list
-from datp_tasks.ledger.sim.server import LedgerSim, SimThread
+from datp_tasks.ledger.sim.sim_server import LedgerSim, SimThread
 
 OCTETS = {"Content-Type": "application/octet-stream"}
 A, B = derived_id("a"), derived_id("b")

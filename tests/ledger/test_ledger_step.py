@@ -12,9 +12,9 @@ from datp_tasks import Pipeline
 from datp_tasks.errors import PipelineInvalid
 from datp_tasks.ledger.batch_list import derived_id, payloads, unsigned_batch_list
 from datp_tasks.ledger.sim.faults import Fault
-from datp_tasks.ledger.sim.server import LedgerSim, SimThread
+from datp_tasks.ledger.sim.sim_server import LedgerSim, SimThread
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.batch import BatchState
+from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 

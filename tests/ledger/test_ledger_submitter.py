@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from datp_tasks.ledger import submitter as submitter_module
-from datp_tasks.ledger.bell import readable_works
+from datp_tasks.ledger.batch_types import Work
 from datp_tasks.ledger.sim.faults import ANSWERS, Fault
-from datp_tasks.ledger.types import Work
+from datp_tasks.ledger.submit_bell import readable_works
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.batch import BatchState, Verdict
+from datp_tasks.model.ledger_batch import BatchState, Verdict
 from tests.ledger.conftest import NewWorld
 from tests.support.eventually import eventually
 from tests.support.ledger_world import SERVICE, Instance, World

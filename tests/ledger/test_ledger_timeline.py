@@ -15,7 +15,7 @@ import pytest
 from datp_tasks import failpoints
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.ledger.sim.faults import Fault
-from datp_tasks.model.batch import BatchState, Verdict
+from datp_tasks.model.ledger_batch import BatchState, Verdict
 from tests.ledger.conftest import NewWorld
 from tests.ledger.naive import Crash, NaiveInstance, NaiveWorld, settle
 from tests.support.ledger_world import SERVICE, Instance, World

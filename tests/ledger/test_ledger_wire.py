@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from datp_tasks.ledger.service import BODY_BYTES_MAX, ledger_client
+from datp_tasks.ledger.ledger_service import BODY_BYTES_MAX, ledger_client
 from datp_tasks.local.ports import pick_free_port
-from datp_tasks.outbound.messages import HttpRequest, NoResponse, NotSent, Outcome, Response
+from datp_tasks.outbound.messages import Exchange, HttpRequest, NoResponse, NotSent, Response
 from datp_tasks.outbound.threaded_client import ThreadedHttpClient
 from datp_tasks.settings import Settings
 
@@ -42,7 +42,7 @@ def server(talk: Talk) -> Iterator[str]:
         thread.join(10)
 
 
-def post(wire: ThreadedHttpClient, url: str, *, within_s: float = 5.0) -> Outcome:
+def post(wire: ThreadedHttpClient, url: str, *, within_s: float = 5.0) -> Exchange:
     request = HttpRequest(method="POST", url=url, content=b"x" * 100)
     return wire.start(request, time.monotonic() + within_s).result(20)
 
@@ -180,7 +180,7 @@ def test_a_deadline_before_the_connection_is_made_means_not_sent(
 
 
 def test_it_can_be_closed_twice_and_used_from_many_threads(wire: ThreadedHttpClient) -> None:
-    outcomes: list[Outcome] = []
+    outcomes: list[Exchange] = []
     url = f"http://127.0.0.1:{pick_free_port()}"
     threads = [threading.Thread(target=lambda: outcomes.append(post(wire, url))) for _ in range(8)]
     for thread in threads:

@@ -18,13 +18,13 @@ from datp_tasks.ledger.batch_list import (
     payloads,
     unsigned_batch_list,
 )
-from datp_tasks.ledger.decide import decide, ended
+from datp_tasks.ledger.batch_types import Asked, Begun, Seen
+from datp_tasks.ledger.decisions import decide, ended
 from datp_tasks.ledger.hosts import url_mistake
 from datp_tasks.ledger.kinds import KINDS, RECEIPT_CHARS_MAX
 from datp_tasks.ledger.rules import RULES, judge
-from datp_tasks.ledger.types import Asked, Begun, Seen
-from datp_tasks.model.batch import FINAL_STATES, TO_ASK, BatchState, Verdict
-from datp_tasks.outbound.messages import NoResponse, NotSent, Outcome, Response
+from datp_tasks.model.ledger_batch import FINAL_STATES, TO_ASK, BatchState, Verdict
+from datp_tasks.outbound.messages import Exchange, NoResponse, NotSent, Response
 from datp_tasks.settings import Settings
 
 ID = "ab" * 64
@@ -246,7 +246,7 @@ def test_a_receipt_that_cannot_be_stored_is_left_out() -> None:
     ],
 )
 def test_every_answer_has_its_row(
-    outcome: Outcome, code: int | None, verdict: str, state: str
+    outcome: Exchange, code: int | None, verdict: str, state: str
 ) -> None:
     rule = judge(outcome, code)
     assert (rule.verdict, rule.state) == (verdict, state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datp_tasks.live.types import Held
+from datp_tasks.live.live_types import Held
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.state import done
 from datp_tasks.model.stop_request import StopRequest

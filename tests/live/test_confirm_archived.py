@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from datp_tasks.live.types import Bell, Claimed
+from datp_tasks.live.live_types import Bell, Claimed
 from datp_tasks.model.stop_request import StopRequest
 from tests.support.live_states import HERE, NODE, STATE_JSON, Stage, held
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from datp_tasks.live.types import Bell, Claimed
+from datp_tasks.live.live_types import Bell, Claimed
 from tests.support.live_states import STATE_JSON, STEP, Stage
 
 

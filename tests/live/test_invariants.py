@@ -8,7 +8,7 @@ import pytest
 
 from datp_tasks.live import invariants
 from datp_tasks.live.invariants import Violation, check_all, find_nodes
-from datp_tasks.live.types import Claimed
+from datp_tasks.live.live_types import Claimed
 from datp_tasks.model.status import FINAL, Status
 from tests.support.live_states import NODE, OTHER_NODE, Stage
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datp_tasks.live.types import Bell, Held, Refused
+from datp_tasks.live.live_types import Bell, Held, Refused
 from datp_tasks.model.state import CLOSE, delta_json
 from tests.support.live_states import (
     HERE,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from datp_tasks.live.types import Bell, Claimed, Refused, Restored
+from datp_tasks.live.live_types import Bell, Claimed, Refused, Restored
 from datp_tasks.model.state import CRASH, State, delta_json
 from tests.support.live_states import (
     HERE,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from datp_tasks.live.types import Bell, Claimed, Refused
+from datp_tasks.live.live_types import Bell, Claimed, Refused
 from tests.support.live_states import NODE, OTHER_NODE, Stage
 
 

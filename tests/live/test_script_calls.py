@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from redis.exceptions import ResponseError
 
+from datp_tasks.live.live_types import Bell, Claimed, Held
 from datp_tasks.live.scripts import script, script_names
-from datp_tasks.live.types import Bell, Claimed, Held
 from datp_tasks.model.state import PASSED, Delta, delta_json
 from datp_tasks.model.stop_request import StopRequest
 from tests.support.live_states import HERE, NODE, OPENS, STATE_JSON, STEP, Stage

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from datp_tasks.live.types import Bell, Claimed, Held
+from datp_tasks.live.live_types import Bell, Claimed, Held
 from datp_tasks.model.journal import living_branch
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.testing.servers import Servers

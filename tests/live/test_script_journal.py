@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from datp_tasks.live.scripts import Call
-from datp_tasks.live.types import Bell, Claimed, Held
+from datp_tasks.live.live_types import Bell, Claimed, Held
+from datp_tasks.live.scripts import ScriptCall
 from datp_tasks.model.journal import Entry, entries_from_text, living_branch
 from datp_tasks.model.state import (
     BEGIN,
@@ -91,7 +91,7 @@ class Worker:
         held = self.held(*deltas)
         self._run(self.live.call_finish(held, self.node, status, self.state.to_json()))
 
-    def _run(self, call: Call) -> None:
+    def _run(self, call: ScriptCall) -> None:
         assert self.live.run([call])[0][0] == "OK"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from datp_tasks.live import pipelining as wire
 from datp_tasks.live import scripts
-from datp_tasks.live.types import Claimed
+from datp_tasks.live.live_types import Claimed
 from tests.support.live_states import NODE, Stage
 
 
@@ -47,7 +47,7 @@ def test_an_error_of_one_call_does_not_shift_the_replies_of_the_others(stage: St
     queues[1] = broken
     live.ring_again_many([bell.tx_id for bell in bells])
     stage.redis.set(broken, "a string is no zset")
-    calls: list[scripts.Call] = [
+    calls: list[scripts.ScriptCall] = [
         scripts.call(
             scripts.script("ring_again"), (live.keys.state(bell.tx_id), queue), ("", bell.tx_id)
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from datp_tasks.live.types import Bell, Claimed, Refused, switches_of
+from datp_tasks.live.live_types import Bell, Claimed, Refused, switches_of
 from tests.support.live_states import OTHER_NODE, STEP, Stage
 
 

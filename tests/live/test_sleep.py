@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datp_tasks.live.types import Bell
+from datp_tasks.live.live_types import Bell
 from datp_tasks.model.stop_request import StopRequest
 from tests.support.live_states import NODE, OTHER_NODE, Stage
 

@@ -19,8 +19,8 @@ from hypothesis.stateful import (
 )
 
 from datp_tasks.live.invariants import Observed, check_all, check_transaction, look
-from datp_tasks.live.scripts import Call, script
-from datp_tasks.live.types import Bell, Claimed, Held, NewTransaction, Refused, Restored
+from datp_tasks.live.live_types import Bell, Claimed, Held, NewTransaction, Refused, Restored
+from datp_tasks.live.scripts import ScriptCall, script
 from datp_tasks.model.journal import Entry, living_branch
 from datp_tasks.model.state import BEGIN, CRASH, Delta, State
 from datp_tasks.model.status import FINAL
@@ -339,7 +339,7 @@ class LiveMachine(RuleBasedStateMachine):
                 assert self.live.run([call]) == [["OK", str(tx.version)]]
         return None
 
-    def _end_elsewhere(self, tx: Modelled, call: Call, status: str) -> None:
+    def _end_elsewhere(self, tx: Modelled, call: ScriptCall, status: str) -> None:
         """SQL has ended one that sleeps and has left memory: nobody must wake it any more."""
         before = self.stage.picture()
         assert self.live.run([call]) == [["UNKNOWN", ""]]
@@ -729,7 +729,7 @@ class LiveMachine(RuleBasedStateMachine):
         tx.hand_over(0, held.deltas, snapshot=False)
         return tx.json
 
-    def _holder_of(self, hold: Hold, call: Call, *, is_end: bool = False) -> Modelled | None:
+    def _holder_of(self, hold: Hold, call: ScriptCall, *, is_end: bool = False) -> Modelled | None:
         """The transaction if the hold is right; if not, the call must change nothing."""
         tx = self.model[hold.tx_id]
         if tx.held_by(hold):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from datp_tasks.live.types import Bell, Claimed, Refused
+from datp_tasks.live.live_types import Bell, Claimed, Refused
 from datp_tasks.model.stop_request import StopRequest
 from tests.support.live_states import NODE, OTHER_NODE, STATE_JSON, STEP, Stage
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datp_tasks.live.types import Bell, Refused
+from datp_tasks.live.live_types import Bell, Refused
 from tests.support.live_states import NODE, OPENS, STEP, Stage
 
 

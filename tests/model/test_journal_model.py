@@ -18,7 +18,7 @@ from datp_tasks.model.journal import (
     entries_from_text,
     living_branch,
 )
-from datp_tasks.model.state import BEGIN, CRASH, Frame, State, delta_json, done
+from datp_tasks.model.state import BEGIN, CRASH, PipelineFrame, State, delta_json, done
 from datp_tasks.model.view import View
 
 CAREFREE: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -242,7 +242,7 @@ def test_text_cannot_be_moved_from_one_row_to_the_next() -> None:
 
 
 def fresh() -> View:
-    return View(State([Frame("p", "v1")], {"n": 1}))
+    return View(State([PipelineFrame("p", "v1")], {"n": 1}))
 
 
 def folded(*entries: tuple[str, str, str]) -> View:

@@ -18,7 +18,7 @@ from datp_tasks.model.state import (
     Decision,
     Delta,
     Ending,
-    Frame,
+    PipelineFrame,
     Point,
     State,
     Undo,
@@ -44,7 +44,7 @@ CAREFREE: dict[str, Any] = {
 
 
 def created(data: dict[str, Any] | None = None) -> State:
-    return State([Frame("p", "v1")], {"n": 1} if data is None else data)
+    return State([PipelineFrame("p", "v1")], {"n": 1} if data is None else data)
 
 
 def after(*deltas: Delta) -> State:
@@ -68,7 +68,7 @@ def test_done_moves_on_with_the_output_and_starts_counting_anew() -> None:
     state = after(BEGIN, erred("no", 1), BEGIN, slept(1, None), BEGIN, CRASH, BEGIN)
     assert (state.errors, state.sleeps, state.crashes, state.open) == (1, 1, 1, True)
     apply(state, done({"n": 2}, undoable=False))
-    assert state == State([Frame("p", "v1", 1)], {"n": 2})
+    assert state == State([PipelineFrame("p", "v1", 1)], {"n": 2})
     assert state.path == "1"
 
 

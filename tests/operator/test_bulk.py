@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from datp_tasks import Pipeline, Sleep
-from datp_tasks.cli import operate, top
+from datp_tasks.cli import operator, top
 from datp_tasks.errors import FilterInvalid
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.status import Status
@@ -44,7 +44,7 @@ def kit(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Kit:
         settings=datp.settings,
         redis=datp.connections.redis,
     )
-    for module in (operate, top):
+    for module in (operator, top):
         monkeypatch.setattr(module, "connect", lambda: context)
     monkeypatch.setattr(top, "backlog", lambda celery, group: 0)
     monkeypatch.setenv("COLUMNS", "200")
@@ -53,7 +53,7 @@ def kit(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Kit:
 
 def run(*words: str, code: int = 0) -> str:
     app = typer.Typer()
-    operate.add_commands(app)
+    operator.add_commands(app)
     top.add_commands(app)
     result = CliRunner().invoke(app, list(words), catch_exceptions=False)
     assert result.exit_code == code, result.output
@@ -148,8 +148,8 @@ def test_lists_alerts_and_answers_are_there_for_people_and_programs(kit: Kit) ->
 
 def test_an_alert_is_closed_by_hand_and_the_audit_table_knows(kit: Kit) -> None:
     Alerts(kit.connections.engine, kit.connections.clock).raise_alert("late", "tx", "it was late")
-    assert "it was late" in run("alerts", code=operate.ALERTS_OPEN)
-    assert json.loads(run("alerts", "--json", code=operate.ALERTS_OPEN))[0]["kind"] == "late"
+    assert "it was late" in run("alerts", code=operator.ALERTS_OPEN)
+    assert json.loads(run("alerts", "--json", code=operator.ALERTS_OPEN))[0]["kind"] == "late"
     assert "cleared" in run("clear-alert", "late", "tx", "--reason", "called the client")
     run("clear-alert", "late", "tx", "--reason", "again", code=1)
     run("alerts")

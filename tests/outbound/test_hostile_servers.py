@@ -11,7 +11,7 @@ import pytest
 
 from datp_tasks.outbound.address_guard import AnyAddress
 from datp_tasks.outbound.http_client import HttpClient, Manners
-from datp_tasks.outbound.messages import HttpRequest, NoResponse, Outcome, Response
+from datp_tasks.outbound.messages import Exchange, HttpRequest, NoResponse, Response
 from datp_tasks.outbound.response_reader import (
     HEAD_BYTES_MAX,
     HEADERS_MAX,
@@ -39,8 +39,8 @@ def send(
     within_s: float = 5.0,
     body: BodyLimits = WHOLE,
     repeats: bool = False,
-) -> list[Outcome]:
-    async def scene() -> list[Outcome]:
+) -> list[Exchange]:
+    async def scene() -> list[Exchange]:
         manners = Manners(connect_s=1, body=body, idle_max=4, repeats=repeats)
         client = HttpClient(AnyAddress(), manners)
         try:
@@ -53,12 +53,12 @@ def send(
     return asyncio.run(scene())
 
 
-def reason_of(outcome: Outcome) -> str:
+def reason_of(outcome: Exchange) -> str:
     assert isinstance(outcome, NoResponse), outcome
     return outcome.reason
 
 
-def bodies(outcomes: Sequence[Outcome]) -> list[bytes | None]:
+def bodies(outcomes: Sequence[Exchange]) -> list[bytes | None]:
     return [each.body if isinstance(each, Response) else None for each in outcomes]
 
 
@@ -141,7 +141,7 @@ def test_a_response_that_was_not_asked_for_is_never_read() -> None:
                 writer.write(OK)
         writer.close()
 
-    async def scene() -> list[Outcome]:
+    async def scene() -> list[Exchange]:
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
         request = HttpRequest(method="GET", url=url)

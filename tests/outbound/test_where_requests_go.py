@@ -10,10 +10,10 @@ from datp_tasks.outbound.address_guard import AnyAddress
 from datp_tasks.outbound.addresses import Target
 from datp_tasks.outbound.connection import Connection, open_connection
 from datp_tasks.outbound.http_client import HttpClient, Manners, Network
-from datp_tasks.outbound.messages import HttpRequest, NoResponse, NotSent, Outcome, Response
+from datp_tasks.outbound.messages import Exchange, HttpRequest, NoResponse, NotSent, Response
 from datp_tasks.outbound.response_reader import BodyLimits
 from datp_tasks.settings import Settings
-from datp_tasks.webhooks.service import webhook_client
+from datp_tasks.webhooks.webhook_service import webhook_client
 from tests.outbound.hostile import hostile
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -38,7 +38,7 @@ def test_an_address_that_changes_between_check_and_connect_is_not_connected_to()
         opened.append(address)
         raise ConnectionRefusedError(f"{address} is not really asked")
 
-    async def scene() -> list[Outcome]:
+    async def scene() -> list[Exchange]:
         names = Changing(["93.184.216.34"], ["127.0.0.1"], ["169.254.169.254"])
         client = webhook_client(Settings(), Network(names, connect))
         request = HttpRequest(method="POST", url="https://changing.example/", content=b"{}")
@@ -58,7 +58,7 @@ def test_host_and_sni_say_the_name_and_the_connection_goes_to_the_address() -> N
         hello.append(await reader.read(65_536))
         writer.close()
 
-    async def scene() -> tuple[Outcome, Outcome]:
+    async def scene() -> tuple[Exchange, Exchange]:
         server = await asyncio.start_server(listen, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         names = Changing(["127.0.0.1"], ["127.0.0.1"])
@@ -82,7 +82,7 @@ def test_an_address_that_does_not_answer_leaves_time_for_the_next() -> None:
             await asyncio.Event().wait()
         return await open_connection(address, target)
 
-    async def scene(url: str) -> Outcome:
+    async def scene(url: str) -> Exchange:
         names = Changing(["192.0.2.1", "127.0.0.1"])
         client = HttpClient(
             AnyAddress(), Manners(connect_s=60, body=WHOLE), Network(names, connect)
@@ -99,7 +99,7 @@ def test_a_connection_that_times_out_says_so() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    async def scene() -> Outcome:
+    async def scene() -> Exchange:
         client = HttpClient(
             AnyAddress(),
             Manners(connect_s=0.05, body=WHOLE),
@@ -128,7 +128,7 @@ def test_a_request_that_would_break_its_own_head_is_not_sent(request_: HttpReque
     async def connect(address: str, target: Target) -> Connection:
         raise AssertionError("it was sent")
 
-    async def scene() -> Outcome:
+    async def scene() -> Exchange:
         manners = Manners(connect_s=1, body=WHOLE)
         client = HttpClient(AnyAddress(), manners, Network(Changing(["127.0.0.1"]), connect))
         return await client.send(request_, 1)

@@ -14,7 +14,7 @@ from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.pipeline import Pipeline, PipelineDefinition
-from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.pipelines.version_store import PipelineStore
 from datp_tasks.record.database import make_engine, migrate
 from datp_tasks.record.tables import metadata
 from datp_tasks.settings import Settings

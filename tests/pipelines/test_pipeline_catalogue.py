@@ -13,7 +13,7 @@ from datp_tasks.errors import PipelineDisabled, PipelineUnknown, VersionMismatch
 from datp_tasks.live.keys import Keys
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.pipelines.catalogue import Catalogue
-from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.pipelines.version_store import PipelineStore
 
 Define = Callable[..., PipelineDefinition]
 

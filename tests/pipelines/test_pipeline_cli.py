@@ -16,7 +16,7 @@ from datp_tasks.errors import PipelineInvalid, PipelineUnknown, VersionMismatch
 from datp_tasks.live.keys import Keys
 from datp_tasks.live.nodes import registered_key
 from datp_tasks.pipelines.files import load_definitions
-from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.pipelines.version_store import PipelineStore
 from datp_tasks.settings import Settings
 
 Run = Callable[..., str]

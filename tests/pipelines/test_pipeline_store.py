@@ -20,7 +20,7 @@ from datp_tasks.live.keys import Keys
 from datp_tasks.live.pipeline_cache import Head, PipelineCache
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.pipeline import PipelineDefinition
-from datp_tasks.pipelines.store import PipelineStore
+from datp_tasks.pipelines.version_store import PipelineStore
 from tests.support.pipeline_store import make_store
 
 Define = Callable[..., PipelineDefinition]

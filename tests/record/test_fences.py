@@ -7,7 +7,7 @@ import threading
 from sqlalchemy import create_engine, text
 
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Final
+from datp_tasks.record.record_types import Final
 from datp_tasks.testing import Kit
 from tests.support.archive_world import World
 from tests.support.eventually import eventually

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import text
 
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Final
+from datp_tasks.record.record_types import Final
 from datp_tasks.testing import Kit
 from tests.support.archive_world import World
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datp_tasks.client.requests import new_tx_id
 from datp_tasks.model.status import Status
+from datp_tasks.record.record_types import Acceptance, Final
 from datp_tasks.record.transactions import Query
-from datp_tasks.record.types import Acceptance, Final
 from datp_tasks.testing import Kit
 
 VECTOR = 100

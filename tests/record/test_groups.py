@@ -26,9 +26,9 @@ from datp_tasks.record.groups import GroupStore
 from datp_tasks.runtime import ledger_place
 from datp_tasks.runtime.group_book import GroupBook
 from datp_tasks.testing import Kit
-from datp_tasks.webhooks.bell import SEND_TASK
+from datp_tasks.webhooks.send_bell import SEND_TASK
 from datp_tasks.webhooks.sender import Pace
-from datp_tasks.webhooks.service import WebhookService
+from datp_tasks.webhooks.webhook_service import WebhookService
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The migrations make exactly the tables of `archive/tables.py`, and can be run by many at once."""
+"""The migrations make exactly the tables of `record/tables.py`, and can be run by many at once."""
 
 from __future__ import annotations
 

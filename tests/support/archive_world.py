@@ -14,7 +14,7 @@ from sqlalchemy import text
 from datp_tasks import Call, Done, Fail, Pipeline, Sleep, failpoints
 from datp_tasks.jobs.archiver import Archiver, Result
 from datp_tasks.live.archive_feed import ArchiveFeed
-from datp_tasks.live.types import Bell
+from datp_tasks.live.live_types import Bell
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.status import Status
 from datp_tasks.record.journal import Journal, Row

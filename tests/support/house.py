@@ -19,11 +19,11 @@ from sqlalchemy import NullPool, create_engine, text
 
 from datp_tasks.bells.broker import CelerySend, make_celery
 from datp_tasks.live.connect import make_redis
-from datp_tasks.local.files import last_lines, text_since
+from datp_tasks.local.private_files import last_lines, text_since
 from datp_tasks.local.processes import ManagedProcess
 from datp_tasks.model.pipeline import Pipeline
 from datp_tasks.model.status import FINAL
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.runtime.clients import make_client, make_operator
 from datp_tasks.runtime.container import Container
 from datp_tasks.seals.keyring import new_ring

@@ -14,11 +14,11 @@ from sqlalchemy import create_engine, text
 
 from datp_tasks.clock import VirtualClock
 from datp_tasks.ledger.batch_list import derived_id, unsigned_batch_list
-from datp_tasks.ledger.service import Ledger
-from datp_tasks.ledger.sim.server import LedgerSim, SimThread
-from datp_tasks.ledger.submitter import Result
-from datp_tasks.ledger.types import Batch, Ring, Work
-from datp_tasks.model.batch import BatchState
+from datp_tasks.ledger.batch_types import LedgerBatch, Ring, Work
+from datp_tasks.ledger.ledger_service import Ledger
+from datp_tasks.ledger.sim.sim_server import LedgerSim, SimThread
+from datp_tasks.ledger.submitter import SubmitResult
+from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 from datp_tasks.testing.servers import Servers
@@ -55,7 +55,7 @@ class Instance:
     def tick(self) -> None:
         self.ledger.queuer.tick()
 
-    def deliver(self, works: Sequence[Work] | None = None) -> Result:
+    def deliver(self, works: Sequence[Work] | None = None) -> SubmitResult:
         """Let the messages that wait (or these) arrive at the submitter."""
         if works is None:
             works, self.waiting = self.waiting, []
@@ -124,7 +124,7 @@ class World:
 
     # What came of it.
 
-    def batch(self, batch_id: str, service: str = SERVICE) -> Batch:
+    def batch(self, batch_id: str, service: str = SERVICE) -> LedgerBatch:
         return self.instances[0].ledger.batches.find(service, batch_id)
 
     def state(self, batch_id: str, service: str = SERVICE) -> BatchState:

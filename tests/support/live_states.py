@@ -19,9 +19,9 @@ from datp_tasks.live.cluster_redis import servers_of
 from datp_tasks.live.connect import make_redis
 from datp_tasks.live.invariants import Observed, check_transaction, look
 from datp_tasks.live.keys import LISTS
-from datp_tasks.live.scripts import FOLDER, Call, Reply, Script, header_sections, script_names
+from datp_tasks.live.live_types import Bell, Claimed, Held, NewTransaction, Restored, flat_to_dict
+from datp_tasks.live.scripts import FOLDER, Reply, Script, ScriptCall, header_sections, script_names
 from datp_tasks.live.store import LiveStore
-from datp_tasks.live.types import Bell, Claimed, Held, NewTransaction, Restored, flat_to_dict
 from datp_tasks.model.journal import Entry, living_branch
 from datp_tasks.model.plan import Position
 from datp_tasks.model.state import BEGIN, PASSED, State, delta_json
@@ -82,7 +82,7 @@ class WatchedStore(LiveStore):
         #: Transactions that left memory because SQL has them; others that are not here were lost.
         self.left: set[str] = set()
 
-    def run(self, calls: Sequence[Call]) -> list[Reply]:
+    def run(self, calls: Sequence[ScriptCall]) -> list[Reply]:
         before = self._standings(calls)
         replies = super().run(calls)
         after = self._standings(calls)
@@ -117,7 +117,7 @@ class WatchedStore(LiveStore):
                 return
         assert not moved, f"{called.name} moved {old} -> {new}, which its header does not say"
 
-    def _standings(self, calls: Sequence[Call]) -> list[Standing]:
+    def _standings(self, calls: Sequence[ScriptCall]) -> list[Standing]:
         pipeline = self.redis.pipeline(transaction=False)
         for call in calls:
             is_state = (call.script.own_keys or call.script.keys)[0] == "state"

@@ -10,7 +10,7 @@ from datp_tasks.clock import ServerClock
 from datp_tasks.live.keys import Keys
 from datp_tasks.model.approval_policy import Policy
 from datp_tasks.operator.approvals import Approvals
-from datp_tasks.pipelines.store import USE, PipelineStore
+from datp_tasks.pipelines.version_store import USE, PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import datp_tasks
 from datp_tasks.live import keys
-from datp_tasks.live.types import NewTransaction
+from datp_tasks.live.live_types import NewTransaction
 from datp_tasks.model.plan import Position
 from datp_tasks.model.state import State, first_state_json
 from datp_tasks.model.view import View

@@ -15,7 +15,7 @@ from sqlalchemy import Engine, text
 from datp_tasks import Pipeline, Request, Sleep
 from datp_tasks.client.requests import Submitted
 from datp_tasks.live.invariants import check_all
-from datp_tasks.live.types import Bell
+from datp_tasks.live.live_types import Bell
 from datp_tasks.model.status import FINAL
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from datp_tasks.live.invariants import check_all
-from datp_tasks.live.types import Bell, Claimed
+from datp_tasks.live.live_types import Bell, Claimed
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.testing.servers import Servers
 from tests.support.live_states import NODE, OPENS, STEP, Stage

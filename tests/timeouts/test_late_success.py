@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from datp_tasks import Pipeline, failpoints
-from datp_tasks.live.types import Bell
+from datp_tasks.live.live_types import Bell
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from tests.timeouts.history import alerts, history

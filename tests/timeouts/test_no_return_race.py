@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from datp_tasks import Batch, Pipeline, Request, Sleep
 from datp_tasks.errors import TransactionError
-from datp_tasks.live.types import Bell
+from datp_tasks.live.live_types import Bell
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.record.points import PointClaim, Points
 from datp_tasks.testing import Kit

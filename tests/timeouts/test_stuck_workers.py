@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.live.types import Claimed, Held
+from datp_tasks.live.live_types import Claimed, Held
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Final
+from datp_tasks.record.record_types import Final
 from datp_tasks.testing import Kit
 from tests.timeouts.history import RESERVED, history
 

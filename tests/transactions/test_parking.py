@@ -6,7 +6,7 @@ import pytest
 
 from datp_tasks import failpoints
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Mark
+from datp_tasks.record.record_types import Mark
 from datp_tasks.testing import Kit
 from tests.support.archive_world import World
 

@@ -11,8 +11,8 @@ from datp_tasks import Pipeline, Request
 from datp_tasks.errors import TransactionFinal
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.jobs.sleeper import Result as Woken
-from datp_tasks.ledger.types import Finished
-from datp_tasks.model.batch import BatchState
+from datp_tasks.ledger.batch_types import Finished
+from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.status import Status
 from datp_tasks.operator.bulk import Where
 from datp_tasks.record.alerts import Alerts

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from datp_tasks.live.live_types import flat_to_dict
 from datp_tasks.live.scripts import header_sections
-from datp_tasks.live.types import flat_to_dict
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.payload import Json, encode
 from datp_tasks.model.state import (
@@ -20,7 +20,7 @@ from datp_tasks.model.state import (
     slept,
 )
 from datp_tasks.model.status import Status
-from datp_tasks.record.types import Final
+from datp_tasks.record.record_types import Final
 from tests.upgrade.upgraded import BEFORE, Upgraded
 
 #: Its journal entries began with the transaction id.

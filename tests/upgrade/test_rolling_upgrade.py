@@ -11,7 +11,7 @@ from datp_tasks import Pipeline
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.invariants import check_all
-from datp_tasks.live.types import Bell
+from datp_tasks.live.live_types import Bell
 from datp_tasks.model.journal import BrokenJournal
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest

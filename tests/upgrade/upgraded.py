@@ -20,7 +20,7 @@ from datp_tasks.live.keys import shard_of_external_id
 from datp_tasks.model.payload import Json
 from datp_tasks.operator.resolve import Decision
 from datp_tasks.record.database import migrate
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.settings import Settings
 from datp_tasks.testing import Kit
 from datp_tasks.testing.kit import OF_A_KIT

@@ -10,14 +10,14 @@ from sqlalchemy.exc import OperationalError
 
 from datp_tasks import Pipeline
 from datp_tasks.model.status import Status
-from datp_tasks.record.events import Event, Events
+from datp_tasks.record.events import Event, EventStore
 from datp_tasks.testing import Kit
 
 Data = dict[str, Any]
 
 
 def events(kit: Kit, tx_id: str) -> list[tuple[int, str, Any]]:
-    found = Events(kit.connections.engine, kit.clock).list(tx_id)
+    found = EventStore(kit.connections.engine, kit.clock).list(tx_id)
     assert all(isinstance(each, Event) for each in found)
     return [(each.sequence, each.kind, each.payload) for each in found]
 
@@ -30,7 +30,7 @@ def test_reports_and_the_end_are_numbered_from_one(kit: Kit) -> None:
         (3, "final", {"status": "success", "output": {"paid": 3}, "note": None}),
     ]
     assert kit.status(summary.tx_id).sequence == 3
-    listed = Events(kit.connections.engine, kit.clock).list(summary.tx_id, after=1, rows_max=1)
+    listed = EventStore(kit.connections.engine, kit.clock).list(summary.tx_id, after=1, rows_max=1)
     assert [each.sequence for each in listed] == [2]
 
 
@@ -141,7 +141,7 @@ def test_a_report_while_sql_is_unavailable_does_not_fail_the_step_and_leaves_no_
 
 
 def test_marking_as_told_happens_once_and_cancels_only_what_was_told(kit: Kit) -> None:
-    store = Events(kit.connections.engine, kit.clock)
+    store = EventStore(kit.connections.engine, kit.clock)
     tx_id = kit.run(
         "pay", {"reports": 2}, webhook="https://example.com/", progress_reports=True
     ).tx_id

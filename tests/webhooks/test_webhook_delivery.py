@@ -11,7 +11,7 @@ from standardwebhooks import Webhook
 
 from datp_tasks.errors import WebhookBusy, WebhookUnknown
 from datp_tasks.jobs.webhook_sender import Result
-from datp_tasks.record.events import Events
+from datp_tasks.record.events import EventStore
 from datp_tasks.record.webhooks import Delivery
 from datp_tasks.runtime import jobs
 from datp_tasks.runtime.container import Container
@@ -258,7 +258,7 @@ def test_all_dead_letters_of_an_owner_can_be_sent_again(kit: Kit, receiver: Rece
 
 def test_a_long_poll_makes_the_webhook_needless_if_asked_for(kit: Kit, receiver: Receiver) -> None:
     tx_id = kit.run("pay", {}, webhook=receiver.url(), cancel_webhook_on_poll=True).tx_id
-    events = Events(kit.connections.engine, kit.clock)
+    events = EventStore(kit.connections.engine, kit.clock)
     summary = kit.status(tx_id)
     assert (summary.sequence, summary.notified_at) == (1, None)
     assert events.mark_notified(tx_id, 1, summary.cancel_webhook_on_poll) == 1

@@ -12,11 +12,11 @@ import pytest
 from datp_tasks.outbound.addresses import Target
 from datp_tasks.outbound.connection import Connect, Connection, open_connection
 from datp_tasks.outbound.http_client import HttpClient, Network
-from datp_tasks.outbound.messages import HttpRequest, NoResponse, NotSent, Outcome, Response
+from datp_tasks.outbound.messages import Exchange, HttpRequest, NoResponse, NotSent, Response
 from datp_tasks.outbound.resolver import Resolve
 from datp_tasks.outbound.response_reader import ResponseReader
 from datp_tasks.settings import Settings
-from datp_tasks.webhooks.service import webhook_client
+from datp_tasks.webhooks.webhook_service import webhook_client
 from tests.support.receiver import Receiver, answers, drips, floods, hangs
 
 SETTINGS = Settings(webhook_timeout_s=0.4, webhook_connect_s=0.3)
@@ -70,11 +70,11 @@ def hook(url: str) -> HttpRequest:
     return HttpRequest(method="POST", url=url, headers={"x": "y"}, content=b"{}")
 
 
-def post(client: HttpClient, url: str, *, times: int = 1) -> list[Outcome]:
-    async def work() -> list[Outcome]:
+def post(client: HttpClient, url: str, *, times: int = 1) -> list[Exchange]:
+    async def work() -> list[Exchange]:
         return [await client.send(hook(url), SETTINGS.webhook_timeout_s) for _ in range(times)]
 
-    found: list[Outcome] = run(work, client)
+    found: list[Exchange] = run(work, client)
     return found
 
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from datp_tasks.record.webhook_queue import Claimed, Outcome, Waiting, WebhookQueue
+from datp_tasks.record.webhook_queue import ClaimedDelivery, DeliveryOutcome, Waiting, WebhookQueue
 from datp_tasks.settings import Settings
 from datp_tasks.testing import Kit
 from datp_tasks.webhooks.sender import Pace
@@ -25,7 +25,7 @@ def ids(kit: Kit) -> list[str]:
     return [f"msg_{tx_id}_1" for tx_id in made]
 
 
-def claim_one(kit: Kit, sender: str, id: str) -> Claimed:
+def claim_one(kit: Kit, sender: str, id: str) -> ClaimedDelivery:
     (claimed,) = queue(kit, sender).claim(queue(kit, sender).look([id]), HOLD_S)
     return claimed
 
@@ -33,7 +33,7 @@ def claim_one(kit: Kit, sender: str, id: str) -> Claimed:
 def test_many_that_claim_the_same_attempts_get_each_once(kit: Kit, ids: list[str]) -> None:
     looked: list[Waiting] = queue(kit, "all").look(ids)
     assert len(looked) == 20
-    got: list[Claimed] = []
+    got: list[ClaimedDelivery] = []
     barrier = threading.Barrier(4)
 
     def claim(sender: str) -> None:
@@ -65,7 +65,7 @@ def test_a_sender_that_comes_back_late_with_a_failure_changes_nothing(
     late = claim_one(kit, "late", ids[0])
     kit.clock.advance(seconds=HOLD_S)
     claim_one(kit, "next", ids[0])
-    failure = Outcome(claimed=late, state="dead", status=500, error="x")
+    failure = DeliveryOutcome(claimed=late, state="dead", status=500, error="x")
     assert queue(kit, "late").settle([failure]) == set()
     store = kit.connections.webhooks.store
     assert (store.find(ids[0]).state, store.find(ids[0]).attempts) == ("pending", 2)
@@ -77,10 +77,13 @@ def test_a_sender_that_comes_back_late_with_a_success_is_believed(kit: Kit, ids:
     late = claim_one(kit, "late", ids[0])
     kit.clock.advance(seconds=HOLD_S)
     again = claim_one(kit, "next", ids[0])
-    assert queue(kit, "late").settle([Outcome(claimed=late, state="delivered", status=200)]) == {
-        ids[0]
-    }
-    assert queue(kit, "next").settle([Outcome(claimed=again, state="pending", wait_s=5)]) == set()
+    assert queue(kit, "late").settle(
+        [DeliveryOutcome(claimed=late, state="delivered", status=200)]
+    ) == {ids[0]}
+    assert (
+        queue(kit, "next").settle([DeliveryOutcome(claimed=again, state="pending", wait_s=5)])
+        == set()
+    )
     assert kit.connections.webhooks.store.find(ids[0]).state == "delivered"
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from datp_tasks.outbound.messages import NotSent, Response
-from datp_tasks.record.webhook_queue import Claimed
+from datp_tasks.record.webhook_queue import ClaimedDelivery
 from datp_tasks.settings import Settings
 from datp_tasks.webhooks.verdict import outcome_of, policy, retry_after_s
 
@@ -16,8 +16,8 @@ NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 SETTINGS = Settings()
 
 
-def claimed(try_number: int = 1) -> Claimed:
-    return Claimed(
+def claimed(try_number: int = 1) -> ClaimedDelivery:
+    return ClaimedDelivery(
         id="msg",
         member=("t00-" + "0" * 32, 1, "ann"),
         owner="ann",

@@ -34,7 +34,7 @@ from datp_tasks.ledger.batch_list import (
     derived_id,
     unsigned_batch_list,
 )
-from datp_tasks.model.batch import BatchState
+from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.outcome import Fail, Sleep
 from datp_tasks.model.payload import canonical
 

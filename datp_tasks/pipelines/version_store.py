@@ -16,11 +16,11 @@ from typing import Any, Self
 
 from datp_tasks.errors import PipelineUnknown, SubjectMoved, VersionMismatch
 from datp_tasks.live.connect import Redis
-from datp_tasks.live.errors import RedisError
 from datp_tasks.live.keys import Keys
 from datp_tasks.live.pipeline_cache import Head, PipelineCache
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.model.actor import Actor, Role
-from datp_tasks.model.approval import Ask, Gate, Order
+from datp_tasks.model.approval import ApprovalGate, Ask, Order
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.pipelines import exchange
 from datp_tasks.pipelines.records import (
@@ -52,7 +52,7 @@ class PipelineStore:
         *,
         steps_max: int = Settings.pipeline_steps_max,
         actor: Actor | None = None,
-        gate: Gate,
+        gate: ApprovalGate,
     ) -> None:
         self.keys = keys
         self._record = PipelineRecord(engine)

@@ -9,15 +9,15 @@ from functools import partial
 
 from datp_tasks.clock import Clock
 from datp_tasks.failpoints import reach
+from datp_tasks.ledger.batch_operator import BatchOperator
+from datp_tasks.ledger.batch_types import Ring, RingAll, Tell, Work
 from datp_tasks.ledger.credentials import Credentials
 from datp_tasks.ledger.intake import Intake
 from datp_tasks.ledger.kinds import KINDS
-from datp_tasks.ledger.operate import BatchOperator
 from datp_tasks.ledger.poller import Asking
 from datp_tasks.ledger.queuer import Queuer
 from datp_tasks.ledger.submitter import Submitter
-from datp_tasks.ledger.types import Ring, RingAll, Tell, Work
-from datp_tasks.model.approval import Gate
+from datp_tasks.model.approval import ApprovalGate
 from datp_tasks.outbound.address_guard import AnyAddress
 from datp_tasks.outbound.http_client import Manners
 from datp_tasks.outbound.response_reader import BodyLimits
@@ -63,7 +63,14 @@ class Ledger:
 
     @classmethod
     def open(
-        cls, settings: Settings, engine: Engine, clock: Clock, *, ring: Ring, tell: Tell, gate: Gate
+        cls,
+        settings: Settings,
+        engine: Engine,
+        clock: Clock,
+        *,
+        ring: Ring,
+        tell: Tell,
+        gate: ApprovalGate,
     ) -> Ledger:
         """Nothing is connected before it is used."""
         alone = make_engine(settings, autocommit=True)

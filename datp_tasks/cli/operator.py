@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
-from datp_tasks.cli.context import connect
-from datp_tasks.cli.tables import (
+from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.terminal_tables import (
     COLOURS,
     as_mapping,
     list_table,
@@ -23,7 +23,7 @@ from datp_tasks.cli.tables import (
 from datp_tasks.operator.bulk import Action, ActionResult, Where
 from datp_tasks.operator.why import Why
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 
 #: Exit codes, for scripts: alerts are open; some of many could not be done.
 ALERTS_OPEN = 5

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from datp_tasks.api.serializers import time_text
-from datp_tasks.cli.context import connect
-from datp_tasks.cli.tables import list_table, print_json, print_list, short_time
+from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.terminal_tables import list_table, print_json, print_list, short_time
 from datp_tasks.model.actor import Role
 from datp_tasks.model.grants import Grants
 from datp_tasks.record.api_keys import ApiKey, ApiKeys, OwnerLimits

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from datp_tasks.clock import Clock
 from datp_tasks.errors import NoKeyRing, SealError
 from datp_tasks.failpoints import reach
-from datp_tasks.live.job_notes import Gate
+from datp_tasks.live.job_notes import TurnGate
 from datp_tasks.live.store import LiveStore
 from datp_tasks.live.webhook_failures import WebhookFailures
 from datp_tasks.live.webhook_schedule import WebhookSchedule
@@ -27,20 +27,19 @@ from datp_tasks.model.payload import SEALED, encode
 from datp_tasks.outbound.address_guard import WebhookGuard
 from datp_tasks.outbound.addresses import owners_named, settings_of
 from datp_tasks.outbound.http_client import HttpClient, Manners, Network
-from datp_tasks.outbound.messages import HttpRequest, Response
-from datp_tasks.outbound.messages import Outcome as Exchange
+from datp_tasks.outbound.messages import Exchange, HttpRequest, Response
 from datp_tasks.outbound.resolver import SystemResolver
 from datp_tasks.outbound.response_reader import BodyLimits
 from datp_tasks.record.alerts import Alert, Alerts
 from datp_tasks.record.database import Engine
 from datp_tasks.record.vault import Vault
-from datp_tasks.record.webhook_queue import Claimed, Member, Outcome, WebhookQueue
+from datp_tasks.record.webhook_queue import ClaimedDelivery, DeliveryOutcome, Member, WebhookQueue
 from datp_tasks.record.webhooks import Webhooks
 from datp_tasks.settings import Settings
 from datp_tasks.webhooks.alert_teller import AlertTeller
 from datp_tasks.webhooks.breaker import Breaker
 from datp_tasks.webhooks.picker import Capacity, Picked, Picker
-from datp_tasks.webhooks.sender import Pace, Sender, SenderPorts, Sent
+from datp_tasks.webhooks.sender import Pace, Sender, SenderPorts, SendResult
 from datp_tasks.webhooks.signing import signed_headers
 
 log = logging.getLogger("datp.webhooks")
@@ -76,7 +75,7 @@ class WebhookService:
         self._vault = vault
         self.schedule = WebhookSchedule(live, clock)
         self._queue = queue
-        self._rung = Gate(live, "webhooksRung")
+        self._rung = TurnGate(live, "webhooksRung")
         self._picker = Picker(settings, queue, self.schedule, rng)
         self._breaker = Breaker(settings, WebhookFailures(live.redis, live.keys), queue)
         self._names = SystemResolver(settings.webhook_workers)
@@ -118,7 +117,7 @@ class WebhookService:
         """Look in SQL for what Redis does not know."""
         return self._picker.repair()
 
-    def run(self, pace: Pace) -> Sent | None:
+    def run(self, pace: Pace) -> SendResult | None:
         """Send what is due; None if that goes on in the background."""
         self._rung.open()
         return self._sender.run(pace)
@@ -136,7 +135,7 @@ class WebhookService:
             picked = replace(picked, claimed=[self._opened(each) for each in picked.claimed])
         return picked
 
-    def _opened(self, claimed: Claimed) -> Claimed:
+    def _opened(self, claimed: ClaimedDelivery) -> ClaimedDelivery:
         """The body as its receiver gets it: it rests sealed if its transaction is."""
         if SEALED not in claimed.payload:
             return claimed
@@ -147,7 +146,7 @@ class WebhookService:
             return replace(claimed, payload="")
         return replace(claimed, payload=encode(body))
 
-    def _settle(self, outcomes: Sequence[Outcome]) -> None:
+    def _settle(self, outcomes: Sequence[DeliveryOutcome]) -> None:
         reach("webhooks.before_settle")
         settled = self._queue.settle(outcomes)
         reach("webhooks.after_settle")
@@ -162,7 +161,7 @@ class WebhookService:
         if released:
             self.schedule.place([(member, 0.0) for member in released])
 
-    def _headers(self, claimed: Claimed) -> dict[str, str]:
+    def _headers(self, claimed: ClaimedDelivery) -> dict[str, str]:
         body = claimed.payload.encode()
         timestamp_s = int(claimed.at.timestamp())
         keys = self._secrets.get(claimed.owner)

@@ -38,6 +38,8 @@ class Acceptance:
     origin: str | None = None
     #: What its input is sealed with; empty if it is not sealed.
     data_key: str = ""
+    #: Search attributes from its input: names and texts (model/search.py).
+    attributes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,8 @@ class Final:
     progress_json: str | None = None
     #: Where it belongs in a trace, if it is traced.
     trace: str = ""
+    #: Search attributes from its output: names and texts (model/search.py).
+    attributes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from datp_tasks.model.actor import Actor
-    from datp_tasks.record.types import Summary
+    from datp_tasks.record.record_types import Summary
 
 #: What is left of a column that is folded, in the worst case.
 FOLDED_CHARS_MIN = 4

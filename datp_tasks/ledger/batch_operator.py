@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datp_tasks.errors import BatchBusy, LedgerError, SubjectMoved
-from datp_tasks.ledger.types import Finished, Tell
+from datp_tasks.ledger.batch_types import Finished, Tell
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.approval import Ask, Gate, Order
-from datp_tasks.model.batch import FINAL_STATES, TO_ASK, BatchState
+from datp_tasks.model.approval import ApprovalGate, Ask, Order
+from datp_tasks.model.ledger_batch import FINAL_STATES, TO_ASK, BatchState
 from datp_tasks.model.notes import clean_note
 from datp_tasks.record.database import Connection
 from datp_tasks.record.ledger_actions import Act, BatchActions, LockedBatch
@@ -23,7 +23,7 @@ GUARDED = ("batch.resolve", "batch.resubmit")
 
 
 class BatchOperator:
-    def __init__(self, actions: BatchActions, tell: Tell, gate: Gate) -> None:
+    def __init__(self, actions: BatchActions, tell: Tell, gate: ApprovalGate) -> None:
         self._actions = actions
         self._tell = tell
         self._gate = gate

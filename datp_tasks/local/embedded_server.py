@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 
 from datp_tasks.errors import LocalStackError
-from datp_tasks.local.files import last_lines, read_text, size_of, text_since, write_private
 from datp_tasks.local.ports import pick_free_port, port_is_free
+from datp_tasks.local.private_files import last_lines, read_text, size_of, text_since, write_private
 from datp_tasks.local.processes import POLL_S, ManagedProcess, StopStep, command_line_of, is_alive
 
 START_TIMEOUT_S = 60.0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from celery import Celery
 
-from datp_tasks.live.types import PRIORITIES
+from datp_tasks.live.live_types import PRIORITIES
 
 SEND_TASK = "datp.webhooks.send"
 
 
-class CeleryRing:
+class SendBell:
     """Sends the task to the queue of those who send webhooks."""
 
     def __init__(self, app: Celery, queue: str) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from datp_tasks.model.batch import BatchState
+from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.payload import Json
 from datp_tasks.record.ledger_types import (
     Asked,
-    Attempt,
-    Batch,
+    AttemptEnd,
+    BatchAttempt,
     Begun,
     Claim,
-    Ended,
     Finished,
+    LedgerBatch,
     Move,
     NewBatch,
     Service,
@@ -42,12 +42,12 @@ class Seen:
 
 __all__ = [
     "Asked",
-    "Attempt",
-    "Batch",
+    "AttemptEnd",
+    "BatchAttempt",
     "Begun",
     "Claim",
-    "Ended",
     "Finished",
+    "LedgerBatch",
     "Move",
     "NewBatch",
     "Ring",

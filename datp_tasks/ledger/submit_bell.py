@@ -8,8 +8,8 @@ from typing import Any
 
 from celery import Celery
 
-from datp_tasks.ledger.types import Work
-from datp_tasks.live.types import PRIORITIES
+from datp_tasks.ledger.batch_types import Work
+from datp_tasks.live.live_types import PRIORITIES
 
 log = logging.getLogger("datp.ledger")
 
@@ -17,7 +17,7 @@ SUBMIT_TASK = "datp.ledger.submit"
 NAME_CHARS_MAX = 200
 
 
-class CeleryRing:
+class SubmitBell:
     """Sends the task to the queue of those who submit batches now."""
 
     def __init__(self, app: Celery, queue: Callable[[], str]) -> None:

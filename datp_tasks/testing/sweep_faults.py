@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from datp_tasks import failpoints
 from datp_tasks.errors import DatpError, TransactionUnknown
 from datp_tasks.failpoints import FailpointError, SimulatedCrash
-from datp_tasks.record.types import Summary
+from datp_tasks.record.record_types import Summary
 from datp_tasks.testing.cases import Case
 from datp_tasks.testing.kit import Kit
 
@@ -27,7 +27,7 @@ FIRST_CRASH = "hop.after_claim"
 TROUBLE = (RedisError, DBAPIError, BrokerError, DatpError, FailpointError, OSError, SimulatedCrash)
 
 
-class Fault:
+class SweepFault:
     """Listens to the points that are passed, and acts when the one of its case is."""
 
     def __init__(self, case: Case | None, repairing: bool, act: Callable[[], None]) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 
+from datp_tasks.ledger.batch_types import Asked, AttemptEnd, Begun, Move, Seen
 from datp_tasks.ledger.kinds import KINDS, LedgerKind
 from datp_tasks.ledger.rules import NOT_ALLOWED, Rule, judge
-from datp_tasks.ledger.types import Asked, Begun, Ended, Move, Seen
 from datp_tasks.model.backoff import RetryPolicy
-from datp_tasks.model.batch import BatchState
+from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.notes import clean_note
-from datp_tasks.outbound.messages import Outcome, Response
+from datp_tasks.outbound.messages import Exchange, Response
 from datp_tasks.record.ledger_batches import (
     ANOMALY_ALERT,
     DELAYED_ALERT,
@@ -25,13 +25,13 @@ EXCERPT_CHARS = 200
 
 
 def ended(
-    begun: Begun, outcome: Outcome, settings: Settings, rng: random.Random, *, allowed: bool = True
-) -> Ended:
+    begun: Begun, outcome: Exchange, settings: Settings, rng: random.Random, *, allowed: bool = True
+) -> AttemptEnd:
     """How an attempt ended, by the table of answers."""
     kind = KINDS[begun.kind]
     code = kind.error_code(outcome) if isinstance(outcome, Response) else None
     rule = judge(outcome, code, kind.rules) if allowed else NOT_ALLOWED
-    return Ended(
+    return AttemptEnd(
         begun=begun,
         verdict=rule.verdict,
         state=rule.state,
@@ -42,7 +42,7 @@ def ended(
     )
 
 
-def _note(rule: Rule, outcome: Outcome, code: int | None) -> str:
+def _note(rule: Rule, outcome: Exchange, code: int | None) -> str:
     if not isinstance(outcome, Response):
         return f"{rule.meaning}: {outcome.reason}"
     number = f"HTTP {outcome.status}" if code is None else f"HTTP {outcome.status} code {code}"

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from datp_tasks.local.files import read_text
+from datp_tasks.local.private_files import read_text
 from datp_tasks.local.run_file import (
     DEFAULT_DIRECTORY,
     KEYRING_FILE,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from datp_tasks.live.keys import Keys
     from datp_tasks.model.actor import Actor
     from datp_tasks.operator.operator import Operator
-    from datp_tasks.pipelines.store import PipelineStore
+    from datp_tasks.pipelines.version_store import PipelineStore
     from datp_tasks.record.database import Engine
     from datp_tasks.runtime.container import Container
 
