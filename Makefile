@@ -13,7 +13,7 @@ QUICK := tests/tidy tests/model tests/bells tests/runtime tests/mutants tests/li
 	tests/docs/test_docs_reference.py tests/docs/test_operations_doc.py --ignore=tests/live/test_state_machine.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install up demo quick test test-failed diagrams test-cluster chaos ledger-chaos mutants lint format bench bench-peers bench-table lock clean
+.PHONY: help install up demo quick test test-failed clients diagrams test-cluster chaos ledger-chaos mutants lint format bench bench-peers bench-table lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ lint: $(STAMP) ## Style, types, the direction of imports, and what stays in its 
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/tidy/test_rooms.py
+
+clients: $(STAMP) ## Write the TypeScript types of the API from its OpenAPI document
+	$(BIN)/python -m tools.typescript_types
 
 diagrams: $(STAMP) ## Draw the pictures of the documentation from the scripts
 	$(BIN)/python -m tools.diagrams

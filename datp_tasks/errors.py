@@ -16,10 +16,12 @@ DatpError
 │   ├── ExternalIdInvalid
 │   ├── ExternalIdConflict    the id was used before, for another request
 │   ├── ExpiryInvalid         the time at which it must be over is not acceptable
+│   ├── CallerTransactionUnfit    nothing can be submitted in the caller's SQL transaction
 │   ├── CannotSeal            its pipeline is sealed, and its keys cannot be had now
 │   ├── WebhookInvalid        the URL to be told at is not acceptable
 │   ├── FilterInvalid         which transactions are meant is not clear
 │   ├── DecisionInvalid       about a transaction in doubt
+│   ├── CursorInvalid         a page of log lines cannot begin there
 │   └── SwitchInvalid
 ├── TransactionError
 │   ├── TransactionUnknown
@@ -186,12 +188,20 @@ class CannotSeal(RequestError):
     """The pipeline is sealed, and the keys for that cannot be had now; nothing was stored."""
 
 
+class CallerTransactionUnfit(RequestError):
+    """Nothing can be submitted in this SQL transaction; nothing was stored."""
+
+
 class WebhookInvalid(RequestError):
     """The webhook URL is not acceptable."""
 
 
 class SwitchInvalid(RequestError):
     """The switch name or value is not acceptable."""
+
+
+class CursorInvalid(RequestError):
+    """The cursor is not one that was given."""
 
 
 class TransactionError(DatpError):

@@ -20,6 +20,8 @@ POINTS = (
     "submit.before_accept",
     "submit.after_accept",
     "submit.after_create",
+    "submit_in.after_accept",
+    "submit_in.after_commit",
     "hop.after_claim",
     "hop.after_begin",
     "hop.after_begun",

@@ -34,6 +34,16 @@ class Tuning:
     #: Beyond a few hundred rows in one commit the gain is below what can be measured.
     submit_batch_max: int = number(500, 1, 5_000)
 
+    # Submitting in a caller's SQL transaction.
+    #: Between the first looks for its commit. A look is one query of about 0.2 ms.
+    submit_in_look_ms: int = number(2, 1, 1_000)
+    #: Between later looks: a caller that takes a second does not notice a tenth of one.
+    submit_in_look_ms_max: int = number(100, 1, 60_000)
+    #: A caller that takes longer has the reconciler find its commit.
+    submit_in_watch_s: float = number(300.0, 0.1, 86_400)
+    #: At some kilobytes each; what is beyond that has the reconciler find it.
+    submit_in_pending_max: int = number(20_000, 0, 1_000_000)
+
     # Pipelines and steps.
     #: A definition is read as a whole by each worker; longer ones are split into child pipelines.
     pipeline_steps_max: int = number(200, 1, 2_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from fastapi import Request
+from fastapi import Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
@@ -14,7 +14,7 @@ from datp_tasks.api.idempotency import keeps
 from datp_tasks.api.models import Object, Sent, Text, Transaction
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.routing import json_response, needs, router
-from datp_tasks.api.serializers import summary_json
+from datp_tasks.api.serializers import line_json, summary_json
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import ACTION, TxId, note_read, show
 from datp_tasks.live.archive_feed import ArchiveFeed
@@ -83,6 +83,30 @@ async def deltas(request: Request, tx_id: TxId) -> Response:
     return json_response({"txId": tx_id, "entries": listed, "faults": replay.faults})
 
 
+@routes.get("/transactions/{txId}/logs", response_model=Object)
+@needs(Role.OPERATOR)
+async def logs(
+    request: Request,
+    tx_id: TxId,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 200,
+    cursor: Annotated[
+        str | None, Query(max_length=40, description="Of the last line that is known.")
+    ] = None,
+) -> Response:
+    """What its steps have logged, in the order in which it was recorded.
+
+    Every line has a `cursor`; to follow a transaction, ask again with that of the last line.
+    """
+    services = services_of(request)
+    summary = await services.look(caller_of(request), tx_id)
+    await note_read(request, "transaction.logs", tx_id, [summary])
+    page = await services.threads.run(
+        lambda: services.operator.logs.page(tx_id, after=cursor, rows_max=limit)
+    )
+    lines = [line_json(each) for each in page.lines]
+    return json_response({"txId": tx_id, "lines": lines, "nextCursor": page.next_cursor})
+
+
 @routes.post(
     "/transactions/{txId}/resolve",
     operation_id="resolveTransaction",
@@ -122,7 +146,8 @@ async def unmask(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
         services.operator.unmask, tx_id, actor=caller.actor, reason=wanted.reason
     )
     approvals = [{"id": number, "params": params} for number, params in found.approvals]
-    more = {"errors": found.errors, "approvals": approvals}
+    lines = [line_json(each) for each in found.lines]
+    more = {"errors": found.errors, "approvals": approvals, "logs": lines}
     return json_response({**summary_json(found.summary, caller.actor), **more})
 
 

@@ -148,9 +148,16 @@ class Transaction(Given):
     ] = None
 
 
-class Page(Given):
+class Paged(Given):
+    """What every list says of its page."""
+
+    next_cursor: Annotated[str | None, Field(description="Send as `cursor`; null at the end.")]
+    has_more: Annotated[bool, Field(description="Whether there is another page.")]
+    limit: Annotated[int, Field(description="The most that this page could have.")]
+
+
+class Page(Paged):
     transactions: list[Transaction]
-    next_cursor: Annotated[str | None, Field(description="Send as cursor; null at the end.")]
 
 
 class BulkResult(Given):
@@ -176,9 +183,8 @@ class EventOut(Given):
     created_at: datetime
 
 
-class Events(Given):
+class Events(Paged):
     events: list[EventOut]
-    next_after: Annotated[int | None, Field(description="The `after` of the next page.")]
 
 
 class Woken(Given):
@@ -206,7 +212,7 @@ class StoredBatch(Given):
     state: str
 
 
-class Batches(Given):
+class Batches(Paged):
     batches: list[LedgerBatch]
 
 
@@ -221,12 +227,19 @@ class Readiness(Given):
     long_polls: Annotated[int, Field(description="How many wait in this process.")]
 
 
+class Mistake(BaseModel):
+    pointer: Annotated[str, Field(description="Where: a JSON pointer.")]
+    detail: str
+
+
 class ProblemDocument(BaseModel):
     """RFC 9457."""
 
-    type: str
+    type: Annotated[str, Field(pattern="^urn:datp:problem:[a-z-]+$")]
     title: str
     status: int
     detail: str
-    errors: list[dict[str, str]] | None = None
+    retryable: Annotated[bool, Field(description="The same request can succeed later.")]
+    request_id: Annotated[str | None, Field(alias="requestId")] = None
+    errors: list[Mistake] | None = None
     error_id: Annotated[str | None, Field(alias="errorId")] = None

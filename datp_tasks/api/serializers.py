@@ -7,6 +7,7 @@ from typing import Any
 
 from datp_tasks.ledger.batch_types import LedgerBatch
 from datp_tasks.model.actor import Actor
+from datp_tasks.model.log_lines import LogLine
 from datp_tasks.model.rights import sees_payloads
 from datp_tasks.model.sealed import MASK
 from datp_tasks.record.alerts import Alert
@@ -66,6 +67,20 @@ def batch_json(batch: LedgerBatch) -> dict[str, Any]:
         "txId": batch.tx_id,
         "createdAt": time_text(batch.created_at),
         "finalAt": time_text(batch.final_at),
+    }
+
+
+def line_json(line: LogLine) -> dict[str, Any]:
+    """A line that a step logged; without its text where it rests sealed."""
+    return {
+        "cursor": line.cursor,
+        "at": time_text(line.at),
+        "level": line.level or None,
+        "step": line.path or None,
+        "stepType": line.step_type or None,
+        "attempt": line.attempt,
+        "text": dict(MASK) if line.is_sealed else line.text,
+        "fields": line.fields,
     }
 
 

@@ -18,9 +18,11 @@ from datp_tasks.api.recent import Recent
 from datp_tasks.api.shares import Shares
 from datp_tasks.api.threads import Threads
 from datp_tasks.api.waiting import Waiters
+from datp_tasks.bells.group_queues import GroupQueues
 from datp_tasks.client.client import Client
 from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.live.metrics import Metrics
+from datp_tasks.live.nodes import Node
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.actor import Actor
 from datp_tasks.operator.operator import Operator
@@ -29,10 +31,12 @@ from datp_tasks.pipelines.version_store import PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.events import EventStore
+from datp_tasks.record.groups import GroupStore
 from datp_tasks.record.idempotency import IdempotencyKeys
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.record_types import Summary
 from datp_tasks.record.states import States
+from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.vault import Vault
 from datp_tasks.settings import Settings
@@ -78,6 +82,11 @@ class Services:
     servers: Recent[tuple[bool, bool]]
     #: What Prometheus reads.
     scraped: Recent[bytes]
+    #: What operators decided about node groups, their live workers, and their queues.
+    groups: GroupStore
+    nodes: Callable[[], list[Node]]
+    queues: GroupQueues
+    timeouts: Timeouts
     close_gate: Callable[[], None]
 
     async def close(self) -> None:
@@ -85,6 +94,7 @@ class Services:
         await self.threads.run(self.client.close)
         self.threads.close()
         self.gate_threads.close()
+        self.queues.close()
         self.close_gate()
 
     async def note_seen(self, summary: Summary) -> None:

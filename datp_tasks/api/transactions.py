@@ -15,6 +15,7 @@ from datp_tasks.api.accepting import Accepted
 from datp_tasks.api.access import Caller
 from datp_tasks.api.etags import check_match, etag_of, unless_same
 from datp_tasks.api.idempotency import external_id_of, keeps
+from datp_tasks.api.lists import Cursor, listed, make_cursor, read_cursor
 from datp_tasks.api.pages import Filter, page_of
 from datp_tasks.api.problems import Problem
 from datp_tasks.api.routing import Body, grants, json_response, reads, router
@@ -112,14 +113,14 @@ def named(body: Any, owner: str) -> Wanted | None:
 @routes.get("/transactions", operation_id="listTransactions", response_model=models.Page)
 @grants("read")
 async def find(request: Request, wanted: Annotated[Filter, Query()]) -> Response:
-    """The newest first. A page may be short: go on while there is a nextCursor."""
+    """The newest first, or as `order` says. A page may be short: go on while it `hasMore`."""
     services, caller = services_of(request), caller_of(request)
     check_read(caller.actor)
     found, cursor = await services.threads.run(page_of, services, caller, wanted)
     await note_read(request, "transactions.list", "*", found)
     found = await services.shown_many(caller, found)
     shown = [summary_json(each, caller.actor) for each in found]
-    return json_response({"transactions": shown, "nextCursor": cursor})
+    return listed("transactions", shown, cursor=cursor, limit=wanted.limit)
 
 
 @routes.get(
@@ -163,12 +164,12 @@ async def events(
         int, Query(ge=0, le=2**31 - 1, description="Events up to this one are known.")
     ] = 0,
     limit: Annotated[int, Query(ge=1, le=EVENTS_MAX)] = EVENTS_MAX,
+    cursor: Cursor = None,
 ) -> Response:
-    """What was reported, numbered without a gap; the end, once there is one, is the last.
-
-    With more than `limit` of them, `nextAfter` is the `after` of the next page; else it is null.
-    """
+    """What was reported, numbered without a gap; the end, once there is one, is the last."""
     services, caller = services_of(request), caller_of(request)
+    place = read_cursor(cursor, int)
+    after = after if place is None else place[0]
     check_read(caller.actor)
     summary = await services.look(caller, tx_id)
     await note_read(request, "transaction.events", tx_id, [summary])
@@ -177,7 +178,7 @@ async def events(
     if summary.is_sealed:
         found = await _shown_events(services, caller, summary, found)
     shown = sees_payloads(caller.actor)
-    listed = [
+    shown_events = [
         {
             "sequence": each.sequence,
             "kind": each.kind,
@@ -186,8 +187,8 @@ async def events(
         }
         for each in found
     ]
-    next_after = found[-1].sequence if len(more) > limit else None
-    return json_response({"events": listed, "nextAfter": next_after})
+    next_cursor = make_cursor(found[-1].sequence) if len(more) > limit else None
+    return listed("events", shown_events, cursor=next_cursor, limit=limit)
 
 
 @routes.post(

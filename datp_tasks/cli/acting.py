@@ -21,12 +21,7 @@ def actor_of(context: Context) -> Actor:
     text = os.environ.get(KEY_VARIABLE)
     if not text:
         return Actor(name=f"cli {_user()}", role=Role.ADMIN)
-    from datp_tasks.record.api_keys import ApiKeys
-
-    connections = context.connections
-    peppers = context.settings.key_pepper, context.settings.key_pepper_previous
-    keys = ApiKeys(connections.engine, connections.clock, *peppers)
-    found = keys.verify(text)
+    found = context.api_keys.verify(text)
     if found is None:
         raise KeyInvalid(f"The key in {KEY_VARIABLE} is unknown, has expired or was revoked.")
     if found.role is None:

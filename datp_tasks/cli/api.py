@@ -18,7 +18,7 @@ from datp_tasks.local.private_files import read_text, write_private
 from datp_tasks.local.stack import Stack
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.record.api_keys import ApiKeys, KeyHash
-from datp_tasks.runtime.container import Container
+from datp_tasks.runtime.command_parts import CommandParts
 from datp_tasks.settings import Settings, variable
 
 DEFAULT_PORT = 8700
@@ -89,16 +89,11 @@ def start_local_api(stack: Stack, port: int | None = None) -> LocalApi:
 
 def _local_keys(stack: Stack, settings: Settings) -> tuple[Path, Path]:
     """Files with the keys of the last time, if they still hold; else with new ones."""
-    connections = Container.open(settings)
-    try:
-        peppers = settings.key_pepper, settings.key_pepper_previous
-        keys = ApiKeys(connections.engine, connections.clock, *peppers)
+    with CommandParts(settings) as parts:
         client, operator = stack.directory / KEY_FILE, stack.directory / OPERATOR_KEY_FILE
-        _keep_key(keys, client, None)
-        _keep_key(keys, operator, Role.ADMIN, expires_in_s=OPERATOR_KEY_S)
+        _keep_key(parts.api_keys, client, None)
+        _keep_key(parts.api_keys, operator, Role.ADMIN, expires_in_s=OPERATOR_KEY_S)
         return client, operator
-    finally:
-        connections.close()
 
 
 def _keep_key(

@@ -22,10 +22,7 @@ DAY_S = 86_400
 
 
 def _keys() -> ApiKeys:
-    context = connect()
-    settings = context.settings
-    peppers = (settings.key_pepper, settings.key_pepper_previous)
-    return ApiKeys(context.engine, context.connections.clock, *peppers)
+    return connect().api_keys
 
 
 def add_commands(root: typer.Typer) -> None:

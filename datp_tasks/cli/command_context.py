@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,55 +17,31 @@ from datp_tasks.local.run_file import (
     PEPPER_FILE,
     read_run_file,
 )
+from datp_tasks.runtime.command_parts import CommandParts
 from datp_tasks.settings import Settings
 
 if TYPE_CHECKING:
     from datp_tasks.cli.reader import StatusReader
-    from datp_tasks.client.client import Client
-    from datp_tasks.live.connect import Redis
-    from datp_tasks.live.keys import Keys
     from datp_tasks.model.actor import Actor
-    from datp_tasks.operator.operator import Operator
     from datp_tasks.pipelines.version_store import PipelineStore
-    from datp_tasks.record.database import Engine
-    from datp_tasks.runtime.container import Container
 
 URL_VARIABLES = ("DATP_REDIS_URL", "DATP_DATABASE_URL")
 
 
-@dataclass(frozen=True)
-class Context:
+class Context(CommandParts):
     """What commands work with; nothing is imported or connected before it is used."""
 
-    settings: Settings
-    #: What the settings were read from, beside the environment itself.
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def connections(self) -> Container:
-        from datp_tasks.runtime.container import Container
-
-        return Container.open(self.settings)
-
-    @cached_property
-    def client(self) -> Client:
-        from datp_tasks.runtime.clients import make_client
-
-        # A person at a terminal is not the owner: `datp unmask` shows what is sealed.
-        return make_client(self.connections, opens=False)
-
-    @cached_property
-    def operator(self) -> Operator:
-        from datp_tasks.runtime.clients import make_operator
-
-        return make_operator(self.connections)
+    def __init__(self, settings: Settings, environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(settings)
+        #: What the settings were read from, beside the environment itself.
+        self.environment = environment or {}
 
     @cached_property
     def reader(self) -> StatusReader:
         """A client that only reads, and is imported in half the time."""
         from datp_tasks.cli.reader import StatusReader
 
-        return StatusReader(self.settings, lambda: self.client)
+        return StatusReader(self.record, lambda: self.live, lambda: self.client)
 
     @cached_property
     def actor(self) -> Actor:
@@ -77,19 +52,8 @@ class Context:
 
     @property
     def pipelines(self) -> PipelineStore:
-        return self.connections.pipelines.acting(self.actor)
-
-    @property
-    def redis(self) -> Redis:
-        return self.connections.redis
-
-    @property
-    def engine(self) -> Engine:
-        return self.connections.engine
-
-    @property
-    def keys(self) -> Keys:
-        return self.connections.live.keys
+        """Whose changes are those of the one who runs the command."""
+        return super().pipelines.acting(self.actor)
 
 
 def connect(directory: Path | None = None) -> Context:

@@ -26,7 +26,7 @@ NEEDED: Final[dict[str, Role]] = {
     **dict.fromkeys(("approvals list", "approvals show"), VIEWER),
     **dict.fromkeys(("approvals approve", "approvals reject"), Role.APPROVER),
     **dict.fromkeys(("bulk cancel", "bulk wake", "bulk retry"), OPERATOR),
-    **dict.fromkeys(("replay", "audit", "audit actions"), OPERATOR),
+    **dict.fromkeys(("replay", "audit", "audit actions", "logs"), OPERATOR),
     **dict.fromkeys(("why", "list", "alerts", "doctor", "timeouts", "top", "nodes"), VIEWER),
     **dict.fromkeys(("groups list", "groups show"), VIEWER),
     "groups set": OPERATOR,

@@ -40,6 +40,9 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "replay": "Rebuild a transaction from its journal.",
         "audit": "Replay many transactions and report what does not fit.",
     },
+    "transaction_logs": {
+        "logs": "Show what the steps of a transaction have logged.",
+    },
     "approvals": {
         "approvals": "What waits for a second person, and deciding.",
     },

@@ -15,7 +15,7 @@ from datp_tasks.local.stack import Stack
 from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.pipelines.version_store import PipelineStore
 from datp_tasks.record.sql_errors import DBAPIError
-from datp_tasks.runtime.container import Container
+from datp_tasks.runtime.command_parts import CommandParts
 from datp_tasks.settings import Settings
 
 LOOK_EVERY_S = 1.0
@@ -95,17 +95,14 @@ class GroupWatch:
                 )
 
     def _ask(self) -> None:
-        connections = Container.open(self._settings)
-        try:
+        with CommandParts(self._settings) as parts:
             while not self._ends.wait(LOOK_EVERY_S):
                 try:
                     self._found = node_groups(
-                        connections.pipelines,
-                        connections.catalogue,
+                        parts.pipelines,
+                        parts.catalogue,
                         self._settings.maintenance_group,
                         self._step_types,
                     )
                 except (DatpError, DBAPIError, RedisError) as error:
                     log.info("the node groups are not known: %s", error)
-        finally:
-            connections.close()

@@ -14,9 +14,8 @@ from datp_tasks.bells.broker import backlog, make_celery
 from datp_tasks.cli.command_context import connect
 from datp_tasks.cli.terminal_tables import print_json
 from datp_tasks.errors import GroupInvalid
-from datp_tasks.live.nodes import Node, NodeRegister
+from datp_tasks.live.nodes import Node
 from datp_tasks.live.redis_errors import RedisError
-from datp_tasks.live.store import LiveStore
 from datp_tasks.record.groups import LIMITS, NodeGroup
 from datp_tasks.settings import Settings
 
@@ -38,8 +37,7 @@ def add_commands(root: typer.Typer) -> None:
 def list_groups(as_json: AsJson = False) -> None:
     """Show every group that was told something, or that has a live worker."""
     context = connect()
-    connections = context.connections
-    groups, nodes = connections.groups.list(), _nodes(connections.live, context.settings)
+    groups, nodes = context.groups.list(), context.nodes.nodes()
     names = sorted(groups.keys() | {node.group for node in nodes})
     shown = [_mapping(groups.get(name, NodeGroup(name, {})), nodes) for name in names]
     console = Console()
@@ -63,9 +61,8 @@ def list_groups(as_json: AsJson = False) -> None:
 def show(name: Name, as_json: AsJson = False) -> None:
     """Show all values of a group, its nodes and its queue."""
     context = connect()
-    connections = context.connections
-    group = connections.groups.list().get(name, NodeGroup(name, {}))
-    found = _mapping(group, _nodes(connections.live, context.settings))
+    group = context.groups.list().get(name, NodeGroup(name, {}))
+    found = _mapping(group, context.nodes.nodes())
     try:
         found["messages"] = backlog(make_celery(context.settings), name)
     except (OperationalError, OSError) as error:
@@ -101,8 +98,7 @@ def set_values(
 ) -> None:
     """Change values of a group: `datp groups set kyc concurrency=4`. 0 stops it."""
     context = connect()
-    connections = context.connections
-    group = connections.groups.set(
+    group = context.groups.set(
         name,
         _changes(values),
         actor=context.actor,
@@ -111,7 +107,7 @@ def set_values(
     )
     _tell_workers(context.settings)
     if as_json:
-        print_json(Console(), _mapping(group, _nodes(connections.live, context.settings)))
+        print_json(Console(), _mapping(group, context.nodes.nodes()))
     else:
         typer.echo(f"set; workers of {name} follow within seconds")
 
@@ -132,12 +128,6 @@ def _tell_workers(settings: Settings) -> None:
         make_celery(settings).control.broadcast("datp_groups")
     except (OperationalError, RedisError, OSError) as error:
         log.info("the workers were not told: %s", error)
-
-
-def _nodes(live: LiveStore, settings: Settings) -> list[Node]:
-    return NodeRegister(
-        live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms
-    ).nodes()
 
 
 def _mapping(group: NodeGroup, nodes: list[Node]) -> dict[str, Any]:

@@ -279,7 +279,7 @@ async def _serve(sim: LedgerSim, host: str, port: int) -> None:
 
 
 def _ledger() -> Ledger:
-    return connect().connections.ledger
+    return connect().ledger
 
 
 def _find(ledger: Ledger, service: str, batch: str) -> LedgerBatch:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from datp_tasks.cli.command_context import connect
 from datp_tasks.cli.terminal_tables import list_table, print_json, print_list
-from datp_tasks.live.nodes import Node, NodeRegister
+from datp_tasks.live.nodes import Node
 
 #: Exit code, for scripts: no node is alive.
 NO_NODE = 3
@@ -28,19 +28,17 @@ def nodes(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
     """Show the live nodes. Exit code 3: there is none."""
-    connections = connect().connections
-    settings, live = connections.settings, connections.live
-    register = NodeRegister(live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms)
+    context = connect()
     found = [
         node
-        for node in register.nodes()
+        for node in context.nodes.nodes()
         if group in (None, node.group) and host in (None, node.record.get("host"))
     ]
     console = Console()
     if as_json:
         print_json(console, [{"group": node.group, **node.record} for node in found])
     else:
-        _print(console, found, live.server_now_ms(), step_types)
+        _print(console, found, context.live.server_now_ms(), step_types)
     if not found:
         raise typer.Exit(NO_NODE)
 

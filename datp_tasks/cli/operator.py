@@ -22,7 +22,6 @@ from datp_tasks.cli.terminal_tables import (
 )
 from datp_tasks.operator.bulk import Action, ActionResult, Where
 from datp_tasks.operator.why import Why
-from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.record_types import Summary
 
 #: Exit codes, for scripts: alerts are open; some of many could not be done.
@@ -112,8 +111,7 @@ def _table(found: list[Summary]) -> Table:
 
 def alerts(as_json: AsJson = False) -> None:
     """Show what needs a person. Exit code 5: there is something."""
-    connections = connect().connections
-    found = Alerts(connections.engine, connections.clock).open_alerts()
+    found = connect().alerts.open_alerts()
     console = Console()
     if as_json:
         rows = [

@@ -21,8 +21,7 @@ from datp_tasks.pipelines.step_availability import offered_step_types, unoffered
 from datp_tasks.pipelines.yaml_text import dump
 
 if TYPE_CHECKING:
-    from datp_tasks.live.connect import Redis
-    from datp_tasks.live.keys import Keys
+    from datp_tasks.live.store import LiveStore
     from datp_tasks.model.pipeline import PipelineDefinition
     from datp_tasks.pipelines.version_store import PipelineStore
     from datp_tasks.settings import Settings
@@ -36,9 +35,7 @@ class Connected(Protocol):
     @property
     def pipelines(self) -> PipelineStore: ...
     @property
-    def redis(self) -> Redis: ...
-    @property
-    def keys(self) -> Keys: ...
+    def live(self) -> LiveStore: ...
 
 
 app = typer.Typer(help="Pipelines and their versions.", no_args_is_help=True)
@@ -72,7 +69,7 @@ def apply(
         if use:
             done.append(_put_into_use(datp.pipelines, applied))
         _say(f"{applied.name} {applied.version}: {', '.join(done)}")
-    for warning in unoffered(definitions, offered_step_types(datp.redis, datp.keys)):
+    for warning in unoffered(definitions, offered_step_types(datp.live.redis, datp.live.keys)):
         _warn(warning)
 
 

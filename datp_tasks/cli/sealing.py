@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from datp_tasks.api.serializers import time_text
+from datp_tasks.api.serializers import line_json, time_text
 from datp_tasks.cli.command_context import Context, connect
 from datp_tasks.cli.terminal_tables import (
     as_mapping,
@@ -148,7 +148,7 @@ def _rekeying(context: Context, ring: keyring.KeyRing) -> Rekeying:
 def set_secret(name: Name) -> None:
     """Store a secret. Its value is read from the terminal or from standard input."""
     context = connect()
-    is_new = context.connections.secrets.put(name, _value(name), actor=context.actor)
+    is_new = context.secrets.put(name, _value(name), actor=context.actor)
     typer.echo(f"stored {name}" if is_new else f"{name} has a new value; workers use it in seconds")
 
 
@@ -157,14 +157,14 @@ def rotate_secret(name: Name) -> None:
     """Give a secret that exists a new value."""
     context = connect()
     value = _value(name)
-    context.connections.secrets.put(name, value, actor=context.actor, must_exist=True)
+    context.secrets.put(name, value, actor=context.actor, must_exist=True)
     typer.echo(f"{name} has a new value; workers use it in seconds")
 
 
 @secrets_app.command("list")
 def list_secrets(as_json: AsJson = False) -> None:
     """Show the names of the secrets; values are never shown."""
-    found = connect().connections.secrets.list()
+    found = connect().secrets.list()
     if as_json:
         shown = [
             {"name": each.name, "key": each.key_id, "changedAt": time_text(each.changed_at)}
@@ -180,7 +180,7 @@ def list_secrets(as_json: AsJson = False) -> None:
 def delete_secret(name: Name) -> None:
     """Forget a secret; steps that name it fail from then on."""
     context = connect()
-    context.connections.secrets.remove(name, actor=context.actor)
+    context.secrets.remove(name, actor=context.actor)
     typer.echo(f"{name} is gone")
 
 
@@ -192,7 +192,8 @@ def unmask(
     context = connect()
     found = context.operator.unmask(tx_id, reason=reason, actor=context.actor)
     approvals = [{"id": number, "params": params} for number, params in found.approvals]
-    shown = {**as_mapping(found.summary), "errors": found.errors, "approvals": approvals}
+    more = {"approvals": approvals, "logs": [line_json(each) for each in found.lines]}
+    shown = {**as_mapping(found.summary), "errors": found.errors, **more}
     print_json(Console(), shown)
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from datp_tasks.cli.command_context import connect
 from datp_tasks.cli.terminal_tables import list_table, print_json, print_list, short_time
-from datp_tasks.record.timeouts import NextTimeout, Peek, Timeouts, TimeoutStanding
+from datp_tasks.record.timeouts import NextTimeout, Peek, TimeoutStanding
 
 #: Exit code, for scripts: the handler is further behind than it may be.
 BEHIND = 3
@@ -26,10 +26,10 @@ def timeouts(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
     """Show what expires next. Exit code 3: the handler is too far behind."""
-    connections = connect().connections
-    store = Timeouts(connections.engine, connections.clock)
+    context = connect()
+    store = context.timeouts
     peek, standing, due = store.peek(), store.standing(), store.next_due(limit)
-    is_behind = peek.lag_s > connections.settings.timeout_lag_alert_s
+    is_behind = peek.lag_s > context.settings.timeout_lag_alert_s
     console = Console()
     if as_json:
         print_json(console, _as_mapping(peek, standing, due, is_behind))

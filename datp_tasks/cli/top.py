@@ -15,11 +15,9 @@ from rich.text import Text
 from datp_tasks.bells.broker import backlog, make_celery
 from datp_tasks.cli.command_context import Context, connect
 from datp_tasks.cli.terminal_tables import list_table, print_json
-from datp_tasks.live.metrics import RESOLUTIONS, Metrics, Slot, summed
-from datp_tasks.live.nodes import NodeRegister
+from datp_tasks.live.metrics import RESOLUTIONS, Slot, summed
 from datp_tasks.model.status import FINAL
 from datp_tasks.operator.doctor import InFlight
-from datp_tasks.record.alerts import Alerts
 
 BARS = " ▁▂▃▄▅▆▇█"
 LONGEST = 8
@@ -74,20 +72,18 @@ def top(
 
 
 def look(context: Context) -> TopView:
-    connections = context.connections
-    live, settings = connections.live, connections.settings
+    live = context.live
     now_ms = live.server_now_ms()
-    series = Metrics(context.redis, live.keys).series(RESOLUTIONS["fine"], now_ms // 1_000)
+    series = context.metrics.series(RESOLUTIONS["fine"], now_ms // 1_000)
     # The last slot is not over, and the meter may not have read the one before.
     full = [slot for slot in series[:-1]]
     while full and not full[-1].counts and not full[-1].gauges and len(full) > PLOT_SLOTS:
         full.pop()
     recent = full[-RATE_SLOTS:]
     seconds = RESOLUTIONS["fine"].slot_s * max(1, len(recent))
-    register = NodeRegister(live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms)
-    alerts = Alerts(connections.engine, connections.clock).open_alerts()
+    alerts = context.alerts.open_alerts()
     return TopView(
-        groups=_groups(context, register, recent, seconds),
+        groups=_groups(context, recent, seconds),
         sizes=live.sizes(),
         rates={
             what: sum(_count(slot, what) for slot in recent) / seconds
@@ -100,10 +96,8 @@ def look(context: Context) -> TopView:
     )
 
 
-def _groups(
-    context: Context, register: NodeRegister, recent: list[Slot], seconds: int
-) -> list[GroupRow]:
-    nodes = register.nodes()
+def _groups(context: Context, recent: list[Slot], seconds: int) -> list[GroupRow]:
+    nodes = context.nodes.nodes()
     celery = make_celery(context.settings)
     names = {node.group for node in nodes} | {context.settings.maintenance_group}
     started = [summed(slot, by=["what", "group"]) for slot in recent]

@@ -29,7 +29,7 @@ from datp_tasks.pipelines.files import load_definitions
 from datp_tasks.pipelines.step_availability import offered_step_types
 from datp_tasks.pipelines.version_store import PipelineStore
 from datp_tasks.record.database import Engine, migrate
-from datp_tasks.runtime.container import Container
+from datp_tasks.runtime.command_parts import CommandParts
 from datp_tasks.settings import Settings, environment
 
 Directory = Annotated[Path, typer.Option(help="Where data and logs are kept.")]
@@ -139,7 +139,7 @@ def _run_demo(
     _require_example_workers(context)
     load_example(context.pipelines, context.engine, context.settings.pipeline_steps_max)
     service = example("").SETTLEMENT_SERVICE
-    with_ledger = bool(context.connections.ledger.batches.services([service]))
+    with_ledger = bool(context.ledger.batches.services([service]))
     with context.client as client:
         return run_demo(
             client,
@@ -154,7 +154,7 @@ def _run_demo(
 
 def _require_example_workers(context: Context) -> None:
     """Without them every transfer would wait for ever."""
-    offered = offered_step_types(context.redis, context.keys)
+    offered = offered_step_types(context.live.redis, context.live.keys)
     if offered is not None and not any(each.startswith("payments/") for each in offered):
         raise LocalStackError(
             "The workers that run here do not have the payments example. Stop `datp up` and start "
@@ -203,28 +203,20 @@ def _started(
 def prepare(urls: StackUrls, *, with_example: bool, ledger_url: str = "") -> list[str]:
     """Tables, pipelines, and the node groups that need a worker."""
     migrate(urls.database_url)
-    connections = Container.open(Settings.from_env({**os.environ, **urls.as_environment()}))
-    try:
+    settings = Settings.from_env({**os.environ, **urls.as_environment()})
+    with CommandParts(settings) as parts:
         if with_example:
-            load_example(
-                connections.pipelines, connections.engine, connections.settings.pipeline_steps_max
-            )
+            load_example(parts.pipelines, parts.engine, settings.pipeline_steps_max)
         if ledger_url:
             package = example("")
-            connections.ledger.intake.add_service(
+            parts.ledger.intake.add_service(
                 package.SETTLEMENT_SERVICE, kind="sawtooth", url=ledger_url
             )
-        connections.pipelines.refresh_all()
+        parts.pipelines.refresh_all()
         needs = node_groups(
-            connections.pipelines,
-            connections.catalogue,
-            connections.settings.maintenance_group,
-            registry.names(),
+            parts.pipelines, parts.catalogue, settings.maintenance_group, registry.names()
         )
-        groups = [*needs.served, connections.settings.ledger_group]
-        return list(dict.fromkeys(groups))
-    finally:
-        connections.close()
+        return list(dict.fromkeys([*needs.served, settings.ledger_group]))
 
 
 def load_example(pipelines: PipelineStore, engine: Engine, steps_max: int) -> None:

@@ -38,7 +38,7 @@ def list_(
     """List deliveries, the newest first; those that were given up unless another state is named."""
     if state not in (*STATES, "all"):
         raise typer.BadParameter(f"{state} is none of {', '.join(STATES)} and all")
-    store = connect().connections.webhooks.store
+    store = connect().webhooks.store
     wanted = None if state == "all" else state
     found = store.deliveries(state=wanted, owner=owner, tx_id=tx_id, rows_max=limit)
     console = Console()
@@ -69,7 +69,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one delivery, what it says, and every attempt."""
-    store = connect().connections.webhooks.store
+    store = connect().webhooks.store
     delivery, payload, attempts = store.find(id), store.payload(id), store.attempts(id)
     console = Console()
     if as_json:
@@ -109,7 +109,7 @@ def redeliver(
     if (id is None) != dead:
         raise typer.BadParameter("name one delivery, or give --dead")
     context = connect()
-    webhooks, actor = context.connections.webhooks, context.actor
+    webhooks, actor = context.webhooks, context.actor
     if id is not None:
         webhooks.redeliver(id, owner=owner, actor=actor)
         typer.echo(f"{id} is sent again")
@@ -123,7 +123,7 @@ def redeliver(
 @secrets_app.command("show")
 def show_secrets(owner: Owner = "local", as_json: AsJson = False) -> None:
     """Show the secrets of an owner that sign now; the first one is made if there is none."""
-    store = connect().connections.webhooks.store
+    store = connect().webhooks.store
     store.signing_secrets({owner})
     found = store.secrets(owner)
     console = Console()
@@ -156,7 +156,7 @@ def rotate(
     context = connect()
     default_s = context.settings.webhook_secret_overlap_s
     wanted_s = default_s if overlap_s is None else overlap_s
-    made = context.connections.webhooks.store.rotate(owner, overlap_s=wanted_s, actor=context.actor)
+    made = context.webhooks.store.rotate(owner, overlap_s=wanted_s, actor=context.actor)
     typer.echo(made)
 
 

@@ -15,6 +15,7 @@ from datp_tasks.client.batches import LedgerBatches
 from datp_tasks.client.reads import Reader
 from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.client.submit import Before, RequestAcceptor
+from datp_tasks.client.submit_in import CallerSubmits
 from datp_tasks.errors import (
     DatpError,
     LedgerError,
@@ -36,12 +37,14 @@ class Client:
         self,
         *,
         acceptor: RequestAcceptor,
+        caller_submits: CallerSubmits,
         reader: Reader,
         signals: SignalSender,
         batches: LedgerBatches,
         close: Callable[[], None],
     ) -> None:
         self._acceptor = acceptor
+        self._caller_submits = caller_submits
         self._reader = reader
         self._signals = signals
         self._batches = batches
@@ -67,6 +70,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
+        self._caller_submits.close()
         self._reader.close()
         self._close()
 
@@ -121,6 +125,34 @@ class Client:
         Answers come in the order of the requests. Thousands per call are fine.
         """
         return self._acceptor.submit_many(requests)
+
+    def submit_in(
+        self, connection: object, pipeline: str, input: Mapping[str, Any], **options: Any
+    ) -> Submitted:
+        """Hand in a transaction as part of the caller's SQL transaction: it is accepted if, and
+        only if, the caller commits. The options are those of `submit`.
+
+        The connection leads to the database of DATP Tasks: a Connection or Session of SQLAlchemy,
+        a connection of psycopg2, or Django's. What is refused is raised and leaves the caller's
+        transaction usable. It starts within milliseconds of the commit; if this process dies
+        before, within seconds.
+        """
+        request = Request(pipeline=pipeline, input=input, **options)
+        answer = self.submit_many_in(connection, [request])[0]
+        if isinstance(answer, DatpError):
+            raise answer
+        return answer
+
+    def submit_many_in(
+        self, connection: object, requests: Sequence[Request]
+    ) -> list[Submitted | RequestError | PipelineError]:
+        """The same for many; one bad request does not hold up the others."""
+        return self._caller_submits.submit_many(connection, requests)
+
+    def place_committed(self) -> None:
+        """Start what callers of `submit_in` have committed by now, without waiting for the thread
+        that looks for it. A process that is about to end, or has no threads, may call this."""
+        self._caller_submits.place_committed()
 
     def accepted_before(self, requests: Sequence[Request]) -> list[Before | None]:
         """What was accepted under the external ids of these requests, without submitting them."""

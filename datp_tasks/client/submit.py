@@ -41,6 +41,8 @@ from datp_tasks.timeouts.expiry import Now
 log = logging.getLogger("datp.client")
 
 Preparing = Prepared | RequestError | PipelineError
+#: What can be accepted, or the answer to a request that need not or cannot be.
+Answerable = Prepared | Submitted | RequestError | PipelineError
 #: What has the external id of a request: the same request, another one, or that cannot be told.
 Before = Submitted | ExternalIdConflict | CannotSeal
 
@@ -73,18 +75,30 @@ class RequestAcceptor:
     def _submit_batch(
         self, requests: Sequence[Request]
     ) -> list[Submitted | RequestError | PipelineError]:
+        prepared, good = self.prepare_many(requests)
+        with translate_outage():
+            reach("submit.before_accept")
+            existing = self.record.accept_many([each.acceptance for each in good]) if good else []
+        reach("submit.after_accept")
+        self.place([each for each, before in zip(good, existing, strict=True) if before is None])
+        return self.answers(prepared, existing)
+
+    def prepare_many(self, requests: Sequence[Request]) -> tuple[list[Answerable], list[Prepared]]:
+        """Each request as it can be accepted, or the answer to it; and the former alone."""
         with translate_outage():
             now = cache(self.record.server_now)
             tried = [self._prepare(each, now) for each in requests]
             prepared = self._unless_accepted(requests, tried)
-            good = [each for each in prepared if isinstance(each, Prepared)]
-            reach("submit.before_accept")
-            existing = self.record.accept_many([each.acceptance for each in good]) if good else []
-        reach("submit.after_accept")
-        self._place([each for each, before in zip(good, existing, strict=True) if before is None])
-        found = iter(zip(good, existing, strict=True))
+        return prepared, [each for each in prepared if isinstance(each, Prepared)]
+
+    def answers(
+        self, prepared: Sequence[Answerable], existing: Sequence[Existing | None]
+    ) -> list[Submitted | RequestError | PipelineError]:
+        """In the order of the requests; `existing` is for those that could be accepted."""
+        found = iter(existing)
         return [
-            self._answer(*next(found)) if isinstance(each, Prepared) else each for each in prepared
+            self._answer(each, next(found)) if isinstance(each, Prepared) else each
+            for each in prepared
         ]
 
     def _prepare(self, request: Request, now: Now) -> Preparing:
@@ -119,10 +133,10 @@ class RequestAcceptor:
 
     def _unless_accepted(
         self, requests: Sequence[Request], prepared: Sequence[Preparing]
-    ) -> list[Prepared | Submitted | RequestError | PipelineError]:
+    ) -> list[Answerable]:
         """What would be refused now is found if it was accepted when it was not: a client that is
         told "refused" pays elsewhere, while the first one runs."""
-        answers: list[Prepared | Submitted | RequestError | PipelineError] = [
+        answers: list[Answerable] = [
             each.overdue or each if isinstance(each, Prepared) else each for each in prepared
         ]
         refused = [n for n, each in enumerate(answers) if not isinstance(each, Prepared)]
@@ -132,7 +146,7 @@ class RequestAcceptor:
                 answers[n] = found or answers[n]
         return answers
 
-    def _place(self, accepted: Sequence[Prepared]) -> None:
+    def place(self, accepted: Sequence[Prepared]) -> None:
         """Into Redis and to a worker. What fails here is only late: SQL has it."""
         try:
             bells = self.live.create_many([each.new for each in accepted])

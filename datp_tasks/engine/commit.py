@@ -270,8 +270,8 @@ class Committer:
             if reply[0] == "STALE":
                 plan.stale.append(run)
 
-        status, state_json = ending_of(run).status, run.state_json()
-        call = self._live.call_finish(run.take_pending(), self._node, status, state_json)
+        status, held = ending_of(run).status, run.take_pending()
+        call = self._live.call_finish(held, self._node, status, run.state_json())
         return call, answered
 
     def _end_one_by_one(self, runs: list[Run], error: DBAPIError, plan: Plan) -> None:
@@ -300,8 +300,8 @@ class Committer:
                 if step_type is None or not step_type.must_find_out:
                     # Of the others, what an earlier try did must be found out first.
                     close(run)
-            json = run.state_json()
-            calls.append(self._live.call_hand_over(run.take_pending(), self._node, json, here))
+            held = run.take_pending()
+            calls.append(self._live.call_hand_over(held, self._node, run.state_json(), here))
         self._live.run(calls)
 
     def _follow_sql(self, lost: Sequence[Run], plan: Plan) -> None:

@@ -6,11 +6,11 @@ A context looks things up when it is asked: most steps want their input and noth
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from datp_tasks.engine.step_log import StepLog
 from datp_tasks.errors import StepError
 from datp_tasks.model.payload import Json, copied
 from datp_tasks.model.secret_params import resolved, takes_secrets
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from datp_tasks.record.database import Connection
 
 SwitchValue = bool | int | float | str
-
-_log = logging.getLogger("datp.step")
 
 
 class StepServices(Protocol):
@@ -122,10 +120,13 @@ class StepContext:
         return self._run.deadline
 
     @property
-    def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger that knows the transaction."""
-        about = {"event": "step.said", "tx": self._run.tx_id, "fence": self._run.fence}
-        return logging.LoggerAdapter(_log, about)
+    def log(self) -> StepLog:
+        """A logger whose lines, from INFO on, are kept with the transaction (`datp logs`).
+
+        `ctx.log.info("reserved %s", seat, cents=1250)`: other names than those of Python's
+        logging are fields. A crash may lose the lines of the step that it interrupts.
+        """
+        return StepLog(self._run, self.attempt)
 
     def progress(self, report: Json) -> None:
         """Tell the client how far it is, at once; it becomes one of the numbered events.

@@ -13,10 +13,13 @@ from datp_tasks.engine.outcomes import Outcome
 from datp_tasks.engine.seal_edge import SealEdge, edge_of
 from datp_tasks.engine.state_cache import Kept
 from datp_tasks.live.live_types import Claimed, Held, switches_of
+from datp_tasks.model.log_lines import CUT, TRANSACTION_CHARS_MAX, chars_of, logged
 from datp_tasks.model.notes import error_note, error_text, new_error_id
 from datp_tasks.model.payload import SEALED, Json, encode
 from datp_tasks.model.plan import Action, VersionOf, next_action
 from datp_tasks.model.state import (
+    BEGIN,
+    CLOSE,
     Delta,
     State,
     apply,
@@ -75,6 +78,9 @@ class Run:
     edge: SealEdge | None = None
     #: What the last unexpected exception said: for operators, so in the journal and in no note.
     error_text: str = ""
+    #: What its steps logged since the last script, and the characters that makes.
+    lines: list[list[Any]] = field(default_factory=list)
+    _lines_chars: int = 0
     action: Action = field(init=False)
     outcome: Outcome | None = None
 
@@ -121,6 +127,30 @@ class Run:
         error_id = new_error_id()
         self.error_text = error_text(f"error {error_id}: {kind}: {text}")
         return error_note(kind, error_id)
+
+    def keep_line(self, level: str, attempt: int, text: str, fields: Json | None) -> None:
+        """Keep a line with what the step does next; beyond the limit, a word that says so."""
+        chars = self.state.said + self._lines_chars
+        if chars > TRANSACTION_CHARS_MAX:
+            return
+        # By the clock of the server, as far as the claim told it.
+        now_ms = self.fence + int((time.monotonic() - self.claimed_s) * 1_000)
+        line = [now_ms, level, self.action.path, self.action.step_type, attempt, text]
+        if fields:
+            line.append(fields)
+        if chars + chars_of(line) > TRANSACTION_CHARS_MAX:
+            line[1:] = ["warning", *line[2:5], CUT]
+            self._lines_chars += TRANSACTION_CHARS_MAX
+        self._lines_chars += chars_of(line)
+        self.lines.append(line)
+
+    def _with_lines(self, pending: list[Delta]) -> list[Delta]:
+        """The lines travel with the last delta, or with one that changes nothing."""
+        lines, self.lines = self.lines, []
+        said, self._lines_chars = self.state.said + self._lines_chars, 0
+        *before, last = pending or [BEGIN if self.state.open else CLOSE]
+        self.state.said = said
+        return [*before, logged(last, lines, said)]
 
     def restate_error(self) -> None:
         """Nothing changes any more, but the journal must tell what the last error said."""
@@ -174,6 +204,8 @@ class Run:
     def take_pending(self) -> Held:
         """What the next script must write; from here on it counts as written."""
         pending, self.pending = self.pending, []
+        if self.lines:
+            pending = self._with_lines(pending)
         if self.edge is not None:
             pending = self.edge.sealed_deltas(pending)
         return Held(self.tx_id, self.fence, tuple(pending))

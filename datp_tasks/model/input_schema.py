@@ -245,7 +245,9 @@ def _sentence(error: Any) -> str:
             return "is not allowed"
         case _:
             text = json.dumps(value, ensure_ascii=False)
-            return f"does not fit {keyword} {text}" if len(text) < 100 else f"does not fit {keyword}"
+            return (
+                f"does not fit {keyword} {text}" if len(text) < 100 else f"does not fit {keyword}"
+            )
 
 
 def check_input(schema: Mapping[str, Any], document: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ ERROR_TEXT_CHARS_MAX = 2_000
 
 def clean_note(text: str) -> str:
     """Short, without U+0000 and without halves of surrogate pairs, which SQL would refuse."""
-    return _storable(text[:NOTE_CHARS_MAX])
+    return storable(text[:NOTE_CHARS_MAX])
 
 
 def new_error_id() -> str:
@@ -26,9 +26,10 @@ def error_note(kind: str, error_id: str) -> str:
 
 def error_text(text: str) -> str:
     """The same as operators see it."""
-    return _storable(text[:ERROR_TEXT_CHARS_MAX])
+    return storable(text[:ERROR_TEXT_CHARS_MAX])
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
+    """Without what SQL would refuse."""
     text = text.replace("\x00", "\ufffd")
     return text if text.isascii() else text.encode(errors="replace").decode()

@@ -91,6 +91,8 @@ class State:
     #: What a person decided about the current step, which was in doubt.
     decided: Decision | None = None
     point: Point | None = None
+    #: Characters of log lines that are kept of it (model/log_lines.py).
+    said: int = 0
 
     @property
     def frame(self) -> PipelineFrame:
@@ -116,7 +118,7 @@ class State:
     def to_json(self, data_json: str | None = None) -> str:
         """Compact: what has its default value is left out. `data_json`: that of the data."""
         packed: dict[str, Any] = {}
-        for name in ("open", "errors", "crashes", "sleeps"):
+        for name in ("open", "errors", "crashes", "sleeps", "said"):
             value = getattr(self, name)
             if value:
                 packed[name] = value
@@ -126,8 +128,7 @@ class State:
             ]
         if self.point:
             packed["point"] = [self.point.kind, self.point.path]
-        if self.decided:
-            d = self.decided
+        if d := self.decided:
             packed["decided"] = [d.what, d.note, d.output]
         frames = ",".join([f'["{f.pipeline}","{f.version}",{f.index}]' for f in self.stack])
         data = encode(self.data) if data_json is None else data_json
@@ -142,9 +143,7 @@ class State:
     @classmethod
     def from_json(cls, text: str) -> State:
         packed = json.loads(text)
-        ending = packed.get("ending")
-        decided = packed.get("decided")
-        point = packed.get("point")
+        ending, decided, point = map(packed.get, ("ending", "decided", "point"))
         return cls(
             stack=[PipelineFrame(*frame) for frame in packed["stack"]],
             data=packed["data"],
@@ -156,11 +155,12 @@ class State:
             ending=Ending(*ending) if ending else None,
             decided=Decision(*decided) if decided else None,
             point=Point(*point) if point else None,
+            said=packed.get("said", 0),
         )
 
 
 def first_state_json(pipeline: str, version: str, input_json: str) -> str:
-    """The state before the first step, without parsing the input once more."""
+    """The state before the first step, made without parsing the input."""
     return f'{{"stack":[["{pipeline}","{version}",0]],"data":{input_json}}}'
 
 
@@ -270,7 +270,7 @@ def bound(kind: PointKind | None, path: str) -> Delta:
 
 
 #: Parts of a delta that are payloads, or may quote them.
-PAYLOADS = ("out", "data", "why")
+PAYLOADS = ("out", "data", "why", "log")
 
 
 def with_payloads(delta: Delta, change: Callable[[Any], Any]) -> Delta:
@@ -298,6 +298,8 @@ def state_with_payloads(state: State, change: Callable[[Any], Any]) -> State:
 def apply(state: State, delta: Delta) -> None:
     """Change the state by one delta."""
     _APPLY[delta["k"]](state, delta)
+    if "said" in delta:
+        state.said = delta["said"]
 
 
 def _begin(state: State, _: Delta) -> None:

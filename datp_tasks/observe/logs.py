@@ -109,6 +109,24 @@ class Redactor:
                 text = pattern.sub(replacement, text)
         return text
 
+    def clean(self, value: Any) -> Any:
+        """Before it becomes JSON, which would write some secrets in another way."""
+        if isinstance(value, str):
+            return self(value)
+        if isinstance(value, dict):
+            return {key: self._clean_item(key, item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.clean(item) for item in value]
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        return self(str(value))
+
+    def _clean_item(self, key: object, item: Any) -> Any:
+        """A value whose name says that it is a secret is one, whatever it looks like."""
+        if isinstance(item, str) and item and _SECRET_NAME.search(str(key)):
+            return HIDDEN
+        return self.clean(item)
+
 
 def secrets_of(settings: Settings) -> list[str]:
     """Passwords in the URLs of the settings, and every other value that is not to be shown."""
@@ -136,6 +154,8 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         text = self.inner.format(record)
+        for name, value in (getattr(record, "fields", None) or {}).items():
+            text += f" {name}={value}"
         event, fence = getattr(record, "event", ""), getattr(record, "fence", None)
         if event and "\n" not in text:
             text += f" [{event}]" if fence is None else f" [{event} fence={fence}]"
@@ -160,25 +180,7 @@ class JsonFormatter(logging.Formatter):
         line |= {key: value for key, value in vars(record).items() if key not in _STANDARD}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(self._clean(line), ensure_ascii=False, default=str)
-
-    def _clean(self, value: Any) -> Any:
-        """Before it becomes JSON, which would write some secrets in another way."""
-        if isinstance(value, str):
-            return self._redact(value)
-        if isinstance(value, dict):
-            return {key: self._clean_item(key, item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._clean(item) for item in value]
-        if value is None or isinstance(value, bool | int | float):
-            return value
-        return self._redact(str(value))
-
-    def _clean_item(self, key: object, item: Any) -> Any:
-        """A value whose name says that it is a secret is one, whatever it looks like."""
-        if isinstance(item, str) and item and _SECRET_NAME.search(str(key)):
-            return HIDDEN
-        return self._clean(item)
+        return json.dumps(self._redact.clean(line), ensure_ascii=False, default=str)
 
 
 #: Loggers of the server of the API, which have handlers of their own.

@@ -19,6 +19,7 @@ from datp_tasks.operator.doctor import Diagnosis, Doctor, InDoubt, InFlight
 from datp_tasks.operator.erase import Eraser
 from datp_tasks.operator.replay import Replay
 from datp_tasks.operator.resolve import Decision, Resolver
+from datp_tasks.operator.transaction_logs import TransactionLogs
 from datp_tasks.operator.unmask import Unmasked, Unmasker
 from datp_tasks.operator.why import Explainer, Why
 from datp_tasks.record.record_types import Summary
@@ -39,6 +40,7 @@ class Operator:
         approvals: Approvals,
         eraser: Eraser,
         unmasker: Unmasker,
+        logs: TransactionLogs,
         close: Callable[[], None],
     ) -> None:
         self._explainer = explainer
@@ -51,6 +53,8 @@ class Operator:
         #: Erasing payloads; see `operator/erase.py`.
         self.eraser = eraser
         self._unmasker = unmasker
+        #: What the steps of a transaction have logged.
+        self.logs = logs
         self._close = close
 
     @classmethod

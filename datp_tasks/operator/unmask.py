@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from datp_tasks.errors import DecisionInvalid, TransactionUnknown
 from datp_tasks.model.actor import Actor
+from datp_tasks.model.journal import Entry
+from datp_tasks.model.log_lines import LogLine
 from datp_tasks.model.payload import Json
 from datp_tasks.operator.audit import Auditor
+from datp_tasks.operator.transaction_logs import opened_lines
 from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.database import Engine, translate_outage
 from datp_tasks.record.operator_actions import record_action
@@ -24,6 +28,8 @@ class Unmasked:
     errors: list[str]
     #: What a second person is or was asked for, the newest first: number and parameters.
     approvals: list[tuple[int, Json]]
+    #: What its steps logged.
+    lines: list[LogLine]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +56,9 @@ class Unmasker:
                 reason=reason,
             )
             opened = self.vault.opened(found[0])
-            return Unmasked(opened, self._errors(tx_id), self._approvals(tx_id))
+            entries = self.auditor.deltas(tx_id)
+            lines = opened_lines(tx_id, entries, self.vault)
+            return Unmasked(opened, self._errors(tx_id, entries), self._approvals(tx_id), lines)
 
     def _approvals(self, tx_id: str) -> list[tuple[int, Json]]:
         return [
@@ -58,6 +66,6 @@ class Unmasker:
             for each in self.approvals.page(subject=tx_id)
         ]
 
-    def _errors(self, tx_id: str) -> list[str]:
-        deltas = [json.loads(line) for entry in self.auditor.deltas(tx_id) for line in entry.deltas]
+    def _errors(self, tx_id: str, entries: Sequence[Entry]) -> list[str]:
+        deltas = [json.loads(line) for entry in entries for line in entry.deltas]
         return [str(self.vault.open(tx_id, each["why"])) for each in deltas if each.get("why")]

@@ -233,6 +233,15 @@ class ApiKeys:
             rows = connection.exec_driver_sql(Query.list_keys, {"owner": owner, "limit": rows_max})
             return [_key(row) for row in rows]
 
+    def one(self, key_id: str) -> ApiKey:
+        """A key by its id, live or not, or KeyUnknown."""
+        values = {"id": key_id, "now": self._now()}
+        with self._engine.connect() as connection:
+            row = connection.exec_driver_sql(Query.find, values).first()
+        if row is None:
+            raise KeyUnknown(f"there is no API key {key_id!r:.100}")
+        return _key(row)
+
     def revoke(self, key_id: str, *, actor: Actor, reason: str | None = None) -> bool:
         """End a key; False if it was revoked before, KeyUnknown if there is none.
 

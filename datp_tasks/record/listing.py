@@ -35,6 +35,7 @@ class Query(Queries, topic="listing"):
     oldest: str
     attribute_up: str
     attribute_down: str
+    external_ids: str
     open_ids: str
     attribute_ids: str
     matching: str
@@ -51,6 +52,7 @@ class ListingFilter:
     """Which transactions, in which order. Empty and None mean any."""
 
     owner: str | None = None
+    external_id: str | None = None
     #: As the record has them: what goes on is `queued` there, or `in-doubt`.
     statuses: Sequence[str] = field(default=())
     pipelines: Sequence[str] = field(default=())
@@ -75,7 +77,8 @@ class ListingFilter:
     def is_narrow(self) -> bool:
         """Whether not everything of the owner within the time fits."""
         return bool(
-            self.statuses
+            self.external_id is not None
+            or self.statuses
             or self.pipelines
             or self.completed_since
             or self.completed_until
@@ -137,7 +140,7 @@ def _few(connection: Connection, wanted: ListingFilter) -> list[str] | None:
     values: dict[str, Any] = {"owner": wanted.owner, "limit": FEW_MAX + 1}
     if wanted.order is not None:
         return None
-    questions = [
+    questions: list[tuple[str, dict[str, Any]]] = [
         (
             Query.attribute_ids,
             {
@@ -148,6 +151,8 @@ def _few(connection: Connection, wanted: ListingFilter) -> list[str] | None:
         )
         for each in wanted.attributes
     ]
+    if wanted.external_id is not None:
+        questions.insert(0, (Query.external_ids, {"external_id": wanted.external_id}))
     if wanted.statuses and not FINAL.intersection(wanted.statuses):
         questions.append((Query.open_ids, {}))
     for sql, more in questions:
@@ -226,6 +231,7 @@ def _matching(connection: Connection, wanted: ListingFilter, ids: list[str]) -> 
         Query.matching,
         {
             "tx_id": ids,
+            "external_id": wanted.external_id,
             "statuses": list(wanted.statuses) or None,
             "pipelines": list(wanted.pipelines) or None,
             "since": wanted.since,

@@ -97,37 +97,20 @@ class Record:
             return [None if each.tx_id in found else next(answers) for each in wanted]
 
     def _accept(self, wanted: Sequence[Acceptance]) -> list[Existing | None]:
-        columns = {
-            "tx_id": [each.tx_id for each in wanted],
-            "owner": [each.owner for each in wanted],
-            "external_id": [each.external_id for each in wanted],
-            "fingerprint": [each.fingerprint for each in wanted],
-            "pipeline": [each.pipeline for each in wanted],
-            "version": [each.version for each in wanted],
-            "input": [each.input_json for each in wanted],
-            "metadata": [each.metadata_json for each in wanted],
-            "expires_at": [each.expires_at for each in wanted],
-            "webhook": [each.webhook for each in wanted],
-            "progress_reports": [each.progress_reports for each in wanted],
-            "cancel_webhook_on_poll": [each.cancel_webhook_on_poll for each in wanted],
-            "trace": [each.trace for each in wanted],
-            "submitted_by": [each.submitted_by for each in wanted],
-            "origin": [each.origin for each in wanted],
-            "now": self._now(),
-        }
+        columns = accept_columns(wanted, self._now())
         self.commits += 1
         keys = sorted({each.data_key for each in wanted if each.data_key})
         is_searched = any(each.attributes for each in wanted)
         with self._writing(keys or is_searched) as connection:
             if keys:
-                _hold_keys(connection, keys)
+                hold_keys(connection, keys)
             rows = connection.exec_driver_sql(Query.accept, columns)
             accepted = {row.tx_id for row in rows}
             if is_searched:
                 set_attributes(connection, wanted, accepted)
             refused = [each for each in wanted if each.tx_id not in accepted]
             names = [(each.owner, each.external_id or "") for each in refused]
-            existing = self._existing(connection, names) if names else {}
+            existing = existing_of(connection, names) if names else {}
         return [
             None if each.tx_id in accepted else existing[each.owner, each.external_id or ""]
             for each in wanted
@@ -137,25 +120,10 @@ class Record:
         """One statement is a transaction of its own; several are one together."""
         return self.engine.begin() if is_several else self._alone.connect()
 
-    def _existing(
-        self, connection: Any, names: Sequence[tuple[str, str]]
-    ) -> dict[tuple[str, str], Existing]:
-        rows = connection.exec_driver_sql(
-            Query.existing,
-            {
-                "owner": [owner for owner, _ in names],
-                "external_id": [external_id for _, external_id in names],
-            },
-        )
-        return {
-            (row.owner, row.external_id): Existing(row.tx_id, Status(row.status), row.fingerprint)
-            for row in rows
-        }
-
     def find_existing(self, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Existing]:
         """The transactions that have these external ids, by owner and external id."""
         with self._alone.connect() as connection:
-            return self._existing(connection, names)
+            return existing_of(connection, names)
 
     def finish_many(self, finals: Sequence[Final]) -> set[str]:
         """Commit final statuses; the ids that this call (or its lost first try) decided."""
@@ -386,9 +354,45 @@ def _again_if_cut_off(change: Callable[[], set[str]]) -> set[str]:
         return change()
 
 
-def _hold_keys(connection: Connection, key_ids: Sequence[str]) -> None:
+def hold_keys(connection: Any, key_ids: Sequence[str]) -> None:
     """None of these data keys is deleted before the commit; a process may have kept one longer."""
     rows = connection.exec_driver_sql(Query.hold_keys, {"ids": list(key_ids)})
     gone = sorted(set(key_ids) - {row.id for row in rows})
     if gone:
         raise DataKeyGone("data keys were erased with their owners", gone)
+
+
+def accept_columns(wanted: Sequence[Acceptance], now: datetime | None) -> dict[str, Any]:
+    """The parameters of `accept`."""
+    return {
+        "tx_id": [each.tx_id for each in wanted],
+        "owner": [each.owner for each in wanted],
+        "external_id": [each.external_id for each in wanted],
+        "fingerprint": [each.fingerprint for each in wanted],
+        "pipeline": [each.pipeline for each in wanted],
+        "version": [each.version for each in wanted],
+        "input": [each.input_json for each in wanted],
+        "metadata": [each.metadata_json for each in wanted],
+        "expires_at": [each.expires_at for each in wanted],
+        "webhook": [each.webhook for each in wanted],
+        "progress_reports": [each.progress_reports for each in wanted],
+        "cancel_webhook_on_poll": [each.cancel_webhook_on_poll for each in wanted],
+        "trace": [each.trace for each in wanted],
+        "submitted_by": [each.submitted_by for each in wanted],
+        "origin": [each.origin for each in wanted],
+        "now": now,
+    }
+
+
+def existing_of(
+    connection: Any, names: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], Existing]:
+    """The transactions that have these external ids, by owner and external id."""
+    columns = {
+        "owner": [owner for owner, _ in names],
+        "external_id": [external_id for _, external_id in names],
+    }
+    return {
+        (row.owner, row.external_id): Existing(row.tx_id, Status(row.status), row.fingerprint)
+        for row in connection.exec_driver_sql(Query.existing, columns)
+    }

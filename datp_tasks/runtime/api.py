@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -20,7 +21,10 @@ from datp_tasks.api.services import Services, mark_seen
 from datp_tasks.api.shares import Shares
 from datp_tasks.api.threads import Threads
 from datp_tasks.api.waiting import Waiters
+from datp_tasks.bells.broker import make_celery
+from datp_tasks.bells.group_queues import GroupQueues
 from datp_tasks.live.metrics import Metrics
+from datp_tasks.live.nodes import Node, NodeRegister
 from datp_tasks.live.notifications import Notifications
 from datp_tasks.live.rates import Rates
 from datp_tasks.observe import logs
@@ -31,6 +35,7 @@ from datp_tasks.record.events import EventStore
 from datp_tasks.record.idempotency import IdempotencyKeys
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.states import States
+from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.runtime.clients import make_client, make_operator
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
@@ -104,5 +109,15 @@ def open_services(container: Container) -> Services:
         requests=Shares(requests_max, what="requests at a time"),
         servers=Recent(partial(look_at_servers, gate_engine, live), gate_threads),
         scraped=Recent(partial(scrape, metrics, alerts, meter), threads, keep_s=0),
+        groups=container.groups,
+        nodes=_nodes(container),
+        queues=GroupQueues(make_celery(settings)),
+        timeouts=Timeouts(engine, clock),
         close_gate=gate_engine.dispose,
     )
+
+
+def _nodes(container: Container) -> Callable[[], list[Node]]:
+    settings = container.settings
+    stale_ms, grace_ms = settings.node_stale_ms, settings.node_grace_ms
+    return NodeRegister(container.live, stale_ms=stale_ms, grace_ms=grace_ms).nodes

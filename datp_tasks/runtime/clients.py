@@ -6,6 +6,7 @@ from datp_tasks.client.batches import LedgerBatches
 from datp_tasks.client.client import Client
 from datp_tasks.client.reads import Reader
 from datp_tasks.client.submit import RequestAcceptor
+from datp_tasks.client.submit_in import CallerSubmits
 from datp_tasks.live.notifications import Notifications
 from datp_tasks.model.approval import STEP
 from datp_tasks.operator.audit import Auditor
@@ -15,9 +16,11 @@ from datp_tasks.operator.erase import Eraser
 from datp_tasks.operator.operator import Operator
 from datp_tasks.operator.resolve import Resolver
 from datp_tasks.operator.step_approval import StepApproval
+from datp_tasks.operator.transaction_logs import TransactionLogs
 from datp_tasks.operator.unmask import Unmasker
 from datp_tasks.operator.why import Explainer
 from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.caller_transaction import CallerAccepts
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.erasure import Erasure
 from datp_tasks.record.journal import Journal
@@ -39,23 +42,27 @@ def open_operator(settings: Settings | None = None) -> Operator:
     return make_operator(Container.open(settings or Settings.from_env()))
 
 
-def make_client(container: Container, *, opens: bool = True) -> Client:
+def make_client(container: Container, *, opens: bool = True, watches: bool = True) -> Client:
     """Closing the client closes the container.
 
     `opens`: what is sealed is opened for its caller, a program of the owner. Doors that are not
     only the owner's leave it sealed, and open it themselves for the one who may see it.
+    `watches`: a thread starts what is committed by callers of `submit_in`.
     """
     locator = make_locator(container)
+    acceptor = RequestAcceptor(
+        settings=container.settings,
+        record=container.record,
+        live=container.live,
+        catalogue=container.catalogue,
+        ringer=container.ringer,
+        vault=container.vault,
+        tracing=container.tracing,
+    )
+    accepts = CallerAccepts(container.engine, container.record)
     return Client(
-        acceptor=RequestAcceptor(
-            settings=container.settings,
-            record=container.record,
-            live=container.live,
-            catalogue=container.catalogue,
-            ringer=container.ringer,
-            vault=container.vault,
-            tracing=container.tracing,
-        ),
+        acceptor=acceptor,
+        caller_submits=CallerSubmits(acceptor, accepts, watches=watches),
         reader=Reader(
             record=container.record,
             locator=locator,
@@ -128,6 +135,7 @@ def make_operator(container: Container) -> Operator:
         auditor=auditor,
         eraser=_eraser(container, auditor),
         unmasker=_unmasker(container, auditor),
+        logs=TransactionLogs(record=container.record, live=container.live, journal=journal),
         close=container.close,
     )
 

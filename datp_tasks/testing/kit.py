@@ -86,7 +86,8 @@ class Kit:
         self.send.process = self.process
         register(celery, self.process, self.steps)
         self.celery = celery
-        self.client = make_client(self.connections)
+        # Everything happens in this thread: what `submit_in` left is started when time passes.
+        self.client = make_client(self.connections, watches=False)
         self.operator = make_operator(self.connections)
 
     @property
@@ -196,6 +197,7 @@ class Kit:
         self._age_locks(int((seconds + days * 86_400) * 1_000))
         # The worker lives on meanwhile; only nodes that crashed have fallen silent.
         self.process.heartbeat.beat_once()
+        self.client.place_committed()
         self.run_jobs()
 
     def _age_locks(self, passed_ms: int) -> None:

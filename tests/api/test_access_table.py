@@ -51,6 +51,7 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "PUT /v1/transactions/{txId}/switches/{name}": ({"value": 1}, {"granted", *OPERATORS}),
     "GET /v1/transactions/{txId}/state": (None, OPERATORS),
     "GET /v1/transactions/{txId}/deltas": (None, OPERATORS),
+    "GET /v1/transactions/{txId}/logs": (None, OPERATORS),
     "POST /v1/transactions/{txId}/resolve": (DECISION, OPERATORS),
     "POST /v1/transactions/{txId}/retry": ({"reason": "table"}, OPERATORS),
     "POST /v1/transactions/{txId}/unmask": ({"reason": "table"}, ADMINS),
@@ -65,6 +66,27 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "GET /v1/pipelines/{name}": (None, VIEWERS),
     "POST /v1/pipelines/{name}/versions/{version}/use": (None, ADMINS),
     "POST /v1/pipelines/{name}/disable": (None, ADMINS),
+    "POST /v1/pipelines/check": ({"definition": {}}, VIEWERS),
+    "POST /v1/pipelines": ({"definition": {}}, ADMINS),
+    "POST /v1/pipelines/import": ({}, ADMINS),
+    "GET /v1/pipelines/{name}/versions/{version}": (None, VIEWERS),
+    "POST /v1/pipelines/{name}/versions/{version}/commit": ({"comment": "table"}, ADMINS),
+    "GET /v1/pipelines/{name}/versions/{version}/export": (None, VIEWERS),
+    "GET /v1/pipelines/{name}/diff": (None, VIEWERS),
+    "GET /v1/keys": (None, READERS),
+    "POST /v1/keys": ({}, ADMINS),
+    "POST /v1/keys/{keyId}/revoke": (None, ADMINS),
+    "GET /v1/owners/{owner}/limits": (None, VIEWERS),
+    "PUT /v1/owners/{owner}/limits": ({"burstMax": 0}, ADMINS),
+    "GET /v1/groups": (None, VIEWERS),
+    "GET /v1/groups/{name}": (None, VIEWERS),
+    "PATCH /v1/groups/{name}": ({}, OPERATORS),
+    "POST /v1/bulk-actions/preview": ({"action": "wake", "where": {}}, OPERATORS),
+    "POST /v1/bulk-actions": ({}, OPERATORS),
+    "GET /v1/transactions/{txId}/why": (None, VIEWERS),
+    "GET /v1/transactions/{txId}/replay": (None, OPERATORS),
+    "GET /v1/doctor": (None, VIEWERS),
+    "GET /v1/timeouts": (None, VIEWERS),
     "GET /v1/nodes": (None, VIEWERS),
     "GET /v1/queues": (None, VIEWERS),
     "GET /v1/alerts": (None, VIEWERS),
@@ -94,7 +116,7 @@ COMMANDS: dict[str, Role | None] = {
     **dict.fromkeys(("pipelines diff", "batches list", "batches show"), VIEWER),
     **dict.fromkeys(("status", "watch", "switch", "cancel", "wake", "retry"), OPERATOR),
     **dict.fromkeys(("bulk cancel", "bulk wake", "bulk retry", "resolve"), OPERATOR),
-    **dict.fromkeys(("clear-alert", "replay", "audit", "audit actions"), OPERATOR),
+    **dict.fromkeys(("clear-alert", "replay", "audit", "audit actions", "logs"), OPERATOR),
     **dict.fromkeys(("webhooks list", "webhooks show", "webhooks redeliver"), OPERATOR),
     **dict.fromkeys(("groups set", "batches park", "batches resume"), OPERATOR),
     **dict.fromkeys(("batches resubmit", "batches resolve"), OPERATOR),
@@ -165,6 +187,8 @@ def path_values(house: ApiHouse) -> dict[str, str]:
         "id": "none",
         "version": "none",
         "number": "999999999",
+        "keyId": "none",
+        "owner": "table",
     }
 
 
@@ -242,10 +266,12 @@ def test_another_owner_reaches_nothing_and_leaves_no_trace(house: ApiHouse, kit:
     tx_id = client.post(
         "/v1/transactions", json={"pipeline": "nap", "input": {"secret": 1}, "externalId": "v-1"}
     ).json()["txId"]
+    key_id = house.new_key(owner).split("_")[1]
     before = trace_of(kit, owner, tx_id)
     grants = Grants.parse(["read", "cancel", "wake", "switch:*", "submit:*", "batch:*"])
     stranger = house.client(key=house.new_key(house.new_owner("stranger"), grants=grants))
     values = {"txId": tx_id, "name": "go", "externalId": "v-1", "id": f"{tx_id}.1", "number": "1"}
+    values |= {"owner": owner, "keyId": key_id}
     for route, (body, allowed) in sorted(ROUTES.items()):
         method, _, path = route.partition(" ")
         if allowed == "open" or "{" not in path or "/start/" in path:

@@ -39,7 +39,7 @@ def run(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
         return result.stdout
 
     yield run
-    context.connections.close()
+    context.close()
 
 
 def listed(run: Run, *options: str) -> list[dict[str, Any]]:
@@ -99,7 +99,7 @@ def test_without_a_pepper_no_key_is_made(
     monkeypatch.setattr(cli, "connect", lambda: context)
     with pytest.raises(SettingsError, match="DATP_KEY_PEPPER"):
         run("create", "--owner", "x")
-    context.connections.close()
+    context.close()
 
 
 def test_datp_up_serves_an_api_with_a_key_that_it_keeps(

@@ -382,6 +382,6 @@ def test_events_come_in_pages_and_none_is_missing(house: ApiHouse, acme: httpx.C
     while after is not None:
         page = acme.get(f"/v1/transactions/{tx_id}/events", params={"after": after}).json()
         found += [each["sequence"] for each in page["events"]]
-        after = page["nextAfter"]
+        after = page["nextCursor"]
         pages += 1
     assert (found, pages, page["events"][-1]["kind"]) == (list(range(1, 1202)), 2, "final")

@@ -56,7 +56,8 @@ def test_an_operator_sees_a_mask_in_every_view(acme: httpx.Client, ops: httpx.Cl
     tx_id = submitted(acme)
     seen = ops.get(f"/v1/transactions/{tx_id}").json()
     assert (seen["input"], seen["output"], seen["progress"]) == (MASK, MASK, MASK)
-    for path in ("", f"/{tx_id}", f"/{tx_id}/events", f"/{tx_id}/state", f"/{tx_id}/deltas"):
+    views = ("events", "state", "deltas", "logs")
+    for path in ("", f"/{tx_id}", *(f"/{tx_id}/{view}" for view in views)):
         answer = ops.get(f"/v1/transactions{path}")
         assert answer.status_code == 200
         assert WORD not in answer.text

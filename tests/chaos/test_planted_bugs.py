@@ -37,7 +37,7 @@ def without_fence_in_the_final(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def bell_before_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Transactions are queued and rung before they are accepted; a worker comes a moment later."""
-    prepare, place, accept = RequestAcceptor._prepare, RequestAcceptor._place, Record.accept_many
+    prepare, place, accept = RequestAcceptor._prepare, RequestAcceptor.place, Record.accept_many
     coming: list[tuple[RequestAcceptor, Prepared]] = []
 
     def note(acceptor: RequestAcceptor, *given: Any) -> Any:
@@ -57,7 +57,7 @@ def bell_before_commit(monkeypatch: pytest.MonkeyPatch) -> None:
             send._drain()
 
     monkeypatch.setattr(RequestAcceptor, "_prepare", note)
-    monkeypatch.setattr(RequestAcceptor, "_place", lambda acceptor, accepted: None)
+    monkeypatch.setattr(RequestAcceptor, "place", lambda acceptor, accepted: None)
     monkeypatch.setattr(Record, "accept_many", ring_first)
 
 

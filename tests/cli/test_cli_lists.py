@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.testing import Kit
 from tests.record.test_groups import register_node
+from tests.support.command_parts import command_parts
 
 COLUMNS = 80
 NOW = datetime(2026, 11, 16, 12, 3, 55, tzinfo=UTC)
@@ -31,23 +31,13 @@ PEPPER = "a pepper of the test, longer than thirty-two characters"
 @pytest.fixture
 def run(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Runs a command at 80 columns; every line fits."""
-    context = SimpleNamespace(
-        client=datp.client,
-        operator=datp.operator,
-        reader=datp.client,
-        connections=datp.connections,
-        actor=Actor(name="ann"),
-        settings=datp.settings,
-        redis=datp.connections.redis,
-    )
+    keys = ApiKeys(datp.connections.engine, datp.clock, PEPPER)
+    context = command_parts(datp, actor=Actor(name="ann"), api_keys=keys)
     app = typer.Typer()
     for module in MODULES:
         monkeypatch.setattr(module, "connect", lambda: context)
         module.add_commands(app)
     monkeypatch.setattr(top, "backlog", lambda celery, group: 0)
-    monkeypatch.setattr(
-        api_keys, "_keys", lambda: ApiKeys(datp.connections.engine, datp.clock, PEPPER)
-    )
     monkeypatch.setenv("COLUMNS", str(COLUMNS))
 
     def run(*words: str) -> list[str]:

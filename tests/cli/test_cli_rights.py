@@ -16,7 +16,6 @@ from datp_tasks.cli.command_context import Context
 from datp_tasks.cli.command_roles import check
 from datp_tasks.errors import KeyInvalid, NotGranted
 from datp_tasks.model.actor import Actor, Role
-from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.operator_actions import record_action
 from datp_tasks.testing import Kit
 
@@ -31,13 +30,11 @@ def here(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Iterator[Context]:
     monkeypatch.setattr(action_list, "connect", lambda: made)
     monkeypatch.setenv("COLUMNS", "200")
     yield made
-    made.connections.close()
+    made.close()
 
 
 def key(here: Context, role: Role | None) -> str:
-    connections = here.connections
-    keys = ApiKeys(connections.engine, connections.clock, PEPPER)
-    return keys.create("staff", role, actor=Actor(name="test")).text
+    return here.api_keys.create("staff", role, actor=Actor(name="test")).text
 
 
 def test_a_command_asks_for_the_role_of_the_key(

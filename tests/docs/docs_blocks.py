@@ -34,6 +34,9 @@ ELSEWHERE: dict[tuple[str, str], str] = {
     ("docs/webhooks.md", 'import { createHmac, timingSafeEqual } from "node:crypto";'): (
         "tests/webhooks/test_webhook_docs.py::test_the_javascript_code_tells_ours_from_others"
     ),
+    ("docs/submit-in.md", "# views.py"): (
+        "tests/client/test_submit_in_django.py::test_a_view_commits_the_order_and_its_payment"
+    ),
     ("docs/api.md", 'eval "$(datp env)"        # DATP_URL and DATP_KEY of a running `datp up`'): (
         "tests/acceptance/test_api_processes.py::test_the_examples_of_the_page_work"
     ),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from datp_tasks import Pipeline
 from datp_tasks.engine.registry import registry
@@ -48,10 +49,20 @@ def for_timeouts(kit: Kit) -> Names:
     }
 
 
+def for_submit_in(kit: Kit) -> Names:
+    kit.use(Pipeline("payment").step("util/fixed-reply", params={"output": {}}).build())
+    engine = kit.connections.engine
+    with engine.begin() as sql:
+        sql.execute(text("CREATE TABLE IF NOT EXISTS orders (id text, amount integer)"))
+    url = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    return {"client": kit.client, "engine": engine, "database_url": url}
+
+
 #: What a reader of these pages has already; the others begin with nothing.
 BEFORE: dict[str, Callable[[Kit], Names]] = {
     "docs/testing.md": for_testing,
     "docs/timeouts.md": for_timeouts,
+    "docs/submit-in.md": for_submit_in,
 }
 
 
@@ -78,8 +89,8 @@ def test_the_python_of_a_page_runs(
         for name in tests:
             run_test(names[name], datp_servers, request)
         ran += len(tests)
-    text = "\n".join(block.text for block in run_by("python", page))
-    assert ran == text.count("def test_"), "two tests on the page have the same name"
+    whole = "\n".join(block.text for block in run_by("python", page))
+    assert ran == whole.count("def test_"), "two tests on the page have the same name"
 
 
 def execute(block: Block, names: Names) -> None:

@@ -87,6 +87,7 @@ def test_the_log_of_a_step_names_the_transaction(
         tx_id = datp.run("p", {}).tx_id
     [record] = [each for each in caplog.records if each.message == "almost empty"]
     assert (record.tx, record.fence > 0) == (tx_id, True)  # type: ignore[attr-defined]
+    assert record.pathname == __file__
 
 
 def test_progress_is_seen_by_others_while_the_step_runs(datp: Kit, elsewhere: Client) -> None:

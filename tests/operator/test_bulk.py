@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from datp_tasks.model.status import Status
 from datp_tasks.operator.bulk import Where
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing.kit import Kit
+from tests.support.command_parts import command_parts
 
 Data = dict[str, Any]
 
@@ -36,14 +36,7 @@ def kit(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Kit:
 
     for name in ("gate", "do", "once"):
         datp.use(Pipeline(name).step(f"t/{name}").build())
-    context = SimpleNamespace(
-        client=datp.client,
-        operator=datp.operator,
-        connections=datp.connections,
-        actor=Actor(name="ann"),
-        settings=datp.settings,
-        redis=datp.connections.redis,
-    )
+    context = command_parts(datp, actor=Actor(name="ann"))
     for module in (operator, top):
         monkeypatch.setattr(module, "connect", lambda: context)
     monkeypatch.setattr(top, "backlog", lambda celery, group: 0)

@@ -33,7 +33,8 @@ def run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Run:
     """Runs a command line and returns what it printed, on both channels."""
-    connected = SimpleNamespace(settings=settings, pipelines=pipeline_store, redis=redis, keys=keys)
+    live = SimpleNamespace(redis=redis, keys=keys)
+    connected = SimpleNamespace(settings=settings, pipelines=pipeline_store, live=live)
     monkeypatch.setattr(cli, "_connect", lambda: connected)
     monkeypatch.setenv("COLUMNS", "120")
 

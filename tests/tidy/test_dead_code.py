@@ -61,10 +61,12 @@ FOR_USERS = {
     "dont_know",
     "error_id",
     "give_order",
+    "lag_seconds",
     "long_polls",
     "next_cursor",
     "not_done",
     "run_together",
+    "transactions_per_s",
     "wait_batch",
 }
 #: Read by tests only: what a job reports, and lists of what there is.

@@ -17,7 +17,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 ONE_TOPIC = {
     *("api", "api_keys", "approval", "approvals", "batches", "erase", "groups", "journal"),
     *("nodes", "operator", "pipeline_cache", "pipelines", "resolve", "retention", "timeouts"),
-    *("transactions", "webhooks"),
+    *("transaction_logs", "transactions", "webhooks"),
 }
 #: One shape in several rooms: every job has its Limits and a Result, every topic of SQL its Query;
 #: what the API shows of a batch for a ledger has the name that the record gives it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import pytest
 import typer
@@ -15,16 +14,13 @@ from datp_tasks.cli import transactions as transactions_cli
 from datp_tasks.errors import ExpiryInvalid
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.testing import Kit
+from tests.support.command_parts import command_parts
 from tests.timeouts.change_log import ChangeLog
 
 
 @pytest.fixture(autouse=True)
 def connected(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = SimpleNamespace(
-        connections=datp.connections,
-        client=datp.client,
-        actor=Actor(name="cli ops", role=Role.ADMIN),
-    )
+    context = command_parts(datp, actor=Actor(name="cli ops", role=Role.ADMIN))
     monkeypatch.setattr(timeouts_cli, "connect", lambda: context)
     monkeypatch.setattr(transactions_cli, "connect", lambda: context)
     monkeypatch.setenv("COLUMNS", "160")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import text
@@ -13,14 +12,13 @@ from datp_tasks.cli import webhooks as webhooks_cli
 from datp_tasks.errors import WebhookUnknown
 from datp_tasks.model.actor import Actor
 from datp_tasks.testing import Kit
+from tests.support.command_parts import command_parts
 from tests.support.receiver import Receiver, answers
 
 
 @pytest.fixture(autouse=True)
 def connected(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = SimpleNamespace(
-        connections=kit.connections, settings=kit.settings, actor=Actor(name="ann")
-    )
+    context = command_parts(kit, actor=Actor(name="ann"))
     monkeypatch.setattr(webhooks_cli, "connect", lambda: context)
     monkeypatch.setenv("COLUMNS", "250")
 

@@ -66,6 +66,18 @@ SELECT found.* FROM owners o CROSS JOIN LATERAL (
 ) found
 WHERE o.owner IS NOT NULL ORDER BY place DESC, tx_id DESC LIMIT %(limit)s
 
+-- :name external_ids
+-- The transactions that have an external id: one for each owner at most.
+WITH RECURSIVE owners AS (
+    SELECT coalesce(%(owner)s, (SELECT owner FROM tx_summary ORDER BY owner LIMIT 1)) AS owner
+    UNION ALL
+    SELECT (SELECT s.owner FROM tx_summary s WHERE s.owner > o.owner ORDER BY s.owner LIMIT 1)
+    FROM owners o WHERE o.owner IS NOT NULL AND %(owner)s::text IS NULL
+)
+SELECT s.tx_id FROM owners o
+JOIN tx_summary s ON s.owner = o.owner AND s.external_id = %(external_id)s
+WHERE o.owner IS NOT NULL LIMIT %(limit)s
+
 -- :name open_ids
 -- Ids of transactions that go on, up to a number that is still few.
 SELECT tx_id FROM tx_summary
@@ -90,6 +102,7 @@ WHERE o.owner IS NOT NULL LIMIT %(limit)s
 -- which the attribute must be in one.
 SELECT s.created_at, s.tx_id FROM tx_summary s
 WHERE s.tx_id = ANY(%(tx_id)s)
+  AND (%(external_id)s::text IS NULL OR s.external_id = %(external_id)s)
   AND coalesce(s.status = ANY(%(statuses)s::text[]), true)
   AND coalesce(s.pipeline = ANY(%(pipelines)s::text[]), true)
   AND (%(since)s::timestamptz IS NULL OR s.created_at >= %(since)s::timestamptz)

@@ -1,0 +1,115 @@
+"""Routes of node groups: what they are told, and how their workers stand."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Path, Request
+from fastapi.responses import Response
+from pydantic import Field
+
+from datp_tasks.api.models import Given, Long, Sent
+from datp_tasks.api.routing import json_response, needs, router
+from datp_tasks.api.services import Services, caller_of, services_of
+from datp_tasks.live.nodes import Node
+from datp_tasks.model.actor import Role
+from datp_tasks.model.node_groups import LIMITS, NodeGroup
+from datp_tasks.record.database import translate_outage
+
+routes = router("/v1", "operator", role=Role.OPERATOR)
+
+Name = Annotated[str, Path(max_length=200)]
+
+
+class GroupIn(Sent):
+    values: Annotated[
+        dict[str, int | None],
+        Field(
+            min_length=1,
+            description=f"Names: {', '.join(LIMITS)}. null: the default again.",
+            examples=[{"concurrency": 4}],
+        ),
+    ]
+    reason: Long | None = None
+
+
+class GroupShown(Given):
+    name: str
+    values: Annotated[dict[str, int], Field(description="What was decided; others are default.")]
+    roles: list[str]
+    stopped: bool
+    nodes: Annotated[int, Field(description="Live workers.")]
+    busy: int
+    transactions_per_s: float
+    waiting: Annotated[int | None, Field(description="Messages; null: the broker is unavailable.")]
+
+
+class GroupsShown(Given):
+    groups: list[GroupShown]
+
+
+@routes.get("/groups", response_model=GroupsShown)
+@needs(Role.VIEWER)
+async def groups(request: Request) -> Response:
+    """Every group that was told something, or that has a live worker."""
+    services = services_of(request)
+    return json_response({"groups": await services.threads.run(all_groups, services)})
+
+
+@routes.get("/groups/{name}", response_model=GroupShown)
+@needs(Role.VIEWER)
+async def group(request: Request, name: Name) -> Response:
+    """One group; one that was told nothing and has no worker is all default."""
+    services = services_of(request)
+    return json_response(await services.threads.run(one_group, services, name))
+
+
+@routes.patch("/groups/{name}", response_model=GroupShown)
+async def set_group(request: Request, name: Name, wanted: GroupIn) -> Response:
+    """Change values of a group; its workers follow within seconds. `concurrency: 0` stops it."""
+    services, actor = services_of(request), caller_of(request).actor
+
+    def put() -> dict[str, Any]:
+        with translate_outage():
+            services.groups.set(
+                name,
+                wanted.values,
+                actor=actor,
+                reason=wanted.reason,
+                maintenance_group=services.settings.maintenance_group,
+            )
+        services.queues.tell_workers()
+        return one_group(services, name)
+
+    return json_response(await services.threads.run(put))
+
+
+def all_groups(services: Services) -> list[dict[str, Any]]:
+    with translate_outage():
+        known = services.groups.list()
+    nodes = services.nodes()
+    names = sorted(known.keys() | {node.group for node in nodes})
+    waiting = services.queues.waiting(names)
+    return [
+        group_json(known.get(name, NodeGroup(name, {})), nodes, waiting.get(name)) for name in names
+    ]
+
+
+def one_group(services: Services, name: str) -> dict[str, Any]:
+    with translate_outage():
+        known = services.groups.list().get(name, NodeGroup(name, {}))
+    return group_json(known, services.nodes(), services.queues.waiting([name]).get(name))
+
+
+def group_json(group: NodeGroup, nodes: list[Node], waiting: int | None) -> dict[str, Any]:
+    loads = [node.load for node in nodes if node.group == group.name]
+    return {
+        "name": group.name,
+        "values": dict(group.values),
+        "roles": group.roles,
+        "stopped": group.is_stopped,
+        "nodes": len(loads),
+        "busy": sum(load.get("busy", 0) for load in loads),
+        "transactionsPerS": round(sum(load.get("transactionsPerS", 0) for load in loads), 1),
+        "waiting": waiting,
+    }

@@ -1,0 +1,140 @@
+"""The client for programs with threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
+
+import httpx
+
+from datp_tasks.http import operations
+from datp_tasks.http.flows import Answered, CallRetry, Flow, NoReply, Outgoing, Pause, Reply
+from datp_tasks.http.operations import ListFilters, SubmitOptions
+from datp_tasks.http.replies import BulkAnswer, Json, Receipt, RemoteTransaction
+
+T = TypeVar("T")
+
+TIMEOUT_S = 30.0
+
+
+class ApiClient:
+    """Submit, read, wait, signal, over HTTP. Threads may share one; close it at the end.
+
+    What the server calls retryable, and what broke on its way, is tried again: every POST carries
+    an idempotency key, so a second try does nothing twice.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        *,
+        retry: CallRetry | None = None,
+        timeout_s: float = TIMEOUT_S,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._retry = retry or CallRetry()
+        self._timeout_s = timeout_s
+        headers = {"Authorization": f"Bearer {key}"}
+        self._http = httpx.Client(base_url=url.rstrip("/"), headers=headers, transport=transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._http.close()
+
+    def submit(
+        self,
+        pipeline: str,
+        data: Mapping[str, Any],
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[SubmitOptions],
+    ) -> Receipt:
+        """Hand in a transaction. When this returns it is committed and will not be lost."""
+        wanted = operations.submission(pipeline, data, options)
+        return self._run(operations.submit(wanted, idempotency_key, self._retry))
+
+    def submit_bulk(self, wanted: Sequence[Json]) -> list[BulkAnswer]:
+        """Hand in many, each as the body of POST /v1/transactions; answers in their order."""
+        return self._run(operations.submit_bulk(wanted, self._retry))
+
+    def get(self, tx_id: str) -> RemoteTransaction:
+        """The transaction as of now."""
+        return self._run(operations.read(tx_id, self._retry))
+
+    def wait(self, tx_id: str, timeout_s: float = 60.0) -> RemoteTransaction:
+        """Wait for its end, by long polls; WaitTimeout leaves it running."""
+        return self._run(operations.wait(tx_id, timeout_s, self._retry))
+
+    def transactions(self, **filters: Unpack[ListFilters]) -> Iterator[RemoteTransaction]:
+        """The newest first, page by page, as long as one goes on."""
+        cursor: str | None = None
+        while True:
+            found = self._run(operations.page(filters, cursor, self._retry))
+            yield from found.transactions
+            cursor = found.next_cursor
+            if cursor is None:
+                return
+
+    def cancel(self, tx_id: str, reason: str | None = None) -> RemoteTransaction:
+        """Take it back: at once if nothing has begun, else after its step, with a rollback."""
+        return self._run(operations.cancel(tx_id, reason, self._retry))
+
+    def wake(self, tx_id: str) -> bool:
+        """End a sleep early; False if it does not sleep."""
+        return self._run(operations.wake(tx_id, self._retry))
+
+    def set_switch(self, tx_id: str, name: str, value: bool | int | float | str | None) -> bool:
+        """Set a switch (None removes it); True if the transaction woke up."""
+        return self._run(operations.set_switch(tx_id, name, value, self._retry))
+
+    def request(
+        self, method: str, path: str, *, params: Mapping[str, Any] | None = None, body: Any = None
+    ) -> Json:
+        """Any other route, as `client.request("GET", "/v1/alerts")`."""
+        return self._run(operations.request(method, path, params, body, self._retry))
+
+    def _run(self, flow: Flow[T]) -> T:
+        reply: Reply = None
+        while True:
+            try:
+                wanted = flow.send(reply)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if isinstance(wanted, Pause):
+                time.sleep(wanted.seconds)
+                reply = None
+            else:
+                reply = self._sent(wanted)
+
+    def _sent(self, wanted: Outgoing) -> Reply:
+        try:
+            response = self._http.request(
+                wanted.method,
+                wanted.path,
+                params=dict(wanted.params),
+                json=wanted.body,
+                headers=dict(wanted.headers),
+                timeout=self._timeout_s + wanted.extra_s,
+            )
+        except httpx.TransportError as error:
+            return NoReply(reason_of(error))
+        return Answered(response.status_code, response.headers, response.content)
+
+
+def reason_of(error: httpx.TransportError) -> str:
+    """What broke, in a few words; some errors of the library have no text."""
+    return str(error) or type(error).__name__

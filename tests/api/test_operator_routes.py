@@ -1,0 +1,219 @@
+"""What the command line can do is possible over HTTP: pipelines, groups, keys, bulk, explaining."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from datp_tasks.model.actor import Role
+from tests.support.api_house import ApiHouse
+
+YAML = """
+pipeline: typed
+nodeGroup: master
+steps:
+  - type: util/fixed-reply
+    params: {output: {said: "%s"}}
+"""
+
+
+def kind_of(response: httpx.Response) -> str:
+    return str(response.json()["type"]).rpartition(":")[2]
+
+
+def actions(house: ApiHouse, ops: httpx.Client, subject: str) -> list[Any]:
+    found = ops.get("/v1/audit/actions", params={"subject": subject}).json()["actions"]
+    return [each["action"] for each in found]
+
+
+# Pipelines.
+
+
+def applied(ops: httpx.Client, said: str) -> dict[str, Any]:
+    response = ops.post("/v1/pipelines", json={"yaml": YAML % said})
+    assert response.status_code in (200, 201), response.text
+    found: dict[str, Any] = response.json()
+    return found
+
+
+def test_a_pipeline_goes_from_text_to_committed(ops: httpx.Client, house: ApiHouse) -> None:
+    made = applied(ops, "first")
+    assert (made["name"], made["new"], made["state"]) == ("typed", True, "draft")
+    again = ops.post("/v1/pipelines", json={"yaml": YAML % "first"})
+    assert again.status_code == 200 and again.json()["new"] is False
+    place = f"/v1/pipelines/typed/versions/{made['version']}"
+    committed = ops.post(f"{place}/commit", json={"comment": "the first one"}).json()
+    assert (committed["state"], committed["comment"]) == ("committed", "the first one")
+    shown = ops.get(place).json()
+    assert shown["definition"]["steps"][0]["params"] == {"output": {"said": "first"}}
+    assert "pipeline.commit" in actions(house, ops, "typed")
+
+
+def test_an_exported_version_is_imported_and_an_altered_one_refused(ops: httpx.Client) -> None:
+    made = applied(ops, "exported")
+    document = ops.get(f"/v1/pipelines/typed/versions/{made['version']}/export").json()
+    assert ops.post("/v1/pipelines/import", json=document).json()["state"] == "committed"
+    document["definition"]["steps"][0]["params"]["output"]["said"] = "altered"
+    refused = ops.post("/v1/pipelines/import", json=document)
+    assert refused.status_code == 422 and "altered" in refused.json()["detail"]
+
+
+def test_two_versions_are_compared(ops: httpx.Client) -> None:
+    one, other = applied(ops, "one"), applied(ops, "other")
+    params = {"from": one["version"], "to": other["version"]}
+    diff = ops.get("/v1/pipelines/typed/diff", params=params).json()["diff"]
+    assert "-" in diff and "said: other" in diff
+    same = {"from": one["version"], "to": one["version"]}
+    assert ops.get("/v1/pipelines/typed/diff", params=same).json()["diff"] == ""
+
+
+def test_a_check_names_every_mistake_and_stores_nothing(ops: httpx.Client) -> None:
+    wrong = {"pipeline": "wrong", "nodeGroup": "master", "steps": [], "colour": "red"}
+    found = ops.post("/v1/pipelines/check", json={"definition": wrong}).json()
+    assert found["valid"] is False and len(found["mistakes"]) >= 2
+    good = ops.post("/v1/pipelines/check", json={"yaml": YAML % "unseen"}).json()
+    assert good["valid"] is True and good["name"] == "typed"
+    versions = ops.get("/v1/pipelines/typed").json()["versions"]
+    assert good["version"] not in {each["version"] for each in versions}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"definition": {}, "yaml": "a: b"}, {"yaml": "a: [1"}, {"yaml": "---\na: 1\n---\nb: 2\n"}],
+)
+def test_a_text_that_is_no_pipeline_is_a_sentence(ops: httpx.Client, body: dict[str, Any]) -> None:
+    refused = ops.post("/v1/pipelines", json=body)
+    assert refused.status_code == 422
+    assert kind_of(refused) in ("request-invalid", "pipeline-invalid")
+
+
+# Groups.
+
+
+def test_a_group_is_changed_and_goes_back_to_its_default(ops: httpx.Client) -> None:
+    changed = ops.patch(
+        "/v1/groups/night", json={"values": {"concurrency": 3}, "reason": "a busy night"}
+    ).json()
+    assert changed["values"] == {"concurrency": 3} and changed["stopped"] is False
+    assert "night" in {each["name"] for each in ops.get("/v1/groups").json()["groups"]}
+    back = ops.patch("/v1/groups/night", json={"values": {"concurrency": None}}).json()
+    assert back["values"] == {}
+
+
+def test_a_value_that_a_group_does_not_have_is_refused(ops: httpx.Client) -> None:
+    refused = ops.patch("/v1/groups/night", json={"values": {"colour": 3}})
+    assert refused.status_code == 422 and kind_of(refused) == "group-invalid"
+
+
+# Keys.
+
+
+def test_a_key_is_made_used_and_revoked(ops: httpx.Client, house: ApiHouse) -> None:
+    owner = house.new_owner("made")
+    wanted = {"owner": owner, "grants": ["read"], "name": "ci", "expiresInSeconds": 3_600}
+    made = ops.post("/v1/keys", json=wanted)
+    assert made.status_code == 201
+    key = made.json()
+    client = house.client(key=key["key"])
+    assert client.get("/v1/transactions").status_code == 200
+    refused = client.post("/v1/transactions", json={"pipeline": "echo", "input": {}})
+    assert refused.status_code == 403
+    listed = client.get("/v1/keys").json()["keys"]
+    assert [each["id"] for each in listed] == [key["id"]] and "key" not in listed[0]
+    assert client.post(f"/v1/keys/{key['id']}/revoke").json()["revokedAt"] is not None
+    assert "key.revoke" in actions(house, ops, key["id"])
+
+
+def test_a_client_sees_and_ends_no_other_key(acme: httpx.Client, house: ApiHouse) -> None:
+    other = house.new_owner("other")
+    key_id = house.new_key(other).split("_")[1]
+    assert acme.get("/v1/keys", params={"owner": other}).status_code == 403
+    assert key_id not in {each["id"] for each in acme.get("/v1/keys").json()["keys"]}
+    assert acme.post(f"/v1/keys/{key_id}/revoke").status_code == 403
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"owner": "a b"}, {"owner": "x", "grants": ["fly"]}, {"owner": "x", "role": "king"}]
+)
+def test_a_key_that_cannot_be_is_refused(ops: httpx.Client, wanted: dict[str, Any]) -> None:
+    assert ops.post("/v1/keys", json=wanted).status_code == 422
+
+
+def test_limits_of_an_owner_are_set_and_reset(ops: httpx.Client) -> None:
+    place = "/v1/owners/limited-one/limits"
+    assert ops.put(place, json={"burstMax": 7}).json()["burstMax"] == 7
+    assert ops.get(place).json() == {
+        "owner": "limited-one",
+        "requestsPerSecond": None,
+        "burstMax": 7,
+        "inFlightMax": None,
+    }
+    assert ops.put(place, json={}).json()["burstMax"] is None
+
+
+# Many at once.
+
+
+@pytest.fixture
+def sleepers(house: ApiHouse) -> tuple[str, list[str]]:
+    owner = house.new_owner("sleepers")
+    made = [house.kit.client.submit("nap", {"n": n}, owner=owner).tx_id for n in range(3)]
+    return owner, made
+
+
+def test_what_the_preview_shows_is_acted_on(
+    ops: httpx.Client, house: ApiHouse, sleepers: tuple[str, list[str]]
+) -> None:
+    owner, made = sleepers
+    chosen = {"action": "cancel", "where": {"owner": owner}}
+    preview = ops.post("/v1/bulk-actions/preview", json=chosen).json()
+    assert (preview["count"], preview["more"]) == (3, False)
+    assert {each["txId"] for each in preview["sample"]} == set(made)
+    acted = ops.post(
+        "/v1/bulk-actions", json={**chosen, "expectedCount": 3, "reason": "a wrong file"}
+    ).json()
+    assert (acted["done"], acted["failed"]) == (3, 0)
+    assert {str(house.kit.status(each).status) for each in made} == {"cancelled"}
+
+
+def test_nothing_is_done_if_another_number_matches(
+    ops: httpx.Client, house: ApiHouse, sleepers: tuple[str, list[str]]
+) -> None:
+    owner, made = sleepers
+    wanted = {"action": "cancel", "where": {"owner": owner}, "reason": "a wrong file"}
+    refused = ops.post("/v1/bulk-actions", json={**wanted, "expectedCount": 2})
+    assert refused.status_code == 409 and kind_of(refused) == "subject-moved"
+    assert {str(house.kit.status(each).status) for each in made} == {"sleeping"}
+
+
+def test_all_transactions_are_never_meant(ops: httpx.Client) -> None:
+    refused = ops.post("/v1/bulk-actions/preview", json={"action": "wake", "where": {}})
+    assert refused.status_code == 422
+
+
+# Explaining.
+
+
+def test_why_tells_what_a_sleeper_waits_for(
+    ops: httpx.Client, sleepers: tuple[str, list[str]]
+) -> None:
+    found = ops.get(f"/v1/transactions/{sleepers[1][0]}/why").json()
+    assert found["status"] == "sleeping" and "go" in found["answer"]
+
+
+def test_a_replay_fits(ops: httpx.Client, sleepers: tuple[str, list[str]]) -> None:
+    found = ops.get(f"/v1/transactions/{sleepers[1][0]}/replay").json()
+    assert (found["fits"], found["faults"], found["status"]) == (True, [], "sleeping")
+
+
+def test_why_and_replay_of_what_does_not_exist_are_404(ops: httpx.Client) -> None:
+    for what in ("why", "replay"):
+        assert ops.get(f"/v1/transactions/t00-{'0' * 32}/{what}").status_code == 404
+
+
+def test_the_doctor_and_the_timeouts_answer(house: ApiHouse) -> None:
+    viewer = house.client(house.new_owner("viewer"), Role.VIEWER)
+    assert isinstance(viewer.get("/v1/doctor").json()["healthy"], bool)
+    assert viewer.get("/v1/timeouts", params={"limit": 1}).json()["behind"] is False
