@@ -179,6 +179,10 @@ CATALOGUE = (
         "The decision does not fit",
         "The detail says which decisions the step allows.",
     ),
+    # Filters, groups and keys.
+    _type("filter-invalid", 422, "The filter is not acceptable", "The detail names the filters."),
+    _type("group-invalid", 422, "The node group is not acceptable", "The detail says why."),
+    _type("key-invalid", 422, "The key is not acceptable", "The detail says why."),
     # Approvals, batches, webhooks.
     _type(
         "approval-over",

@@ -36,6 +36,10 @@ SCHEMAS_KEPT = 256
 VALUES = ("const", "enum", "examples", "default")
 
 
+#: Keywords under which names are a user's, and not those of keywords.
+NAMED = ("properties", "$defs", "patternProperties", "dependentSchemas")
+
+
 class TooCostly(Exception):
     """More steps than a check may take."""
 
@@ -77,23 +81,27 @@ def _refusals(node: Any, root: dict[str, Any], place: str) -> Iterator[str]:
     if isinstance(node, list):
         for number, each in enumerate(node):
             yield from _refusals(each, root, f"{place}/{number}")
-    if not isinstance(node, dict):
-        return
-    for key, value in node.items():
-        here = f"{place}/{key}"
-        is_name = place.rpartition("/")[2] in ("properties", "$defs", "patternProperties")
-        if is_name:
-            if place.endswith("/patternProperties"):
+    elif isinstance(node, dict):
+        holder = place.rpartition("/")[2]
+        for key, value in node.items():
+            here = f"{place}/{key}"
+            if holder == "patternProperties":
                 yield from _pattern_mistakes(key, here)
-            yield from _refusals(value, root, here)
-        elif key in REFUSED:
-            yield f"{here}: is not possible in the schema of an input"
-        elif key == "$ref":
-            yield from _reference_mistakes(value, root, here)
-        elif key == "pattern":
-            yield from _pattern_mistakes(value, here)
-        elif key not in VALUES:
-            yield from _refusals(value, root, here)
+            if holder in NAMED:
+                yield from _refusals(value, root, here)
+            else:
+                yield from _keyword_refusals(key, value, root, here)
+
+
+def _keyword_refusals(key: str, value: Any, root: dict[str, Any], here: str) -> Iterator[str]:
+    if key in REFUSED:
+        yield f"{here}: is not possible in the schema of an input"
+    elif key == "$ref":
+        yield from _reference_mistakes(value, root, here)
+    elif key == "pattern":
+        yield from _pattern_mistakes(value, here)
+    elif key not in VALUES:
+        yield from _refusals(value, root, here)
 
 
 def _reference_mistakes(value: object, root: dict[str, Any], place: str) -> Iterator[str]:
@@ -125,7 +133,7 @@ def repeats_of(pattern: str) -> tuple[int, ...]:
     pattern needs to remember or look around: such patterns can take exponentially long."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from re import _constants as words  # type: ignore[attr-defined]
+        from re import _constants as words
         from re import _parser as parser
 
         parsed = parser.parse(pattern)
@@ -137,15 +145,11 @@ def repeats_of(pattern: str) -> tuple[int, ...]:
 def _walk(node: Any, words: Any, repeats: list[int], *, inside: bool) -> None:
     for operator, given in node:
         if operator in (words.MAX_REPEAT, words.MIN_REPEAT, words.POSSESSIVE_REPEAT):
-            _, most, body = given
-            many = most > 1
-            if many and inside:
-                raise ValueError("a repeat within a repeat can take for ever")
-            if many:
-                repeats.append(int(most))
-            _walk(body, words, repeats, inside=inside or many)
+            _walk_repeat(given, words, repeats, inside=inside)
         elif operator is words.SUBPATTERN:
             _walk(given[-1], words, repeats, inside=inside)
+        elif operator is words.ATOMIC_GROUP:
+            _walk(given, words, repeats, inside=inside)
         elif operator is words.BRANCH:
             if inside:
                 raise ValueError("a choice within a repeat can take for ever")
@@ -153,8 +157,16 @@ def _walk(node: Any, words: Any, repeats: list[int], *, inside: bool) -> None:
                 _walk(branch, words, repeats, inside=inside)
         elif operator in (words.ASSERT, words.ASSERT_NOT, words.GROUPREF, words.GROUPREF_EXISTS):
             raise ValueError("back references and looking around are not possible")
-        elif operator is words.ATOMIC_GROUP:
-            _walk(given, words, repeats, inside=inside)
+
+
+def _walk_repeat(given: Any, words: Any, repeats: list[int], *, inside: bool) -> None:
+    _, most, body = given
+    many = most > 1
+    if many and inside:
+        raise ValueError("a repeat within a repeat can take for ever")
+    if many:
+        repeats.append(int(most))
+    _walk(body, words, repeats, inside=inside or many)
 
 
 def tries_of(pattern: str, text: str) -> int:
@@ -203,9 +215,8 @@ def _validator_class() -> Any:
     from jsonschema import Draft202012Validator, validators
 
     known = Draft202012Validator.VALIDATORS.items()
-    return validators.extend(
-        Draft202012Validator, {name: _counted(keyword) for name, keyword in known}
-    )
+    extend: Any = validators.extend
+    return extend(Draft202012Validator, {name: _counted(keyword) for name, keyword in known})
 
 
 def mistakes_in(schema: Mapping[str, Any], document: Mapping[str, Any]) -> list[tuple[str, str]]:

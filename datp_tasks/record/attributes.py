@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from sqlalchemy import Connection
+from typing import Any
 
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.record_types import Acceptance, Final
@@ -15,7 +14,7 @@ class Query(Queries, topic="attributes"):
 
 
 def set_attributes(
-    connection: Connection, rows: Sequence[Acceptance] | Sequence[Final], decided: set[str]
+    connection: Any, rows: Sequence[Acceptance] | Sequence[Final], decided: set[str]
 ) -> None:
     """Of those transactions that the statement before has accepted or ended."""
     found = [

@@ -377,11 +377,11 @@ def test_events_come_in_pages_and_none_is_missing(house: ApiHouse, acme: httpx.C
             (tx_id,),
         )
     found: list[int] = []
-    after: int | None = 0
-    pages = 0
-    while after is not None:
-        page = acme.get(f"/v1/transactions/{tx_id}/events", params={"after": after}).json()
+    params: dict[str, str] = {}
+    pages, has_more = 0, True
+    while has_more:
+        page = acme.get(f"/v1/transactions/{tx_id}/events", params=params).json()
         found += [each["sequence"] for each in page["events"]]
-        after = page["nextCursor"]
+        has_more, params = page["hasMore"], {"cursor": page["nextCursor"] or ""}
         pages += 1
     assert (found, pages, page["events"][-1]["kind"]) == (list(range(1, 1202)), 2, "final")
