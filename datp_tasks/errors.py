@@ -7,6 +7,8 @@ DatpError
 ├── PipelineError
 │   ├── PipelineInvalid       a definition has mistakes; each one is named
 │   ├── PipelineUnknown       no pipeline (or version) of that name
+│   ├── MappingUnknown        no mapping (or version) of that name
+│   ├── VersionKept           only a draft that was never in use can be deleted
 │   ├── PipelineDisabled      the pipeline exists, but takes no transactions now
 │   ├── PipelineNotStartable  only other pipelines may call it
 │   └── VersionMismatch       the content does not match the hash it claims to have
@@ -134,6 +136,14 @@ class PipelineInvalid(PipelineError):
 
 class PipelineUnknown(PipelineError):
     """There is no such pipeline. `datp pipelines list` shows what there is."""
+
+
+class MappingUnknown(PipelineError):
+    """There is no such mapping. `datp mappings list` shows what there is."""
+
+
+class VersionKept(PipelineError):
+    """Only a draft that was never in use can be deleted."""
 
 
 class PipelineDisabled(PipelineError):

@@ -6,7 +6,11 @@ owner; else they need one as everywhere.
 
 from __future__ import annotations
 
-from importlib.metadata import version
+import os
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import distribution, version
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
@@ -19,7 +23,7 @@ from datp_tasks.api.problems import not_found
 from datp_tasks.api.routing import by_key, json_response, router
 from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
-from datp_tasks.api.transactions import CONFLICT, hand_in, look, note_read, told
+from datp_tasks.api.transactions import CONFLICT, hand_in, in_language, look, note_read, told
 from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.rights import check_read, sees_payloads
@@ -103,7 +107,7 @@ async def start(
 ) -> Response:
     """Start a transaction; with `poll: long` in its metadata, wait for its end."""
     services, caller = services_of(request), caller_of(request)
-    answer = await hand_in(services, _request(pipeline, wanted, caller))
+    answer = await hand_in(services, in_language(request, _request(pipeline, wanted, caller)))
     options = wanted.metadata
     wait = (options.poll or options.reply or "") in LONG
     return await _reply(request, services, answer.tx_id, wait=wait)
@@ -147,9 +151,22 @@ async def healthcheck(request: Request) -> Response:
             "status": "ok",
             "appVersion": ours,
             "datpVersion": ours,
-            "buildTime": None,
+            "buildTime": _built_at(),
         }
     )
+
+
+@cache
+def _built_at() -> str | None:
+    """When this release was put onto this machine: wheels and images keep that time."""
+    named = distribution("datp-tasks").files or []
+    found = next((each for each in named if each.name == "METADATA"), None)
+    if found is None:
+        return None
+    with suppress(OSError):
+        built_s = os.stat(found.locate()).st_mtime
+        return time_text(datetime.fromtimestamp(int(built_s), UTC))
+    return None
 
 
 def _request(pipeline: str, wanted: Start, caller: Caller) -> Wanted:
@@ -167,6 +184,7 @@ def _request(pipeline: str, wanted: Start, caller: Caller) -> Wanted:
         webhook=webhook,
         progress_reports=options.progressReports,
         cancel_webhook_on_poll=options.pollReplyCancelsWebhook,
+        webhook_style="original",
         by=caller.actor,
     )
 
@@ -176,16 +194,21 @@ async def _reply(request: Request, services: Services, tx_id: str, *, wait: bool
     summary = await look(request, services, tx_id, wait_s=wait_s)
     await note_read(request, "transaction.read", tx_id, [summary])
     caller = caller_of(request)
-    shown = original_summary(await services.shown(caller, summary))
+    updated = summary.completed_at or await services.threads.run(_last_news, services, tx_id)
+    shown = original_summary(await services.shown(caller, summary), updated)
     if not sees_payloads(caller.actor):
         shown |= {"progressReport": dict(MASK), "data": dict(MASK)}
     return told(request, summary, shown)
 
 
-def original_summary(summary: Summary) -> dict[str, Any]:
+def _last_news(services: Services, tx_id: str) -> datetime | None:
+    with translate_outage():
+        return services.events.last_news(tx_id)
+
+
+def original_summary(summary: Summary, updated: datetime | None) -> dict[str, Any]:
     """In the original's shape; its clients see `queued` as `running`."""
     status = "running" if summary.status is Status.QUEUED else str(summary.status)
-    completed = time_text(summary.completed_at)
     return {
         "metadata": {
             "owner": summary.owner,
@@ -193,8 +216,8 @@ def original_summary(summary: Summary) -> dict[str, Any]:
             "externalId": summary.external_id,
             "transactionType": summary.pipeline,
             "status": status,
-            "completionTime": completed,
-            "lastUpdated": completed or time_text(summary.created_at),
+            "completionTime": time_text(summary.completed_at),
+            "lastUpdated": time_text(updated or summary.created_at),
             "notifiedTime": time_text(summary.notified_at),
             "sequenceOfUpdate": summary.sequence,
         },

@@ -85,6 +85,8 @@ class DoorProtocol(HttpToolsProtocol):
         self._heard = False
         self._header_count = 0
         self._head_bytes = 0
+        #: What came after the head since the last bytes of a body: chunk extensions, trailers.
+        self._idle_bytes = 0
         self._refused: Problem | None = None
         #: Since when it sends a head, the rest of a body that is not needed, or reads nothing.
         self._head_since_s: float | None = None
@@ -122,7 +124,12 @@ class DoorProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX + URL_BYTES_MAX:
                 self._answer(_head_too_large())
-        elif not self._in_body and not self._heard:
+        elif self._in_body and not self._heard:
+            self._idle_bytes += len(data)
+            if self._idle_bytes > HEAD_BYTES_MAX:
+                # Not answered: the application may be in the middle of its answer.
+                self.transport.abort()
+        elif not self._heard:
             # Empty lines before a request.
             self._head_since_s = time.monotonic()
         if len(self.pipeline) > PIPELINED_MAX:
@@ -140,7 +147,14 @@ class DoorProtocol(HttpToolsProtocol):
         self._header_count += 1
         if self._header_count > HEADERS_MAX:
             self._stop(_head_too_large())
-        super().on_header(name, value)
+        # A trailer is no header: the application has begun with those that were there.
+        if not self._in_body:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._heard = True
+        self._idle_bytes = 0
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
         if len(self.url) > URL_BYTES_MAX:
@@ -149,6 +163,8 @@ class DoorProtocol(HttpToolsProtocol):
             self._stop(_head_too_large())
         self._head_since_s = None
         self._in_body = True
+        self._heard = True
+        self._idle_bytes = 0
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:

@@ -110,7 +110,8 @@ async def why_transaction(request: Request, tx_id: TxId) -> Response:
     """What it waits for, which node has it, when it moves, and what a person can do."""
     services, caller = services_of(request), caller_of(request)
     await services.look(caller, tx_id)
-    return json_response(why_json(await services.threads.run(services.operator.why, tx_id)))
+    explain = services.operator.why
+    return json_response(why_json(await services.threads.run(explain, tx_id, actor=caller.actor)))
 
 
 @routes.get("/transactions/{txId}/replay", response_model=ReplayShown)

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 from fastapi import Path, Request
 from fastapi.responses import Response
+from pydantic import Field
 
-from datp_tasks.api.models import Object
+from datp_tasks.api.models import Object, Sent, Text
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.serializers import alert_json, time_text
@@ -23,6 +24,12 @@ from datp_tasks.record.database import translate_outage
 routes = router("/v1", "operator", role=Role.ADMIN)
 
 Name = Annotated[str, Path(max_length=200)]
+#: PostgreSQL's bigint.
+AlertId = Annotated[int, Path(ge=1, lt=2**63)]
+
+
+class CloseIn(Sent):
+    reason: Annotated[Text, Field(min_length=1, description="Kept in the audit table.")]
 
 
 @routes.get("/pipelines", response_model=Object)
@@ -105,6 +112,21 @@ async def alerts(request: Request) -> Response:
             return [alert_json(each) for each in services.alerts.open_alerts()]
 
     return json_response({"alerts": await services.threads.run(read)})
+
+
+@routes.post("/alerts/{alertId}/close", response_model=Object)
+@needs(Role.OPERATOR)
+async def close_alert(
+    request: Request,
+    alert_id: Annotated[AlertId, Path(alias="alertId")],
+    wanted: CloseIn,
+) -> Response:
+    """Close an alert that was dealt with. What one person did alone is closed by another."""
+    services, actor = services_of(request), caller_of(request).actor
+    close = services.operator.approvals.close_alert
+    if not await services.threads.run(close, actor, alert_id, reason=wanted.reason):
+        raise not_found("open alert with this id")
+    return json_response({"id": alert_id, "closed": True})
 
 
 def _pipeline(services: Services, name: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -78,14 +79,19 @@ async def submit(request: Request, wanted: models.TransactionIn) -> Response:
     services, caller = services_of(request), caller_of(request)
     name = external_id_of(request)
     trace = getattr(request.state, "traceparent", None)
-    answer = await hand_in(
-        services, wanted.request(caller.owner, caller.actor, name=name, trace=trace)
-    )
+    asked = wanted.request(caller.owner, caller.actor, name=name, trace=trace)
+    answer = await hand_in(services, in_language(request, asked))
     return json_response(
         {"txId": answer.tx_id, "status": str(answer.status)},
         REPEATED if answer.duplicate else NEW,
         headers={"Location": f"/v1/transactions/{answer.tx_id}"},
     )
+
+
+def in_language(request: Request, wanted: Wanted) -> Wanted:
+    """With the language that the request's header asks for."""
+    given = request.headers.get("accept-language")
+    return replace(wanted, language=given) if given else wanted
 
 
 async def hand_in(services: Services, wanted: Wanted) -> Submitted:

@@ -127,7 +127,11 @@ class Waiters:
                 bell.set()
             after = summary.sequence if after is None else after
             watched = self._watched[tx_id]
-            watched.seen = max(watched.seen, summary.sequence)
+            if summary.sequence > watched.seen:
+                # News to the others, too, if they looked before; the tick does not wake them now.
+                watched.seen = summary.sequence
+                for other in watched.bells - {bell}:
+                    other.set()
             left_s = give_up_s - time.monotonic()
             if summary.is_final or summary.sequence > after or left_s <= 0:
                 return summary

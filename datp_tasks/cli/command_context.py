@@ -23,6 +23,7 @@ from datp_tasks.settings import Settings
 if TYPE_CHECKING:
     from datp_tasks.cli.reader import StatusReader
     from datp_tasks.model.actor import Actor
+    from datp_tasks.pipelines.mapping_store import MappingStore
     from datp_tasks.pipelines.version_store import PipelineStore
 
 URL_VARIABLES = ("DATP_REDIS_URL", "DATP_DATABASE_URL")
@@ -54,6 +55,13 @@ class Context(CommandParts):
     def pipelines(self) -> PipelineStore:
         """Whose changes are those of the one who runs the command."""
         return super().pipelines.acting(self.actor)
+
+    @property
+    def mappings(self) -> MappingStore:
+        """The same for mappings."""
+        from datp_tasks.pipelines.mapping_store import MappingStore
+
+        return MappingStore(self.engine, self.pipelines)
 
 
 def connect(directory: Path | None = None) -> Context:

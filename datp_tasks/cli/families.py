@@ -64,6 +64,9 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
     "pipelines": {
         "pipelines": "Pipelines and their versions.",
     },
+    "mappings": {
+        "mappings": "Mappings that pipelines share, and their versions.",
+    },
     "webhooks": {
         "webhooks": "Webhooks: deliveries, dead letters, secrets.",
     },

@@ -53,7 +53,8 @@ def add_commands(app: typer.Typer) -> None:
 
 def why(tx_id: TxId, as_json: AsJson = False) -> None:
     """Tell what a transaction waits for, which node has it and when it moves."""
-    found = connect().operator.why(tx_id)
+    context = connect()
+    found = context.operator.why(tx_id, actor=context.actor)
     console = Console()
     if as_json:
         print_json(console, _why_json(found))

@@ -183,6 +183,37 @@ def import_(file: Annotated[Path, typer.Argument(help="File that `export` wrote.
 
 
 @app.command()
+def clone(
+    name: Name,
+    new_name: Annotated[str, typer.Argument(help="Name of the clone.")],
+    version: VersionOption = None,
+) -> None:
+    """Store one version (else the one in use) under another name, as a draft."""
+    applied = _connect().pipelines.clone(name, new_name, version)
+    _say(f"{applied.name} {applied.version}: {'new draft' if applied.is_new else 'unchanged'}")
+
+
+@app.command()
+def delete(name: Name, version: Version) -> None:
+    """Remove a draft that was never in use."""
+    info = _connect().pipelines.delete(name, version)
+    _say(f"{info.name} {info.version}: deleted")
+
+
+@app.command("test")
+def run_tests(
+    name: Name,
+    version: VersionOption = None,
+    case: Annotated[list[str] | None, typer.Option(help="Only the case of this name.")] = None,
+    file: Annotated[list[Path] | None, typer.Option(help="Take pipelines from here.")] = None,
+) -> None:
+    """Run the test cases that a pipeline carries, on servers of their own."""
+    from datp_tasks.cli.pipeline_test import run_cases
+
+    run_cases(_connect(), name, version, cases=case or [], files=file or [])
+
+
+@app.command()
 def diff(name: Name, a: Version, b: Version) -> None:
     """Show what changed from version A to version B."""
     text = _connect().pipelines.diff(name, a, b)

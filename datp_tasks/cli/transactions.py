@@ -106,7 +106,7 @@ def _explain(context: Context, tx_id: str, said: str) -> str:
     from datp_tasks.live.redis_errors import RedisError
 
     try:
-        found = context.operator.why(tx_id)
+        found = context.operator.why(tx_id, actor=context.actor)
     except (DatpError, RedisError, OSError):
         # An answer is only a service here; the wait itself knows what to do about an outage.
         return said

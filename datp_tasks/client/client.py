@@ -89,6 +89,7 @@ class Client:
         webhook: str | None = None,
         progress_reports: bool = False,
         cancel_webhook_on_poll: bool = False,
+        language: str | None = None,
         by: Actor | None = None,
     ) -> Submitted:
         """Hand in a transaction. When this returns it is committed and will not be lost.
@@ -96,7 +97,8 @@ class Client:
         The same external id with the same request gives the first transaction again; with
         another request it raises ExternalIdConflict. One that is not over when it expires is
         rolled back and ends as `expired`. The webhook is told of the end and, if
-        `progress_reports`, of every progress report. `by` is who hands it in, for its row; the
+        `progress_reports`, of every progress report. `language` (as in Accept-Language) is
+        for pipelines with texts by language. `by` is who hands it in, for its row; the
         actor must have the right to.
         """
         request = Request(
@@ -110,6 +112,7 @@ class Client:
             webhook=webhook,
             progress_reports=progress_reports,
             cancel_webhook_on_poll=cancel_webhook_on_poll,
+            language=language,
             by=by,
         )
         answer = self.submit_many([request])[0]

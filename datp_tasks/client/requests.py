@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import uuid_utils
 
@@ -22,6 +22,7 @@ from datp_tasks.model.rights import check_submit
 from datp_tasks.model.search import attributes_of
 from datp_tasks.model.state import first_state_json
 from datp_tasks.model.status import Status
+from datp_tasks.model.texts_by_language import language_wanted
 from datp_tasks.outbound.addresses import check_url
 from datp_tasks.record.record_types import Acceptance
 from datp_tasks.seals.data_key import DataKey
@@ -52,6 +53,10 @@ class Request:
     progress_reports: bool = False
     #: Who has seen the news by asking need not be told by the webhook.
     cancel_webhook_on_poll: bool = False
+    #: `original`: webhooks with the body that clients of the original look for.
+    webhook_style: Literal["original"] | None = None
+    #: For the texts of a pipeline that has some, if the metadata name no `lang`.
+    language: str | None = None
     #: Who hands it in. None: a program of this installation, which may start anything.
     by: Actor | None = None
     #: Where its submitter is in a trace, as a W3C `traceparent`; None: as the thread is.
@@ -118,6 +123,8 @@ def prepare(
         metadata, metadata_json = _checked_json(
             request.metadata, "metadata", METADATA_BYTES_MAX, settings
         )
+    # Not a part of what was asked for: the same request may come by way of another browser.
+    kept_json = _in_language(request, definition, metadata) or metadata_json
     _check_webhook(request, settings)
     expires_at, overdue = None, None
     try:
@@ -139,13 +146,14 @@ def prepare(
             pipeline=definition.name,
             version=definition.version,
             input_json=input_json,
-            metadata_json=metadata_json,
+            metadata_json=kept_json,
             expires_at=expires_at,
             webhook=request.webhook,
             progress_reports=request.progress_reports,
             cancel_webhook_on_poll=request.cancel_webhook_on_poll,
             submitted_by=by.name if by else None,
             origin=by.origin if by else None,
+            webhook_style=request.webhook_style,
             attributes=attributes_of(definition.search, "input", given),
         ),
         NewTransaction(
@@ -157,12 +165,22 @@ def prepare(
             step_type=first.type,
             place=f"{definition.name}/0",
             state_json=first_state_json(definition.name, definition.version, input_json),
-            metadata_json=metadata_json,
+            metadata_json=kept_json,
             expires_at_ms=ms_of(expires_at),
         ),
         overdue,
         whole,
     )
+
+
+def _in_language(
+    request: Request, definition: PipelineDefinition, metadata: Mapping[str, Any] | None
+) -> str | None:
+    """The metadata with the language of the request, where its pipeline has texts by language."""
+    wanted = language_wanted(request.language) if definition.messages else None
+    if wanted is None or "lang" in (metadata or {}):
+        return None
+    return encode({**(metadata or {}), "lang": wanted})
 
 
 def raw_asked(request: Request) -> str | None:

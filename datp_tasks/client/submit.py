@@ -105,7 +105,7 @@ class RequestAcceptor:
         try:
             definition = self.catalogue.current(request.pipeline)
             prepared = prepare(request, definition, self.settings, now)
-            if definition.sealed:
+            if self.catalogue.seals(definition):
                 prepared = prepared.sealed(self.vault.key_for(prepared.acceptance.owner))
             if self.tracing:
                 prepared = prepared.traced(self.tracing.accepted(request.trace_parent))

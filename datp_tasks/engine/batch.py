@@ -56,13 +56,27 @@ class Item(StepContext):
         """The step took effect. None: its input goes on unchanged."""
         self._say(Done(output))
 
-    def fail(self, note: str = "", output: Mapping[str, Any] | None = None) -> None:
+    def fail(
+        self,
+        note: str = "",
+        output: Mapping[str, Any] | None = None,
+        *,
+        code: str = "",
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
         """End the transaction as `failed`; the steps done before are rolled back."""
-        self._say(Fail(note, output))
+        self._say(Fail(note, output, code=code, params=params))
 
-    def abort(self, note: str = "", output: Mapping[str, Any] | None = None) -> None:
+    def abort(
+        self,
+        note: str = "",
+        output: Mapping[str, Any] | None = None,
+        *,
+        code: str = "",
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
         """End the transaction as `aborted`; nothing is rolled back."""
-        self._say(Abort(note, output))
+        self._say(Abort(note, output, code=code, params=params))
 
     def sleep(self, seconds: float | None = None, switch: str | None = None) -> None:
         """Run the step again, with the same input, after some seconds or when a switch is set."""

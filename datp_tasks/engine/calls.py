@@ -249,8 +249,8 @@ class StepCaller:
             output = None if error.output is None else self.json(error.output)
         except NotJson as not_json:
             note = f"{error.note} (its output was dropped: {not_json})"
-            return Ended(status, clean_note(note), None)
-        return Ended(status, clean_note(str(error.note)), output)
+            return Ended(status, clean_note(note), None, error.code, error.params)
+        return Ended(status, clean_note(str(error.note)), output, error.code, error.params)
 
     def timed_out(self, run: Run) -> Broken:
         if run.is_overdue and run.action.kind == "run":

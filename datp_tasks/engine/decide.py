@@ -23,8 +23,9 @@ from datp_tasks.engine.outcomes import (
 from datp_tasks.engine.registry import Registry, StepType
 from datp_tasks.engine.run import Run
 from datp_tasks.errors import PipelineError
+from datp_tasks.model.notes import clean_note
 from datp_tasks.model.outcome import Call, Sleep
-from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.model.pipeline import CHILD_PIPELINE, PipelineDefinition
 from datp_tasks.model.state import (
     CLOSE,
     UNDONE,
@@ -37,6 +38,7 @@ from datp_tasks.model.state import (
 )
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
+from datp_tasks.model.texts_by_language import message_of
 from datp_tasks.settings import Settings
 
 #: Pause before a step is tried again that PostgreSQL was not there for; it costs no attempt.
@@ -127,8 +129,27 @@ class Decider:
         if run.state.is_past_return:
             return Park(_past_return(run, f"says {ended.status}: {ended.note}"))
         rollback = ended.status is Status.FAILED
-        run.change(ending(ended.status, ended.note, ended.output, rollback=rollback))
+        output, left_out = self._definition(run, 0).replied(ended.output)
+        note = "; ".join(each for each in (self._text_of(run, ended), left_out) if each)
+        run.change(ending(ended.status, clean_note(note), output, rollback=rollback))
         return Next()
+
+    def _text_of(self, run: Run, ended: Ended) -> str:
+        """The note in the language of the transaction, if its pipeline has a text for the code."""
+        if not ended.code:
+            return ended.note
+        wanted = str(run.metadata.get("lang", ""))
+        # A child pipeline may have texts of its own; else those of its caller are used.
+        for level in (-1, 0):
+            messages = self._definition(run, level).messages
+            text = message_of(messages, ended.code, ended.params, wanted)
+            if text is not None:
+                return text
+        return ended.note
+
+    def _definition(self, run: Run, level: int) -> PipelineDefinition:
+        frame = run.state.stack[level]
+        return self._pipelines.version(frame.pipeline, frame.version)
 
     def _done(self, run: Run, output: Output) -> Move:
         run.crashed = False
@@ -251,7 +272,7 @@ class Decider:
             return again
         if run.state.point is not None:
             return Park(_past_return(run, f"broke: {note}"))
-        definition = self._pipelines.version(run.state.frame.pipeline, run.state.frame.version)
+        definition = self._definition(run, -1)
         where = f"step {run.action.path} ({run.action.step_type})"
         rollback = definition.on_error == "rollback"
         run.change(
@@ -284,9 +305,26 @@ class Decider:
             child = self._pipelines.current(call.pipeline)
         except PipelineError as error:
             return self._broken(run, str(error))
+        if child.sealed and run.edge is None and self._is_chosen_by_function(run):
+            note = (
+                f"pipeline {child.name} is sealed and this transaction is not: set sealed: true in "
+                f"{run.state.stack[0].pipeline}, whose step chose it"
+            )
+            return self._broken_for_good(run, note)
         data = None if call.data is None else dict(call.data)
         run.change(called(child.name, child.version, data))
         return Next(priority="in")
+
+    def _is_chosen_by_function(self, run: Run) -> bool:
+        """Whether a call on the way here was named by no parameter: accepting could not know of it.
+
+        Else the child was sealed after the transaction was accepted, which goes on as it began.
+        """
+        return any(
+            self._pipelines.version(frame.pipeline, frame.version).steps[frame.index].type
+            != CHILD_PIPELINE
+            for frame in run.state.stack
+        )
 
     def _broken_for_good(self, run: Run, note: str) -> Move:
         if run.state.point is not None:

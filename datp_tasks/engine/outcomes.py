@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from datp_tasks.model.outcome import Call, Sleep
 from datp_tasks.model.payload import Json
@@ -25,6 +27,9 @@ class Ended:
     status: Status
     note: str
     output: Json | None
+    #: Names a text of the pipeline's `messages`, and what is filled in.
+    code: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,9 @@ ACTIONS: Final = (
     "pipeline.use",
     "erase",
 )
+#: Of these, what is approved is not carried out by the one who approves: the requester comes again
+#: and does it, if that is in time.
+PERMITS: Final = ("erase",)
 #: What a pipeline asks people for, by the step type util/approval.
 STEP: Final = "step"
 

@@ -42,10 +42,20 @@ class Call:
 class EndingOutcome(Exception):
     """Base of what a step raises to end its transaction."""
 
-    def __init__(self, note: str = "", output: Mapping[str, Any] | None = None) -> None:
-        super().__init__(note)
-        self.note = note
+    def __init__(
+        self,
+        note: str = "",
+        output: Mapping[str, Any] | None = None,
+        *,
+        code: str = "",
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(note or code)
+        self.note = note or code
         self.output = dict(output) if output is not None else None
+        #: Names a text of the pipeline's `messages`, in which the params are filled in.
+        self.code = code
+        self.params = dict(params or {})
 
 
 class Fail(EndingOutcome):

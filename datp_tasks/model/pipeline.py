@@ -10,13 +10,16 @@ import copy
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 from datp_tasks.model.backoff import RetryPolicy
-from datp_tasks.model.payload import canonical
+from datp_tasks.model.mapping import STEP_TYPE, apply_mapping
+from datp_tasks.model.payload import Json, canonical
 from datp_tasks.model.pipeline_access import DEFAULT_ACCESS, PipelineAccess
+from datp_tasks.model.pipeline_cases import PipelineCase
 from datp_tasks.model.pipeline_rules import clean_definition
+from datp_tasks.model.sealed import data_key_of
 from datp_tasks.model.search import SearchField, fields_of, mapping_of
 from datp_tasks.settings import Settings
 
@@ -30,6 +33,10 @@ VERSION_CHARS = 16
 def hash_of(text: str) -> str:
     """The content hash of a definition's canonical JSON."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+#: The step type whose parameters name the pipelines that it may call.
+CHILD_PIPELINE = "util/child-pipeline"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +60,17 @@ class StepDefinition:
     final_from: bool = False
     #: While it is at this step, another system decides: it cannot expire or be cancelled.
     forwards: bool = False
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """The pipelines that its parameters say it may call; a function may call others."""
+        if self.type != CHILD_PIPELINE:
+            return ()
+        given = self.params
+        chosen = given.get("map")
+        names = [*chosen.values()] if isinstance(chosen, Mapping) else []
+        names += [given.get("pipeline"), given.get("default")]
+        return tuple(name for name in names if isinstance(name, str))
 
     def to_mapping(self) -> dict[str, Any]:
         """The step as a file would have it; what is as by default is left out."""
@@ -112,6 +130,12 @@ class PipelineDefinition:
     access: PipelineAccess = DEFAULT_ACCESS
     #: Whether inputs, outputs and progress of its transactions rest sealed.
     sealed: bool = False
+    #: The mapping that makes what the client sees of the output, as a step would have it.
+    reply: Mapping[str, Any] | None = field(default=None, hash=False)
+    #: Language → code → text, for steps that fail with a code.
+    messages: Mapping[str, Mapping[str, str]] = field(default_factory=dict, hash=False)
+    #: Test cases, as a file would have them.
+    tests: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
     #: What its transactions can be found and sorted by.
     search: tuple[SearchField, ...] = ()
     #: What an input must be, as JSON Schema (model/input_schema.py); None: any object.
@@ -122,10 +146,13 @@ class PipelineDefinition:
     version: str = field(init=False, compare=False)
     _json: str = field(init=False, repr=False, compare=False)
     _groups: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    #: The pipelines that parameters of its steps name.
+    calls: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         groups = tuple(step.node_group or self.node_group for step in self.steps)
         object.__setattr__(self, "_groups", groups)
+        object.__setattr__(self, "calls", tuple({n: 0 for s in self.steps for n in s.calls}))
         self._remember(canonical(self.to_mapping()))
 
     def group_of(self, index: int) -> str:
@@ -136,6 +163,43 @@ class PipelineDefinition:
         """Whether the step with this index gets a message of its own; None: as the settings say."""
         asked = self.steps[index].dispatch or self.dispatch
         return None if asked is None else asked != "inline"
+
+    @property
+    def cases(self) -> tuple[PipelineCase, ...]:
+        return tuple(PipelineCase.from_mapping(each) for each in self.tests)
+
+    @property
+    def mapping_names(self) -> tuple[str, ...]:
+        """The shared mappings that its steps and its reply name."""
+        given = [step.params for step in self.steps if step.type == STEP_TYPE]
+        names = (each.get("mapping") for each in (*given, self.reply or {}))
+        return tuple(dict.fromkeys(name for name in names if name))
+
+    def replied(self, output: Json | None) -> tuple[Json | None, str]:
+        """The output as the client sees it, and a note on what could not be made of it.
+
+        A reply that cannot be made undoes nothing: what was done is done.
+        """
+        if self.reply is None or output is None:
+            return output, ""
+        if data_key_of(output):
+            # Only a worker opens it; what was not mapped is not shown.
+            return None, "left out of the reply: its output is sealed"
+        shown, problems = apply_mapping(self.reply, output)
+        return shown, f"left out of the reply: {'; '.join(problems)}" if problems else ""
+
+    def with_mappings(self, found: Mapping[str, Mapping[str, Any]]) -> Self:
+        """With what these shared mappings say, where its steps and its reply name them."""
+
+        def filled(given: Mapping[str, Any] | None) -> Any:
+            name = (given or {}).get("mapping", "")
+            return {"mapping": name, **found[name]} if name in found else given
+
+        steps = tuple(
+            replace(step, params=filled(step.params)) if step.type == STEP_TYPE else step
+            for step in self.steps
+        )
+        return replace(self, steps=steps, reply=filled(self.reply))
 
     def to_mapping(self) -> dict[str, Any]:
         """The definition as a file would have it; what is as by default is left out."""
@@ -151,6 +215,9 @@ class PipelineDefinition:
             ("onLate", self.on_late, None),
             ("access", self.access.to_mapping(), {}),
             ("sealed", self.sealed, False),
+            ("reply", copy.deepcopy(self.reply), None),
+            ("messages", copy.deepcopy(dict(self.messages)), {}),
+            ("tests", copy.deepcopy(list(self.tests)), []),
             ("search", mapping_of(self.search), {}),
             ("inputSchema", copy.deepcopy(self.input_schema), None),
         )
@@ -177,6 +244,9 @@ class PipelineDefinition:
             on_late=clean.get("onLate"),
             access=PipelineAccess.from_mapping(clean.get("access")),
             sealed=clean.get("sealed", False),
+            reply=clean.get("reply"),
+            messages=clean.get("messages", {}),
+            tests=tuple(clean.get("tests", ())),
             search=fields_of(clean.get("search")),
             input_schema=clean.get("inputSchema"),
             steps=tuple(StepDefinition.from_mapping(step) for step in clean["steps"]),
@@ -220,6 +290,9 @@ class Pipeline:
         on_late: str | None = None,
         access: Mapping[str, Any] | None = None,
         sealed: bool = False,
+        reply: str | Mapping[str, Any] | None = None,
+        messages: Mapping[str, Any] | None = None,
+        tests: Iterable[Mapping[str, Any]] = (),
         search: Mapping[str, Any] | None = None,
         input_schema: Mapping[str, Any] | None = None,
         description: str = "",
@@ -236,6 +309,9 @@ class Pipeline:
             "onLate": on_late,
             "access": _as_dict(access),
             "sealed": sealed,
+            "reply": _as_dict(reply),
+            "messages": _as_dict(messages),
+            "tests": [_as_dict(each) for each in tests] or None,
             "search": _as_dict(search),
             "inputSchema": _as_dict(input_schema),
         }

@@ -16,9 +16,12 @@ from datp_tasks.errors import PipelineInvalid
 from datp_tasks.model import payload
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.input_schema import clean_schema
+from datp_tasks.model.mapping import MAPPING_BYTES_MAX, MAPPING_NAME, content_mistakes
 from datp_tasks.model.pipeline_access import SUBMIT_WHO, WHO
+from datp_tasks.model.pipeline_cases import cases_mistakes
 from datp_tasks.model.search import clean_search
 from datp_tasks.model.switch import NAME as SWITCH_NAME
+from datp_tasks.model.texts_by_language import messages_mistakes
 from datp_tasks.settings import GROUP_NAME
 
 PIPELINE_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}")
@@ -168,11 +171,47 @@ def _seconds_up_to(seconds_max: int) -> Rule:
 
 
 def _params(value: object) -> payload.Json:
+    return _json(value, "params", bytes_max=PARAMS_BYTES_MAX)
+
+
+def _reply(value: object) -> dict[str, Any]:
+    """The name of a shared mapping, or a mapping."""
+    given = {"mapping": value} if isinstance(value, str) else value
+    if not isinstance(given, Mapping):
+        raise _FieldError(f"must be the name of a mapping, or a mapping, was {reprlib.repr(value)}")
+    clean = _json(dict(given), "reply", bytes_max=2 * MAPPING_BYTES_MAX)
+    name = clean.get("mapping")
+    known = {"mapping", "mappingVersion", "fields", "codes", "keep"}
+    mistakes = [f"{key} {_unknown(key, known)}" for key in clean.keys() - known]
+    if name is not None and not (isinstance(name, str) and MAPPING_NAME.fullmatch(name)):
+        mistakes.append(f"mapping must match {MAPPING_NAME.pattern}")
+    if name is None or "mappingVersion" in clean:
+        mistakes += content_mistakes(clean)
+    elif len(clean) > 1:
+        mistakes.append("has fields here, or in the mapping, not both")
+    if mistakes:
+        raise _FieldError(*mistakes)
+    return clean
+
+
+def _checked_by(mistakes_of: Callable[[object], list[str]]) -> Rule:
+    """What is more than one value is checked by the module that knows it."""
+
+    def rule(value: object) -> Any:
+        found = mistakes_of(value)
+        if found:
+            raise _FieldError(*found)
+        return _json({"value": value}, "value", bytes_max=DEFINITION_BYTES_MAX)["value"]
+
+    return rule
+
+
+def _json(value: object, what: str, *, bytes_max: int) -> payload.Json:
     try:
-        limits = {"bytes_max": PARAMS_BYTES_MAX, "depth_max": PARAMS_DEPTH_MAX}
-        return payload.checked(value, what="params", **limits)[0]
+        limits = {"bytes_max": bytes_max, "depth_max": PARAMS_DEPTH_MAX}
+        return payload.checked(value, what=what, **limits)[0]
     except payload.NotJson as error:
-        raise _FieldError(str(error).removeprefix("params").lstrip(" .")) from None
+        raise _FieldError(str(error).removeprefix(what).lstrip(" .")) from None
 
 
 def _retry(value: object) -> dict[str, Any]:
@@ -276,6 +315,9 @@ PIPELINE_RULES: dict[str, Rule] = {
     "onLate": _matching(STEP_TYPE),
     "access": _access,
     "sealed": _boolean,
+    "reply": _reply,
+    "messages": _checked_by(messages_mistakes),
+    "tests": _checked_by(cases_mistakes),
     "search": _search,
     "inputSchema": _input_schema,
 }

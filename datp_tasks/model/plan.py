@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from datp_tasks.model.notes import clean_note
 from datp_tasks.model.pipeline import PipelineDefinition, StepDefinition
 from datp_tasks.model.state import Delta, State, Undo, apply, ending, returned
 from datp_tasks.model.status import Status
@@ -72,9 +73,14 @@ def next_action(state: State, version_of: VersionOf) -> tuple[list[Delta], Actio
                 _ACTIONS.clear()
             action = _ACTIONS[place] = _run(definition, frame.index, path)
             return deltas, action
-        delta = returned() if len(state.stack) > 1 else ending(Status.SUCCESS, "", state.data)
+        delta = returned() if len(state.stack) > 1 else _success(definition, state)
         apply(state, delta)
         deltas.append(delta)
+
+
+def _success(definition: PipelineDefinition, state: State) -> Delta:
+    output, note = definition.replied(state.data)
+    return ending(Status.SUCCESS, clean_note(note), output)
 
 
 def _run(definition: PipelineDefinition, index: int, path: str) -> Action:

@@ -124,8 +124,17 @@ class Approvals:
                 self._note(connection, actor, "approval.ask", number, ask.reason, ask.action)
         return ApprovalNeeded(
             f"{ask.action} of {ask.subject} needs another person: it is stored as approval "
-            f"{number}. Another person runs: datp approvals approve {number}",
+            f"{number}. Another person runs: datp approvals approve {number}{self._alone()}",
             approval_id=number,
+        )
+
+    def _alone(self) -> str:
+        """How to go on without a second person, where no policy was written yet."""
+        if self._policy != Policy():
+            return ""
+        return (
+            ". If one person runs this installation, say so: DATP_SECURITY__POLICY_FILE="
+            "single-person in the environment of every process (docs/approvals.md)"
         )
 
     def _break_glass(self, actor: Actor, ask: Ask, need: Need) -> str:
@@ -250,17 +259,30 @@ class Approvals:
         """False: there is none. What was done alone is closed by another person."""
         _check_reason(reason)
         with translate_outage(), self.store.writing() as connection:
-            cleared = self._alerts.clear_alert(kind, subject, connection=connection)
-            if cleared and kind == BREAK_GLASS:
-                self._close_glass(connection, actor, subject)
-            if cleared:
-                note_action(
-                    connection,
-                    actor=actor,
-                    action="clear-alert",
-                    subject=f"{kind} {subject}",
-                    reason=reason,
-                )
+            return self._clear_alert(connection, actor, (kind, subject), reason)
+
+    def close_alert(self, actor: Actor, alert_id: int, *, reason: str) -> bool:
+        """The same, of the alert with this id."""
+        _check_reason(reason)
+        with translate_outage(), self.store.writing() as connection:
+            found = self._alerts.open_one(alert_id, connection=connection)
+            return found is not None and self._clear_alert(connection, actor, found, reason)
+
+    def _clear_alert(
+        self, connection: Connection, actor: Actor, which: tuple[str, str], reason: str
+    ) -> bool:
+        kind, subject = which
+        cleared = self._alerts.clear_alert(kind, subject, connection=connection)
+        if cleared and kind == BREAK_GLASS:
+            self._close_glass(connection, actor, subject)
+        if cleared:
+            note_action(
+                connection,
+                actor=actor,
+                action="clear-alert",
+                subject=f"{kind} {subject}",
+                reason=reason,
+            )
         return cleared
 
     def _close_glass(self, connection: Connection, actor: Actor, subject: str) -> None:

@@ -81,9 +81,18 @@ class Operator:
 
     # Looking.
 
-    def why(self, tx_id: str, *, bells_in: Callable[[str], int] | None = None) -> Why:
-        """What a transaction waits for. `bells_in` tells how many messages a queue holds."""
-        return self._explainer.why(tx_id, bells_in=bells_in)
+    def why(
+        self,
+        tx_id: str,
+        *,
+        bells_in: Callable[[str], int] | None = None,
+        actor: Actor = LOCAL,
+    ) -> Why:
+        """What a transaction waits for, as far as the actor may see it.
+
+        `bells_in` tells how many messages a queue holds.
+        """
+        return self._explainer.why(tx_id, actor, bells_in=bells_in)
 
     def doctor(self) -> Diagnosis:
         """What is in flight and in doubt, and whether everything is where it should be."""

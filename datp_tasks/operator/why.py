@@ -15,7 +15,9 @@ from datp_tasks.errors import TransactionUnknown
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.nodes import Node, NodeRegister
 from datp_tasks.live.store import LiveStore
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.approval import STEP, ApprovalState
+from datp_tasks.model.rights import sees_payloads
 from datp_tasks.model.sealed import data_key_of
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
@@ -83,14 +85,18 @@ class Explainer:
     auditor: Auditor
     approvals: ApprovalStore
 
-    def why(self, tx_id: str, *, bells_in: Callable[[str], int] | None = None) -> Why:
-        """What a transaction waits for. `bells_in` tells how many messages a queue holds."""
+    def why(self, tx_id: str, actor: Actor, *, bells_in: Callable[[str], int] | None = None) -> Why:
+        """What a transaction waits for. `bells_in` tells how many messages a queue holds.
+
+        What an exception said may hold payloads: one who sees none is told its error id only.
+        """
+        texts = sees_payloads(actor)
         with translate_outage():
             found = self.record.summaries([tx_id])
             if not found:
                 raise TransactionUnknown(f"there is no transaction {tx_id!r}")
             if found[0].is_final:
-                return self._ended(found[0])
+                return self._ended(found[0], texts)
             asked = ask_many(self.restorer, [tx_id], ArchiveFeed(self.live).copies)
         fields, deltas = asked.answers[0]
         if not fields:
@@ -110,11 +116,11 @@ class Explainer:
             case Status.RUNNING:
                 answer = self._running(seen)
             case Status.SLEEPING:
-                answer = self._sleeping(seen)
+                answer = self._sleeping(seen, texts)
             case Status.IN_DOUBT:
-                answer = self._with_requests(_parked(seen, self._error_text(tx_id)))
+                answer = self._with_requests(_parked(seen, self._error_text(tx_id, texts)))
             case _:
-                answer = self._ended(found[0])
+                answer = self._ended(found[0], texts)
         return _with_stop_and_expiry(answer, seen)
 
     def _bells_in(self, group: str) -> int:
@@ -192,7 +198,7 @@ class Explainer:
         text += " The reaper takes it over."
         return Why(tx_id, Status.RUNNING, "node-dead", text, _time(seen.now_ms + soon_ms))
 
-    def _sleeping(self, seen: Situation) -> Why:
+    def _sleeping(self, seen: Situation, texts: bool) -> Why:
         tx_id, view = seen.summary.tx_id, seen.view
         moves_at = _time(view.wake_ms or 0)
         late_s = seen.ago_s(view.wake_ms)
@@ -210,7 +216,7 @@ class Explainer:
         if view.state.errors:
             text = (
                 f"At {seen.step} it has failed {view.state.errors} times and is tried again"
-                f"{self._last_error(tx_id)}."
+                f"{self._last_error(tx_id, texts)}."
             )
             hint = f"datp wake {tx_id}  (try now)"
             return Why(tx_id, Status.SLEEPING, "retry", text, moves_at, [hint])
@@ -233,17 +239,20 @@ class Explainer:
             why.hints.append(f"datp approvals approve {each.id}   (as another person)")
         return why
 
-    def _last_error(self, tx_id: str) -> str:
+    def _last_error(self, tx_id: str, texts: bool) -> str:
         """What the last try broke with, from the journal."""
         for entry in reversed(self.auditor.deltas(tx_id)):
             for line in reversed(entry.deltas):
                 delta = json.loads(line)
                 if delta["k"] == "error":
-                    return f"; last error: {_told(delta.get('why')) or delta['note']}"
+                    why = _told(delta.get("why")) if texts else ""
+                    return f"; last error: {why or delta['note']}"
         return ""
 
-    def _error_text(self, tx_id: str) -> str:
+    def _error_text(self, tx_id: str, texts: bool) -> str:
         """What the last unexpected exception said, which its client is not told."""
+        if not texts:
+            return ""
         for entry in reversed(self.auditor.deltas(tx_id)):
             for line in reversed(entry.deltas):
                 why = json.loads(line).get("why")
@@ -251,11 +260,11 @@ class Explainer:
                     return f" For operators: {_told(why)}."
         return ""
 
-    def _ended(self, summary: Summary) -> Why:
+    def _ended(self, summary: Summary, texts: bool) -> Why:
         when = f" at {summary.completed_at:%Y-%m-%d %H:%M:%S %Z}" if summary.completed_at else ""
         note = f": {summary.note}" if summary.note else ""
         is_ours = summary.status is Status.INTERNAL_ERROR
-        more = self._error_text(summary.tx_id) if is_ours else ""
+        more = self._error_text(summary.tx_id, texts) if is_ours else ""
         text = f"It has ended as {summary.status}{when}{note}.{more}"
         return Why(summary.tx_id, str(summary.status), "ended", text)
 

@@ -60,6 +60,28 @@ class Catalogue:
         self._in_use[name] = (now_s + self._reload_s, definition)
         return definition
 
+    def seals(self, definition: PipelineDefinition) -> bool:
+        """Whether its transactions rest sealed: it says so, or a pipeline that it may call does.
+
+        A call goes on with the same transaction, so what a sealed child is given and returns would
+        else rest in plain text.
+        """
+        if definition.sealed or not definition.calls:
+            return definition.sealed
+        seen, names = {definition.name}, list(definition.calls)
+        while names:
+            name = names.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            # One that cannot be called now holds nothing.
+            with suppress(PipelineUnknown, PipelineDisabled):
+                child = self.current(name)
+                if child.sealed:
+                    return True
+                names += child.calls
+        return False
+
     def version(self, name: str, version: str) -> PipelineDefinition:
         """A version by its whole name, for a transaction that pins it."""
         key = (name, version)

@@ -8,6 +8,7 @@ from typing import Any
 
 from datp_tasks.errors import PipelineInvalid
 from datp_tasks.model import payload
+from datp_tasks.model.mapping import MappingDefinition, parse_mapping
 from datp_tasks.model.pipeline import PipelineDefinition, parse_definition
 from datp_tasks.pipelines.yaml_text import YamlTextError, load_documents
 
@@ -33,6 +34,21 @@ def load_definitions(paths: Iterable[Path], *, steps_max: int) -> list[PipelineD
     if mistakes:
         raise PipelineInvalid(mistakes)
     return [definition for _, definition in found.values()]
+
+
+def load_mappings(paths: Iterable[Path]) -> list[MappingDefinition]:
+    """The same for mappings."""
+    mistakes: list[str] = []
+    found: list[MappingDefinition] = []
+    for path in paths:
+        for source, raw in _documents_below(path, mistakes):
+            try:
+                found.append(parse_mapping(raw, source=source))
+            except PipelineInvalid as error:
+                mistakes.extend(error.mistakes)
+    if mistakes:
+        raise PipelineInvalid(mistakes)
+    return found
 
 
 def read_json_file(path: Path) -> Any:

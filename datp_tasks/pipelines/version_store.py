@@ -14,15 +14,16 @@ import os
 from dataclasses import replace
 from typing import Any, Self
 
-from datp_tasks.errors import PipelineUnknown, SubjectMoved, VersionMismatch
+from datp_tasks.errors import PipelineUnknown, SubjectMoved, VersionKept, VersionMismatch
 from datp_tasks.live.connect import Redis
 from datp_tasks.live.keys import Keys
 from datp_tasks.live.pipeline_cache import Head, PipelineCache
 from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.approval import ApprovalGate, Ask, Order
-from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.model.pipeline import PipelineDefinition, parse_definition
 from datp_tasks.pipelines import exchange
+from datp_tasks.pipelines.mapping_store import filled_in
 from datp_tasks.pipelines.records import (
     Applied,
     PipelineInfo,
@@ -59,18 +60,22 @@ class PipelineStore:
         self._cache = PipelineCache(redis, keys)
         self._steps_max = steps_max
         self._gate = gate
-        self._actor = actor or Actor(name=_os_user(), role=Role.ADMIN)
+        self.actor = actor or Actor(name=_os_user(), role=Role.ADMIN)
 
     def acting(self, actor: Actor) -> Self:
         """The same, in the name of an actor: the audit says who did it."""
         other = copy.copy(self)
-        other._actor = actor
+        other.actor = actor
         return other
 
     def apply(self, definition: PipelineDefinition) -> Applied:
-        """Put a version into the store as a draft; the same content again changes nothing."""
-        name, version = definition.name, definition.version
+        """Put a version into the store as a draft; the same content again changes nothing.
+
+        Shared mappings that it names become a part of it, as they are in use now.
+        """
         with self._record.writing() as rows:
+            definition = filled_in(rows.mappings, definition)
+            name, version = definition.name, definition.version
             applied = _insert(rows, definition)
             if not applied.is_new and applied.state == "draft":
                 # It is the latest draft again, which is what `commit` takes by itself.
@@ -91,6 +96,39 @@ class PipelineStore:
         self._copy_to_redis(name)
         return self.show(name, row.version).info
 
+    def clone(self, name: str, new_name: str, version: str | None = None) -> Applied:
+        """The same under another name, as a draft: the given version, else the one in use."""
+        found = self.show(name, version).definition
+        definition = parse_definition(
+            found.to_mapping() | {"pipeline": new_name}, source="clone", steps_max=self._steps_max
+        )
+        with self._record.writing() as rows:
+            applied = _insert(rows, definition)
+            if applied.is_new:
+                reason = f"a clone of {name} {found.version}"
+                self._audit(rows, "pipeline.clone", new_name, applied.version, reason=reason)
+        self._copy_to_redis(new_name)
+        return applied
+
+    def delete(self, name: str, version: str) -> VersionInfo:
+        """Remove a draft that was never in use; a pipeline goes with its last version."""
+        with self._record.writing() as rows:
+            in_use = rows.head(name, lock=True).version_in_use
+            row = rows.find_version(name, version)
+            if rows.was_used(name, row.version) or row.version == in_use:
+                raise VersionKept(
+                    f"Version {row.version} of pipeline {name} is or was in use; transactions may "
+                    f"have pinned it, so it stays."
+                )
+            if not rows.delete_version(name, row.version):
+                raise VersionKept(
+                    f"Version {row.version} of pipeline {name} is committed; it stays, so that "
+                    f"what was reviewed can be looked up."
+                )
+            self._audit(rows, "pipeline.delete", name, row.version)
+        self._copy_to_redis(name)
+        return VersionInfo.from_row(row, version_in_use=in_use)
+
     def use(
         self, name: str, version: str, *, reason: str = "", break_glass: bool = False
     ) -> VersionInfo:
@@ -110,7 +148,7 @@ class PipelineStore:
             reason=reason or f"version {row.version} instead of {head.version_in_use or 'none'}",
             pipeline=name,
         )
-        self._gate.perform(self._actor, ask, break_glass=break_glass)
+        self._gate.perform(self.actor, ask, break_glass=break_glass)
         return VersionInfo.from_row(row, version_in_use=row.version)
 
     # As an action of the gate.
@@ -250,7 +288,7 @@ class PipelineStore:
         version: str | None = None,
         reason: str | None = None,
     ) -> None:
-        rows.audit(actor=self._actor, action=action, name=name, version=version, reason=reason)
+        rows.audit(actor=self.actor, action=action, name=name, version=version, reason=reason)
 
 
 def _head_version(head: Any) -> str:

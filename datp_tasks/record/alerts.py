@@ -15,6 +15,7 @@ from datp_tasks.record.queries import Queries
 class Query(Queries, topic="alerts"):
     raise_alert: str
     clear_alert: str
+    open_one: str
     open_alerts: str
     recent: str
 
@@ -47,6 +48,11 @@ class Alerts:
     def clear_alert(self, kind: str, subject: str, *, connection: Connection | None = None) -> bool:
         """Close the open alert of this kind and subject; False if there is none."""
         return self._changes(Query.clear_alert, {"kind": kind, "subject": subject}, connection)
+
+    def open_one(self, alert_id: int, *, connection: Connection) -> tuple[str, str] | None:
+        """Kind and subject of an alert that is open, held until the commit; None if it is not."""
+        row = connection.exec_driver_sql(Query.open_one, {"id": alert_id}).first()
+        return None if row is None else (row.kind, row.subject)
 
     def open_alerts(self, kind: str | None = None, *, rows_max: int = 1_000) -> list[Alert]:
         """Those that are open, oldest first."""

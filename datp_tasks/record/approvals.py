@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from datp_tasks.clock import Clock
 from datp_tasks.errors import ApprovalUnknown, SubjectMoved
 from datp_tasks.model.actor import Actor, Role
-from datp_tasks.model.approval import Approval, ApprovalState, Ask, Need, Vote
+from datp_tasks.model.approval import PERMITS, Approval, ApprovalState, Ask, Need, Vote
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.payload import encode
 from datp_tasks.record.queries import Queries
@@ -31,6 +31,7 @@ class Query(Queries, topic="approvals"):
     expire_one: str
     expire_same: str
     expire_due: str
+    expire_permits: str
     lock: str
     give: str
     decide: str
@@ -117,6 +118,8 @@ class ApprovalStore:
             "step_key": step_key,
         }
         self._run(connection, Query.expire_same, values)
+        # One that was not used in time must not stand in the way of what is approved now.
+        self._expire_permits(connection, ask.subject, 1)
         made = self._run(connection, Query.ask, values)
         if made:
             if ask.items:
@@ -233,9 +236,17 @@ class ApprovalStore:
             return [found[each] for each in ids]
 
     def expire_due(self, rows_max: int) -> list[int]:
+        """Requests that were not decided in time, and permits that were not used in time."""
         with self._engine.begin() as connection:
             rows = self._run(connection, Query.expire_due, {"limit": rows_max})
+            rows += self._expire_permits(connection, None, rows_max)
             return [int(row.id) for row in rows]
+
+    def _expire_permits(
+        self, connection: Connection, subject: str | None, rows_max: int
+    ) -> list[Any]:
+        values = {"permits": list(PERMITS), "subject": subject, "limit": rows_max}
+        return self._run(connection, Query.expire_permits, values)
 
     # The transactions of a bulk action.
 

@@ -24,6 +24,7 @@ PROGRESS, FINAL = "progress", "final"
 
 class Query(Queries, topic="events"):
     list_events: str
+    last_news: str
     mark_notified: str
     cancel_webhooks: str
 
@@ -58,6 +59,13 @@ class EventStore:
                 Event(row.sequence, row.kind, json.loads(row.payload), row.created_at)
                 for row in rows
             ]
+
+    def last_news(self, tx_id: str) -> datetime | None:
+        """When the record of a transaction last changed."""
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(Query.last_news, {"tx_id": tx_id})
+            found: datetime | None = rows.scalar()
+        return found
 
     def mark_notified(self, tx_id: str, sequence: int, cancel_webhook: bool) -> int:
         """Its client has seen everything up to that number; how many webhooks need not be sent."""

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine
 from datp_tasks.errors import PipelineUnknown
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.pipeline import VERSION_CHARS, PipelineDefinition
+from datp_tasks.record.mappings import MappingRows
 from datp_tasks.record.operator_actions import add_action
 from datp_tasks.record.queries import Queries
 
@@ -34,6 +35,9 @@ class Query(Queries, topic="pipelines"):
     commit_version: str
     use_version: str
     disable: str
+    was_used: str
+    delete_version: str
+    delete_empty: str
 
 
 class PipelineRecord:
@@ -142,6 +146,23 @@ class PipelineRows:
     def disable(self, name: str) -> None:
         self.head(name, lock=True)
         self._change(Query.disable, name=name)
+
+    def was_used(self, name: str, version: str) -> bool:
+        """Whether transactions may have pinned it; the audit keeps what was put into use."""
+        return self._first(Query.was_used, name=name, version=version) is not None
+
+    def delete_version(self, name: str, version: str) -> bool:
+        """Remove a draft, and the pipeline with its last version; False if it is no draft."""
+        self.head(name, lock=True)
+        if self._change(Query.delete_version, name=name, version=version) != 1:
+            return False
+        self._change(Query.delete_empty, name=name)
+        return True
+
+    @property
+    def mappings(self) -> MappingRows:
+        """The mappings, in the same transaction."""
+        return MappingRows(self._connection)
 
     def audit(
         self,

@@ -36,6 +36,8 @@ class Acceptance:
     #: The actor, and its request; None for programs of this installation.
     submitted_by: str | None = None
     origin: str | None = None
+    #: `original`: its webhooks have the body that clients of the original look for.
+    webhook_style: str | None = None
     #: What its input is sealed with; empty if it is not sealed.
     data_key: str = ""
     #: Search attributes from its input: names and texts (model/search.py).

@@ -32,6 +32,7 @@ from datp_tasks.record import (
     group_tables,
     journal_tables,
     ledger_tables,
+    mapping_tables,
     seal_tables,
 )
 
@@ -40,6 +41,7 @@ for each in (
     *(ledger_tables, journal_tables, event_tables, api_key_tables, group_tables),
     approval_tables,
     seal_tables,
+    mapping_tables,
 ):
     each.declare(metadata)
 
@@ -133,6 +135,8 @@ tx_summary = Table(
     Column("forwarded_at", DateTime(timezone=True)),
     #: The cancel that was recorded before any such point (model/stop_request.py).
     Column("stop_request", Text),
+    #: `original`: its webhooks have the body that clients of the original look for.
+    Column("webhook_style", Text),
     #: Never both: which came first is decided by this row.
     CheckConstraint(
         "(no_return_at IS NULL AND forwarded_at IS NULL) "

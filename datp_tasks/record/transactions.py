@@ -380,6 +380,7 @@ def accept_columns(wanted: Sequence[Acceptance], now: datetime | None) -> dict[s
         "trace": [each.trace for each in wanted],
         "submitted_by": [each.submitted_by for each in wanted],
         "origin": [each.origin for each in wanted],
+        "webhook_style": [each.webhook_style for each in wanted],
         "now": now,
     }
 

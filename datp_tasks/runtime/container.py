@@ -26,6 +26,7 @@ from datp_tasks.observe.tracing import Tracing, make_tracing
 from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.policy_file import load_policy
 from datp_tasks.pipelines.catalogue import Catalogue
+from datp_tasks.pipelines.mapping_store import MappingStore
 from datp_tasks.pipelines.version_store import USE, PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
@@ -56,6 +57,7 @@ class Container:
     costs: CostBook
     ringer: Ringer
     pipelines: PipelineStore
+    mappings: MappingStore
     catalogue: Catalogue
     ledger: Ledger
     restorer: Restorer
@@ -124,6 +126,7 @@ class Container:
             costs=costs,
             ringer=ringer,
             pipelines=pipelines,
+            mappings=MappingStore(engine, pipelines),
             catalogue=catalogue,
             restorer=restorer,
             take_over=TakeOver(live, record, ringer),

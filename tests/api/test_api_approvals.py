@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.model.actor import Role
+from datp_tasks.model.actor import Actor, Role
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.support.api_house import PEPPER, ApiHouse, api_house
@@ -112,3 +112,28 @@ def test_two_api_processes_that_approve_at_once_execute_once(
         query = "SELECT count(*) FROM operator_action WHERE action = 'pipeline.use'"
         found = connection.exec_driver_sql(f"{query} AND subject = 'four'").scalar_one()
     assert found == 1
+
+
+def test_an_alert_of_broken_glass_is_closed_over_http_by_another_person(
+    house: ApiHouse, kit: Kit, ann: httpx.Client, bob: httpx.Client
+) -> None:
+    definition = Pipeline("alone").step("util/fixed-reply", params={"output": {}}).build()
+    kit.connections.pipelines.apply(definition)
+    actor = Actor(name="key of ann", role=Role.ADMIN, owner="ann")
+    store = house.services.pipelines_as(actor)
+    store.use("alone", definition.version, reason="night", break_glass=True)
+    [alert] = [
+        each
+        for each in ann.get("/v1/alerts").json()["alerts"]
+        if each["kind"] == "break-glass" and "alone" in each["summary"]
+    ]
+    close = f"/v1/alerts/{alert['id']}/close"
+    assert ann.post(close, json={"reason": "fine"}).status_code == 403
+    assert bob.post(close, json={"reason": " "}).status_code == 422
+    assert bob.post(close, json={"reason": "looked"}).json() == {"id": alert["id"], "closed": True}
+    assert bob.post(close, json={"reason": "looked"}).status_code == 404
+    assert alert["id"] not in [each["id"] for each in bob.get("/v1/alerts").json()["alerts"]]
+    subject = f"break-glass {alert['subject']}"
+    kept = bob.get("/v1/audit/actions", params={"subject": subject}).json()["actions"]
+    assert [(each["action"], each["reason"]) for each in kept] == [("clear-alert", "looked")]
+    assert kept[0]["keyId"] and kept[0]["requestId"]

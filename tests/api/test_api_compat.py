@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 
 from tests.support.api_house import ApiHouse
 from tests.support.eventually import eventually
+from tests.support.receiver import receiving
 
 SETTINGS = {"compat_owner": "acme", "compat_long_poll_s": 0.5}
 
@@ -109,3 +111,43 @@ def test_health_needs_no_key(house: ApiHouse) -> None:
     assert house.client().get("/healthz").json() == {"status": "ok"}
     ready = {"status": "ok", "postgresql": "ok", "redis": "ok", "longPolls": 0}
     assert house.client().get("/readyz").json() == ready
+
+
+def test_a_webhook_has_the_body_that_the_originals_clients_look_for(house: ApiHouse) -> None:
+    client = house.client()
+    with receiving() as received:
+        asked = {"webhook": received.url(), "progressReports": True, "externalId": "o-hook"}
+        started = start(client, "nap", **asked).json()["metadata"]
+        house.kit.client.set_switch(started["txId"], "go", True)
+        house.kit.run_job("webhook_sender")
+        eventually(lambda: len(received.at("/ok")) == 2)
+        polled = client.get("/datp/1.0/tx/status/" + started["txId"]).json()
+        told = {each.json["eventType"]: each.json for each in received.at("/ok")}
+    assert told["progressReport"]["progressReport"] == {"waits": True}
+    assert told["progressReport"]["metadata"]["status"] == "running"
+    final = told["complete"]
+    assert final["metadata"]["externalId"] == "o-hook"
+    times = ("completionTime", "lastUpdated", "notifiedTime")
+    assert [when(final["metadata"].pop(each)) for each in times[:2]] == [
+        when(polled["metadata"].pop(each)) for each in times[:2]
+    ]
+    for each in (final, polled):
+        each["metadata"].pop("notifiedTime")
+    assert {key: final[key] for key in polled} == polled, "it is what a poll returns"
+    assert final["data"] == {"went": True}
+
+
+def when(text: str) -> datetime:
+    return datetime.fromisoformat(text)
+
+
+def test_what_has_news_says_when(house: ApiHouse) -> None:
+    client = house.client()
+    started = start(client, "nap").json()["metadata"]
+    house.kit.advance(seconds=60)
+    house.kit.client.set_switch(started["txId"], "go", True)
+    ended = client.get("/datp/1.0/tx/status/" + started["txId"]).json()["metadata"]
+    moved = when(ended["lastUpdated"]) - when(started["lastUpdated"])
+    assert moved >= timedelta(seconds=60)
+    health = client.get("/datp/1.0/healthcheck").json()
+    assert when(health["buildTime"]) < datetime.now(UTC)

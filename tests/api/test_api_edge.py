@@ -132,6 +132,43 @@ def test_the_rest_of_a_body_that_is_not_needed_does_not_hold_a_connection(
         assert time.monotonic() - began_s < 8
 
 
+@pytest.mark.parametrize("with_key", [True, False])
+@pytest.mark.parametrize("start", [b"0\r\nx: ", b"1;x="], ids=["trailer", "chunk extension"])
+def test_what_is_no_body_behind_the_head_is_bounded_like_the_head(
+    house: ApiHouse, monkeypatch: pytest.MonkeyPatch, start: bytes, with_key: bool
+) -> None:
+    monkeypatch.setattr(door, "REST_S", 60.0)
+    key = house.new_key(house.new_owner("chunks")) if with_key else "datp_wrong"
+    head = (
+        "POST /v1/transactions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {key}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    began_s = time.monotonic()
+    written = 0
+    with connected(house) as sock, contextlib.suppress(ConnectionError):
+        sock.sendall(head.encode() + start)
+        while written < 100_000_000:
+            sock.sendall(b"y" * 10_000)
+            written += 10_000
+            assert time.monotonic() - began_s < 20
+    # What the kernel takes in before it knows that the server has closed is not the server's.
+    assert written < 20_000_000
+
+
+def test_a_trailer_is_not_taken_for_a_header(house: ApiHouse) -> None:
+    key = house.new_key(house.new_owner("trailer"))
+    text = b'{"pipeline":"echo","input":{}}'
+    answer = sent(
+        house,
+        (
+            "POST /v1/transactions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+            f"Authorization: Bearer {key}\r\nTransfer-Encoding: chunked\r\n\r\n"
+            f"{len(text):x}\r\n{text.decode()}\r\n0\r\nContent-Type: application/json\r\n\r\n"
+        ).encode(),
+    )
+    assert status(answer) == 415
+
+
 def test_a_body_that_is_too_slow_closes_its_connection(house: ApiHouse) -> None:
     key = house.new_key("slow")
     head = f"POST /v1/transactions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"

@@ -136,6 +136,24 @@ def test_an_answer_comes_although_its_publish_was_lost(
     assert max(took_s for took_s, _ in answers) < 8
 
 
+def test_what_a_later_poll_sees_is_news_to_those_who_wait_already(
+    house: ApiHouse, acme: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The publish was lost, and the tick thinks that what one poll has seen, all have."""
+    waiters = house.services.waiters
+    monkeypatch.setattr(waiters._notifications, "_followers", [])
+    tx_id = submitted(acme, "nap")
+
+    def end_and_look() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(waiters, "_sequences", lambda _: {})
+            go(house, tx_id)()
+            assert poll(acme, tx_id)[1].json()["status"] == "success"
+
+    took_s, answer = poll_meanwhile(house, acme, tx_id, end_and_look)
+    assert (answer.json()["status"], took_s < 5) == ("success", True)
+
+
 def test_an_answer_comes_although_the_subscription_breaks_all_the_time(
     house: ApiHouse, acme: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

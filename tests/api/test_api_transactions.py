@@ -190,15 +190,12 @@ def test_a_list_can_be_narrowed(house: ApiHouse, acme: httpx.Client) -> None:
         assert answer.status_code == 200, answer.text
         return [each["txId"] for each in answer.json()["transactions"]]
 
-    assert (
-        ids(status="sleeping")
-        == ids(pipeline="nap")
-        == ids(**{"createdAt[gte]": moment})
-        == [asleep]
-    )
-    assert (
-        ids(status="success") == ids(externalId="x-1") == ids(**{"createdAt[lt]": moment}) == [done]
-    )
+    since, before = {"createdAt[gte]": moment}, {"createdAt[lt]": moment}
+    assert ids(status="sleeping") == ids(pipeline="nap") == ids(**since) == [asleep]
+    assert ids(status="success") == ids(externalId="x-1") == ids(**before) == [done]
+    assert ids(status="success,sleeping") == ids(pipeline="nap,echo") == [asleep, done]
+    assert ids(q=done[-12:-2].upper()) == ids(q="X-1") == [done]
+    assert ids(order="createdAt") == [done, asleep]
     assert ids(status="running") == ids(externalId="x-2") == []
     assert ids(externalId="x-1", status="failed") == []
     # PostgreSQL itself has no such zone.

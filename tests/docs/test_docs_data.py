@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from datp_tasks.engine.registry import discover, param_mistakes, registry
+from datp_tasks.model.mapping import parse_mapping
 from datp_tasks.model.pipeline import parse_definition
 from datp_tasks.operator.policy_file import parse_policy
 from tests.docs.docs_blocks import Block, run_by
@@ -24,6 +25,9 @@ def test_pipelines_on_the_pages_have_no_mistake(block: Block) -> None:
     found = yaml.safe_load(block.text)
     if isinstance(found, dict) and "policy" in found:
         parse_policy(block.text, source=str(block))
+        return
+    if isinstance(found, dict) and "mapping" in found:
+        parse_mapping(found, source=str(block))
         return
     raw = found if isinstance(found, dict) else {"pipeline": "part", "steps": found}
     definition = parse_definition(raw, source=str(block), steps_max=200)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datp_tasks.engine.builtin.paths import (
+from datp_tasks.model.paths import (
     MISSING,
     FieldMissing,
     PathBlocked,

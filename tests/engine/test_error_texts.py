@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks import Abort, Fail, Pipeline
+from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from tests.support.notes import without_id
@@ -90,3 +91,19 @@ def test_what_a_step_says_on_purpose_is_told_as_it_is(datp: Kit, kind: str) -> N
 
     datp.use(Pipeline("p").step("t/no").build())
     assert datp.run("p", {}).note == "not enough money"
+
+
+def test_one_who_sees_no_payloads_is_told_the_error_id_and_not_the_text(datp: Kit) -> None:
+    @datp.step("t/break", retry={"max_attempts": 2, "first_s": 60, "jitter": 0})
+    def broken(ctx: Any, data: Data) -> None:
+        raise RuntimeError("card 4929-1111 is closed")
+
+    datp.use(Pipeline("p").step("t/break").build())
+    tx_id = datp.submit("p", {})
+    viewer, operator = (Actor(name="key 1", role=role) for role in (Role.VIEWER, Role.OPERATOR))
+    for status in (Status.SLEEPING, Status.INTERNAL_ERROR):
+        assert datp.status(tx_id).status is status
+        told = datp.operator.why(tx_id, actor=viewer).answer
+        assert "4929-1111" not in told and "RuntimeError (error " in told
+        assert "4929-1111" in datp.operator.why(tx_id, actor=operator).answer
+        datp.advance(seconds=120)

@@ -20,6 +20,7 @@ from datp_tasks.cli import erase as cli
 from datp_tasks.errors import ApprovalNeeded, ExternalIdConflict, FilterInvalid, WebhookBusy
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.actor import Actor, Role
+from datp_tasks.model.approval import ApprovalState
 from datp_tasks.model.journal import chained_hash, content_hash
 from datp_tasks.operator.bulk import ActionResult
 from datp_tasks.operator.erase import ERASED, NOT_ARCHIVED, Chosen
@@ -577,6 +578,30 @@ def test_erasing_takes_another_person_for_each_run(strict: World) -> None:
     assert (details["approval"], details["requestedBy"]) == (number, "key ann1")
     assert asked(strict) != number
     assert SECRET not in dumped_tables(strict)["approval"]
+
+
+@pytest.mark.parametrize("job_comes_by", [True, False])
+def test_an_approval_to_erase_that_is_not_used_in_time_is_over(
+    strict: World, job_comes_by: bool
+) -> None:
+    kit = strict.kit
+    approvals = kit.operator.approvals
+    number = asked(strict)
+    kit.clock.advance(seconds=82_800)
+    approvals.approve(number, BOB_AGREES)
+    # Good for a day from the consent on, also when the request itself would be over.
+    kit.clock.advance(seconds=82_800)
+    kit.run_job("approvals")
+    assert approvals.store.one(number).state is ApprovalState.APPROVED
+    kit.clock.advance(seconds=7_200)
+    if job_comes_by:
+        kit.run_job("approvals")
+        assert approvals.store.one(number).state is ApprovalState.EXPIRED
+    again = asked(strict)
+    assert again != number
+    assert "not used in time" in (approvals.store.one(number).note or "")
+    approvals.approve(again, BOB_AGREES)
+    assert kit.operator.eraser.permit(ANN, reason="request 7", actor=ANN_ASKS)
 
 
 def test_the_chain_of_the_audit_stays_whole_when_a_sealed_row_is_erased(

@@ -77,8 +77,7 @@ class World:
             redis_url=servers.redis_url,
             database_url=servers.database_url,
             key_prefix=servers.prefix,
-            policy_file="single-person",
-            **(STEP_BY_STEP | changes),
+            **({"policy_file": "single-person"} | STEP_BY_STEP | changes),
         )
         self.sim = LedgerSim(seed=1, clock=self.now_s)
         self.sim.options.commit_ms = 0

@@ -15,7 +15,17 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 #: One topic in several rooms, each with its own part of it: a door, storage, a word.
 ONE_TOPIC = {
-    *("api", "api_keys", "approval", "approvals", "batches", "erase", "groups", "journal"),
+    *(
+        "api",
+        "api_keys",
+        "approval",
+        "approvals",
+        "batches",
+        "erase",
+        "groups",
+        "journal",
+        "mappings",
+    ),
     *("nodes", "operator", "pipeline_cache", "pipelines", "resolve", "retention", "timeouts"),
     *("transaction_logs", "transactions", "webhooks"),
 }

@@ -11,6 +11,8 @@ from datp_tasks.record.tables import metadata
 KEPT = {
     "pipeline": "definitions, not transactions; a row for each pipeline",
     "pipeline_version": "transactions name the version that they ran",
+    "mapping": "definitions, not transactions; a row for each mapping",
+    "mapping_version": "pipelines name the version that they hold",
     "api_key": "the audit names keys by their id, also those that are revoked",
     "owner_limit": "a row for each owner",
     "node_group": "a row for each group",

@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from datp_tasks.engine.builtin.params import mistakes_in, seconds_mistakes
-from datp_tasks.engine.builtin.paths import FieldMissing, render, template_mistakes
 from datp_tasks.engine.registry import step
 from datp_tasks.model.actor import Role
 from datp_tasks.model.approval import ApprovalState, Need
 from datp_tasks.model.outcome import Fail, Sleep
+from datp_tasks.model.paths import FieldMissing, render, template_mistakes
 
 if TYPE_CHECKING:
     from datp_tasks.engine.context import StepContext

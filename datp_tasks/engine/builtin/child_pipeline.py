@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from datp_tasks.engine.builtin.params import mistakes_in, shown
-from datp_tasks.engine.builtin.paths import MISSING, lookup, path_mistake
 from datp_tasks.engine.registry import step
 from datp_tasks.model.outcome import Call, Fail
+from datp_tasks.model.paths import MISSING, lookup, path_mistake
 
 if TYPE_CHECKING:
     from datp_tasks.engine.context import StepContext

@@ -3,6 +3,7 @@
 params:  output: {rate: "1.25"}
          fail: true               # or abort: true; then the output is the transaction's
          note: not offered here
+         code: not-offered        # a text of the pipeline's messages, by language
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ KNOWN = {
     "fail": "true or false",
     "abort": "true or false",
     "note": "text",
+    "code": "text",
 }
 
 
@@ -30,11 +32,11 @@ KNOWN = {
 def fixed_reply(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any] | None:
     # A copy: the definition is shared by all transactions.
     output = copy.deepcopy(ctx.params.get("output"))
-    note = ctx.params.get("note", "")
+    note, code = ctx.params.get("note", ""), ctx.params.get("code", "")
     if ctx.params.get("fail"):
-        raise Fail(note, output)
+        raise Fail(note, output, code=code, params=data)
     if ctx.params.get("abort"):
-        raise Abort(note, output)
+        raise Abort(note, output, code=code, params=data)
     return output
 
 
@@ -44,8 +46,9 @@ def params_ok(params: Mapping[str, Any]) -> list[str]:
     ends = bool(params.get("fail")) + bool(params.get("abort"))
     if ends == 2:
         mistakes.append("fail and abort cannot both be true")
-    if ends == 0 and "note" in params:
-        mistakes.append("note is only used together with fail or abort")
+    for name in ("note", "code"):
+        if ends == 0 and name in params:
+            mistakes.append(f"{name} is only used together with fail or abort")
     if ends == 0 and "output" not in params:
         mistakes.append("output, fail or abort must be given")
     return mistakes

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, quote, urlencode, urlsplit
 import idna
 
 from datp_tasks.engine.builtin.params import mistakes_in, seconds_mistakes
-from datp_tasks.engine.builtin.paths import PLACEHOLDER, render, template_mistakes
+from datp_tasks.model.paths import PLACEHOLDER, render, template_mistakes
 
 KNOWN = {
     "method": "text",

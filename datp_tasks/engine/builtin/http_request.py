@@ -22,9 +22,9 @@ from urllib.parse import urlsplit
 
 from datp_tasks.engine.builtin.http_params import matches, params_mistakes, request_url
 from datp_tasks.engine.builtin.params import shown
-from datp_tasks.engine.builtin.paths import FieldMissing, fill, render
 from datp_tasks.engine.registry import step
 from datp_tasks.model.outcome import Fail
+from datp_tasks.model.paths import FieldMissing, fill, render
 from datp_tasks.model.payload import NotJson, encode, parse
 from datp_tasks.outbound.address_guard import AnyAddress
 from datp_tasks.outbound.http_client import HttpClient, Manners

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from datp_tasks.engine.builtin.field_types import TYPES
 from datp_tasks.engine.builtin.params import mistakes_in, same, shown
-from datp_tasks.engine.builtin.paths import lookup, path_mistake
 from datp_tasks.engine.registry import step
 from datp_tasks.model.outcome import Fail
+from datp_tasks.model.paths import lookup, path_mistake
 
 if TYPE_CHECKING:
     from datp_tasks.engine.context import StepContext

@@ -5,44 +5,39 @@ params:  fields:
            kind: {literal: transfer}
            lang: {from: user.lang, default: en}
            title: {template: "From {{a.name}} to {{b.name}}"}
+           cents: {from: amount, amount: minor, scale: 2}  # model/conversions.py has them all
          keep: true                                       # keep the other fields too
+or:      mapping: bank-codes                              # shared, by its name
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from datp_tasks.engine.builtin.params import mistakes_in
-from datp_tasks.engine.builtin.paths import (
-    MISSING,
-    FieldMissing,
-    PathBlocked,
-    lookup,
-    path_mistake,
-    put,
-    render,
-    template_mistakes,
-)
 from datp_tasks.engine.registry import step
+from datp_tasks.errors import StepError
+from datp_tasks.model.mapping import MAPPING_NAME, STEP_TYPE, apply_mapping, content_mistakes
 from datp_tasks.model.outcome import Fail
 
 if TYPE_CHECKING:
     from datp_tasks.engine.context import StepContext
 
-SOURCE_FORMS = ({"literal"}, {"from"}, {"from", "default"}, {"template"})
+KNOWN = {
+    "fields": "an object",
+    "codes": "an object",
+    "keep": "true or false",
+    "mapping": "text",
+    "mappingVersion": "text",
+}
 
 
-@step("util/map-fields", description="Copies, sets and composes fields.")
+@step(STEP_TYPE, description="Copies, sets, converts and composes fields.")
 def map_fields(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
-    output: dict[str, Any] = copy.deepcopy(data) if ctx.params.get("keep") else {}
-    problems = []
-    for target, source in ctx.params["fields"].items():
-        try:
-            put(output, target, copy.deepcopy(_value(source, data)))
-        except (FieldMissing, PathBlocked) as problem:
-            problems.append(f"{target}: {problem}")
+    if "fields" not in ctx.params:
+        raise StepError(f"the mapping {ctx.params['mapping']} was not put into this pipeline")
+    output, problems = apply_mapping(ctx.params, data)
     if problems:
         raise Fail("; ".join(problems))
     return output
@@ -50,48 +45,13 @@ def map_fields(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
 
 @map_fields.check
 def params_ok(params: Mapping[str, Any]) -> list[str]:
-    mistakes = mistakes_in(params, {"fields": "an object", "keep": "true or false"})
-    fields = params.get("fields")
-    if not fields:
-        mistakes.append("fields must be given: an object of target path to source")
-    if not isinstance(fields, Mapping):
+    mistakes = mistakes_in(params, KNOWN)
+    if mistakes:
         return mistakes
-    for target, source in fields.items():
-        mistake = path_mistake(target, f"fields: the target {target!r}")
-        mistakes += [mistake] if mistake else []
-        mistakes += _source_mistakes(source, f"fields.{target}")
-    return mistakes + [
-        f"fields: {outer} and {inner} cannot both be set"
-        for outer in fields
-        for inner in fields
-        if str(inner).startswith(f"{outer}.")
-    ]
-
-
-def _value(source: Any, data: Mapping[str, Any]) -> Any:
-    if isinstance(source, str):
-        source = {"from": source}
-    if "literal" in source:
-        return source["literal"]
-    if "template" in source:
-        return render(source["template"], data)
-    value = lookup(data, source["from"], source.get("default", MISSING))
-    if value is MISSING:
-        raise FieldMissing(source["from"])
-    return value
-
-
-def _source_mistakes(source: object, where: str) -> list[str]:
-    if isinstance(source, str):
-        source = {"from": source}
-    if not isinstance(source, Mapping) or set(source) not in SOURCE_FORMS:
-        return [
-            f"{where} must be a path, {{literal: …}}, {{from: path, default: …}} "
-            f"or {{template: text}}, was {source!r}"
-        ]
-    if "from" in source:
-        mistake = path_mistake(source["from"], where)
-        return [mistake] if mistake else []
-    if "template" in source and not isinstance(source["template"], str):
-        return [f"{where}.template must be text, was {source['template']!r}"]
-    return template_mistakes(source.get("template"), f"{where}.template")
+    name = params.get("mapping")
+    if name is not None and not MAPPING_NAME.fullmatch(name):
+        return [f"mapping must be the name of a mapping, was {name!r:.100}"]
+    if name is not None and "mappingVersion" not in params:
+        strays = [key for key in ("fields", "codes", "keep") if key in params]
+        return [f"{strays[0]} is in the mapping, or here, not both"] if strays else []
+    return content_mistakes(params)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from datp_tasks.engine.builtin.params import mistakes_in
-from datp_tasks.engine.builtin.paths import fill, template_mistakes
 from datp_tasks.engine.registry import step
+from datp_tasks.model.paths import fill, template_mistakes
 
 if TYPE_CHECKING:
     from datp_tasks.engine.context import StepContext

@@ -18,14 +18,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from datp_tasks.engine.builtin.params import mistakes_in, seconds_mistakes
-from datp_tasks.engine.builtin.paths import (
-    MISSING,
-    FieldMissing,
-    lookup,
-    path_mistake,
-    render,
-    template_mistakes,
-)
 from datp_tasks.engine.registry import step
 from datp_tasks.errors import BatchConflict, BatchInvalid, ServiceUnknown
 from datp_tasks.ledger.batch_list import (
@@ -36,6 +28,14 @@ from datp_tasks.ledger.batch_list import (
 )
 from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.outcome import Fail, Sleep
+from datp_tasks.model.paths import (
+    MISSING,
+    FieldMissing,
+    lookup,
+    path_mistake,
+    render,
+    template_mistakes,
+)
 from datp_tasks.model.payload import canonical
 
 if TYPE_CHECKING:

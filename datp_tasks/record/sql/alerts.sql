@@ -11,6 +11,10 @@ UPDATE alert SET cleared_at = coalesce(%(now)s, now())
 WHERE kind = %(kind)s AND subject = %(subject)s AND cleared_at IS NULL
 RETURNING id
 
+-- :name open_one
+-- The alert of an id, if it is open; no other process closes it until the commit.
+SELECT kind, subject FROM alert WHERE id = %(id)s AND cleared_at IS NULL FOR UPDATE
+
 -- :name open_alerts
 -- Alerts that are not cleared, of one kind or of all, the oldest first.
 SELECT id, kind, subject, summary, created_at FROM alert

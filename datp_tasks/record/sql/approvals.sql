@@ -49,6 +49,17 @@ WHERE id IN (SELECT id FROM approval
              ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 RETURNING id
 
+-- :name expire_permits
+-- An approval that its requester uses later is good for as long as the request was, from its consent
+-- on; of all subjects, or of one.
+UPDATE approval SET state = 'expired', note = 'it was approved, and not used in time'
+WHERE id IN (SELECT id FROM approval
+             WHERE state = 'approved' AND action = ANY(%(permits)s)
+               AND (%(subject)s::text IS NULL OR subject = %(subject)s)
+               AND decided_at + (expires_at - created_at) <= coalesce(%(now)s, now())
+             ORDER BY decided_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+RETURNING id
+
 -- :name lock
 -- No other person decides about it until the commit.
 SELECT id FROM approval WHERE id = %(id)s FOR UPDATE
@@ -102,10 +113,11 @@ SELECT id FROM approval WHERE state = 'approved' AND action = ANY(%(actions)s)
 ORDER BY decided_at, id LIMIT %(limit)s
 
 -- :name approved_for
--- An approval that waits for its requester to come again; locked, so that it is used once.
+-- An approval that waits for its requester to come again, in time; locked, so that it is used once.
 SELECT id FROM approval
 WHERE state = 'approved' AND step_key IS NULL AND action = %(action)s AND subject = %(subject)s
   AND params_hash = %(params_hash)s AND version = %(version)s
+  AND decided_at + (expires_at - created_at) > coalesce(%(now)s, now())
 ORDER BY id LIMIT 1 FOR UPDATE
 
 -- :name by_ids

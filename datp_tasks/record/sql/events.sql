@@ -10,6 +10,11 @@ FROM tx_summary
 WHERE tx_id = %(tx_id)s AND completed_at IS NOT NULL AND event_count + 1 > %(after)s
 ORDER BY sequence LIMIT %(limit)s
 
+-- :name last_news
+-- When the record of a transaction last changed: its status, or its progress.
+SELECT greatest((SELECT max(created_at) FROM tx_state_change WHERE tx_id = %(tx_id)s),
+                (SELECT max(created_at) FROM tx_event WHERE tx_id = %(tx_id)s))
+
 -- :name mark_notified
 -- Note when the client first got to know of an event by a poll.
 UPDATE tx_summary SET notified_at = coalesce(%(now)s, now())

@@ -75,3 +75,20 @@ WHERE name = %(name)s
 -- :name disable
 -- The pipeline takes no new transactions.
 UPDATE pipeline SET disabled = true, updated_at = now() WHERE name = %(name)s
+
+-- :name was_used
+-- Whether a version was ever put into use, so that a transaction may have pinned it.
+SELECT 1 FROM operator_action
+WHERE subject = %(name)s AND action = 'pipeline.use' AND details ->> 'version' = %(version)s
+LIMIT 1
+
+-- :name delete_version
+-- Remove a draft that is not in use.
+DELETE FROM pipeline_version v USING pipeline p
+WHERE v.name = %(name)s AND v.version = %(version)s AND v.state = 'draft'
+  AND p.name = v.name AND p.version_in_use IS DISTINCT FROM v.version
+
+-- :name delete_empty
+-- A pipeline without a version is none.
+DELETE FROM pipeline p WHERE p.name = %(name)s
+  AND NOT EXISTS (SELECT 1 FROM pipeline_version v WHERE v.name = p.name)

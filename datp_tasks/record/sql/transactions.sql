@@ -11,20 +11,22 @@ SELECT id FROM data_key WHERE id = ANY(%(ids)s) ORDER BY id FOR KEY SHARE
 WITH accepted AS (
     INSERT INTO tx_summary (tx_id, owner, external_id, fingerprint, pipeline, version, status,
                             input, metadata, created_at, expires_at, webhook,
-                            progress_reports, cancel_webhook_on_poll, trace, submitted_by, origin)
+                            progress_reports, cancel_webhook_on_poll, trace, submitted_by, origin,
+                            webhook_style)
     SELECT v.tx_id, v.owner, v.external_id, v.fingerprint, v.pipeline, v.version, 'queued',
            v.input::json, v.metadata::json, coalesce(%(now)s, now()), v.expires_at, v.webhook,
-           v.progress_reports, v.cancel_webhook_on_poll, v.trace, v.submitted_by, v.origin
+           v.progress_reports, v.cancel_webhook_on_poll, v.trace, v.submitted_by, v.origin,
+           v.webhook_style
     FROM unnest(%(tx_id)s::text[], %(owner)s::text[], %(external_id)s::text[],
                 %(fingerprint)s::text[], %(pipeline)s::text[], %(version)s::text[],
                 %(input)s::text[], %(metadata)s::text[], %(expires_at)s::timestamptz[],
                 %(webhook)s::text[], %(progress_reports)s::boolean[],
                 %(cancel_webhook_on_poll)s::boolean[], %(trace)s::text[],
-                %(submitted_by)s::text[], %(origin)s::text[])
+                %(submitted_by)s::text[], %(origin)s::text[], %(webhook_style)s::text[])
          WITH ORDINALITY
          AS v (tx_id, owner, external_id, fingerprint, pipeline, version, input, metadata,
                expires_at, webhook, progress_reports, cancel_webhook_on_poll, trace, submitted_by,
-               origin, place)
+               origin, webhook_style, place)
     ORDER BY v.owner, v.external_id, v.place
     ON CONFLICT (owner, external_id) WHERE external_id IS NOT NULL DO NOTHING
     RETURNING tx_id, created_at, expires_at
@@ -71,7 +73,16 @@ WITH locked AS MATERIALIZED (
            OR (s.expires_at > coalesce(%(now)s, now()) AND s.expiring_at IS NULL))
     RETURNING s.tx_id, s.status, s.note, s.completed_at, s.expires_at, s.expiring_at,
               s.owner, s.webhook, s.event_count + 1 AS sequence,
-              CASE WHEN s.webhook IS NOT NULL THEN json_build_object(
+              CASE WHEN s.webhook IS NULL THEN NULL
+              WHEN s.webhook_style = 'original' THEN json_build_object(
+                  'eventType', 'complete', 'metadata', json_build_object(
+                      'owner', s.owner, 'txId', s.tx_id, 'externalId', s.external_id,
+                      'transactionType', s.pipeline, 'status', s.status,
+                      'completionTime', s.completed_at, 'lastUpdated', s.completed_at,
+                      'notifiedTime', s.notified_at, 'sequenceOfUpdate', s.event_count + 1),
+                  'progressReport', s.progress, 'data', s.output,
+                  'eventTime', s.completed_at)::text
+              ELSE json_build_object(
                   'type', 'transaction.completed', 'timestamp', s.completed_at,
                   'data', json_build_object(
                       'txId', s.tx_id, 'externalId', s.external_id, 'pipeline', s.pipeline,
@@ -107,7 +118,16 @@ WITH locked AS MATERIALIZED (
     RETURNING s.tx_id, s.owner, s.event_count AS sequence,
               CASE WHEN s.progress_reports THEN s.webhook END AS webhook,
               coalesce(%(now)s, now()) AS at,
-              CASE WHEN s.progress_reports AND s.webhook IS NOT NULL THEN json_build_object(
+              CASE WHEN s.webhook IS NULL OR NOT s.progress_reports THEN NULL
+              WHEN s.webhook_style = 'original' THEN json_build_object(
+                  'eventType', 'progressReport', 'metadata', json_build_object(
+                      'owner', s.owner, 'txId', s.tx_id, 'externalId', s.external_id,
+                      'transactionType', s.pipeline, 'status', 'running',
+                      'completionTime', s.completed_at, 'lastUpdated', coalesce(%(now)s, now()),
+                      'notifiedTime', s.notified_at, 'sequenceOfUpdate', s.event_count),
+                  'progressReport', s.progress, 'data', s.output,
+                  'eventTime', coalesce(%(now)s, now()))::text
+              ELSE json_build_object(
                   'type', 'transaction.progress', 'timestamp', coalesce(%(now)s, now()),
                   'data', json_build_object(
                       'txId', s.tx_id, 'externalId', s.external_id, 'pipeline', s.pipeline,

@@ -1,0 +1,98 @@
+"""`datp pipelines test`: the cases of a pipeline, run for real on servers of their own."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from datp_tasks.cli.own_steps import import_steps
+from datp_tasks.cli.terminal_tables import list_table, print_list
+from datp_tasks.errors import PipelineInvalid
+from datp_tasks.pipelines.files import load_definitions
+
+if TYPE_CHECKING:
+    from datp_tasks.model.pipeline import PipelineDefinition
+    from datp_tasks.pipelines.version_store import PipelineStore
+    from datp_tasks.settings import Settings
+    from datp_tasks.testing.case_runner import CaseOutcome
+
+
+class Installation(Protocol):
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def pipelines(self) -> PipelineStore: ...
+
+
+def run_cases(
+    datp: Installation,
+    name: str,
+    version: str | None,
+    *,
+    cases: Sequence[str],
+    files: Sequence[Path],
+) -> None:
+    """Print what came of each case, and end with 1 if one has failed."""
+    import_steps(datp.settings.steps)
+    known = _pipelines(datp, name, version, files)
+    definition = known.pop(name)
+    wanted = [each.name for each in definition.cases if not cases or each.name in cases]
+    missing = [each for each in cases if each not in wanted]
+    if missing or not wanted:
+        has = ", ".join(each.name for each in definition.cases) or "none"
+        raise PipelineInvalid([f"{name}: {', '.join(missing) or 'tests'}: has these cases: {has}"])
+    outcomes = _run(definition, list(known.values()), wanted)
+    rows = [
+        (
+            "passed" if each.passed else "FAILED",
+            escape(each.case),
+            each.status,
+            escape("; ".join(each.mistakes)),
+        )
+        for each in outcomes
+    ]
+    columns = ("Result", "Case", "Status", "What differs")
+    print_list(Console(), list_table(columns, rows, whole=("Result",)))
+    failed = sum(not each.passed for each in outcomes)
+    typer.echo(f"{len(outcomes) - failed} passed, {failed} failed")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _pipelines(
+    datp: Installation, name: str, version: str | None, files: Sequence[Path]
+) -> dict[str, PipelineDefinition]:
+    """The tested one and those that it may call: from files first, else as they are in use."""
+    steps_max = datp.settings.pipeline_steps_max
+    given = load_definitions(files, steps_max=steps_max) if files else []
+    found = {each.name: each for each in given}
+    if name not in found:
+        found[name] = datp.pipelines.show(name, version).definition
+    for each in datp.pipelines.list() if not files else ():
+        if each.version_in_use and each.name not in found:
+            found[each.name] = datp.pipelines.load(each.name, each.version_in_use)
+    return found
+
+
+def _run(
+    definition: PipelineDefinition, others: list[PipelineDefinition], wanted: Sequence[str]
+) -> list[CaseOutcome]:
+    from datp_tasks.testing.case_runner import run_case
+    from datp_tasks.testing.kit import Kit
+    from datp_tasks.testing.servers import test_servers
+
+    outcomes = []
+    with tempfile.TemporaryDirectory() as folder, test_servers(Path(folder)) as servers:
+        for name in wanted:
+            kit = Kit(servers)
+            try:
+                outcomes.append(run_case(kit, definition, others, name))
+            finally:
+                kit.close()
+    return outcomes
