@@ -9,8 +9,8 @@ from fastapi import Path, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from datp_tasks.api.idempotency import keeps
 from datp_tasks.api.models import Given, Long, Sent, Text
+from datp_tasks.api.once import keeps
 from datp_tasks.api.problems import forbidden, not_found
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.serializers import time_text

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from datp_tasks.api import models
 from datp_tasks.api.accepting import Accepted, accept_bulk
 from datp_tasks.api.access import Caller
-from datp_tasks.api.idempotency import external_id_of
+from datp_tasks.api.once import external_id_of
 from datp_tasks.api.problems import Problem, invalid, mistakes_of, problem_of
 from datp_tasks.api.routing import grants, json_response, router
 from datp_tasks.api.services import Services, caller_of, services_of

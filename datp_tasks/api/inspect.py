@@ -9,9 +9,11 @@ from fastapi import Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
+from datp_tasks.api import operator_models
 from datp_tasks.api.etags import check_match
-from datp_tasks.api.idempotency import keeps
+from datp_tasks.api.lists import LIMIT_MAX, Cursor, Limit, listed, page_of_all
 from datp_tasks.api.models import Object, Sent, Text, Transaction
+from datp_tasks.api.once import keeps
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.serializers import line_json, summary_json
@@ -51,7 +53,11 @@ class RetryIn(Sent):
     reason: Reason
 
 
-@routes.get("/transactions/{txId}/state", response_model=Object)
+@routes.get(
+    "/transactions/{txId}/state",
+    operation_id="getTransactionState",
+    response_model=operator_models.StateShown,
+)
 @needs(Role.OPERATOR)
 async def state(request: Request, tx_id: TxId) -> Response:
     """The transaction as the engine sees it: live, or as it was archived."""
@@ -61,7 +67,11 @@ async def state(request: Request, tx_id: TxId) -> Response:
     return json_response(await services.threads.run(_state, services, tx_id))
 
 
-@routes.get("/transactions/{txId}/deltas", response_model=Object)
+@routes.get(
+    "/transactions/{txId}/deltas",
+    operation_id="getTransactionJournal",
+    response_model=operator_models.JournalShown,
+)
 @needs(Role.OPERATOR)
 async def deltas(request: Request, tx_id: TxId) -> Response:
     """Every recorded change, in order, and whatever does not fit together."""
@@ -83,7 +93,11 @@ async def deltas(request: Request, tx_id: TxId) -> Response:
     return json_response({"txId": tx_id, "entries": listed, "faults": replay.faults})
 
 
-@routes.get("/transactions/{txId}/logs", response_model=Object)
+@routes.get(
+    "/transactions/{txId}/logs",
+    operation_id="getTransactionLogs",
+    response_model=operator_models.LogLinesShown,
+)
 @needs(Role.OPERATOR)
 async def logs(
     request: Request,
@@ -111,7 +125,7 @@ async def logs(
     "/transactions/{txId}/resolve",
     operation_id="resolveTransaction",
     status_code=202,
-    response_model=Transaction,
+    response_model=Transaction | operator_models.ApprovalAsked,
     responses=DECIDED,
 )
 @needs(Role.OPERATOR)
@@ -125,7 +139,7 @@ async def resolve(request: Request, tx_id: TxId, wanted: ResolveIn) -> Response:
     "/transactions/{txId}/retry",
     operation_id="retryTransaction",
     status_code=202,
-    response_model=Transaction,
+    response_model=Transaction | operator_models.ApprovalAsked,
     responses=DECIDED,
 )
 @needs(Role.OPERATOR)
@@ -135,7 +149,11 @@ async def retry(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
     return await _decide(request, tx_id, ResolveIn(decision="redo", reason=wanted.reason))
 
 
-@routes.post("/transactions/{txId}/unmask", response_model=Object)
+@routes.post(
+    "/transactions/{txId}/unmask",
+    operation_id="unmaskTransaction",
+    response_model=operator_models.UnmaskedTransaction,
+)
 @needs(Role.ADMIN)
 @keeps("nothing")
 async def unmask(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
@@ -151,13 +169,16 @@ async def unmask(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
     return json_response({**summary_json(found.summary, caller.actor), **more})
 
 
-@routes.get("/in-doubt", response_model=Object)
+@routes.get("/in-doubt", operation_id="listInDoubt", response_model=operator_models.DoubtsShown)
 @needs(Role.VIEWER)
-async def in_doubt(request: Request) -> Response:
+async def in_doubt(request: Request, limit: Limit = LIMIT_MAX, cursor: Cursor = None) -> Response:
     """What waits for a decision, longest first."""
     services = services_of(request)
     found = await services.threads.run(services.operator.in_doubt)
-    listed = [
+    page, more = page_of_all(
+        found, lambda each: f"{each.since_ms:020d} {each.tx_id}", cursor, limit
+    )
+    shown = [
         {
             "txId": each.tx_id,
             "place": each.place,
@@ -165,9 +186,9 @@ async def in_doubt(request: Request) -> Response:
             "sinceMs": each.since_ms,
             "why": each.why,
         }
-        for each in found
+        for each in page
     ]
-    return json_response({"transactions": listed})
+    return listed("transactions", shown, cursor=more, limit=limit)
 
 
 async def _decide(request: Request, tx_id: str, wanted: ResolveIn) -> Response:

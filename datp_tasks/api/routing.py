@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from datp_tasks.api.access import Caller
 from datp_tasks.api.body import StrictRequest
-from datp_tasks.api.idempotency import HEADER, kept_by, once
+from datp_tasks.api.once import HEADER, kept_by, once
 from datp_tasks.api.problems import forbidden, invalid, mistakes_of
 from datp_tasks.api.services import Services, services_of
 from datp_tasks.api.threads import acting_for

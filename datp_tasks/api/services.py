@@ -32,7 +32,7 @@ from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.events import EventStore
 from datp_tasks.record.groups import GroupStore
-from datp_tasks.record.idempotency import IdempotencyKeys
+from datp_tasks.record.idempotency_keys import IdempotencyKeys
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.record_types import Summary
 from datp_tasks.record.states import States

@@ -15,8 +15,8 @@ from datp_tasks.api import models
 from datp_tasks.api.accepting import Accepted
 from datp_tasks.api.access import Caller
 from datp_tasks.api.etags import check_match, etag_of, unless_same
-from datp_tasks.api.idempotency import external_id_of, keeps
 from datp_tasks.api.lists import Cursor, listed, make_cursor, read_cursor
+from datp_tasks.api.once import external_id_of, keeps
 from datp_tasks.api.pages import Filter, page_of
 from datp_tasks.api.problems import Problem
 from datp_tasks.api.routing import Body, grants, json_response, reads, router

@@ -52,6 +52,7 @@ class LedgerBatches:
         state: BatchState | None,
         owner: str | None,
         with_final: bool,
+        after: tuple[str, int] | None,
         rows_max: int,
     ) -> list[LedgerBatch]:
         with translate_outage():
@@ -60,6 +61,7 @@ class LedgerBatches:
                 state=state,
                 owner=owner,
                 with_final=with_final,
+                after=after,
                 rows_max=rows_max,
             )
 

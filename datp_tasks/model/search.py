@@ -18,7 +18,6 @@ from datp_tasks.errors import FilterInvalid
 SearchType = Literal["string", "decimal", "time", "boolean"]
 SEARCH_TYPES = ("string", "decimal", "time", "boolean")
 LETTERS: dict[str, str] = {"string": "s", "decimal": "n", "time": "t", "boolean": "b"}
-SOURCES = ("input", "output")
 NAME = re.compile(r"[a-z][A-Za-z0-9_]{0,39}")
 PATH = re.compile(r"(input|output)(\.[^.\s]{1,100}){1,8}")
 FIELDS_MAX = 16

@@ -307,6 +307,7 @@ class BatchStore:
         owner: str | None = None,
         with_final: bool = False,
         prefix: str = "",
+        after: tuple[str, int] | None = None,
         rows_max: int = 100,
     ) -> list[LedgerBatch]:
         """By service and in order; with a prefix, those whose id starts like this."""
@@ -316,6 +317,8 @@ class BatchStore:
             "state": state,
             "owner": owner,
             "all": with_final or state is not None,
+            "after": after and after[0],
+            "after_seq": after and after[1],
             "limit": rows_max,
         }
         return [batch_from_row(row) for row in self._sql.run(Query.list_batches, values)]

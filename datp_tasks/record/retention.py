@@ -16,7 +16,7 @@ from datetime import datetime
 from sqlalchemy import Connection, Engine
 
 from datp_tasks.clock import Clock
-from datp_tasks.record.idempotency import IdempotencyKeys
+from datp_tasks.record.idempotency_keys import IdempotencyKeys
 from datp_tasks.record.queries import Queries
 
 #: Time and name of the last row that was looked at.

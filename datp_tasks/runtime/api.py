@@ -32,7 +32,7 @@ from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.database import make_engine
 from datp_tasks.record.events import EventStore
-from datp_tasks.record.idempotency import IdempotencyKeys
+from datp_tasks.record.idempotency_keys import IdempotencyKeys
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.states import States
 from datp_tasks.record.timeouts import Timeouts

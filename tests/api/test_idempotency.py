@@ -8,7 +8,14 @@ from typing import Any
 import httpx
 import pytest
 
-from datp_tasks.record.idempotency import HOLD_S, KEEP_HOURS, Begun, IdempotencyKeys, InUse, Kept
+from datp_tasks.record.idempotency_keys import (
+    HOLD_S,
+    KEEP_HOURS,
+    IdempotencyKeys,
+    KeptAnswer,
+    KeyInUse,
+    KeyTaken,
+)
 from datp_tasks.testing import Kit
 from tests.support.api_house import ApiHouse
 from tests.support.eventually import eventually
@@ -145,8 +152,8 @@ def keys(kit: Kit) -> IdempotencyKeys:
     return IdempotencyKeys(kit.connections.engine, kit.connections.clock)
 
 
-def begun(found: Any) -> Begun:
-    assert isinstance(found, Begun)
+def begun(found: Any) -> KeyTaken:
+    assert isinstance(found, KeyTaken)
     return found
 
 
@@ -154,21 +161,21 @@ def test_the_one_who_comes_back_late_does_not_overwrite_the_answer(
     kit: Kit, keys: IdempotencyKeys
 ) -> None:
     late = begun(keys.begin("late", "k", "h"))
-    assert isinstance(keys.begin("late", "k", "h"), InUse)
+    assert isinstance(keys.begin("late", "k", "h"), KeyInUse)
     kit.advance(seconds=HOLD_S + 1)
     second = begun(keys.begin("late", "k", "h"))
-    keys.keep(second, Kept(202, (), "second", None))
-    keys.keep(late, Kept(202, (), "late", None))
+    keys.keep(second, KeptAnswer(202, (), "second", None))
+    keys.keep(late, KeptAnswer(202, (), "late", None))
     keys.release(late)
-    assert keys.begin("late", "k", "h") == Kept(202, (), "second", None)
+    assert keys.begin("late", "k", "h") == KeptAnswer(202, (), "second", None)
 
 
 def test_a_key_counts_for_a_day_and_is_then_dropped(kit: Kit, keys: IdempotencyKeys) -> None:
-    keys.keep(begun(keys.begin("day", "k", "h")), Kept(200, (), "x", None))
+    keys.keep(begun(keys.begin("day", "k", "h")), KeptAnswer(200, (), "x", None))
     kit.advance(seconds=(KEEP_HOURS - 1) * 3_600)
-    assert isinstance(keys.begin("day", "k", "h"), Kept)
+    assert isinstance(keys.begin("day", "k", "h"), KeptAnswer)
     keys.drop_old(rows_max=1_000)
-    assert isinstance(keys.begin("day", "k", "h"), Kept)
+    assert isinstance(keys.begin("day", "k", "h"), KeptAnswer)
     kit.advance(seconds=3_601)
     begun(keys.begin("day", "k", "other"))
     kit.advance(seconds=(KEEP_HOURS + 1) * 3_600)

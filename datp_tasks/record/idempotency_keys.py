@@ -27,7 +27,7 @@ class Query(Queries, topic="idempotency"):
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class KeyTaken:
     """The caller is the one who does the work."""
 
     owner: str
@@ -37,7 +37,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptAnswer:
     """The answer of the first request."""
 
     status: int
@@ -47,11 +47,11 @@ class Kept:
     tx_id: str | None
 
 
-class Other:
+class KeyOfAnother:
     """The key belongs to another request."""
 
 
-class InUse:
+class KeyInUse:
     """The first request is not over."""
 
 
@@ -60,7 +60,9 @@ class IdempotencyKeys:
         self._engine = engine
         self._clock = clock
 
-    def begin(self, owner: str, key: str, request_hash: str) -> Begun | Kept | Other | InUse:
+    def begin(
+        self, owner: str, key: str, request_hash: str
+    ) -> KeyTaken | KeptAnswer | KeyOfAnother | KeyInUse:
         names = {"owner": owner, "key": key}
         limits = {"hold_s": HOLD_S, "keep_hours": KEEP_HOURS, "now": self._clock.now()}
         with self._engine.begin() as connection:
@@ -68,18 +70,18 @@ class IdempotencyKeys:
                 Query.begin, {**names, "request_hash": request_hash, **limits}
             ).first()
             if row is not None:
-                return Begun(owner, key, row.held_until)
+                return KeyTaken(owner, key, row.held_until)
             row = connection.exec_driver_sql(Query.find, names).first()
         # It was released between the two statements: the client asks again.
         if row is None:
-            return InUse()
+            return KeyInUse()
         if row.request_hash != request_hash:
-            return Other()
+            return KeyOfAnother()
         if row.status is None:
-            return InUse()
-        return Kept(row.status, tuple(json.loads(row.headers).items()), row.body, row.tx_id)
+            return KeyInUse()
+        return KeptAnswer(row.status, tuple(json.loads(row.headers).items()), row.body, row.tx_id)
 
-    def keep(self, begun: Begun, answer: Kept) -> None:
+    def keep(self, begun: KeyTaken, answer: KeptAnswer) -> None:
         values = {
             "owner": begun.owner,
             "key": begun.key,
@@ -92,7 +94,7 @@ class IdempotencyKeys:
         with self._engine.begin() as connection:
             connection.exec_driver_sql(Query.keep, values)
 
-    def release(self, begun: Begun) -> None:
+    def release(self, begun: KeyTaken) -> None:
         """Nothing was done: the same key can be used again."""
         values = {"owner": begun.owner, "key": begun.key, "held_until": begun.held_until}
         with self._engine.begin() as connection:

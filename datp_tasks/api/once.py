@@ -21,7 +21,7 @@ from datp_tasks.api.problems import MEDIA_TYPE, Problem, answer_of
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.waiting import ClientGone
 from datp_tasks.record.database import translate_outage
-from datp_tasks.record.idempotency import Begun, InUse, Kept, Other
+from datp_tasks.record.idempotency_keys import KeptAnswer, KeyInUse, KeyOfAnother, KeyTaken
 
 log = logging.getLogger("datp.api")
 
@@ -75,12 +75,12 @@ async def once(request: Request, handle: Handle, what: Keeps) -> Response:
     services, owner = services_of(request), caller_of(request).owner
     digest = await _digest(request)
 
-    def begin() -> Begun | Kept | Other | InUse:
+    def begin() -> KeyTaken | KeptAnswer | KeyOfAnother | KeyInUse:
         with translate_outage():
             return services.idempotency.begin(owner, key, digest)
 
     found = await services.threads.run(begin)
-    if not isinstance(found, Begun):
+    if not isinstance(found, KeyTaken):
         return await _known(request, found)
     try:
         response = await handle(request)
@@ -93,11 +93,11 @@ async def once(request: Request, handle: Handle, what: Keeps) -> Response:
     return response
 
 
-async def _known(request: Request, found: Kept | Other | InUse) -> Response:
-    if isinstance(found, Other):
+async def _known(request: Request, found: KeptAnswer | KeyOfAnother | KeyInUse) -> Response:
+    if isinstance(found, KeyOfAnother):
         detail = "This key was used for another request (route, query or body)."
         raise Problem(422, "idempotency-key-reused", detail)
-    if isinstance(found, InUse):
+    if isinstance(found, KeyInUse):
         raise Problem(
             409,
             "idempotency-key-in-use",
@@ -118,7 +118,7 @@ async def _known(request: Request, found: Kept | Other | InUse) -> Response:
 
 
 async def _settle(
-    services: Services, begun: Begun, response: Response, what: Keeps, request: Request
+    services: Services, begun: KeyTaken, response: Response, what: Keeps, request: Request
 ) -> None:
     """Keep the answer; what can succeed later keeps nothing, so that the same key is free."""
     store = services.idempotency
@@ -126,7 +126,7 @@ async def _settle(
     tx_id = request.path_params.get("txId") if what == "transaction" and status < 300 else None
     body = bytes(response.body).decode() if what == "answer" or status >= 400 else None
     headers = {name: response.headers[name] for name in KEPT_HEADERS if name in response.headers}
-    kept = Kept(status, tuple(headers.items()), body, tx_id)
+    kept = KeptAnswer(status, tuple(headers.items()), body, tx_id)
 
     def settle() -> None:
         with translate_outage():
