@@ -18,11 +18,10 @@ _settings = Settings.from_env(os.environ)
 broker_url = _settings.broker_url
 broker_transport_options = {
     "priority_steps": sorted(_PRIORITIES.values()),
-    # Longer than any hop should take; a bell that comes back is refused at the door anyway.
-    "visibility_timeout": 600,
-    "unacked_restore_interval": 5,
-    "unacked_restore_throttle": 1,
-    "unacked_restore_limit": 100,
+    # A worker keeps in memory which messages it has, and hands them back when it closes. Kombu's
+    # list of them in Redis costs two round trips a message and returns what a killed worker had
+    # after minutes; the reconciler rings again after seconds.
+    "ack_emulation": False,
     # Without timeouts a half-open connection hangs a worker for ever.
     "socket_timeout": 5,
     "socket_connect_timeout": 5,

@@ -147,6 +147,11 @@ class Settings(Tuning):
     tracing: str = _text("off", "off|on", env="OBSERVE__TRACING")
     alert_webhook_url: str = _secret(env="OBSERVE__ALERT_WEBHOOK_URL")
 
+    @property
+    def queues_share_redis(self) -> bool:
+        """Whether Celery's queues are in the Redis, and the database of it, that has the state."""
+        return self.redis_cluster == "off" and self.broker_url == _broker_from(self.redis_url)
+
     def __post_init__(self) -> None:
         if self.redis_cluster == "on":
             _check_cluster(self.redis_url, self.broker_url)

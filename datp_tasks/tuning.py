@@ -91,6 +91,10 @@ class Tuning:
     queue_bells_alert_max: int = number(10_000, 1, 100_000_000)
     #: At a few thousand a second, more than half a minute of work for a group.
     queued_alert_max: int = number(100_000, 1, 100_000_000)
+    #: Long for a client that polls; a node group that is known to work off batches says so.
+    queue_age_alert_s: float = number(120.0, 1, 315_360_000)
+    #: A queue with at most so many messages is short, and that it grows is ordinary.
+    queue_short_bells_max: int = number(100, 1, 100_000_000)
     #: A sleeper wakes at most this late.
     sleeper_period_s: float = number(1.0, 0.1, 3_600)
     #: Short against the silence after which a node is given up.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,10 +21,11 @@ pytest_plugins = ("tests.support.house_fixtures",)
 
 
 @pytest.fixture
-def datp(request: pytest.FixtureRequest, datp_servers: Servers) -> Iterator[Kit]:
+def datp(request: pytest.FixtureRequest, datp_servers: Servers, tmp_path: Path) -> Iterator[Kit]:
     """The shipped fixture, and a look at every transaction in Redis when the test is over.
 
-    `@pytest.mark.kit(crashes_max=3)` makes one with settings of its own.
+    `@pytest.mark.kit(crashes_max=3)` makes one with settings of its own; `policy=` is the text of
+    its policy file.
     """
     marker = request.node.get_closest_marker("kit")
     if marker is None:
@@ -31,7 +33,12 @@ def datp(request: pytest.FixtureRequest, datp_servers: Servers) -> Iterator[Kit]
         yield kit
         assert check_all(kit.connections.live) == []
         return
-    kit = Kit(datp_servers, **marker.kwargs)
+    settings = dict(marker.kwargs)
+    if policy := settings.pop("policy", ""):
+        file = tmp_path / "policy.yaml"
+        file.write_text(policy)
+        settings["policy_file"] = str(file)
+    kit = Kit(datp_servers, **settings)
     yield kit
     assert check_all(kit.connections.live) == []
     kit.close()

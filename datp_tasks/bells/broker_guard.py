@@ -1,4 +1,5 @@
-"""Two repairs of kombu's Redis transport: without them a broker restart can stop a worker for good.
+"""Three repairs of kombu's Redis transport: without two of them a broker restart can stop a worker
+for good.
 
 Measured with celery 5.7.0, kombu 5.7.0 and redis-py 8.1.0, killing the server again and again:
 
@@ -8,16 +9,21 @@ Measured with celery 5.7.0, kombu 5.7.0 and redis-py 8.1.0, killing the server a
    unrecoverable and the worker ends. Here it is a ConnectionError, which the worker recovers from.
 2. The hang. A task that ends while the broker is down cannot be acked, but its prefetch slot stays
    taken. Once all slots are lost so, the worker asks for no message any more and never sees that
-   its connection is dead. Here the slot is freed: the next read meets the dead connection, and the
-   message comes back after the visibility timeout.
+   its connection is dead. Here the slot is freed: the next read meets the dead connection. Our own
+   workers send no ack (`ack_emulation` in celeryconfig.py); this is for a process that has others.
+3. The dump. Without acks kombu writes messages that it cannot hand back over a dead connection to
+   a file for people. Here they are given up: they are bells, and the reconciler rings again.
 
 Another version of kombu is left alone: it must be measured first.
 """
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import Any
+
+log = logging.getLogger("datp.bells")
 
 TESTED_KOMBU = "5.7.0"
 
@@ -57,4 +63,36 @@ def install() -> bool:
 
     vars(guarded_connparams)["guarded"] = True
     channel._connparams, qos.ack, qos.reject = guarded_connparams, guarded_ack, guarded_reject
+    _keep_in_memory(channel, transport.virtual.QoS, errors)
     return True
+
+
+def _keep_in_memory(channel: Any, qos: Any, errors: tuple[type[Exception], ...]) -> None:
+    """Let channels without acks hand back what they have without a word to people."""
+    make = channel.__init__
+
+    class HeldMessages(qos):  # type: ignore[misc]
+        """Which messages a worker has, without a list of them in Redis."""
+
+        def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+            # What was handed back when its connection was lost is not handed back again.
+            super().reject(delivery_tag, requeue and delivery_tag in self._delivered)
+
+        def restore_unacked(self) -> list[Any]:
+            self._flush()
+            left = list(self._delivered.values())
+            self._delivered.clear()
+            try:
+                while left:
+                    self.channel._restore(left[0])
+                    del left[0]
+            except errors as error:
+                log.warning("%d messages could not be handed back: %s", len(left), error)
+            return []
+
+    def make_channel(self: Any, *args: Any, **options: Any) -> None:
+        make(self, *args, **options)
+        if not self.ack_emulation:
+            self.QoS = HeldMessages
+
+    channel.__init__ = make_channel

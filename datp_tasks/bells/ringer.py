@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Protocol
 
@@ -24,10 +24,13 @@ from datp_tasks.live.doorbells import (
     WAITING_MAX,
     Doorbells,
     Line,
+    Message,
     Pair,
+    Rung,
     Waits,
 )
 from datp_tasks.live.live_types import PRIORITIES, Bell
+from datp_tasks.live.scripts import Reply, ScriptCall
 
 log = logging.getLogger("datp.bells")
 
@@ -52,9 +55,33 @@ class Send(Protocol):
     ) -> None: ...
 
 
+class Post(Protocol):
+    """Makes the same message, for our own connection to put into its queue."""
+
+    @property
+    def is_usable(self) -> bool: ...
+
+    def message(
+        self,
+        step_type: str,
+        pairs: Sequence[Pair],
+        *,
+        group: str,
+        priority: str,
+        answers: str = "",
+    ) -> Message: ...
+
+
 class Ringer:
-    def __init__(self, send: Send, costs: CostBook, doorbells: Doorbells | None = None) -> None:
+    def __init__(
+        self,
+        send: Send,
+        costs: CostBook,
+        doorbells: Doorbells | None = None,
+        post: Post | None = None,
+    ) -> None:
         self._send = send
+        self._post = post
         self._costs = costs
         #: None: every bell gets a message, as tests want it.
         self._doorbells = doorbells
@@ -74,13 +101,32 @@ class Ringer:
     def ring_next(self, line: str, vectors: Sequence[Sequence[Pair]]) -> None:
         """What waits in a line and does not fit into the vector of who answered it."""
         of = Line.parsed(line)
-        where = {"group": of.group, "priority": of.next_priority, "answers": line}
-        for pairs in vectors:
-            try:
-                self._send(of.step_type, list(pairs), **where)
-                self.messages += 1
-            except Exception as error:
-                log.warning("%d bells could not be rung now: %s", len(pairs), error)
+        try:
+            self._send_vectors(of._replace(priority=of.next_priority), vectors, line)
+        except Exception as error:
+            count = sum(map(len, vectors))
+            log.warning("up to %d bells could not be rung now: %s", count, error)
+
+    def ring_along(
+        self, bells: Sequence[Bell]
+    ) -> tuple[ScriptCall, Callable[[Reply], None]] | None:
+        """A call that rings for these in a round trip of the caller's, and what to do with its
+        reply; None if they need more than one message, or Celery must send it."""
+        if self._doorbells is None or not self._posts or len(list(_grouped(bells))) != 1:
+            return None
+        line, due = _line_of(bells[0]), list(map(_waits, bells))
+        size = self._size(line)
+        if bells[0].alone or len(due) >= size or not self._costs.is_known(line.place):
+            return None
+        message = self._message(line, due, line.name)
+        order = self._doorbells.ringing(line.name, due, size, message)
+        return order, lambda reply: self._rung_along(line, Doorbells.rung(reply))
+
+    def _rung_along(self, line: Line, rung: Rung) -> None:
+        if rung == "SENT":
+            self.messages += 1
+        elif rung != "SEND":
+            self._ring_excess(line, rung)
 
     def waiting(self, group: str) -> int:
         """How many wait for a message of their own to the node group."""
@@ -99,33 +145,32 @@ class Ringer:
 
     def _send_group(self, bells: list[Bell]) -> None:
         first = bells[0]
-        line = Line(first.group, first.priority, first.step_type, first.place)
-        due = [Waits(bell.tx_id, bell.sequence, bell.owner) for bell in bells]
+        line, due = _line_of(first), list(map(_waits, bells))
         if first.alone or self._doorbells is None:
             self._send_all(line, due, 1 if first.alone else self._size(line))
             return
-        for owner, excess in self._ring_shared(line, due).items():
+        self._ring_excess(line, self._ring_shared(line, due))
+
+    def _ring_excess(self, line: Line, due: Iterable[Waits]) -> None:
+        """Ring for what found no room in the line that all share."""
+        for owner, excess in _owned(due).items():
             self._ring_own(line._replace(owner=owner or NO_OWNER), excess)
 
-    def _ring_shared(self, line: Line, due: list[Waits]) -> dict[str, list[Waits]]:
-        """Ring for what is less than a vector of its owner; the rest, by owner.
+    def _ring_shared(self, line: Line, due: list[Waits]) -> list[Waits]:
+        """Ring for what is less than a vector of its owner; the rest.
 
         Of a place that is not known yet, one is tried first: how many of the others go together
         is known by then.
         """
         size, is_known = self._size(line), self._costs.is_known(line.place)
-        owned: dict[str, list[Waits]] = {}
-        for each in due:
-            owned.setdefault(each.owner, []).append(each)
-        excess = {owner: own for owner, own in owned.items() if is_known and len(own) >= size}
-        small = [each for each in due if each.owner not in excess]
+        many = {owner for owner, own in _owned(due).items() if is_known and len(own) >= size}
+        excess = [each for each in due if each.owner in many]
+        small = [each for each in due if each.owner not in many]
         if is_known:
             full = len(small) - len(small) % size
             self._send_all(line, small[:full], size)
             small = small[full:]
-        for each in self._ring_all(line, small, size, size if is_known else WAITING_MAX):
-            excess.setdefault(each.owner, []).append(each)
-        return excess
+        return excess + self._ring_all(line, small, size, size if is_known else WAITING_MAX)
 
     def _ring_own(self, line: Line, due: list[Waits]) -> None:
         """Ring for what an owner has in excess, in a line of its own.
@@ -143,40 +188,81 @@ class Ringer:
         left: list[Waits] = []
         while due:
             together = due[:CALL_PAIRS_MAX]
-            refused = self._ring(line, together, owner_max)
-            if refused is None:
-                self._send_one(line, due[:size], line.name)
+            message = self._message(line, due[:size], line.name) if self._posts else None
+            rung = self._ring(line, together, owner_max, message)
+            if rung == "SEND":
+                self._send_vectors(line, [_pairs(due[:size])], line.name)
+                due = due[size:]
+            elif rung == "SENT":
+                self.messages += 1
                 due = due[size:]
             else:
-                left += refused
+                left += rung
                 due = due[len(together) :]
         return left
 
-    def _ring(self, line: Line, due: list[Waits], owner_max: int) -> list[Waits] | None:
+    def _ring(self, line: Line, due: list[Waits], owner_max: int, message: Message | None) -> Rung:
         assert self._doorbells is not None
         try:
-            return self._doorbells.ring(line.name, due, owner_max=owner_max)
+            return self._doorbells.ring(line.name, due, owner_max=owner_max, message=message)
         except RedisError as error:
             log.debug("the doorbell of %s is not known: %s", line.name, error)
-            return None
+            return "SEND"
 
     def _send_all(self, line: Line, due: list[Waits], size: int) -> None:
-        while due:
-            self._send_one(line, due[:size])
-            due = due[size:]
+        self._send_vectors(
+            line, [_pairs(due[start : start + size]) for start in range(0, len(due), size)]
+        )
 
-    def _send_one(self, line: Line, due: list[Waits], answers: str = "") -> None:
-        where = {"group": line.group, "priority": line.priority}
-        options = {"answers": answers} if answers else {}
-        self._send(line.step_type, [each.pair for each in due], **where, **options)
-        self.messages += 1
+    def _send_vectors(
+        self, line: Line, vectors: Sequence[Sequence[Pair]], answers: str = ""
+    ) -> None:
+        """A message for each of these."""
+        where = {"group": line.group, "priority": line.priority, "answers": answers}
+        if self._posts and self._doorbells is not None and self._post is not None:
+            post = self._post
+            self._doorbells.put([post.message(line.step_type, each, **where) for each in vectors])
+            self.messages += len(vectors)
+            return
+        for pairs in vectors:
+            self._send(line.step_type, list(pairs), **where)
+            self.messages += 1
+
+    @property
+    def _posts(self) -> bool:
+        return self._post is not None and self._post.is_usable
+
+    def _message(self, line: Line, due: Sequence[Waits], answers: str) -> Message:
+        assert self._post is not None
+        where = {"group": line.group, "priority": line.priority, "answers": answers}
+        return self._post.message(line.step_type, _pairs(due), **where)
 
     def _size(self, line: Line) -> int:
         # Asked anew each time: a place that was unknown may have been measured by now.
         return self._costs.vector_size(line.place)
 
 
-def _grouped(bells: list[Bell]) -> Iterator[list[Bell]]:
+def _line_of(bell: Bell) -> Line:
+    return Line(bell.group, bell.priority, bell.step_type, bell.place)
+
+
+def _waits(bell: Bell) -> Waits:
+    return Waits(bell.tx_id, bell.sequence, bell.owner)
+
+
+def _pairs(due: Iterable[Waits]) -> list[Pair]:
+    return [each.pair for each in due]
+
+
+def _owned(due: Iterable[Waits]) -> dict[str, list[Waits]]:
+    """By owner."""
+    owned: dict[str, list[Waits]] = {}
+    for each in due:
+        owned.setdefault(each.owner, []).append(each)
+    return owned
+
+
+def _grouped(bells: Iterable[Bell]) -> Iterator[list[Bell]]:
     """Bells that may share a message; within a group those of a shard lie together.
 
     A script call moves transactions of one shard: a vector from few shards needs few calls.

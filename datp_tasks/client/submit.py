@@ -26,6 +26,7 @@ from datp_tasks.errors import (
     SealError,
 )
 from datp_tasks.failpoints import reach
+from datp_tasks.live.live_types import FIRST_SEQUENCE
 from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.status import Status
@@ -148,13 +149,19 @@ class RequestAcceptor:
 
     def place(self, accepted: Sequence[Prepared]) -> None:
         """Into Redis and to a worker. What fails here is only late: SQL has it."""
+        new = [each.new for each in accepted]
+        # A bell for one that was there already is a bell for nothing.
+        along = self.ringer.ring_along([each.bell(FIRST_SEQUENCE) for each in new])
         try:
-            bells = self.live.create_many([each.new for each in accepted])
+            bells, replies = self.live.create_and(new, [along[0]] if along else [])
         except RedisError as error:
             log.warning("%d accepted transactions wait for Redis: %s", len(accepted), error)
             return
         reach("submit.after_create")
-        self.ringer.ring(bells)
+        if along:
+            along[1](replies[0])
+        else:
+            self.ringer.ring(bells)
 
     def _answer(self, prepared: Prepared, existing: Existing | None) -> Submitted | RequestError:
         acceptance = prepared.acceptance

@@ -9,25 +9,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from datp_tasks.bells.ringer import Ringer
-from datp_tasks.engine.decide import Decider, Follow, Move, Next, Park, Pipelines, Rest, Stay, close
+from datp_tasks.engine.decide import Decider, Follow, Move, Next, Park, Rest, Stay, close
 from datp_tasks.engine.finals import ending_of, final_of
 from datp_tasks.engine.late_success import LateDesk
 from datp_tasks.engine.point_desk import PointDesk
-from datp_tasks.engine.registry import Registry
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import StateCache
+from datp_tasks.engine.worker_parts import Stores, ThisNode
 from datp_tasks.failpoints import reach
 from datp_tasks.live.live_types import Bell, flat_to_dict
 from datp_tasks.live.scripts import Reply, ScriptCall
-from datp_tasks.live.store import LiveStore
 from datp_tasks.model.plan import Action, Position
 from datp_tasks.model.state import BEGIN, ending
 from datp_tasks.model.status import Status
 from datp_tasks.record.record_types import Mark
 from datp_tasks.record.sql_errors import DBAPIError, OperationalError
-from datp_tasks.record.transactions import Record
 from datp_tasks.transactions.follow_record import follow_summaries
 
 log = logging.getLogger("datp.hop")
@@ -36,36 +35,37 @@ log = logging.getLogger("datp.hop")
 Order = tuple[ScriptCall, Callable[[Reply], None]]
 
 
+@dataclass(frozen=True, slots=True)
+class Desks:
+    """Where the committer asks about points of no return, and tells of a success that is late."""
+
+    points: PointDesk
+    late: LateDesk
+
+
 class Committer:
     def __init__(
         self,
         *,
-        live: LiveStore,
-        record: Record,
+        this: ThisNode,
+        stores: Stores,
         ringer: Ringer,
-        pipelines: Pipelines,
-        registry: Registry,
         decider: Decider,
         cache: StateCache,
-        node: str,
-        groups: frozenset[str],
-        late: LateDesk,
-        points: PointDesk,
-        own_messages: bool,
+        desks: Desks,
     ) -> None:
-        self._live = live
-        self._record = record
+        self._node = this.name
+        self._registry = this.steps
+        self._groups = this.groups
+        self._own_messages = this.own_messages
+        self._live = stores.live
+        self._record = stores.record
+        self._pipelines = stores.pipelines
         self._ringer = ringer
-        self._pipelines = pipelines
-        self._registry = registry
         self._decider = decider
         self._cache = cache
-        self._node = node
-        #: Node groups that this worker serves; a hop between them needs no bell.
-        self._groups = groups
-        self._late = late
-        self._points = points
-        self._own_messages = own_messages
+        self._points = desks.points
+        self._late = desks.late
 
     def commit(self, moves: Sequence[tuple[Run, Move]], *, may_go_on: bool = True) -> list[Run]:
         """Write all moves; the runs that go on in this process."""

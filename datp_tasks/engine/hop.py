@@ -11,32 +11,30 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from datp_tasks.bells.costs import CostBook
-from datp_tasks.bells.ringer import Ringer
 from datp_tasks.engine.commit import Committer
-from datp_tasks.engine.decide import NEXT, STAY, Decider, Move, Park, Pipelines, close
+from datp_tasks.engine.decide import NEXT, STAY, Decider, Move, Park, close
 from datp_tasks.engine.execute import Executor, Way
 from datp_tasks.engine.observer import Observer
 from datp_tasks.engine.outcomes import Lost, RecordRefused, Unavailable
 from datp_tasks.engine.point_desk import PointDesk
 from datp_tasks.engine.recent_owners import RecentOwners
-from datp_tasks.engine.registry import Registry, StepType
+from datp_tasks.engine.registry import StepType
 from datp_tasks.engine.round import Round, Stuck
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import Kept, StateCache
+from datp_tasks.engine.worker_parts import Bells, Stores, ThisNode
 from datp_tasks.errors import DatabaseUnavailable, DatpError, SealError
 from datp_tasks.failpoints import reach
 from datp_tasks.live.doorbells import Doorbells, Line
 from datp_tasks.live.live_types import Claimed
 from datp_tasks.live.live_types import Refused as NotClaimed
+from datp_tasks.live.script_replies import claimed
 from datp_tasks.live.scripts import Reply, ScriptCall
-from datp_tasks.live.store import LiveStore, claimed
 from datp_tasks.model.state import BEGIN, delta_json
 from datp_tasks.record.database import is_away
 from datp_tasks.record.sql_errors import OperationalError
-from datp_tasks.record.transactions import Record
-from datp_tasks.record.vault import Vault
 
 log = logging.getLogger("datp.hop")
 
@@ -53,43 +51,44 @@ SHARING: frozenset[Way] = frozenset(("vector", "sql", "async"))
 SHORTER = 4
 
 
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What a transaction passes through in a hop, and who asks SQL before a point of no return."""
+
+    executor: Executor
+    decider: Decider
+    committer: Committer
+    points: PointDesk
+
+
 class Hop:
     """The engine of one thread; the guard of that thread looks in while a step runs."""
 
     def __init__(
         self,
         *,
-        live: LiveStore,
-        record: Record,
-        pipelines: Pipelines,
-        registry: Registry,
-        executor: Executor,
-        decider: Decider,
-        committer: Committer,
-        costs: CostBook,
+        this: ThisNode,
+        stores: Stores,
+        bells: Bells,
+        stages: Stages,
         cache: StateCache,
         observer: Observer,
-        ringer: Ringer,
-        doorbells: Doorbells,
-        points: PointDesk,
-        node: str,
-        vault: Vault,
     ) -> None:
-        self._live = live
-        self._vault = vault
-        self._record = record
-        self._pipelines = pipelines
-        self._registry = registry
-        self._executor = executor
-        self._decider = decider
-        self._committer = committer
-        self._costs = costs
+        self._node = this.name
+        self._registry = this.steps
+        self._live = stores.live
+        self._record = stores.record
+        self._pipelines = stores.pipelines
+        self._vault = stores.vault
+        self._ringer = bells.ringer
+        self._costs = bells.costs
+        self._doorbells = bells.doorbells
+        self._executor = stages.executor
+        self._decider = stages.decider
+        self._committer = stages.committer
+        self._points = stages.points
         self._cache = cache
         self._observer = observer
-        self._ringer = ringer
-        self._doorbells = doorbells
-        self._points = points
-        self._node = node
         self._owners = RecentOwners()
         self.round = Round()
         #: The transactions of the current bell: all that this worker can be at work on.

@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import dataclass
 
-from datp_tasks.bells.costs import CostBook
-from datp_tasks.bells.ringer import Ringer
-from datp_tasks.clock import Clock
 from datp_tasks.engine.calls import StepCaller
-from datp_tasks.engine.commit import Committer
+from datp_tasks.engine.commit import Committer, Desks
 from datp_tasks.engine.context import SwitchValue
-from datp_tasks.engine.decide import Decider, Pipelines
+from datp_tasks.engine.decide import Decider
 from datp_tasks.engine.execute import Executor
-from datp_tasks.engine.hop import Hop
+from datp_tasks.engine.hop import Hop, Stages
 from datp_tasks.engine.hop_observer import HopObserver
 from datp_tasks.engine.late_success import LateDesk
 from datp_tasks.engine.point_desk import PointDesk
-from datp_tasks.engine.registry import Registry
 from datp_tasks.engine.reporter import Reporter
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import StateCache
+from datp_tasks.engine.worker_parts import Bells, Stores, ThisNode
 from datp_tasks.errors import StaleFence, StepError, SwitchInvalid
 from datp_tasks.ledger.batch_types import LedgerBatch, NewBatch
-from datp_tasks.ledger.ledger_service import Ledger
-from datp_tasks.live.doorbells import Doorbells
 from datp_tasks.live.live_types import Refused
-from datp_tasks.live.store import LiveStore
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.approval import STEP, Approval, Ask, Need
 from datp_tasks.model.payload import checked
@@ -37,95 +30,49 @@ from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.points import Points
-from datp_tasks.record.sealed_secrets import SealedSecrets
 from datp_tasks.record.step_starts import BegunSteps
-from datp_tasks.record.transactions import Record
-from datp_tasks.record.vault import Vault
 from datp_tasks.settings import Settings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stores:
-    """Where the engine reads and writes."""
-
-    live: LiveStore
-    record: Record
-    pipelines: Pipelines
-    clock: Clock
-    vault: Vault
-    secrets: SealedSecrets
-    #: None: steps of this worker cannot submit batches.
-    ledger: Ledger | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Bells:
-    ringer: Ringer
-    costs: CostBook
-
-
-@dataclass(frozen=True, slots=True)
-class ThisNode:
-    """Who this worker is, and the groups whose steps it goes on with by itself."""
-
-    name: str
-    groups: frozenset[str] = frozenset()
 
 
 class Worker:
     def __init__(
         self,
         settings: Settings,
-        registry: Registry,
         this: ThisNode,
         *,
         stores: Stores,
         bells: Bells,
         observer: HopObserver,
     ) -> None:
-        self.node = node = this.name
+        self.node = this.name
         self.observer = observer
         live, record, pipelines = stores.live, stores.record, stores.pipelines
         approvals = ApprovalStore(record.engine, stores.clock)
-        points = PointDesk(Points(record.engine, stores.clock), registry)
+        points = PointDesk(Points(record.engine, stores.clock), this.steps)
         reporter = Reporter(live, record)
         services = WorkerServices(stores, settings, reporter, approvals, points)
-        caller = StepCaller(settings, registry, services, observer)
+        caller = StepCaller(settings, this.steps, services, observer)
         begun = BegunSteps(record.engine)
         effects = EffectStore(record.engine, stores.clock)
         self._executor = Executor(settings, live, begun, effects, caller)
-        decider = Decider(settings, pipelines, registry, random.Random())
+        decider = Decider(settings, pipelines, this.steps, random.Random())
         cache = StateCache(settings.state_cache_entries_max)
+        late = LateDesk(record, Alerts(record.engine, stores.clock), pipelines, caller)
         committer = Committer(
-            live=live,
-            record=record,
+            this=this,
+            stores=stores,
             ringer=bells.ringer,
-            pipelines=pipelines,
-            registry=registry,
             decider=decider,
             cache=cache,
-            node=node,
-            groups=this.groups,
-            late=LateDesk(record, Alerts(record.engine, stores.clock), pipelines, caller),
-            points=points,
-            own_messages=settings.dispatch == "step",
+            desks=Desks(points, late),
         )
         self.hop = Hop(
-            live=live,
-            record=record,
-            pipelines=pipelines,
-            registry=registry,
-            executor=self._executor,
-            decider=decider,
-            committer=committer,
-            costs=bells.costs,
+            this=this,
+            stores=stores,
+            bells=bells,
+            stages=Stages(self._executor, decider, committer, points),
             cache=cache,
             observer=observer,
-            ringer=bells.ringer,
-            doorbells=Doorbells(live),
-            points=points,
-            node=node,
-            vault=stores.vault,
         )
 
     def close(self) -> None:

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 
 from datp_tasks.errors import DatpError
 from datp_tasks.live.nodes import LOST_KEPT_MS, NodeRegister, Standing
+from datp_tasks.live.queue_trends import QueueTrend, QueueTrends
 from datp_tasks.live.store import LiveStore
+from datp_tasks.model.node_groups import NodeGroup
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.observe.beat_watch import BEAT_SILENT
 from datp_tasks.pipelines.catalogue import Catalogue
@@ -28,14 +30,18 @@ from datp_tasks.record.ledger_batches import BatchStore
 log = logging.getLogger("datp.watcher")
 
 NO_WORKER, NODE_LOST, QUEUE_LONG = "group-without-worker", "node-lost", "queue-long"
-LONG_RUNNING = "long-running"
+LONG_RUNNING, QUEUE_GROWS = "long-running", "queue-grows"
 #: What this job opens and closes; and closes only.
-KINDS = (NO_WORKER, NODE_LOST, QUEUE_LONG, LONG_RUNNING)
+KINDS = (NO_WORKER, NODE_LOST, QUEUE_LONG, LONG_RUNNING, QUEUE_GROWS)
 #: Subject of the alert about all queued transactions together.
 ALL_QUEUED = "queuedZ"
 LATE_MAX = 200
 #: One that waits shorter is just about to be taken.
 LATE_MS = 3_000
+#: Transactions that run for longer than the shortest limit, the longest first.
+RUNNING_MAX = 1_000
+#: A queue that has so many times the messages of some minutes ago grows.
+GROWS = 2.0
 
 #: Kind and subject -> what there is to say.
 Findings = dict[tuple[str, str], str]
@@ -52,8 +58,11 @@ class Limits:
     #: Above so many an alert says so: messages in the queue of a group, and queued transactions.
     bells_max: int
     queued_max: int
-    #: For pipelines that say nothing.
+    #: For pipelines and node groups that say nothing.
     long_running_s: float
+    queue_age_s: float
+    #: Up to so many messages a queue is short, and that it grows is ordinary.
+    short_max: int
 
 
 def run_once(
@@ -73,7 +82,10 @@ def run_once(
     sizes = {group: (size, limits.bells_max) for group, size in waiting.items()}
     sizes[ALL_QUEUED] = (live.sizes()["queuedZ"], limits.queued_max)
     found |= _long_queues(sizes, is_open)
-    found |= _long_runners(live, groups.long_running_s(), limits.long_running_s)
+    known = groups.current()
+    found |= _long_runners(live, LongRunning(groups.long_running_s(), known, limits))
+    trends = QueueTrends(live).look(waiting)
+    found |= _growing_queues(trends, known, limits, is_open)
     raised = cleared = 0
     for (kind, subject), summary in (found | healed).items():
         if (kind, subject) not in is_open and alerts.raise_alert(kind, subject, summary):
@@ -108,6 +120,9 @@ class WorkGroups:
         self._batches = batches
         self._maintenance_group = maintenance_group
         self._ledger_group = ledger_group
+
+    def current(self) -> dict[str, NodeGroup]:
+        return self._groups.current()
 
     def names(self) -> set[str]:
         found = {self._maintenance_group, *self._groups.current()}
@@ -172,20 +187,81 @@ def _without_worker(live: LiveStore, standing: Standing, waiting: dict[str, int]
     }
 
 
-def _long_runners(live: LiveStore, said_s: dict[str, float], otherwise_s: float) -> Findings:
+@dataclass(frozen=True, slots=True)
+class LongRunning:
+    """From when on one that runs is worth an alert: as its pipeline says, else its node group."""
+
+    by_pipeline: dict[str, float]
+    groups: dict[str, NodeGroup]
+    limits: Limits
+
+    def limit_s(self, pipeline: str, group: str) -> float:
+        """0: never."""
+        if pipeline in self.by_pipeline:
+            return self.by_pipeline[pipeline]
+        return _said(self.groups, group, "longRunningSeconds", self.limits.long_running_s)
+
+    def shortest_s(self) -> float:
+        groups = (each.values.get("longRunningSeconds", 0) for each in self.groups.values())
+        said = [*self.by_pipeline.values(), *groups, self.limits.long_running_s]
+        return min(seconds for seconds in said if seconds > 0)
+
+
+def _said(groups: dict[str, NodeGroup], group: str, name: str, otherwise: float) -> float:
+    values = groups[group].values if group in groups else {}
+    return float(values.get(name, otherwise))
+
+
+def _long_runners(live: LiveStore, wanted: LongRunning) -> Findings:
     """By pipeline: transactions that a node has held for longer than theirs should take."""
+    now_ms, shortest_ms = live.server_now_ms(), wanted.shortest_s() * 1_000
+    held = [
+        (tx_id, now_ms - since_ms)
+        for tx_id, since_ms in live.listed("processingZ", rows_max=RUNNING_MAX)
+        if now_ms - since_ms >= shortest_ms
+    ]
+    found = live.named_many([tx_id for tx_id, _ in held], ("pipeline", "group"))
     late: dict[str, list[str]] = {}
-    for limit_s in sorted({*said_s.values(), otherwise_s}):
-        held = live.due("processingZ", before_ms=int(limit_s * 1_000), batch_max=LATE_MAX)
-        for tx_id, fields in zip(held, live.named_many(held, ("pipeline",)), strict=True):
-            pipeline = fields.get("pipeline", "")
-            if pipeline and said_s.get(pipeline, otherwise_s) == limit_s:
-                late.setdefault(pipeline, []).append(tx_id)
+    limits: dict[str, float] = {}
+    for (tx_id, held_ms), fields in zip(held, found, strict=True):
+        pipeline = fields.get("pipeline", "")
+        limit_s = wanted.limit_s(pipeline, fields.get("group", ""))
+        if pipeline and limit_s and held_ms >= limit_s * 1_000:
+            late.setdefault(pipeline, []).append(tx_id)
+            limits[pipeline] = limit_s
     return {
         (LONG_RUNNING, pipeline): f"{len(held)} transaction(s) of {pipeline} run for longer than "
-        f"{said_s.get(pipeline, otherwise_s):g} s: {', '.join(held[:5])}; datp why {held[0]}"
+        f"{limits[pipeline]:g} s: {', '.join(held[:5])}; datp why {held[0]}"
         for pipeline, held in late.items()
     }
+
+
+def _growing_queues(
+    trends: dict[str, QueueTrend],
+    groups: dict[str, NodeGroup],
+    limits: Limits,
+    is_open: set[tuple[str, str]],
+) -> Findings:
+    """What waits for a group is old, or more and more. Over at half of that: it must not flicker.
+
+    A group that was stopped on purpose is to queue.
+    """
+    found: Findings = {}
+    for group, trend in trends.items():
+        if group in groups and groups[group].is_stopped:
+            continue
+        share = 2 if (QUEUE_GROWS, group) in is_open else 1
+        age_s = _said(groups, group, "queueAgeSeconds", limits.queue_age_s)
+        said = []
+        if age_s and trend.oldest_s > age_s / share:
+            said.append(f"the oldest has waited for {trend.oldest_s:.0f} s")
+        if trend.grows(limits.short_max // share, factor=GROWS if share == 1 else 1.0):
+            said.append(f"{trend.before:.0f} messages are {trend.now} after {trend.over_s:.0f} s")
+        if said:
+            found[QUEUE_GROWS, group] = (
+                f"more is queued for group {group} than its workers do: {', and '.join(said)}"
+            )
+    return found
 
 
 def _long_queues(sizes: dict[str, tuple[int, int]], is_open: set[tuple[str, str]]) -> Findings:

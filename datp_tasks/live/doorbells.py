@@ -13,7 +13,7 @@ All of this is hints: what is lost here is queued in `queuedZ`, and the reconcil
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from datp_tasks.live.scripts import Reply, ScriptCall, call, script
 from datp_tasks.live.store import LiveStore
@@ -46,6 +46,18 @@ class Waits(NamedTuple):
         return self.tx_id, self.sequence
 
 
+class Message(NamedTuple):
+    """An entry of a list that is a queue of Celery's."""
+
+    queue: str
+    text: str
+
+
+#: What became of a bell: the caller must send a message; that was sent with it; or those for which
+#: there is no room, because their owner has so many there, while the others go with a message.
+Rung = Literal["SEND", "SENT"] | list[Waits]
+
+
 class Line(NamedTuple):
     """Where bells wait: a place, for all owners or for one."""
 
@@ -75,17 +87,33 @@ class Doorbells:
         self._live = live
 
     def ring(
-        self, line: str, due: Sequence[Waits], *, owner_max: int = WAITING_MAX
-    ) -> list[Waits] | None:
-        """None if the caller must send a message for some of these; else they go with another.
+        self,
+        line: str,
+        due: Sequence[Waits],
+        *,
+        owner_max: int = WAITING_MAX,
+        message: Message | None = None,
+    ) -> Rung:
+        """Ring for these, at most CALL_PAIRS_MAX; the message is for the first of them."""
+        return self.rung(self._live.run([self.ringing(line, due, owner_max, message)])[0])
 
-        At most CALL_PAIRS_MAX of them.
-        Those for which there is no room, because their owner has so many there, are returned.
-        """
+    def ringing(
+        self, line: str, due: Sequence[Waits], owner_max: int, message: Message | None
+    ) -> ScriptCall:
+        """The call by which a line is rung; `rung` reads its reply."""
         texts = [" ".join(map(str, each)) for each in due]
-        order: tuple[str | int, ...] = (line, RINGING_MS, WAITING_MS, owner_max, *texts)
-        word, refused = self._live.run([call(script("ring"), self._keys(line), order)])[0]
-        return None if word == "SEND" else list(map(_waits, refused))
+        queue, text = message or (self._live.keys.in_shard("bells", "noQueue"), "")
+        order: tuple[str | int, ...] = (line, RINGING_MS, WAITING_MS, owner_max, text, *texts)
+        return call(script("ring"), (*self._keys(line), queue), order)
+
+    @staticmethod
+    def rung(reply: Reply) -> Rung:
+        word: Literal["SEND", "SENT", "WAIT"] = reply[0]
+        return list(map(_waits, reply[1])) if word == "WAIT" else word
+
+    def put(self, messages: Sequence[Message]) -> None:
+        """Put messages into their queues, in this order, in one round trip."""
+        self._live.send([("LPUSH", each.queue, each.text) for each in messages])
 
     def answering(self, line: str, take_max: int, next_max: int) -> ScriptCall:
         """The call by which a worker answers; `answered` reads its reply."""

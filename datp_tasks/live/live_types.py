@@ -12,6 +12,9 @@ from datp_tasks.model.state import Delta, delta_json
 #: What one owner has in excess goes after all others, and there, too, out before in.
 PRIORITIES = {"admin": 0, "out": 3, "in": 6, "out-later": 7, "in-later": 9}
 
+#: Of the bell with which a transaction begins.
+FIRST_SEQUENCE = 1
+
 
 @dataclass(frozen=True, slots=True)
 class Bell:

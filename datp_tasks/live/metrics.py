@@ -145,6 +145,19 @@ class Metrics:
             _slot(start, fields) for start, fields in zip(starts, pipeline.execute(), strict=True)
         ]
 
+    def sampled(
+        self, names: Sequence[str], resolution: Resolution, *, since_s: int, until_s: int
+    ) -> list[list[float]]:
+        """Of each gauge what was sampled in that time, oldest first."""
+        if not names:
+            return []
+        starts = range(resolution.start(since_s), until_s, resolution.slot_s)
+        pipeline = self._redis.pipeline(transaction=False)
+        for start in starts:
+            pipeline.hmget(self._key(resolution, start), [f"={name}" for name in names])
+        slots = pipeline.execute()
+        return [[float(slot[at]) for slot in slots if slot[at]] for at in range(len(names))]
+
     def totals(self) -> dict[Label, int]:
         """Since the beginning of counting; they only grow."""
         found = self._redis.hgetall(self._keys.outside("metricTotalsH"))

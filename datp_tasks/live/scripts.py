@@ -152,11 +152,11 @@ class ScriptRunner:
         self.calls = 0
 
     def run(self, calls: Sequence[ScriptCall]) -> list[Reply]:
-        """The reply to each call. Calls of different transactions may be served in any order."""
+        """The reply to each call. Those with one frame are served together, where the first is."""
         if not calls:
             return []
         replies: list[Any] = [None] * len(calls)
-        vectors = list(_vectors(calls))
+        vectors = sorted(_vectors(calls))
         for places, reply in zip(vectors, self._send(calls, vectors), strict=True):
             _spread(calls[places[0]], places, reply, replies)
         for reply in replies:

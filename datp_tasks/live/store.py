@@ -23,6 +23,7 @@ from datp_tasks.live.live_types import (
     flat_to_dict,
 )
 from datp_tasks.live.reading import Reading
+from datp_tasks.live.script_replies import bell_or_refused, bells_of, claimed
 from datp_tasks.live.scripts import Argument, Frame, Reply, ScriptCall, ScriptRunner, call, script
 from datp_tasks.model.plan import Position
 from datp_tasks.model.state import CRASH, delta_json
@@ -69,11 +70,18 @@ class LiveStore(Reading):
 
     def create_many(self, new: Sequence[NewTransaction]) -> list[Bell | None]:
         """Queue accepted transactions; None for those that were here already."""
-        replies = self.run([self._call_create(each) for each in new])
-        return [
+        return self.create_and(new, ())[0]
+
+    def create_and(
+        self, new: Sequence[NewTransaction], calls: Sequence[ScriptCall]
+    ) -> tuple[list[Bell | None], list[Reply]]:
+        """The same with other calls after it in one round trip, and the replies to those."""
+        replies = self.run([*map(self._call_create, new), *calls])
+        bells = [
             each.bell(reply[1]) if reply[0] == "OK" else None
-            for each, reply in zip(new, replies, strict=True)
+            for each, reply in zip(new, replies, strict=False)
         ]
+        return bells, replies[len(new) :]
 
     def _call_create(self, new: NewTransaction) -> ScriptCall:
         frame = self._frame("create", new.tx_id, ("queuedZ", "countsH"), ())
@@ -199,7 +207,7 @@ class LiveStore(Reading):
             call(script("wake"), self._wake_keys(tx), (self._now(), tx, int(only_due)))
             for tx in tx_ids
         ]
-        return _bells(tx_ids, self.run(calls))
+        return bells_of(tx_ids, self.run(calls))
 
     def set_switch(
         self, tx_id: str, name: str, value_json: str, *, fence: int | None = None
@@ -212,7 +220,7 @@ class LiveStore(Reading):
         claim: Argument = "" if fence is None else fence
         order = (self._now(), tx_id, name, value_json, limit, claim)
         word, found = self.run([call(script("set_switch"), self._wake_keys(tx_id), order)])[0]
-        return _bell_or_refused(tx_id, word, found, "WOKEN")
+        return bell_or_refused(tx_id, word, found, "WOKEN")
 
     def stop(self, tx_id: str, request: StopRequest, node: str) -> Claimed | Bell | Refused:
         """Claimed: nothing had begun and the caller must finish it now."""
@@ -237,7 +245,7 @@ class LiveStore(Reading):
             if reply[0] == "SEIZED":
                 answers.append(Claimed(tx_id, int(reply[1]), flat_to_dict(reply[2]), []))
             else:
-                answers.append(_bell_or_refused(tx_id, reply[0], reply[1], "QUEUED"))
+                answers.append(bell_or_refused(tx_id, reply[0], reply[1], "QUEUED"))
         return answers
 
     def note_problems(self, bells: Iterable[tuple[str, int]], problem: str) -> None:
@@ -251,7 +259,7 @@ class LiveStore(Reading):
         for tx in tx_ids:
             keys = (self.keys.state(tx), self.keys.of_tx(tx, "queuedZ"))
             calls.append(call(script("ring_again"), keys, (self._now(), tx)))
-        return _bells(tx_ids, self.run(calls))
+        return bells_of(tx_ids, self.run(calls))
 
     def take_over_many(
         self, taken: Sequence[tuple[str, int, int]], node: str
@@ -262,7 +270,7 @@ class LiveStore(Reading):
             keys = (*self._own(tx), *self._queues(tx, node), self._journal(tx))
             order = (self._now(), tx, fence, new_fence, delta_json(CRASH))
             calls.append(call(script("take_over"), keys, order))
-        return _bells([tx for tx, _, _ in taken], self.run(calls))
+        return bells_of([tx for tx, _, _ in taken], self.run(calls))
 
     def confirm_archived_many(self, written: Sequence[tuple[str, str]]) -> int:
         """Transactions whose given version is in SQL may leave; how many do."""
@@ -276,7 +284,7 @@ class LiveStore(Reading):
 
     def restore_many(self, wanted: Sequence[Restored]) -> list[Bell | Refused]:
         """Bring transactions back from SQL; what is newer here stays."""
-        return _bells([each.tx_id for each in wanted], self.run(list(map(self._restore, wanted))))
+        return bells_of([each.tx_id for each in wanted], self.run(list(map(self._restore, wanted))))
 
     def _restore(self, back: Restored) -> ScriptCall:
         tx, of_tx = back.tx_id, self.keys.of_tx
@@ -303,7 +311,7 @@ class LiveStore(Reading):
         )
         head = (self._now(), tx, version, held.fence, held.lines, state_json)
         order = call(script("resolve"), keys, (*head, *(to.pairs() if to else ())))
-        return _bells([tx], self.run([order]))[0]
+        return bells_of([tx], self.run([order]))[0]
 
     def drop_running(self, node: str, tx_ids: Sequence[str]) -> None:
         """Forget that a node runs these, except those that it does run."""
@@ -374,23 +382,3 @@ class LiveStore(Reading):
 
     def _journal(self, tx_id: str) -> str:
         return self.keys.of_tx(tx_id, "journalX")
-
-
-def claimed(tx_id: str, reply: Reply) -> Claimed | Refused:
-    """What the claim script answered."""
-    if reply[0] != "OK":
-        return Refused(tx_id, reply[0], str(reply[1]))
-    return Claimed(tx_id, int(reply[1]), flat_to_dict(reply[2]), reply[3], reply[4] == 1)
-
-
-def _bells(tx_ids: Sequence[str], replies: Sequence[Reply]) -> list[Bell | Refused]:
-    return [
-        _bell_or_refused(tx, reply[0], reply[1], "OK")
-        for tx, reply in zip(tx_ids, replies, strict=True)
-    ]
-
-
-def _bell_or_refused(tx_id: str, word: str, found: Any, bell_word: str) -> Bell | Refused:
-    if word == bell_word:
-        return Bell.from_reply(tx_id, found)
-    return Refused(tx_id, word, str(found))

@@ -45,6 +45,12 @@ LIMITS = {
     "webhookPauseIdle": Limit(
         "webhook_pause_idle_ms", 60_000, "milliseconds, nothing to send", "webhook_pause_idle_ms"
     ),
+    "longRunningSeconds": Limit(
+        "long_running_s", 31_536_000, "seconds a transaction may run before an alert; 0: no alert"
+    ),
+    "queueAgeSeconds": Limit(
+        "queue_age_s", 31_536_000, "seconds a transaction may wait before an alert; 0: no alert"
+    ),
 }
 #: Role -> the value that gives it.
 ROLES = {

@@ -15,6 +15,11 @@ from datp_tasks.record.alerts import Alert
 GAUGES = {
     "list": ("datp_list_size", "Transactions in each list of Redis.", "list"),
     "queue": ("datp_queue_messages", "Messages that wait in the queue of each group.", "group"),
+    "waiting": (
+        "datp_queue_oldest_seconds",
+        "How long the oldest that is queued for each group has waited.",
+        "group",
+    ),
     "nodes": ("datp_nodes", "Live nodes of each group.", "group"),
     "lag": ("datp_lag_seconds", "How long the most overdue has been due.", "of"),
 }

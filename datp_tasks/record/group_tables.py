@@ -22,6 +22,9 @@ def declare(metadata: MetaData) -> None:
         Column("webhook_pause_ms", Integer),
         Column("webhook_pause_busy_ms", Integer),
         Column("webhook_pause_idle_ms", Integer),
+        #: From when on an alert tells of what runs, or waits, in the group; 0: never.
+        Column("long_running_s", Integer),
+        Column("queue_age_s", Integer),
         Column("updated_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
         CheckConstraint("concurrency BETWEEN 0 AND 1000", name="node_group_concurrency"),
         CheckConstraint("archive_batch_size BETWEEN 0 AND 10000", name="node_group_archiving"),
@@ -32,4 +35,5 @@ def declare(metadata: MetaData) -> None:
             "webhook_pause_ms >= 0 AND webhook_pause_busy_ms >= 0 AND webhook_pause_idle_ms >= 0",
             name="node_group_pauses",
         ),
+        CheckConstraint("long_running_s >= 0 AND queue_age_s >= 0", name="node_group_waits"),
     )

@@ -10,6 +10,7 @@ from celery import Celery
 
 from datp_tasks.bells.broker import CelerySend, make_celery, refuse_eager
 from datp_tasks.bells.costs import CostBook
+from datp_tasks.bells.posting import Posting
 from datp_tasks.bells.ringer import Ringer, Send
 from datp_tasks.clock import Clock, ServerClock
 from datp_tasks.ledger.batch_operator import GUARDED
@@ -94,7 +95,8 @@ class Container:
         approvals = _approvals(settings, engine, clock)
         pipelines = _pipelines(settings, engine, live, approvals)
         doorbells = Doorbells(live) if send is None else None
-        ringer = Ringer(send or CelerySend(celery), costs, doorbells)
+        post = Posting(celery, settings)
+        ringer = Ringer(send or CelerySend(celery), costs, doorbells, post)
         tracing = make_tracing(settings)
         vault = Vault(engine, clock, load(settings))
         ring_senders = ring_webhooks or SendBell(celery, settings.maintenance_group)

@@ -209,6 +209,8 @@ def _watcher(container: Container, settings: Settings, backlog: Backlog) -> watc
         bells_max=settings.queue_bells_alert_max,
         queued_max=settings.queued_alert_max,
         long_running_s=settings.long_running_s,
+        queue_age_s=settings.queue_age_alert_s,
+        short_max=settings.queue_short_bells_max,
     )
     result = watcher.run_once(
         container.live,

@@ -17,9 +17,11 @@ from datp_tasks.engine.hop_observer import HopObserver, HopSpans
 from datp_tasks.engine.orphaned_claims import OrphanedClaims
 from datp_tasks.engine.registry import Registry, StepType, registry
 from datp_tasks.engine.task import readable_pairs
-from datp_tasks.engine.worker import Bells, Stores, ThisNode, Worker
+from datp_tasks.engine.worker import Worker
+from datp_tasks.engine.worker_parts import Bells, Stores, ThisNode
 from datp_tasks.jobs import schedule
 from datp_tasks.ledger.ticker import Ticker
+from datp_tasks.live.doorbells import Doorbells
 from datp_tasks.live.job_notes import TurnGate
 from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.observe.beat_watch import BeatWatch
@@ -212,8 +214,12 @@ class WorkerProcess:
         spans = HopSpans(container.tracing, node) if container.tracing else None
         worker = Worker(
             self._settings,
-            self._steps,
-            ThisNode(node, groups),
+            ThisNode(
+                name=node,
+                steps=self._steps,
+                groups=groups,
+                own_messages=self._settings.dispatch == "step",
+            ),
             stores=Stores(
                 live=container.live,
                 record=container.record,
@@ -223,7 +229,7 @@ class WorkerProcess:
                 secrets=container.secrets,
                 ledger=container.ledger,
             ),
-            bells=Bells(container.ringer, container.costs),
+            bells=Bells(container.ringer, container.costs, Doorbells(container.live)),
             observer=HopObserver(self._steps, self._events, spans),
         )
         self.heartbeat.measure(worker.node, worker.observer.load)

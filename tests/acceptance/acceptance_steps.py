@@ -129,3 +129,11 @@ def frozen(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
 @step("acc/call")
 def call(ctx: StepContext, data: dict[str, Any]) -> Call:
     return Call(ctx.params["pipeline"], data)
+
+
+@step("acc/pay-for-good", transactional=True, retry={"max_attempts": 1})
+def pay_for_good(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
+    """The same, which takes a while before its commit: an expiry may come in the meantime."""
+    pay_quietly(ctx, data)
+    time.sleep(data["hold_ms"] / 1_000)
+    return data

@@ -57,7 +57,8 @@ class Ending:
         house.wait_ready(self.worker)
         self.child = house.notes_about("mark", house.run("plain").tx_id)[0]["pid"]
         # Late acks: the parent has read the result, so it knows that the pool process is free.
-        eventually(lambda: house.redis.hlen("unacked") == 0, what="the ack")
+        busy = house.celery.control.inspect(timeout=1).active
+        eventually(lambda: list((busy() or {}).values()) == [[]], what="the ack")
         os.kill(self.child, signal.SIGSTOP)
         eventually(lambda: process_state(self.child) == "T")
         self.tx_id = house.submit("plain")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +16,6 @@ from datp_tasks.cli.acting import KEY_VARIABLE
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.testing import Kit
-from datp_tasks.testing.servers import Servers
 from tests.support.archive_world import World
 
 PEPPER = "a pepper of forty characters, for a test"
@@ -31,13 +29,7 @@ rules:
 """
 
 
-@pytest.fixture
-def datp(datp_servers: Servers, tmp_path: Path) -> Iterator[Kit]:
-    file = tmp_path / "policy.yaml"
-    file.write_text(POLICY)
-    kit = Kit(datp_servers, policy_file=str(file), key_pepper=PEPPER)
-    yield kit
-    kit.close()
+pytestmark = pytest.mark.kit(policy=POLICY, key_pepper=PEPPER)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from datp_tasks import Pipeline, Sleep
 from datp_tasks.engine import hop
 from datp_tasks.engine.state_cache import StateCache
 from datp_tasks.live.live_types import Claimed
-from datp_tasks.live.store import claimed
+from datp_tasks.live.script_replies import claimed
 from datp_tasks.model.state import PipelineFrame, State
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit

@@ -197,3 +197,93 @@ def test_one_that_runs_for_too_long_raises_an_alert_for_its_pipeline(kit: Kit) -
     assert seen == [set(), set(), {(watcher.LONG_RUNNING, "usual")}]
     look(kit)
     assert not [each for each in alerts_of(kit) if each[0] == watcher.LONG_RUNNING]
+
+
+def test_a_node_group_says_what_is_long_where_the_pipeline_says_nothing(kit: Kit) -> None:
+    seen: list[set[str]] = []
+
+    @kit.step("t/slow")
+    def slow(ctx: object, data: dict[str, object]) -> None:
+        for seconds in (25, 10, 100):
+            look(kit, after_s=seconds)
+            seen.append({each[1] for each in alerts_of(kit) if each[0] == watcher.LONG_RUNNING})
+
+    kit.use(
+        Pipeline("own", group="kyc", long_running_s=100).step("t/slow").build(),
+        Pipeline("theirs", group="kyc").step("t/slow").build(),
+    )
+    kit.connections.groups.set("kyc", {"longRunningSeconds": 30}, actor=Actor(name="test"))
+    kit.run("own", {})
+    kit.run("theirs", {})
+    assert seen == [set(), set(), {"own"}, set(), {"theirs"}, {"theirs"}]
+    # 0: what runs there may take as long as it likes.
+    kit.connections.groups.set("kyc", {"longRunningSeconds": 0}, actor=Actor(name="test"))
+    seen.clear()
+    kit.run("theirs", {})
+    assert seen == [set(), set(), set()]
+
+
+# A queue that grows.
+
+GROWS = (watcher.QUEUE_GROWS, "kyc")
+
+
+def beat_and_look(kit: Kit, register: NodeRegister, waiting: int, *, after_s: float = 10) -> bool:
+    """Whether the alert is open; its workers live, and the meter has sampled as well."""
+    kit.clock.advance(seconds=after_s)
+    join(kit, register, "n1")
+    kit.run_job("meter", backlog=lambda group: waiting if group == "kyc" else 0)
+    look(kit, after_s=0, kyc=waiting)
+    return GROWS in alerts_of(kit)
+
+
+@pytest.mark.kit(queue_bells_alert_max=100_000)
+def test_a_queue_that_grows_raises_an_alert_that_clears_itself_when_it_shrinks(
+    kit: Kit, register: NodeRegister
+) -> None:
+    steady = [beat_and_look(kit, register, 300) for _ in range(40)]
+    assert not any(steady)
+    grows = [beat_and_look(kit, register, 300 + 15 * n) for n in range(30)]
+    assert grows[-1] and not any(grows[:20])
+    [alert] = Alerts(kit.connections.engine, kit.clock).open_alerts(watcher.QUEUE_GROWS)
+    assert "more is queued for group kyc than its workers do" in alert.summary
+    # It no longer doubles, but is not over before it shrinks.
+    assert all(beat_and_look(kit, register, 560) for _ in range(3))
+    assert not beat_and_look(kit, register, 250)
+
+
+@pytest.mark.kit(queue_bells_alert_max=100_000)
+def test_a_short_queue_that_doubles_is_nothing_and_neither_is_a_new_one(
+    kit: Kit, register: NodeRegister
+) -> None:
+    assert not any(beat_and_look(kit, register, 10 + n) for n in range(60))
+    # Nothing is known yet of what was before.
+    kit.connections.redis.delete(*kit.connections.redis.keys(f"{kit.settings.key_prefix}*metric*"))
+    assert not beat_and_look(kit, register, 5_000)
+
+
+def test_one_that_waits_for_too_long_raises_an_alert_for_its_group(
+    kit: Kit, register: NodeRegister
+) -> None:
+    kit.lose_bells()
+    tx_id = kit.submit("slow", {})
+    assert not beat_and_look(kit, register, 1, after_s=100)
+    # Ringing again does not make it young.
+    kit.run_job("reconciler")
+    assert beat_and_look(kit, register, 1, after_s=30)
+    assert kit.connections.live.queued_since([tx_id])[0] is not None
+    # Between half of the limit and the limit it is not over: it must not flicker.
+    kit.lose_bells(False)
+    kit.ring_together([tx_id])
+    kit.lose_bells()
+    kit.submit("slow", {})
+    assert beat_and_look(kit, register, 1, after_s=61)
+    kit.connections.groups.set("kyc", {"queueAgeSeconds": 600}, actor=Actor(name="test"))
+    assert not beat_and_look(kit, register, 1)
+
+
+def test_a_group_that_was_stopped_on_purpose_may_queue(kit: Kit, register: NodeRegister) -> None:
+    kit.lose_bells()
+    kit.submit("slow", {})
+    kit.connections.groups.set("kyc", {"concurrency": 0}, actor=Actor(name="test"))
+    assert not beat_and_look(kit, register, 1, after_s=1_000)

@@ -33,7 +33,7 @@ def answer(
 
 
 def test_the_first_is_sent_and_the_others_go_with_it(stage: Stage, bells: Doorbells) -> None:
-    assert bells.ring(PLACE, due(0, 1)) is None
+    assert bells.ring(PLACE, due(0, 1)) == "SEND"
     assert bells.ring(PLACE, due(1, 2)) == []
     assert bells.ring(PLACE, due(3, 1)) == []
     assert answer(stage, bells, 10, 10) == (pairs(1, 3), [])
@@ -42,12 +42,12 @@ def test_the_first_is_sent_and_the_others_go_with_it(stage: Stage, bells: Doorbe
 def test_after_the_answer_the_next_one_is_sent_again(stage: Stage, bells: Doorbells) -> None:
     bells.ring(PLACE, due(0, 1))
     assert answer(stage, bells, 10, 10) == ([], [])
-    assert bells.ring(PLACE, due(1, 1)) is None
+    assert bells.ring(PLACE, due(1, 1)) == "SEND"
 
 
 def test_places_do_not_share(stage: Stage, bells: Doorbells) -> None:
-    assert bells.ring(PLACE, due(0, 1)) is None
-    assert bells.ring(OTHER, due(1, 1)) is None
+    assert bells.ring(PLACE, due(0, 1)) == "SEND"
+    assert bells.ring(OTHER, due(1, 1)) == "SEND"
     assert answer(stage, bells, 10, 10) == ([], [])
 
 
@@ -76,7 +76,7 @@ def test_a_message_that_is_lost_is_not_waited_for_for_ever(stage: Stage, bells: 
     assert 0 < stage.redis.pttl(shares) <= 600_000
     # As when its time is over.
     stage.redis.delete(ringing)
-    assert bells.ring(PLACE, due(2, 1)) is None
+    assert bells.ring(PLACE, due(2, 1)) == "SEND"
     assert answer(stage, bells, 10, 10) == (pairs(1, 1), [])
 
 

@@ -44,13 +44,7 @@ rules:
 """
 
 
-@pytest.fixture
-def datp(datp_servers: Servers, tmp_path: Path) -> Iterator[Kit]:
-    file = tmp_path / "policy.yaml"
-    file.write_text(POLICY)
-    kit = Kit(datp_servers, policy_file=str(file))
-    yield kit
-    kit.close()
+pytestmark = pytest.mark.kit(policy=POLICY)
 
 
 @pytest.fixture

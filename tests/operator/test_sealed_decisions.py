@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.sealed import MASK
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
-from datp_tasks.testing.servers import Servers
 from tests.support.search_everywhere import places_with
 
 ANN = Actor(name="key ann1", owner="ann", role=Role.OPERATOR)
@@ -29,24 +26,21 @@ rules:
 """
 
 
-@pytest.fixture
-def datp(datp_servers: Servers, tmp_path: Path) -> Iterator[Kit]:
-    file = tmp_path / "policy.yaml"
-    file.write_text(POLICY)
-    kit = Kit(datp_servers, policy_file=str(file))
+pytestmark = pytest.mark.kit(policy=POLICY)
 
-    @kit.step("t/doubt", on_crash="review")
+
+@pytest.fixture(autouse=True)
+def pipelines(datp: Kit) -> None:
+    @datp.step("t/doubt", on_crash="review")
     def doubt(ctx: Any, data: dict[str, Any]) -> dict[str, Any]:
         return data
 
-    kit.use(
+    datp.use(
         Pipeline("doubted", sealed=True).step("t/doubt").build(),
         Pipeline("agreed", sealed=True)
         .step("util/approval", params={"note": "pay {{amount}} to {{name}}"})
         .build(),
     )
-    yield kit
-    kit.close()
 
 
 def in_doubt(kit: Kit, amount: int) -> str:

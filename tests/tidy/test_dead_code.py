@@ -52,6 +52,7 @@ CALLED_BY_FRAMEWORKS = {
     "on_message_begin",
     "on_message_complete",
     "readinto",
+    "restore_unacked",
 }
 #: What users call: the client, batches of vector steps, the test kit; and fields of HTTP answers.
 FOR_USERS = {

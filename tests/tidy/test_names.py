@@ -34,6 +34,10 @@ ONE_TOPIC = {
 ONE_SHAPE = {"LedgerBatch", "Limits", "Query", "Result"}
 
 PARAMETERS_MAX = 6
+#: Of constructors, by keyword too: more are a sign of a part that has no name yet.
+PARTS_MAX = 9
+#: What a user writes in one call, and a facade that only hands calls on to its rooms.
+MANY_PARTS = {"model/pipeline.py Pipeline", "operator/operator.py Operator"}
 
 #: Words that hide who acts, and how often they are left. The numbers may only go down.
 HIDING = re.compile(r"\b(nobody|somebody|whoever|anybody)\b|is away", re.IGNORECASE)
@@ -88,6 +92,33 @@ def test_a_function_with_too_many_is_found() -> None:
     assert many_parameters("async def f(a, b, c, d, e, f, g): ...") == ["f"]
 
 
+def many_parts(source: str) -> list[str]:
+    """Classes whose constructor takes too many."""
+    return [
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ClassDef)
+        for method in node.body
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__"
+        if len(positional(method)) + len(method.args.kwonlyargs) > PARTS_MAX
+    ]
+
+
+def test_constructors_take_few_parts() -> None:
+    found = {
+        f"{path.relative_to(PACKAGE).as_posix()} {name}"
+        for path in MODULES
+        for name in many_parts(path.read_text())
+    }
+    assert found == MANY_PARTS
+
+
+def test_a_constructor_with_too_many_is_found() -> None:
+    source = "class A:\n def __init__(self, a, b, c, *, d, e, f, g, h, i{}): ..."
+    assert many_parts(source.format("")) == []
+    assert many_parts(source.format(", j")) == ["A"]
+
+
 def test_sentences_name_the_actor() -> None:
     found = {
         top: [
@@ -106,3 +137,10 @@ def test_names_of_tests_name_the_actor() -> None:
     hiding = re.compile(r"def (test_\w*(?:(?<!the_user_)nobody|somebody|whoever|anybody)\w*)")
     paths = sorted((ROOT / "tests").rglob("*.py"))
     assert {name for path in paths for name in hiding.findall(path.read_text())} == set()
+
+
+def test_tests_have_one_kit() -> None:
+    """`@pytest.mark.kit(…)` gives the fixture settings of a test's own."""
+    paths = sorted((ROOT / "tests").rglob("*.py"))
+    found = [path for path in paths if re.search(r"^def datp\(", path.read_text(), re.MULTILINE)]
+    assert found == [ROOT / "tests" / "conftest.py"]

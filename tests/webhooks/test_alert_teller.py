@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from datp_tasks.jobs import watcher
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 from datp_tasks.webhooks import alert_teller
@@ -16,6 +19,7 @@ from tests.support.receiver import Receiver, answers, receiving
 from tests.webhooks.conftest import NewKit
 
 Told = list[tuple[str, str, str]]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -57,6 +61,22 @@ def test_every_kind_is_told_when_it_is_raised_and_when_it_is_over(
         ("alert.cleared", "redis-loss", "datp"),
     ]
     assert len({got.id for got in operator.got}) == 3
+
+
+def kinds() -> set[str]:
+    """All kinds of alerts, as the page for operators lists them."""
+    page = (ROOT / "docs" / "operations.md").read_text()
+    table = page[page.index("| kind | means | do | clears |") :].split("\n\n")[0]
+    return set(re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE))
+
+
+def test_no_kind_is_left_out(kit: Kit, operator: Receiver) -> None:
+    assert {watcher.QUEUE_GROWS, watcher.LONG_RUNNING, "in-doubt", "webhook-dead"} <= kinds()
+    for kind in kinds():
+        alerts_of(kit).raise_alert(kind, "s", "told")
+    while tell(kit):
+        pass
+    assert {kind for _, kind, _ in told(operator)} == kinds()
 
 
 def test_several_processes_that_look_at_once_tell_each_event_once(
