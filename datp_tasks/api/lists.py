@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 LIMIT_MAX = 200
 LIMIT = 50
-CURSOR_CHARS_MAX = 1_000
+CURSOR_CHARS_MAX = 300
 
 Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="The most that a page may have.")]
 Cursor = Annotated[

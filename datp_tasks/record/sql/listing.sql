@@ -66,6 +66,10 @@ SELECT found.* FROM owners o CROSS JOIN LATERAL (
 ) found
 WHERE o.owner IS NOT NULL ORDER BY place DESC, tx_id DESC LIMIT %(limit)s
 
+-- :name attribute
+-- One search attribute of a transaction.
+SELECT value FROM tx_attribute WHERE tx_id = %(tx_id)s AND name = %(name)s
+
 -- :name external_ids
 -- The transactions that have an external id: one for each owner at most.
 WITH RECURSIVE owners AS (
