@@ -22,8 +22,9 @@ DatpError
 │   ├── CannotSeal            its pipeline is sealed, and its keys cannot be had now
 │   ├── WebhookInvalid        the URL to be told at is not acceptable
 │   ├── FilterInvalid         which transactions are meant is not clear
+│   ├── CursorTooOld          what came after a cursor may be dropped by now
 │   ├── DecisionInvalid       about a transaction in doubt
-│   ├── CursorInvalid         a page of log lines cannot begin there
+│   ├── CursorInvalid         a page cannot begin there
 │   └── SwitchInvalid
 ├── TransactionError
 │   ├── TransactionUnknown
@@ -204,6 +205,10 @@ class CallerTransactionUnfit(RequestError):
 
 class WebhookInvalid(RequestError):
     """The webhook URL is not acceptable."""
+
+
+class CursorTooOld(RequestError):
+    """What came after the cursor may be dropped by now. Begin anew without a cursor."""
 
 
 class SwitchInvalid(RequestError):

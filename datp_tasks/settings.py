@@ -85,6 +85,8 @@ class Settings(Tuning):
     key_pepper_previous: str = _secret()
     log_format: str = _text("text", "text|json")
     build: str = _text("", r"[ -~]{0,100}")
+    #: Where the API serves the web console; `off`: nowhere.
+    console_path: str = _text("/console", r"off|(/[A-Za-z0-9_.~-]+)+")
 
     # Transactions and their steps.
     input_bytes_max: int = number(262_144, 1_024, 16_777_216, env="ENGINE__INPUT_BYTES_MAX")
@@ -110,6 +112,8 @@ class Settings(Tuning):
     keyring_file: str = _text("", "[^\\0]*", env="SECURITY__KEYRING_FILE")
     keyring: str = _secret(env="SECURITY__KEYRING")
     http_hosts: tuple[str, ...] = _list(env="SECURITY__HTTP_HOSTS")
+    #: How people sign in to the console beside API keys: a YAML file (docs/console.md).
+    identity_file: str = _text("", "[^\\0]*", env="SECURITY__IDENTITY_FILE")
 
     # Webhooks. Hosts (with a port, if it matters) and networks that are named as private are
     # trusted: any scheme, any port, any address but those of cloud metadata.
@@ -127,7 +131,7 @@ class Settings(Tuning):
 
     # From Redis to SQL, and how long it is kept there.
     delay_before_archiving_s: int = number(60, 0, 86_400, env="ARCHIVE__DELAY_BEFORE_ARCHIVING_S")
-    state_ttl_s: int = number(1_800, 1, 864_000, env="ARCHIVE__STATE_TTL_S")
+    state_ttl_s: int = number(300, 1, 864_000, env="ARCHIVE__STATE_TTL_S")
     archiver_batch_max: int = number(1_000, 1, 10_000, env="ARCHIVE__BATCH_MAX")
     archiver_role_s: float = number(30.0, 1, 3_600, env="ARCHIVE__ROLE_S")
     archiver_grace_s: float = number(15.0, 0.1, 3_600, env="ARCHIVE__GRACE_S")

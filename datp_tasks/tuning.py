@@ -25,8 +25,6 @@ class Tuning:
     input_depth_max: int = number(32, 2, 128)
     #: As much as a request: what one step hands to the next is stored in the same places.
     output_bytes_max: int = number(262_144, 1_024, 16_777_216)
-    #: A report is a line for a person, and every one is a row and a webhook.
-    progress_bytes_max: int = number(16_384, 64, 262_144)
     #: Two UUIDs with a separator do not fit, one with a prefix does; it is part of an index.
     external_id_chars_max: int = number(64, 8, 255)
     #: Each is a field of the hash that every claim reads.
@@ -35,12 +33,6 @@ class Tuning:
     submit_batch_max: int = number(500, 1, 5_000)
 
     # Submitting in a caller's SQL transaction.
-    #: Between the first looks for its commit. A look is one query of about 0.2 ms.
-    submit_in_look_ms: int = number(2, 1, 1_000)
-    #: Between later looks: a caller that takes a second does not notice a tenth of one.
-    submit_in_look_ms_max: int = number(100, 1, 60_000)
-    #: A caller that takes longer has the reconciler find its commit.
-    submit_in_watch_s: float = number(300.0, 0.1, 86_400)
     #: At some kilobytes each; what is beyond that has the reconciler find it.
     submit_in_pending_max: int = number(20_000, 0, 1_000_000)
 
@@ -49,8 +41,6 @@ class Tuning:
     pipeline_steps_max: int = number(200, 1, 2_000)
     #: Pipelines that call each other in a circle end here.
     nesting_max: int = number(16, 1, 64)
-    #: A policy with a mistake in it must not try for ever.
-    retry_attempts_max: int = number(100, 1, 10_000)
     #: A step that kills its worker is parked before it has stopped a whole node group.
     crashes_max: int = number(5, 1, 100)
     #: A year and a day: longer is a mistake in a unit.
@@ -67,6 +57,8 @@ class Tuning:
     vector_stuck_ms: int = number(500, 10, 60_000)
     #: At 2 to 20 kB each, tens of megabytes in a worker.
     state_cache_entries_max: int = number(2_000, 0, 1_000_000)
+    #: One that has not come back by then went on elsewhere, or sleeps for long.
+    state_cache_s: float = number(300.0, 1, 86_400)
 
     # Nodes.
     #: Three beats fit into the silence after which a node is suspected.
@@ -201,8 +193,6 @@ class Tuning:
     ledger_resubmits_max: int = number(3, 0, 100)
     #: For so long a ledger may drop second copies without a word (docs/ledger.md).
     ledger_swallow_s: float = number(1_200.0, 0, 86_400)
-    #: A fork of a ledger can undo a batch for some minutes after its end.
-    ledger_recheck_s: float = number(600.0, 0, 86_400)
     #: Well below the lease, so that a late tick loses no claim.
     claim_queuer_period_s: float = number(2.0, 0.1, 60)
     #: As often as a ledger is asked about one batch at most.
@@ -215,16 +205,12 @@ class Tuning:
     owner_burst_max: int = number(2_000, 1, 10_000_000)
     #: More threads than this only wait for the interpreter's lock.
     api_threads_max: int = number(6, 1, 64)
-    #: Requests that wait for their commit in one process: a few seconds of them, then 503.
-    accept_queue_max: int = number(10_000, 1, 1_000_000)
     #: Answers within a second.
     bulk_items_max: int = number(1_000, 1, 5_000)
     #: Memory of one bulk request before it is split into transactions.
     bulk_bytes_max: int = number(16_777_216, 1_024, 268_435_456)
     #: A client that sends more slowly holds a place that others need.
     body_read_s: float = number(30.0, 0.1, 600)
-    #: Rows of one page of a list, in one short query.
-    list_rows_max: int = number(200, 1, 1_000)
     #: Below the usual limits of proxies for a request without an answer.
     long_poll_s_max: float = number(60.0, 0, 600)
     #: One query for all who wait, in case a publish was lost.
@@ -239,8 +225,6 @@ class Tuning:
     webhook_schemes: tuple[str, ...] = ("https",)
     #: Other ports of a public host are as likely a service that must not be reached.
     webhook_ports: tuple[str, ...] = ("443", "8443")
-    #: What browsers and proxies carry.
-    webhook_url_chars_max: int = number(2_000, 32, 8_000)
     # How many are sent at a time, and how often to look.
     #: One target that is slow leaves places to the others.
     webhook_per_url_max: int = number(8, 1, 1_000)
@@ -257,17 +241,31 @@ class Tuning:
     webhook_connect_s: float = number(5.0, 0.05, 60)
     #: Until another sender may make the next attempt; 0 is one attempt and 25 s for its commits.
     webhook_hold_s: float = number(0.0, 0, 3_600)
-    #: Enough to tell a person what the receiver said.
-    webhook_answer_bytes_max: int = number(65_536, 256, 1_048_576)
     # All attempts.
     #: A receiver that restarts is back by then.
     webhook_delay_first_s: float = number(5.0, 0.01, 86_400)
     #: All pauses together: three days, so that a weekend passes.
     webhook_give_up_s: float = number(259_200.0, 0.1, 31_622_400)
-    #: A receiver may ask for a day, not for ever.
-    webhook_retry_after_s_max: float = number(86_400.0, 0, 604_800)
-    #: A day for all receivers of an owner to learn a new secret.
-    webhook_secret_overlap_s: int = number(86_400, 0, 31_622_400)
+
+    # Registered endpoints.
+    #: As many as a person can still keep apart.
+    webhook_endpoints_max: int = number(20, 1, 10_000)
+    #: How late an endpoint may be told, beside the sending; a run without news is one query.
+    endpoint_feeder_period_s: float = number(1.0, 0.1, 3_600)
+    #: Endpoints with news that one run looks after; the next one does the others.
+    endpoint_feeder_batch_max: int = number(200, 1, 10_000)
+    #: Events of one endpoint in one commit.
+    endpoint_feeder_rows_max: int = number(500, 1, 10_000)
+
+    # The event feed.
+    #: How late an event may be told by a stream, beside its commit: one query for all owners.
+    event_tick_ms: int = number(100, 5, 60_000)
+    #: Streams and long polls of the feed in one process; each costs some kilobytes.
+    event_streams_max: int = number(1_000, 1, 100_000)
+    #: Proxies close what is silent for a minute, some after half of that.
+    event_heartbeat_s: float = number(15.0, 0.05, 3_600)
+    #: Then a client comes back and shows its key again, which may have been revoked.
+    event_stream_s_max: float = number(300.0, 0.1, 86_400)
 
     # Databases.
     #: A script takes milliseconds; a server that is silent for so long is gone.
@@ -284,5 +282,11 @@ class Tuning:
     audit_sealer_period_s: float = number(10.0, 0.1, 3_600)
     #: Carries out what was approved when a process died right then; an expiry may be so late.
     approvals_period_s: float = number(15, 0.1, 3_600)
+    #: A session of the console that is not used ends; one that is used is renewed.
+    console_idle_s: float = number(3_600.0, 1, 86_400)
+    #: A working day: then the person signs in again.
+    console_session_s: float = number(43_200.0, 1, 604_800)
+    #: Tabs of the console that one process tells of changes.
+    console_streams_max: int = number(1_000, 1, 100_000)
     #: An owner that fills the line of a ledger service is told so before the others wait behind it.
     ledger_owner_batches_max: int = number(10_000, 1, 100_000_000)

@@ -3,7 +3,7 @@
 #: What a run without `--only` does, in this order.
 DEFAULT = (
     *("throughput", "latency", "costs", "cpu", "transfers", "sustained", "backlog", "steady"),
-    *("memory", "timeouts", "ledger", "resume", "webhooks", "tenants", "http", "archive"),
+    *("memory", "timeouts", "ledger", "resume", "webhooks", "tenants", "http", "events", "archive"),
 )
 #: Everything that `--only` can name.
 PARTS = (*DEFAULT, "vectors", "peers")

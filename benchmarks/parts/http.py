@@ -37,6 +37,8 @@ NO_LIMITS = {
     "owner_in_flight_max": 100_000_000,
 }
 CONNECTIONS = 32
+#: Of the key that loads the server.
+OWNER = "bench"
 BULK_ITEMS = 500
 ONE = {"pipeline": "three", "input": {"n": 1}}
 GIVE_UP_S = 120.0
@@ -52,7 +54,7 @@ def run(bench: Bench) -> Figures:
     bench.engine.start_worker()
     bench.engine.stop_worker()
     with (
-        _served(bench) as api,
+        served(bench) as api,
         _bare(bench) as bare,
         bench.report.progress("http", 3 * rounds + 1) as step,
     ):
@@ -177,10 +179,11 @@ def _environment(bench: Bench) -> dict[str, str]:
 
 
 @contextmanager
-def _served(bench: Bench) -> Iterator[Side]:
+def served(bench: Bench) -> Iterator[Side]:
+    """A process of the API, and a key of OWNER."""
     connections = Container.open(_settings(bench))
     keys = ApiKeys(connections.engine, connections.clock, PEPPER)
-    key = keys.create("bench", actor=Actor(name="bench")).text
+    key = keys.create(OWNER, actor=Actor(name="bench")).text
     connections.close()
     program = "from datp_tasks.cli import main; main()"
     port = pick_free_port()

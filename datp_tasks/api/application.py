@@ -24,19 +24,25 @@ from datp_tasks.api import (
     bulk_actions,
     bulk_submit,
     compat,
+    event_pages,
     explain,
     groups,
     health,
     input_schemas,
     inspect,
+    ledger_operator,
     openapi,
     operator,
     pipeline_versions,
     problems,
+    root,
     series,
+    step_types,
     transactions,
+    webhook_endpoints,
     webhooks,
 )
+from datp_tasks.api.console.mount import Console
 from datp_tasks.api.door import HEADERS, Door
 from datp_tasks.api.routing import GuardedRoute
 from datp_tasks.api.services import Services
@@ -48,10 +54,14 @@ ROUTERS = (
     bulk_submit.routes,
     transactions.routes,
     batches.routes,
+    ledger_operator.routes,
     webhooks.routes,
     input_schemas.routes,
+    webhook_endpoints.routes,
+    event_pages.routes,
     inspect.routes,
     operator.routes,
+    step_types.routes,
     approvals.routes,
     audit_actions.routes,
     api_keys.own,
@@ -65,6 +75,7 @@ ROUTERS = (
     health.router,
     series.routes,
     series.open_routes,
+    root.routes,
 )
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,64}")
 #: W3C trace context: version, trace, span, flags.
@@ -76,16 +87,27 @@ QUERY_PARAMETERS_MAX = 50
 def create_app(open_services: Callable[[], Services], settings: Settings) -> FastAPI:
     # Fail at start-up if the pepper is invalid.
     KeyHash(settings.key_pepper, settings.key_pepper_previous)
+    console = Console(settings) if settings.console_path != "off" else None
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         services = open_services()
         app.state.services = services
         services.waiters.start()
-        _before_the_end(services.waiters.answer_all)
+        if console is not None:
+            console.open(services)
+
+        def answer_all() -> None:
+            services.end_waits()
+            if console is not None:
+                console.end_streams()
+
+        _before_the_end(answer_all)
         try:
             yield
         finally:
+            if console is not None:
+                console.close()
             await services.close()
 
     app = FastAPI(
@@ -101,6 +123,8 @@ def create_app(open_services: Callable[[], Services], settings: Settings) -> Fas
     app.state.routers = ROUTERS
     for router in ROUTERS:
         app.include_router(router)
+    if console is not None:
+        console.install(app)
     app.state.show_transaction = transactions.show
     app.state.direct = _direct_routes(app)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
@@ -159,7 +183,9 @@ class Shell:
             nonlocal answered
             if message["type"] == "http.response.start":
                 answered = message["status"]
-                message["headers"] = [*message["headers"], *ours, *_about(scope, state)]
+                kept = {name for name, _ in message["headers"]}
+                added = [each for each in ours if each[0] not in kept]
+                message["headers"] = [*message["headers"], *added, *_about(scope, state)]
             await send(message)
 
         try:

@@ -99,6 +99,25 @@ async def find(
 
 
 @routes.get(
+    "/batches/{service}/{batchId}/receipts",
+    operation_id="listBatchReceipts",
+    response_model=models.BatchReceipts,
+)
+@grants("batch:<service>")
+async def receipts(
+    request: Request,
+    service: Annotated[str, Path(max_length=200)],
+    batch_id: Annotated[str, Path(alias="batchId", max_length=200)],
+) -> Response:
+    """What became of each transaction in a batch, as far as its bytes tell which there are."""
+    services, caller = services_of(request), caller_of(request)
+    check_read_batches(caller.actor, service)
+    owner = None if caller.is_operator else caller.owner
+    found = await services.threads.run(services.client.batch_receipts, service, batch_id, owner)
+    return json_response({"receipts": found})
+
+
+@routes.get(
     "/batches/{service}/{batchId}", operation_id="getBatch", response_model=models.LedgerBatch
 )
 @grants("batch:<service>")

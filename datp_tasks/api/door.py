@@ -137,6 +137,8 @@ class DoorProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        # Whom the bytes come from, whatever headers of a proxy say of it.
+        self.scope["datp_peer"] = self._address  # type: ignore[typeddict-unknown-key]
         self._heard = True
         self._head_bytes = self._header_count = 0
         self._rest_since_s = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request
@@ -14,11 +15,12 @@ from datp_tasks.api.etags import check_match
 from datp_tasks.api.lists import LIMIT_MAX, Cursor, Limit, listed, page_of_all
 from datp_tasks.api.models import Object, Sent, Text, Transaction
 from datp_tasks.api.once import keeps
-from datp_tasks.api.problems import not_found
+from datp_tasks.api.problems import Problem, not_found
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.serializers import line_json, summary_json
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import ACTION, TxId, note_read, show
+from datp_tasks.errors import TransactionFinal
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.model.actor import Role
 from datp_tasks.model.view import View
@@ -145,8 +147,16 @@ async def resolve(request: Request, tx_id: TxId, wanted: ResolveIn) -> Response:
 @needs(Role.OPERATOR)
 @keeps("transaction")
 async def retry(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
-    """Run the step that is in doubt again: the same as to resolve with `redo`."""
-    return await _decide(request, tx_id, ResolveIn(decision="redo", reason=wanted.reason))
+    """Make it go on now: run its step again if that is in doubt, end its sleep, or ring again."""
+    services, caller = services_of(request), caller_of(request)
+    found = await services.look(caller, tx_id)
+    if found.is_final:
+        raise TransactionFinal(f"{tx_id} has ended as {found.status}")
+    act = partial(services.operator.act, "retry", tx_id)
+    done = await services.threads.run(act, reason=wanted.reason, actor=caller.actor)
+    if not done.ok:
+        raise Problem(409, "transaction-busy", f"{done.what}.")
+    return json_response(summary_json(await services.look(caller, tx_id), caller.actor))
 
 
 @routes.post(

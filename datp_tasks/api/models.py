@@ -191,6 +191,16 @@ class Woken(Given):
     woken: bool
 
 
+class BatchReceipt(Given):
+    transaction_id: str
+    state: Annotated[str, Field(description="As that of its batch: a ledger takes all or none.")]
+    note: Annotated[str | None, Field(description="What the ledger said of this transaction.")]
+
+
+class BatchReceipts(Given):
+    receipts: list[BatchReceipt]
+
+
 class LedgerBatch(Given):
     service: str
     batch_id: str

@@ -12,11 +12,11 @@ from pydantic import Field
 from datp_tasks.api import operator_models
 from datp_tasks.api.lists import LIMIT_MAX, Cursor, Limit, listed, page_of_all
 from datp_tasks.api.models import Sent, Text
-from datp_tasks.api.problems import not_found
+from datp_tasks.api.pipeline_versions import version_json
+from datp_tasks.api.problems import invalid, not_found
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.serializers import alert_json, time_text
 from datp_tasks.api.services import Services, caller_of, services_of
-from datp_tasks.bells.broker import backlog, make_celery
 from datp_tasks.errors import PipelineUnknown
 from datp_tasks.live.nodes import live_nodes
 from datp_tasks.model.actor import Role
@@ -36,6 +36,14 @@ AlertId = Annotated[int, Path(ge=1, lt=2**63)]
 
 class CloseIn(Sent):
     reason: Annotated[Text, Field(min_length=1, description="Kept in the audit table.")]
+
+
+class UseIn(Sent):
+    reason: Annotated[Text, Field(description="Why; kept in the audit table.")] = ""
+    break_glass: Annotated[
+        bool,
+        Field(description="Act alone although the policy wants another person; an alert stays."),
+    ] = False
 
 
 @routes.get(
@@ -67,19 +75,22 @@ async def pipeline(request: Request, name: Name) -> Response:
     response_model=operator_models.PipelineVersionInfo,
     responses=ASKED,
 )
-async def use(request: Request, name: Name, version: Name) -> Response:
+async def use(request: Request, name: Name, version: Name, wanted: UseIn | None = None) -> Response:
     """New transactions get this version from now on."""
     services = services_of(request)
+    given = wanted or UseIn()
+    if given.break_glass and not given.reason.strip():
+        raise invalid([{"loc": ("body", "reason"), "msg": "breakGlass needs a reason"}])
     store = services.pipelines_as(caller_of(request).actor)
 
     def put() -> VersionInfo:
         with translate_outage():
             try:
-                return store.use(name, version)
+                return store.use(name, version, reason=given.reason, break_glass=given.break_glass)
             except PipelineUnknown as error:
                 raise not_found(f"such version: {error}") from None
 
-    return json_response(_version_json(await services.threads.run(put)))
+    return json_response(version_json(await services.threads.run(put)))
 
 
 @routes.post(
@@ -167,7 +178,7 @@ def _pipeline(services: Services, name: str) -> dict[str, Any]:
             raise not_found("such pipeline") from None
     return {
         "name": name,
-        "versions": [_version_json(each) for each in versions],
+        "versions": [version_json(each) for each in versions],
         "definition": json.loads(shown.definition.to_json()),
     }
 
@@ -176,12 +187,7 @@ def _queues(services: Services) -> dict[str, Any]:
     live = services.live
     groups = {node.group for node in live_nodes(live.redis, live.keys)}
     groups |= {services.settings.maintenance_group, services.settings.ledger_group}
-    celery = make_celery(services.settings)
-    try:
-        bells = {group: backlog(celery, group) for group in sorted(groups)}
-    finally:
-        celery.close()
-    return {"transactions": live.sizes(), "bells": bells}
+    return {"transactions": live.sizes(), "bells": services.queues.waiting(sorted(groups))}
 
 
 def _pipeline_json(info: PipelineInfo) -> dict[str, Any]:
@@ -192,17 +198,4 @@ def _pipeline_json(info: PipelineInfo) -> dict[str, Any]:
         "versions": info.versions,
         "drafts": info.drafts,
         "updatedAt": time_text(info.updated_at),
-    }
-
-
-def _version_json(info: VersionInfo) -> dict[str, Any]:
-    return {
-        "name": info.name,
-        "version": info.version,
-        "contentHash": info.content_hash,
-        "state": info.state,
-        "comment": info.comment,
-        "createdAt": time_text(info.created_at),
-        "committedAt": time_text(info.committed_at),
-        "inUse": info.in_use,
     }

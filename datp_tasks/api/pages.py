@@ -126,9 +126,6 @@ def page_of(services: Services, caller: Caller, wanted: Filter) -> tuple[list[Su
     owner = wanted.owner if caller.is_operator else caller.owner
     if wanted.owner is not None and not caller.may_see(wanted.owner):
         return [], None
-    limit_max = services.settings.list_rows_max
-    if wanted.limit > limit_max:
-        raise invalid([{"loc": ("query", "limit"), "msg": f"at most {limit_max} are allowed"}])
     metadata, attributes = wanted.metadata, wanted.attributes
     name = wanted.order.removeprefix("-")
     if (metadata or attributes or name != CREATED) and not sees_payloads(caller.actor):

@@ -36,6 +36,7 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
     errors.InputInvalid: (422, "input-invalid"),
     errors.ExternalIdInvalid: (422, "external-id-invalid"),
     errors.ExpiryInvalid: (422, "expiry-invalid"),
+    errors.CursorTooOld: (410, "cursor-too-old"),
     errors.SwitchInvalid: (422, "switch-invalid"),
     errors.RequestError: (422, "request-invalid"),
     errors.PipelineUnknown: (422, "pipeline-unknown"),

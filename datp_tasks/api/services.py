@@ -11,6 +11,7 @@ from fastapi import Request
 from datp_tasks.api.accepting import Accepted
 from datp_tasks.api.access import Caller, Gate
 from datp_tasks.api.batcher import Batcher
+from datp_tasks.api.event_streams import EventStreams
 from datp_tasks.api.limits import RequestLimits
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.process_metrics import Meter
@@ -21,6 +22,7 @@ from datp_tasks.api.waiting import Waiters
 from datp_tasks.bells.group_queues import GroupQueues
 from datp_tasks.client.client import Client
 from datp_tasks.client.requests import Request as Wanted
+from datp_tasks.ledger.ledger_service import Ledger
 from datp_tasks.live.metrics import Metrics
 from datp_tasks.live.nodes import Node
 from datp_tasks.live.store import LiveStore
@@ -35,6 +37,8 @@ from datp_tasks.record.groups import GroupStore
 from datp_tasks.record.idempotency_keys import IdempotencyKeys
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.record_types import Summary
+from datp_tasks.record.saved_views import SavedViews
+from datp_tasks.record.search import Search
 from datp_tasks.record.states import States
 from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.record.transactions import Record
@@ -61,6 +65,8 @@ class Services:
     pipelines_as: Callable[[Actor], PipelineStore]
     webhooks: WebhookService
     vault: Vault
+    saved_views: SavedViews
+    search: Search
     keys: ApiKeys
     threads: Threads
     #: For keys, limits and health only: these never wait for a slow query.
@@ -71,6 +77,7 @@ class Services:
     looks: Batcher[str, Summary | None]
     seen: Batcher[Summary, None]
     waiters: Waiters
+    event_streams: EventStreams
     listing: Listing
     events: EventStore
     idempotency: IdempotencyKeys
@@ -87,15 +94,22 @@ class Services:
     nodes: Callable[[], list[Node]]
     queues: GroupQueues
     timeouts: Timeouts
+    ledger: Ledger
     close_gate: Callable[[], None]
 
     async def close(self) -> None:
         await self.waiters.close()
+        await self.event_streams.close()
         await self.threads.run(self.client.close)
         self.threads.close()
         self.gate_threads.close()
         self.queues.close()
         self.close_gate()
+
+    def end_waits(self) -> None:
+        """The process ends: those who wait get what there is, and streams end."""
+        self.waiters.answer_all()
+        self.event_streams.end_all()
 
     async def note_seen(self, summary: Summary) -> None:
         """Its client knows what it shows; if that cannot be written down, the webhook tells."""

@@ -61,7 +61,7 @@ async def find(
 
     found = await services.threads.run(read)
     page, more = page_of_more(found, lambda each: (each.id,), limit)
-    return listed("webhooks", [_delivery_json(each) for each in page], cursor=more, limit=limit)
+    return listed("webhooks", [delivery_json(each) for each in page], cursor=more, limit=limit)
 
 
 @routes.get("/webhooks/{id}", operation_id="getDelivery", response_model=DeliveryWithAttempts)
@@ -108,7 +108,7 @@ def _show(services: Services, id: str, owner: str | None) -> dict[str, Any]:
         delivery = store.find(id, owner=owner)
         attempts = store.attempts(id)
     return {
-        **_delivery_json(delivery),
+        **delivery_json(delivery),
         "attempts": [
             {
                 "attempt": each.attempt,
@@ -123,11 +123,12 @@ def _show(services: Services, id: str, owner: str | None) -> dict[str, Any]:
     }
 
 
-def _delivery_json(delivery: Delivery) -> dict[str, Any]:
+def delivery_json(delivery: Delivery) -> dict[str, Any]:
     return {
         "id": delivery.id,
         "txId": delivery.tx_id,
-        "sequence": delivery.sequence,
+        "sequence": None if delivery.endpoint_id else delivery.sequence,
+        "endpointId": delivery.endpoint_id,
         "kind": delivery.kind,
         "owner": delivery.owner,
         "url": delivery.url,

@@ -27,8 +27,18 @@ app = typer.Typer(
 def root(
     show_version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")] = False,
+    url: Annotated[
+        str | None, typer.Option("--url", help="Ask the HTTP API there, instead of the servers.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="API key for --url; better in DATP_KEY.")
+    ] = None,
 ) -> None:
     import logging
+
+    from datp_tasks.cli.command_context import ask_over_http
+
+    ask_over_http(url, key)
 
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(message)s")
     if show_version:

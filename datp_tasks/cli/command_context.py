@@ -64,7 +64,29 @@ class Context(CommandParts):
         return MappingStore(self.engine, self.pipelines)
 
 
+#: What commands work with if `datp` was given --url.
+_remote: Context | None = None
+
+
+def ask_over_http(url: str | None, key: str | None) -> None:
+    """From now on commands ask this API; None: the servers themselves."""
+    global _remote
+    if _remote is not None:
+        _remote.close()
+        _remote = None
+    if url is not None:
+        from datp_tasks.cli.remote_context import open_remote
+
+        _remote = open_remote(url, key)
+
+
+def is_remote() -> bool:
+    return _remote is not None
+
+
 def connect(directory: Path | None = None) -> Context:
+    if _remote is not None:
+        return _remote
     found = {**_of_running_stack(directory)}
     given = {name: os.environ[name] for name in found.keys() & os.environ.keys()}
     return Context(Settings.from_env({**found, **os.environ}), {**found, **given})

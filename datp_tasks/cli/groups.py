@@ -6,18 +6,14 @@ import logging
 from typing import Annotated, Any
 
 import typer
-from kombu.exceptions import OperationalError
 from rich.console import Console
 from rich.table import Table
 
-from datp_tasks.bells.broker import backlog, make_celery
 from datp_tasks.cli.command_context import connect
 from datp_tasks.cli.terminal_tables import print_json
 from datp_tasks.errors import GroupInvalid
 from datp_tasks.live.nodes import Node
-from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.record.groups import LIMITS, NodeGroup
-from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.cli")
 
@@ -63,11 +59,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
     context = connect()
     group = context.groups.list().get(name, NodeGroup(name, {}))
     found = _mapping(group, context.nodes.nodes())
-    try:
-        found["messages"] = backlog(make_celery(context.settings), name)
-    except (OperationalError, OSError) as error:
-        log.info("the broker does not answer: %s", error)
-        found["messages"] = None
+    found["messages"] = context.group_queues.waiting([name]).get(name)
     console = Console()
     if as_json:
         print_json(console, found)
@@ -105,7 +97,7 @@ def set_values(
         reason=reason,
         maintenance_group=context.settings.maintenance_group,
     )
-    _tell_workers(context.settings)
+    context.group_queues.tell_workers()
     if as_json:
         print_json(Console(), _mapping(group, context.nodes.nodes()))
     else:
@@ -120,14 +112,6 @@ def _changes(values: list[str]) -> dict[str, int | None]:
             raise GroupInvalid(f"{each!r} must be name=number or name=default")
         changes[key] = None if text == "default" else int(text)
     return changes
-
-
-def _tell_workers(settings: Settings) -> None:
-    """They look by themselves with every beat; told, they look at once."""
-    try:
-        make_celery(settings).control.broadcast("datp_groups")
-    except (OperationalError, RedisError, OSError) as error:
-        log.info("the workers were not told: %s", error)
 
 
 def _mapping(group: NodeGroup, nodes: list[Node]) -> dict[str, Any]:

@@ -229,11 +229,15 @@ def resolve(
 @services_app.command("add")
 def add_service(
     name: Service,
-    kind: Annotated[str, typer.Option(help="sawtooth or scabbard.")],
+    kind: Annotated[str, typer.Option(help="sawtooth, scabbard, or of an installed package.")],
     url: Annotated[str, typer.Option(help="Base address; its host must be in DATP_LEDGER__HOSTS.")],
+    secret: Annotated[
+        str | None, typer.Option(help="Name of the secret that its requests carry.")
+    ] = None,
 ) -> None:
     """Make a ledger service, or give it another address."""
-    added = _ledger().intake.add_service(name, kind=kind, url=url, by=connect().actor)
+    intake, actor = _ledger().intake, connect().actor
+    added = intake.add_service(name, kind=kind, url=url, secret=secret, by=actor)
     typer.echo(f"{added.service_id}: {added.kind} at {added.url}")
 
 
@@ -242,7 +246,11 @@ def list_services(limit: Limit = 100, as_json: AsJson = False) -> None:
     """Show all ledger services."""
     found = _ledger().batches.services(rows_max=limit)
     if as_json:
-        rows = [{"service": each.service_id, "kind": each.kind, "url": each.url} for each in found]
+        names = ("kind", "url", "secret")
+        rows = [
+            {"service": each.service_id, **{name: getattr(each, name) for name in names}}
+            for each in found
+        ]
         print_json(Console(), rows)
         return
     services = [(each.service_id, each.kind, escape(each.url)) for each in found]

@@ -17,11 +17,10 @@ from datp_tasks.engine.registry import param_mistakes, registry
 from datp_tasks.errors import ApprovalNeeded, PipelineInvalid
 from datp_tasks.pipelines.files import load_definitions, read_json_file
 from datp_tasks.pipelines.records import Applied, PipelineInfo, VersionInfo
-from datp_tasks.pipelines.step_availability import offered_step_types, unoffered
+from datp_tasks.pipelines.step_availability import unoffered
 from datp_tasks.pipelines.yaml_text import dump
 
 if TYPE_CHECKING:
-    from datp_tasks.live.store import LiveStore
     from datp_tasks.model.pipeline import PipelineDefinition
     from datp_tasks.pipelines.version_store import PipelineStore
     from datp_tasks.settings import Settings
@@ -34,8 +33,7 @@ class Connected(Protocol):
     def settings(self) -> Settings: ...
     @property
     def pipelines(self) -> PipelineStore: ...
-    @property
-    def live(self) -> LiveStore: ...
+    def offered_step_types(self) -> set[str] | None: ...
 
 
 app = typer.Typer(help="Pipelines and their versions.", no_args_is_help=True)
@@ -69,7 +67,7 @@ def apply(
         if use:
             done.append(_put_into_use(datp.pipelines, applied))
         _say(f"{applied.name} {applied.version}: {', '.join(done)}")
-    for warning in unoffered(definitions, offered_step_types(datp.live.redis, datp.live.keys)):
+    for warning in unoffered(definitions, datp.offered_step_types()):
         _warn(warning)
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from datp_tasks.cli.command_context import connect
 from datp_tasks.cli.terminal_tables import list_table, print_json, print_list, short_time
-from datp_tasks.record.webhooks import STATES, Delivery, DeliveryAttempt
+from datp_tasks.record.webhooks import SECRET_OVERLAP_S, STATES, Delivery, DeliveryAttempt
 
 app = typer.Typer(help="Webhooks: deliveries, dead letters, secrets.", no_args_is_help=True)
 secrets_app = typer.Typer(help="Secrets that sign webhooks.", no_args_is_help=True)
@@ -154,8 +154,7 @@ def rotate(
 ) -> None:
     """Make a new secret. For a while webhooks carry a signature of each."""
     context = connect()
-    default_s = context.settings.webhook_secret_overlap_s
-    wanted_s = default_s if overlap_s is None else overlap_s
+    wanted_s = SECRET_OVERLAP_S if overlap_s is None else overlap_s
     made = context.webhooks.store.rotate(owner, overlap_s=wanted_s, actor=context.actor)
     typer.echo(made)
 

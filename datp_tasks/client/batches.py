@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datp_tasks.errors import LedgerError, WaitTimeout
 from datp_tasks.ledger.batch_types import BatchAttempt, LedgerBatch, Service, Sighting, Stored
 from datp_tasks.ledger.intake import Intake
+from datp_tasks.ledger.kinds import KINDS, receipts_of
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.record.database import translate_outage
@@ -21,9 +22,11 @@ class LedgerBatches:
         self._intake = intake
         self._batches = batches
 
-    def add_service(self, service_id: str, *, kind: str, url: str) -> Service:
+    def add_service(
+        self, service_id: str, *, kind: str, url: str, secret: str | None = None
+    ) -> Service:
         with translate_outage():
-            return self._intake.add_service(service_id, kind=kind, url=url)
+            return self._intake.add_service(service_id, kind=kind, url=url, secret=secret)
 
     def submit_many(
         self,
@@ -44,6 +47,16 @@ class LedgerBatches:
     def find(self, service_id: str, batch_id: str, *, owner: str | None) -> LedgerBatch:
         with translate_outage():
             return self._batches.find(service_id, batch_id, owner=owner)
+
+    def receipts(
+        self, service_id: str, batch_id: str, *, owner: str | None
+    ) -> list[dict[str, str | None]]:
+        with translate_outage():
+            batch = self._batches.find(service_id, batch_id, owner=owner)
+            payload = self._batches.payload(service_id, batch_id, owner=owner)
+            kinds = {each.service_id: each.kind for each in self._batches.services([service_id])}
+        kind = KINDS.get(kinds.get(service_id, ""))
+        return [] if kind is None else receipts_of(kind, payload, batch.state, batch.receipt)
 
     def list_batches(
         self,

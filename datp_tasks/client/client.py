@@ -266,6 +266,12 @@ class Client:
         """A batch as of now, or BatchUnknown; with an owner, only one of theirs."""
         return self._batches.find(service_id, batch_id, owner=owner)
 
+    def batch_receipts(
+        self, service_id: str, batch_id: str, owner: str | None = None
+    ) -> list[dict[str, str | None]]:
+        """What became of each transaction in a batch; with an owner only if it is that owner's."""
+        return self._batches.receipts(service_id, batch_id, owner=owner)
+
     def batches(
         self,
         *,

@@ -19,10 +19,15 @@ from datp_tasks.errors import DataKeyGone, PipelineError, RequestError
 from datp_tasks.failpoints import reach
 from datp_tasks.record.caller_transaction import CallerAccepts, CallerTransaction, Joined
 from datp_tasks.record.sql_errors import SQLAlchemyError
-from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.client")
 
+#: Between the first looks for the commit of a caller. A look is one query of about 0.2 ms.
+LOOK_S = 0.002
+#: Between later looks: a caller that takes a second does not notice a tenth of one.
+LOOK_S_MAX = 0.1
+#: A caller that takes longer has the reconciler find its commit.
+WATCH_S = 300.0
 #: The next look is after this part of the time that has passed since the submit.
 LOOK_PART = 0.1
 STOP_S = 5.0
@@ -36,7 +41,7 @@ class CallerSubmits:
     ) -> None:
         self._acceptor = acceptor
         self._accepts = accepts
-        self._watch = CommitWatch(self.place_committed, acceptor.settings) if watches else None
+        self._watch = CommitWatch(self.place_committed) if watches else None
         self._lock = threading.Lock()
         #: What may have been committed, by transaction: with the number of its caller's.
         self._pending: dict[str, _Pending] = {}
@@ -93,8 +98,7 @@ class CallerSubmits:
         queued = {each.tx_id for each in found if each.is_queued}
         over = {each.tx_id for each in found if each.is_over}
         # The reconciler has to look after a caller that takes longer.
-        patience_s = self._acceptor.settings.submit_in_watch_s
-        too_old_s = time.monotonic() - patience_s
+        too_old_s = time.monotonic() - WATCH_S
         over |= {each.tx_id for each in pending if each.since_s < too_old_s}
         with self._lock:
             # Two threads may look at once: one of them places it.
@@ -131,10 +135,8 @@ class _Pending:
 class CommitWatch:
     """A thread that looks for commits while there may be some, and sleeps else."""
 
-    def __init__(self, look: Callable[[], float | None], settings: Settings) -> None:
+    def __init__(self, look: Callable[[], float | None]) -> None:
         self._look = look
-        self._first_s = settings.submit_in_look_ms / 1_000
-        self._last_s = settings.submit_in_look_ms_max / 1_000
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._news = threading.Event()
@@ -152,7 +154,7 @@ class CommitWatch:
 
     def on_commit(self, *_: object) -> None:
         """A caller is about to commit, or has."""
-        self._soon_until_s = time.monotonic() + self._last_s
+        self._soon_until_s = time.monotonic() + LOOK_S_MAX
         self._news.set()
 
     def close(self) -> None:
@@ -171,17 +173,17 @@ class CommitWatch:
                 pause_s = None if age_s is None else self._pause_s(age_s)
             except SQLAlchemyError as error:
                 log.warning("commits of callers are looked for later: %s", error)
-                pause_s = self._last_s
+                pause_s = LOOK_S_MAX
             except Exception:
                 log.exception("what callers have committed is left to the reconciler")
-                pause_s = self._last_s
+                pause_s = LOOK_S_MAX
             if pause_s is None:
                 self._news.wait()
             else:
-                time.sleep(self._first_s)
-                self._news.wait(pause_s - self._first_s)
+                time.sleep(LOOK_S)
+                self._news.wait(pause_s - LOOK_S)
 
     def _pause_s(self, age_s: float) -> float:
         if time.monotonic() < self._soon_until_s:
-            return self._first_s
-        return min(max(age_s * LOOK_PART, self._first_s), self._last_s)
+            return LOOK_S
+        return min(max(age_s * LOOK_PART, LOOK_S), LOOK_S_MAX)

@@ -43,6 +43,8 @@ from datp_tasks.settings import Settings
 
 #: Pause before a step is tried again that PostgreSQL was not there for; it costs no attempt.
 UNAVAILABLE_S = 2.0
+#: A retry policy with a mistake in it must not try for ever.
+RETRY_ATTEMPTS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +293,7 @@ class Decider:
         step = run.action.step
         policy = (step.retry if step else None) or self._type(run).retry
         tries = run.state.errors + 1
-        if tries >= min(policy.max_attempts, self._settings.retry_attempts_max):
+        if tries >= min(policy.max_attempts, RETRY_ATTEMPTS_MAX):
             return None
         delay_s = policy.delay_s(tries, self._rng)
         run.change(erred(note, delay_s, still_open=still_open))

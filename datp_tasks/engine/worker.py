@@ -56,7 +56,7 @@ class Worker:
         effects = EffectStore(record.engine, stores.clock)
         self._executor = Executor(settings, live, begun, effects, caller)
         decider = Decider(settings, pipelines, this.steps, random.Random())
-        cache = StateCache(settings.state_cache_entries_max)
+        cache = StateCache(settings.state_cache_entries_max, kept_s=settings.state_cache_s)
         late = LateDesk(record, Alerts(record.engine, stores.clock), pipelines, caller)
         committer = Committer(
             this=this,
@@ -80,6 +80,9 @@ class Worker:
         self._executor.loop.stop()
 
 
+#: A report is a line for a person, and every one is a row and a webhook.
+PROGRESS_BYTES_MAX = 16_384
+PROGRESS_DEPTH_MAX = 8
 #: What people are asked about a sealed transaction.
 SEALED_NOTE = "what it asks for is sealed; `datp unmask` shows it to an admin"
 
@@ -104,7 +107,7 @@ class WorkerServices:
         self._approvals = approvals
 
     def report(self, run: Run, report: object) -> None:
-        limits = {"bytes_max": self._settings.progress_bytes_max, "depth_max": 8}
+        limits = {"bytes_max": PROGRESS_BYTES_MAX, "depth_max": PROGRESS_DEPTH_MAX}
         _, text = checked(report, what="progress", **limits)
         self._reporter.report(run, text if run.edge is None else run.edge.seal_text(text))
 

@@ -34,6 +34,19 @@ def batch_ids(payload: bytes) -> list[str]:
     return found
 
 
+def transaction_ids(payload: bytes) -> list[str]:
+    """The ids of the transactions of all batches, in their order, or NotABatchList."""
+    return [
+        _text(value)
+        for _, batch in _fields(payload)
+        if isinstance(batch, bytes)
+        for field, transaction in _fields(batch)
+        if field == 3 and isinstance(transaction, bytes)
+        for inner, value in _fields(transaction)
+        if inner == 2 and isinstance(value, bytes)
+    ]
+
+
 def payloads(payload: bytes) -> list[bytes]:
     """What the transactions of all batches carry."""
     return [

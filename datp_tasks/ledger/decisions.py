@@ -28,9 +28,9 @@ def ended(
     begun: Begun, outcome: Exchange, settings: Settings, rng: random.Random, *, allowed: bool = True
 ) -> AttemptEnd:
     """How an attempt ended, by the table of answers."""
-    kind = KINDS[begun.kind]
-    code = kind.error_code(outcome) if isinstance(outcome, Response) else None
-    rule = judge(outcome, code, kind.rules) if allowed else NOT_ALLOWED
+    kind = KINDS.get(begun.kind)
+    code = kind.error_code(outcome) if kind and isinstance(outcome, Response) else None
+    rule = judge(outcome, code, kind.rules) if kind and allowed else NOT_ALLOWED
     return AttemptEnd(
         begun=begun,
         verdict=rule.verdict,

@@ -9,7 +9,9 @@ PORTS = {"http": 80, "https": 443}
 URL_CHARS_MAX = 500
 
 
-def url_mistake(url: object, hosts: Sequence[str]) -> str:
+def url_mistake(
+    url: object, hosts: Sequence[str], schemes: Sequence[str] = ("http", "https")
+) -> str:
     """What is wrong with the base address of a ledger; empty if nothing is."""
     if not isinstance(url, str) or not url or len(url) > URL_CHARS_MAX:
         return f"the address must be a URL of up to {URL_CHARS_MAX} characters"
@@ -18,10 +20,11 @@ def url_mistake(url: object, hosts: Sequence[str]) -> str:
         _ = parts.port
     except ValueError as error:
         return f"the address is not a URL: {error}"
-    if parts.scheme not in PORTS or not parts.hostname:
-        return "the address must start with http:// or https:// and name a host"
+    if parts.scheme not in schemes or not parts.hostname:
+        allowed = " or ".join(f"{each}://" for each in schemes)
+        return f"the address must start with {allowed} and name a host"
     if "@" in parts.netloc:
-        return "the address must not hold a name or password; use DATP_LEDGER__AUTHORIZATION"
+        return "the address must not hold a name or password; use a secret of the service"
     if parts.query or parts.fragment or url.endswith("/") or not url.isprintable() or " " in url:
         return "the address must be a plain base URL, without query, fragment or / at its end"
     if not any(_matches(parts, host.lower()) for host in hosts):
@@ -36,5 +39,5 @@ def _matches(parts: SplitResult, allowed: str) -> bool:
     """Whether a host, or a host with its port, is the one allowed."""
     host = (parts.hostname or "").lower()
     shown = f"[{host}]" if ":" in host else host
-    port = parts.port or PORTS[parts.scheme]
+    port = parts.port or PORTS.get(parts.scheme)
     return allowed in (shown, host, f"{shown}:{port}")

@@ -13,13 +13,15 @@ from datp_tasks.errors import (
     ServiceUnknown,
 )
 from datp_tasks.ledger.batch_types import NewBatch, RingAll, Service, Stored
-from datp_tasks.ledger.hosts import url_mistake
-from datp_tasks.ledger.kinds import KINDS
+from datp_tasks.ledger.kinds import KINDS, address_mistake
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.ledger_batches import BatchStore
 from datp_tasks.record.ledger_claims import ClaimStore
+from datp_tasks.record.sealed_secrets import NAME as SECRET_NAME
 from datp_tasks.settings import Settings
 
+#: What every kind keeps to: it stands in URLs and in lists.
+BATCH_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 
 
@@ -33,9 +35,18 @@ class Intake:
         self._ring = ring
 
     def add_service(
-        self, service_id: str, *, kind: str, url: str, by: Actor | None = None
+        self,
+        service_id: str,
+        *,
+        kind: str,
+        url: str,
+        secret: str | None = None,
+        by: Actor | None = None,
     ) -> Service:
-        """Make a line of batches to a ledger, or give it another address; the audit has `by`."""
+        """Make a line of batches to a ledger, or give it another address; the audit has `by`.
+
+        `secret` names the sealed secret that its requests carry as their Authorization.
+        """
         known = KINDS.get(kind)
         if known is None:
             raise ServiceInvalid(f"{kind!r} is no kind of ledger; there are {', '.join(KINDS)}")
@@ -44,10 +55,12 @@ class Intake:
                 f"the name of a {kind} service must match {known.service_pattern.pattern}, "
                 f"was {service_id!r:.100}"
             )
-        mistake = url_mistake(url, self._settings.ledger_hosts)
+        service = Service(service_id=service_id, kind=kind, url=url, secret=secret)
+        mistake = address_mistake(service, self._settings.ledger_hosts)
+        if not mistake and secret is not None and not SECRET_NAME.fullmatch(secret):
+            mistake = f"{secret!r:.100} is no name of a secret; `datp secrets list` shows them"
         if mistake:
             raise ServiceInvalid(mistake)
-        service = Service(service_id=service_id, kind=kind, url=url)
         if not self._batches.add_service(service, by):
             raise ServiceInvalid(f"{service_id} exists and is of another kind than {kind}")
         return service
@@ -136,6 +149,13 @@ class Intake:
             found = KINDS[kinds[service_id]].batch_id_of(payload)
         except BatchInvalid as mistake:
             return mistake
+        except KeyError:
+            return ServiceInvalid(
+                f"no package here offers the kind of ledger {kinds[service_id]!r}; install it "
+                f"where batches are handed in, too"
+            )
+        if not BATCH_NAME.fullmatch(found):
+            return BatchInvalid("the kind of ledger made a batch id that cannot be stored")
         if batch_id is not None and batch_id != found:
             return BatchInvalid(
                 f"the bytes hold the batch {found[:16]}…, not {str(batch_id)[:16]}…"

@@ -1,6 +1,7 @@
 """The kinds of ledgers: each is one class that builds requests and reads answers, without I/O.
 
-Another ledger is one more class with the same methods, added to KINDS.
+Another ledger is one more class: an installed package names it under the entry point
+`datp_tasks.ledger_kinds` (docs/ledger.md).
 """
 
 from __future__ import annotations
@@ -8,19 +9,23 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
 from itertools import groupby
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
-from datp_tasks.errors import BatchInvalid
-from datp_tasks.ledger.batch_list import BATCH_ID, NotABatchList, batch_ids
+from datp_tasks.errors import BatchInvalid, ServiceInvalid
+from datp_tasks.ledger.batch_list import BATCH_ID, NotABatchList, batch_ids, transaction_ids
 from datp_tasks.ledger.batch_types import Asked, Begun, Seen
+from datp_tasks.ledger.hosts import url_mistake
 from datp_tasks.ledger.rules import RULES, Rule
 from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.notes import clean_note
-from datp_tasks.outbound.messages import HttpRequest, Response
+from datp_tasks.outbound.messages import Exchange, HttpRequest, Response
 
 RECEIPT_CHARS_MAX = 16_384
+ENTRY_POINT_GROUP = "datp_tasks.ledger_kinds"
+KIND_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 class LedgerKind(ABC):
@@ -33,7 +38,16 @@ class LedgerKind(ABC):
     #: How many batches one status request may name.
     ids_max: ClassVar[int] = 15
     service_pattern: ClassVar[re.Pattern[str]] = re.compile(r"[A-Za-z0-9-]([A-Za-z0-9_.:-]{0,127})")
+    #: What each answer to a submission means; the last row must fit anything.
     rules: ClassVar[Sequence[Rule]] = RULES
+    #: How the addresses of its services may begin.
+    schemes: ClassVar[Sequence[str]] = ("http", "https")
+    #: Whether `send` is used, in a thread, instead of the HTTP client of this installation.
+    has_own_client: ClassVar[bool] = False
+
+    def send(self, request: HttpRequest, within_s: float) -> Exchange:
+        """Send one request by a client of its own; it must be over within this time."""
+        raise NotImplementedError(f"the kind {self.name} has no client of its own")
 
     def batch_id_of(self, payload: bytes) -> str:
         """The id under which the ledger will know these bytes, or BatchInvalid."""
@@ -46,6 +60,17 @@ class LedgerKind(ABC):
         if not BATCH_ID.fullmatch(found[0]):
             raise BatchInvalid("the header signature must be 128 lowercase hex digits")
         return found[0]
+
+    def transactions_of(self, payload: bytes) -> list[str]:
+        """The ids of the transactions in a batch; empty where the bytes tell nothing."""
+        try:
+            return transaction_ids(payload)
+        except NotABatchList:
+            return []
+
+    def reasons_of(self, receipt: Mapping[str, Any]) -> dict[str, str]:
+        """What the ledger said of single transactions of a batch that it refused, by their id."""
+        return {}
 
     @abstractmethod
     def submission(self, begun: Begun) -> HttpRequest: ...
@@ -110,6 +135,9 @@ class Sawtooth(LedgerKind):
                 )
         return found
 
+    def reasons_of(self, receipt: Mapping[str, Any]) -> dict[str, str]:
+        return _by_id(receipt.get("invalid_transactions"), "id", "message")
+
     def proof(self, asked: Asked) -> HttpRequest | None:
         return _get(f"{asked.url}/batches/{asked.batch_id}")
 
@@ -162,8 +190,85 @@ class Scabbard(LedgerKind):
                 )
         return found
 
+    def reasons_of(self, receipt: Mapping[str, Any]) -> dict[str, str]:
+        status = receipt.get("status")
+        said = status.get("message") if isinstance(status, dict) else None
+        return _by_id(said, "transaction_id", "error_message")
 
-KINDS: Mapping[str, LedgerKind] = {kind.name: kind for kind in (Sawtooth(), Scabbard())}
+
+class LedgerKinds(Mapping[str, LedgerKind]):
+    """The kinds that this process knows: its own, and those of installed packages."""
+
+    def __init__(self, *kinds: LedgerKind) -> None:
+        self._own = {kind.name: kind for kind in kinds}
+        self._found: dict[str, LedgerKind] | None = None
+
+    def __getitem__(self, name: str) -> LedgerKind:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def forget(self) -> None:
+        """Look for installed kinds anew."""
+        self._found = None
+
+    def _all(self) -> dict[str, LedgerKind]:
+        if self._found is None:
+            found = dict(self._own)
+            for point in entry_points(group=ENTRY_POINT_GROUP):
+                kind = _made(point.name, point.load())
+                if kind.name in found:
+                    raise ServiceInvalid(f"two packages offer the kind of ledger {kind.name!r}")
+                found[kind.name] = kind
+            self._found = found
+        return self._found
+
+
+KINDS = LedgerKinds(Sawtooth(), Scabbard())
+
+
+class Addressed(Protocol):
+    """Something for a service: its kind, and where that is."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def url(self) -> str: ...
+
+
+def address_mistake(service: Addressed, hosts: Sequence[str]) -> str:
+    """Why this process must not talk to the service; empty if it may."""
+    kind = KINDS.get(service.kind)
+    if kind is None:
+        return f"no package here offers the kind of ledger {service.kind!r}"
+    return url_mistake(service.url, hosts, kind.schemes)
+
+
+def _made(name: str, given: Any) -> LedgerKind:
+    kind = given() if isinstance(given, type) else given
+    if not isinstance(kind, LedgerKind) or not KIND_NAME.fullmatch(getattr(kind, "name", "")):
+        raise ServiceInvalid(
+            f"the entry point {name!r} of {ENTRY_POINT_GROUP} is no LedgerKind with a name"
+        )
+    last = kind.rules[-1] if kind.rules else None
+    if last is None or last.status is not None or last.code is not None:
+        raise ServiceInvalid(f"the last rule of the kind {kind.name} must fit any answer")
+    return kind
+
+
+def receipts_of(
+    kind: LedgerKind, payload: bytes, state: BatchState, receipt: Mapping[str, Any] | None
+) -> list[dict[str, str | None]]:
+    """What became of each transaction of a batch: as the batch, and why for those at fault."""
+    reasons = kind.reasons_of(receipt or {}) if state is BatchState.INVALID else {}
+    return [
+        {"transactionId": each, "state": str(state), "note": reasons.get(each)}
+        for each in kind.transactions_of(payload)
+    ]
 
 
 def _of_service(url: str, service_id: str) -> str:
@@ -199,6 +304,15 @@ def _json(answer: Response) -> Any:
 def _object(answer: Response) -> dict[str, Any]:
     found = _json(answer)
     return found if isinstance(found, dict) else {}
+
+
+def _by_id(entries: Any, name: str, text: str) -> dict[str, str]:
+    found = entries if isinstance(entries, list) else []
+    return {
+        str(each[name]): clean_note(str(each[text]))
+        for each in found
+        if isinstance(each, dict) and name in each and each.get(text)
+    }
 
 
 def _receipt(entry: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from datp_tasks.ledger.batch_types import Ring, RingAll, Tell, Work
 from datp_tasks.ledger.credentials import Credentials
 from datp_tasks.ledger.intake import Intake
 from datp_tasks.ledger.kinds import KINDS
+from datp_tasks.ledger.ledger_wire import LedgerWire, Secret
 from datp_tasks.ledger.poller import Asking
 from datp_tasks.ledger.queuer import Queuer
 from datp_tasks.ledger.submitter import Submitter
@@ -56,7 +57,7 @@ class Ledger:
     queuer: Queuer
     submitter: Submitter
     asking: Asking
-    wire: ThreadedHttpClient
+    wire: LedgerWire
     ring: RingAll
     #: Its own: each of its statements is a transaction.
     engine: Engine
@@ -71,6 +72,7 @@ class Ledger:
         ring: Ring,
         tell: Tell,
         gate: ApprovalGate,
+        secret: Secret,
     ) -> Ledger:
         """Nothing is connected before it is used."""
         alone = make_engine(settings, autocommit=True)
@@ -79,7 +81,7 @@ class Ledger:
         once = [kind.name for kind in KINDS.values() if kind.drops_duplicates]
         batches = BatchStore(sql, alerts, settings, drops_duplicates=once)
         claims = ClaimStore(sql, settings)
-        wire = ledger_client(settings)
+        wire = LedgerWire(ledger_client(settings), secret)
         ring_all = partial(_ring_all, ring, settings.ledger_vector_max)
         asking = Asking(settings=settings, batches=batches, wire=wire, tell=tell)
         submitter = Submitter(

@@ -15,11 +15,10 @@ from itertools import groupby
 
 from datp_tasks.ledger.batch_types import Asked, Finished, Seen, Tell
 from datp_tasks.ledger.decisions import decide
-from datp_tasks.ledger.hosts import url_mistake
-from datp_tasks.ledger.kinds import KINDS
+from datp_tasks.ledger.kinds import KINDS, address_mistake
+from datp_tasks.ledger.ledger_wire import LedgerWire
 from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.outbound.messages import Exchange, HttpRequest, Response
-from datp_tasks.outbound.threaded_client import ThreadedHttpClient
 from datp_tasks.record.ledger_batches import BatchStore
 from datp_tasks.settings import Settings
 
@@ -43,7 +42,7 @@ class Asking:
         *,
         settings: Settings,
         batches: BatchStore,
-        wire: ThreadedHttpClient,
+        wire: LedgerWire,
         tell: Tell,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -104,12 +103,12 @@ class Asking:
     def _ask(self, asked: Iterable[Asked], within_s: float) -> dict[tuple[str, str], Seen]:
         """What the ledgers say; nothing for batches of which no answer came."""
         questions: list[tuple[HttpRequest, list[Asked]]] = []
-        by_kind = sorted(asked, key=lambda each: each.kind)
-        for kind, group in groupby(by_kind, key=lambda each: each.kind):
-            allowed = [each for each in group if self._allowed(each)]
-            questions += KINDS[kind].questions(allowed)
+        allowed = sorted((each for each in asked if self._allowed(each)), key=_credential)
+        # One question has one credential.
+        for (kind, _), group in groupby(allowed, key=_credential):
+            questions += KINDS[kind].questions(list(group))
         found: dict[tuple[str, str], Seen] = {}
-        answers = self._send([request for request, _ in questions], within_s)
+        answers = self._send([(part[0], request) for request, part in questions], within_s)
         for (request, part), answer in zip(questions, answers, strict=True):
             said = KINDS[part[0].kind].statuses(answer) if isinstance(answer, Response) else {}
             if not said:
@@ -121,7 +120,7 @@ class Asking:
         """Before a batch is given up as unknown: is it among what is committed? None: no answer."""
         requests = [(each, KINDS[each.kind].proof(each)) for each in forgotten]
         wanted = [(each, request) for each, request in requests if request is not None]
-        answers = self._send([request for _, request in wanted], ASK_S_MAX)
+        answers = self._send(wanted, ASK_S_MAX)
         found: dict[tuple[str, str], Seen | None] = {}
         for (each, _), answer in zip(wanted, answers, strict=True):
             if isinstance(answer, Response) and answer.status == 200:
@@ -131,18 +130,24 @@ class Asking:
         return found
 
     def _allowed(self, asked: Asked) -> bool:
-        mistake = url_mistake(asked.url, self._settings.ledger_hosts)
+        mistake = address_mistake(asked, self._settings.ledger_hosts)
         if mistake:
             log.error("%s is not asked: %s", asked.service_id, mistake)
         return not mistake
 
-    def _send(self, requests: Sequence[HttpRequest], within_s: float) -> list[Exchange]:
+    def _send(
+        self, requests: Sequence[tuple[Asked, HttpRequest]], within_s: float
+    ) -> list[Exchange]:
         outcomes: list[Exchange] = []
         for start in range(0, len(requests), TOGETHER_MAX):
             give_up_s = self._clock() + min(within_s, self._settings.ledger_http_s)
             futures: list[Future[Exchange]] = [
-                self._wire.start(request, give_up_s)
-                for request in requests[start : start + TOGETHER_MAX]
+                self._wire.start(asked, request, give_up_s)
+                for asked, request in requests[start : start + TOGETHER_MAX]
             ]
             outcomes += [future.result() for future in futures]
         return outcomes
+
+
+def _credential(asked: Asked) -> tuple[str, str]:
+    return asked.kind, asked.secret or ""

@@ -20,12 +20,11 @@ from dataclasses import dataclass
 from datp_tasks.failpoints import reach
 from datp_tasks.ledger.batch_types import Asked, AttemptEnd, Begun, RingAll, Tell, Work
 from datp_tasks.ledger.decisions import ended
-from datp_tasks.ledger.hosts import url_mistake
-from datp_tasks.ledger.kinds import KINDS
+from datp_tasks.ledger.kinds import KINDS, address_mistake
+from datp_tasks.ledger.ledger_wire import LedgerWire
 from datp_tasks.ledger.poller import Asking
 from datp_tasks.model.ledger_batch import BatchState, Verdict
 from datp_tasks.outbound.messages import Exchange, NotSent
-from datp_tasks.outbound.threaded_client import ThreadedHttpClient
 from datp_tasks.record.ledger_batches import BatchStore
 from datp_tasks.record.sql_errors import InterfaceError, OperationalError
 from datp_tasks.settings import Settings
@@ -68,7 +67,7 @@ class Submitter:
         *,
         settings: Settings,
         batches: BatchStore,
-        wire: ThreadedHttpClient,
+        wire: LedgerWire,
         asking: Asking,
         ring: RingAll,
         tell: Tell,
@@ -100,12 +99,12 @@ class Submitter:
         return {self._post(each, give_up_s): each for each in begun}
 
     def _post(self, begun: Begun, give_up_s: float) -> Future[Exchange]:
-        mistake = url_mistake(begun.url, self._settings.ledger_hosts)
+        mistake = address_mistake(begun, self._settings.ledger_hosts)
         if mistake:
             refused: Future[Exchange] = Future()
             refused.set_result(NotSent(mistake))
             return refused
-        return self._wire.start(KINDS[begun.kind].submission(begun), give_up_s)
+        return self._wire.start(begun, KINDS[begun.kind].submission(begun), give_up_s)
 
     def finish(
         self, posts: Sequence[tuple[Future[Exchange], Begun]], result: SubmitResult
@@ -118,7 +117,7 @@ class Submitter:
                 post.result(),
                 self._settings,
                 self._rng,
-                allowed=not url_mistake(begun.url, hosts),
+                allowed=not address_mistake(begun, hosts),
             )
             for post, begun in posts
         ]
@@ -257,6 +256,7 @@ def _pending(begun: Begun) -> Asked:
         state=BatchState.PENDING,
         attempts=begun.attempt,
         possible=begun.possible,
+        secret=begun.secret,
         resubmits=0,
         unknown_seen=0,
         grace_over=False,

@@ -35,6 +35,8 @@ URL_CHARS = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!$&'()*+,;=%]+")
 NETLOC = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:]+)(:[0-9]{1,5})?")
 HOST_NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
 HOST_CHARS_MAX = 253
+#: What browsers and proxies carry.
+URL_CHARS_MAX = 2_000
 #: Browsers take such a last part for a number, and the whole name for an address: 0x7f.1, 017.
 NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)")
 
@@ -107,7 +109,7 @@ def owners_named(settings: Settings) -> set[str]:
 
 def target_of(url: object, settings: Settings) -> Target:
     """Where a URL leads, or WebhookInvalid that says what is wrong with it."""
-    scheme, host, port, path = _taken_apart(url, settings.webhook_url_chars_max)
+    scheme, host, port, path = _taken_apart(url, URL_CHARS_MAX)
     trusted = _trusted(settings.webhook_private_hosts)
     literal = _literal(host)
     is_trusted = trusted.names(host, port) or (literal is not None and trusted.holds(literal))

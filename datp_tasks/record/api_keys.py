@@ -223,6 +223,12 @@ class ApiKeys:
         with self._engine.begin() as connection:
             connection.exec_driver_sql(Query.follow_pepper, values)
 
+    def live_key(self, key_id: str) -> ApiKey | None:
+        """A key by its id, if it may be used now."""
+        with self._engine.connect() as connection:
+            row = connection.exec_driver_sql(Query.find, {"id": key_id, "now": self._now()}).first()
+        return _key(row) if row is not None and row.is_live else None
+
     def note_used(self, key_id: str) -> None:
         with self._engine.begin() as connection:
             connection.exec_driver_sql(Query.note_used, {"id": key_id, "now": self._now()})

@@ -57,6 +57,8 @@ REFUSED_ALERT = "ledger-batch-refused"
 PARKED_ALERT = "ledger-batch-parked"
 TWICE_ALERT = "ledger-batch-twice"
 ANOMALY_ALERT = "ledger-batch-anomaly"
+#: A fork of a ledger can undo a batch for some minutes after its end.
+RECHECK_S = 600.0
 
 
 class Query(Queries, topic="ledger_batches"):
@@ -73,6 +75,7 @@ class Query(Queries, topic="ledger_batches"):
     record: str
     note_late_commit: str
     find: str
+    payload: str
     list_batches: str
     attempts: str
     sightings: str
@@ -97,7 +100,12 @@ class BatchStore:
 
     def add_service(self, service: Service, by: Actor | None = None) -> bool:
         """Make a service or change its address; False if it exists with another kind."""
-        values = {"service": service.service_id, "kind": service.kind, "url": service.url}
+        values = {
+            "service": service.service_id,
+            "kind": service.kind,
+            "url": service.url,
+            "secret": service.secret,
+        }
         with self._sql.transaction() as connection:
             is_done = bool(self._sql.rows(connection, Query.add_service, values))
             if is_done and by is not None:
@@ -107,7 +115,7 @@ class BatchStore:
                     action="service.add",
                     subject=service.service_id,
                     reason=None,
-                    details={"kind": service.kind, "url": service.url},
+                    details={name: values[name] for name in ("kind", "url", "secret")},
                 )
         return is_done
 
@@ -116,7 +124,7 @@ class BatchStore:
     ) -> list[Service]:
         values = {"services": None if names is None else list(names), "limit": rows_max}
         return [
-            Service(service_id=row.service_id, kind=row.kind, url=row.url)
+            Service(service_id=row.service_id, kind=row.kind, url=row.url, secret=row.secret)
             for row in self._sql.run(Query.services, values)
         ]
 
@@ -247,7 +255,7 @@ class BatchStore:
             "limit": rows_max,
             "first": settings.ledger_poll_first_s,
             "slowest": settings.ledger_poll_s_max,
-            "recheck": settings.ledger_recheck_s,
+            "recheck": RECHECK_S,
             "swallow": settings.ledger_swallow_s - settings.ledger_grace_s,
         }
         return [asked_from_row(row) for row in self._sql.run(Query.take_up, values)]
@@ -298,6 +306,12 @@ class BatchStore:
         if not rows:
             raise BatchUnknown(f"{service_id} has no batch {batch_id[:128]!r}")
         return batch_from_row(rows[0])
+
+    def payload(self, service_id: str, batch_id: str, *, owner: str | None = None) -> bytes:
+        """The bytes of a batch; none once they were erased."""
+        values = {"service": service_id, "batch": batch_id, "owner": owner}
+        rows = self._sql.run(Query.payload, values)
+        return bytes(rows[0].payload) if rows else b""
 
     def list_batches(
         self,

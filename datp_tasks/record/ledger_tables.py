@@ -49,6 +49,8 @@ def _declare_claims(metadata: MetaData) -> None:
         Column("kind", Text, nullable=False),
         Column("url", Text, nullable=False),
         Column("last_seq", BigInteger, nullable=False, server_default=text("0")),
+        #: Name of the sealed secret that its requests carry.
+        Column("secret", Text),
         Column("created_at", Time, nullable=False),
     )
     #: Processes that queue batches. All claims of an instance end with its lease, so that renewing

@@ -55,6 +55,8 @@ class Service:
     service_id: str
     kind: str
     url: str
+    #: Name of the sealed secret that is sent as its Authorization.
+    secret: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,7 @@ class Begun:
     attempt: int
     #: Attempts that may have reached the ledger, this one included.
     possible: int
+    secret: str | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -171,6 +174,7 @@ class Asked:
     grace_over: bool
     #: The ledger would not swallow a second submission as one it has just seen.
     swallow_over: bool
+    secret: str | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -231,12 +235,13 @@ def begun_from_row(row: Any) -> Begun:
         epoch=row.claim_epoch,
         attempt=row.attempts,
         possible=row.possible,
+        secret=row.secret,
     )
 
 
 def asked_from_row(row: Any) -> Asked:
     names = ("service_id", "batch_id", "kind", "url", "attempts", "possible", "resubmits")
-    more = ("unknown_seen", "grace_over", "swallow_over")
+    more = ("unknown_seen", "grace_over", "swallow_over", "secret")
     values = dict(zip((*names, *more), attrgetter(*names, *more)(row), strict=True))
     return Asked(state=BatchState(row.state), **values)
 

@@ -22,7 +22,6 @@ from sqlalchemy import (
     Text,
     text,
 )
-from sqlalchemy.types import UserDefinedType
 
 from datp_tasks.model.status import FINAL, Status
 from datp_tasks.record import (
@@ -33,26 +32,20 @@ from datp_tasks.record import (
     journal_tables,
     ledger_tables,
     mapping_tables,
+    saved_view_tables,
     seal_tables,
 )
+from datp_tasks.record.column_types import Xid8
 
 metadata = MetaData()
 for each in (
     *(ledger_tables, journal_tables, event_tables, api_key_tables, group_tables),
     approval_tables,
+    saved_view_tables,
     seal_tables,
     mapping_tables,
 ):
     each.declare(metadata)
-
-
-class Xid8(UserDefinedType[str]):
-    """PostgreSQL's 64-bit transaction id."""
-
-    cache_ok = True
-
-    def get_col_spec(self, **_: object) -> str:
-        return "xid8"
 
 
 def _names(statuses: object) -> str:
@@ -167,6 +160,13 @@ tx_summary = Table(
     Index(
         "tx_summary_completed", "completed_at", postgresql_where=text("completed_at IS NOT NULL")
     ),
+    #: What did not end well, the newest first: few among many, and what people look for.
+    Index(
+        "tx_summary_unsuccessful",
+        "created_at",
+        "tx_id",
+        postgresql_where=text("completed_at IS NOT NULL AND status <> 'success'"),
+    ),
 )
 
 #: What transactions can be found and sorted by, of pipelines that say so (model/search.py).
@@ -197,9 +197,19 @@ tx_state_change = Table(
     Column("detail", Text),
     #: That of the transaction, in each of its rows, so that timeouts need no other table.
     Column("expires_at", DateTime(timezone=True)),
+    #: Only in rows that are events of the feed (record/event_feed.py).
+    Column("owner", Text),
     CheckConstraint(f"status IN ({ANY_SQL})", name="tx_state_change_status"),
     Index("tx_state_change_tx", "tx_id", "id"),
     Index("tx_state_change_window", "xact", "id", postgresql_where=text("expires_at IS NOT NULL")),
+    Index("tx_state_change_feed", "xact", "id", postgresql_where=text("owner IS NOT NULL")),
+    Index(
+        "tx_state_change_owner_feed",
+        "owner",
+        "xact",
+        "id",
+        postgresql_where=text("owner IS NOT NULL"),
+    ),
 )
 
 #: How far a reader of a log has come: everything up to (xact, value) is done.

@@ -12,6 +12,7 @@ from datp_tasks.api.accepting import accept
 from datp_tasks.api.access import Gate
 from datp_tasks.api.application import create_app
 from datp_tasks.api.batcher import Batcher
+from datp_tasks.api.event_streams import EventStreams
 from datp_tasks.api.health import look_at_servers
 from datp_tasks.api.limits import RequestLimits
 from datp_tasks.api.process_metrics import Meter
@@ -31,9 +32,12 @@ from datp_tasks.observe import logs
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.database import make_engine
+from datp_tasks.record.event_feed import EventFeed
 from datp_tasks.record.events import EventStore
 from datp_tasks.record.idempotency_keys import IdempotencyKeys
 from datp_tasks.record.listing import Listing
+from datp_tasks.record.saved_views import SavedViews
+from datp_tasks.record.search import Search
 from datp_tasks.record.states import States
 from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.runtime.clients import make_client, make_operator
@@ -43,6 +47,8 @@ from datp_tasks.settings import Settings
 #: A second lane for accepts would only make the batches smaller.
 ACCEPT_LANES = 1
 LOOK_LANES = 2
+#: Requests that wait for their commit in one process: a few seconds of them, then 503.
+ACCEPT_QUEUE_MAX = 10_000
 #: Threads and connections to PostgreSQL for keys, limits and health, and the time for a statement.
 GATE_THREADS = 4
 GATE_STATEMENT_S = 5.0
@@ -76,8 +82,8 @@ def open_services(container: Container) -> Services:
     waiters = Waiters(notifications, listing.sequences, settings, threads)
     metrics, alerts = Metrics(redis, live.keys), Alerts(engine, clock)
     meter = Meter(lambda: len(waiters))
-    requests_max = settings.accept_queue_max + settings.long_poll_waiters_max
-    queues = {"batch_max": settings.submit_batch_max, "waiting_max": settings.accept_queue_max}
+    requests_max = ACCEPT_QUEUE_MAX + settings.long_poll_waiters_max
+    queues = {"batch_max": settings.submit_batch_max, "waiting_max": ACCEPT_QUEUE_MAX}
     return Services(
         settings=settings,
         client=client,
@@ -92,6 +98,8 @@ def open_services(container: Container) -> Services:
         pipelines_as=container.pipelines.acting,
         webhooks=container.webhooks,
         vault=container.vault,
+        saved_views=SavedViews(engine),
+        search=Search(engine),
         keys=keys,
         threads=threads,
         gate_threads=gate_threads,
@@ -101,6 +109,7 @@ def open_services(container: Container) -> Services:
         looks=Batcher(client.status_many, threads, lanes=LOOK_LANES, **queues),
         seen=Batcher(partial(mark_seen, events), threads, **queues),
         waiters=waiters,
+        event_streams=EventStreams(EventFeed(engine), settings, threads),
         listing=listing,
         events=events,
         idempotency=IdempotencyKeys(engine, clock),
@@ -110,6 +119,7 @@ def open_services(container: Container) -> Services:
         servers=Recent(partial(look_at_servers, gate_engine, live), gate_threads),
         scraped=Recent(partial(scrape, metrics, alerts, meter), threads, keep_s=0),
         groups=container.groups,
+        ledger=container.ledger,
         nodes=_nodes(container),
         queues=GroupQueues(make_celery(settings)),
         timeouts=Timeouts(engine, clock),

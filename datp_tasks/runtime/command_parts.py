@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 from datp_tasks.clock import ServerClock
 
 if TYPE_CHECKING:
+    from datp_tasks.bells.group_queues import GroupQueues
     from datp_tasks.client.client import Client
     from datp_tasks.ledger.ledger_service import Ledger
     from datp_tasks.live.metrics import Metrics
@@ -126,6 +127,21 @@ class CommandParts:
         from datp_tasks.record.groups import GroupStore
 
         return GroupStore(self.engine, GroupCopy(self.live.redis, self.live.keys), self._clock)
+
+    @cached_property
+    def group_queues(self) -> GroupQueues:
+        from datp_tasks.bells.broker import make_celery
+        from datp_tasks.bells.group_queues import GroupQueues
+
+        queues = GroupQueues(make_celery(self.settings))
+        self._opened.callback(queues.close)
+        return queues
+
+    def offered_step_types(self) -> set[str] | None:
+        """The step types of all live nodes together; None if no node is alive."""
+        from datp_tasks.pipelines.step_availability import offered_step_types
+
+        return offered_step_types(self.live.redis, self.live.keys)
 
     # What acts on transactions, pipelines, batches and webhooks needs all of it.
 

@@ -11,6 +11,7 @@ from datp_tasks.jobs import (
     audit_sealer,
     batch_poller,
     claim_queuer,
+    endpoint_feeder,
     group_cache,
     meter,
     pipeline_cache,
@@ -100,6 +101,7 @@ def _archiver(container: Container, settings: Settings, _: Backlog) -> archiver.
 
 
 def _meter(container: Container, settings: Settings, backlog: Backlog) -> meter.Result:
+    container.counts.send()
     return meter.run_once(
         container.live,
         node_register(container, settings),
@@ -244,6 +246,11 @@ JOBS: dict[str, Job] = {
     ),
     "batch_poller": lambda container, *_: batch_poller.run_once(container.ledger),
     "claim_queuer": lambda container, *_: claim_queuer.run_once(container.ledger.queuer),
+    "endpoint_feeder": lambda container, settings, _: endpoint_feeder.run_once(
+        container.webhooks.endpoints,
+        endpoints_max=settings.endpoint_feeder_batch_max,
+        rows_max=settings.endpoint_feeder_rows_max,
+    ),
     "group_cache": lambda container, *_: group_cache.run_once(container.groups),
     "meter": _meter,
     "pipeline_cache": lambda container, *_: pipeline_cache.run_once(container.pipelines),

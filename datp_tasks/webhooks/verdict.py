@@ -17,6 +17,8 @@ GONE = 410
 TOO_MANY = 429
 EXCERPT_CHARS_MAX = 200
 JITTER = 0.1
+#: A receiver may ask for a day, not for ever.
+RETRY_AFTER_S_MAX = 86_400.0
 
 
 def outcome_of(
@@ -40,7 +42,7 @@ def outcome_of(
     return DeliveryOutcome(
         claimed=claimed,
         state="dead" if is_last else "pending",
-        wait_s=0.0 if is_last else max(delay_s, min(asked_s, settings.webhook_retry_after_s_max)),
+        wait_s=0.0 if is_last else max(delay_s, min(asked_s, RETRY_AFTER_S_MAX)),
         status=status,
         error=error,
         took_ms=took_ms,

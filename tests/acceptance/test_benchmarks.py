@@ -79,6 +79,8 @@ SANE = {
     "redis_mb_after_400k": (0.1, 100),
     "webhooks_per_s": (5, 100_000),
     "webhook_first_attempt_p99_ms": (1, 10_000),
+    "event_feed_lag_p99_ms": (1, 10_000),
+    "event_feed_events_per_s": (5, 1_000_000),
     "tenant_isolation_tx_ratio": (0.1, 20),
     "tenant_isolation_empty_tx_ratio": (0.1, 50),
     "tenant_isolation_webhook_ratio": (0.05, 20),

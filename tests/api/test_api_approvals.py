@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import pytest
 
 from datp_tasks import Pipeline
+from datp_tasks.errors import ApprovalNeeded
+from datp_tasks.http import ApiError
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.support.api_house import PEPPER, ApiHouse, api_house
+from tests.support.remote_terminal import RemoteTerminal, no_servers
 
 
 @pytest.fixture(scope="module")
@@ -137,3 +141,23 @@ def test_an_alert_of_broken_glass_is_closed_over_http_by_another_person(
     kept = bob.get("/v1/audit/actions", params={"subject": subject}).json()["actions"]
     assert [(each["action"], each["reason"]) for each in kept] == [("clear-alert", "looked")]
     assert kept[0]["keyId"] and kept[0]["requestId"]
+
+
+def test_two_people_decide_at_terminals_over_http(
+    kit: Kit, house: ApiHouse, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    definition = Pipeline("far").step("util/fixed-reply", params={"output": {}}).build()
+    kit.connections.pipelines.apply(definition)
+    ann = RemoteTerminal(house.url, house.new_key("ann", Role.ADMIN))
+    bob = RemoteTerminal(house.url, house.new_key("bob", Role.APPROVER))
+    with no_servers(monkeypatch, tmp_path):
+        with pytest.raises(ApprovalNeeded) as needed:
+            ann("pipelines", "use", "far", definition.version, "--reason", "it is better")
+        number = str(needed.value.approval_id)
+        assert number in bob("approvals", "list")
+        assert "it is better" in bob("approvals", "show", number)
+        assert in_use(kit, "far") is None
+        with pytest.raises(ApiError):
+            ann("approvals", "approve", number)
+        assert "executed" in bob("approvals", "approve", number, "--note", "read it")
+    assert in_use(kit, "far") == definition.version

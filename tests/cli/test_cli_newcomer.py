@@ -68,7 +68,7 @@ def test_a_wait_says_it_again_when_the_reason_changes(
     answers = ["It waits since 1 s.", "It waits since 2 s.", "It runs.", "It runs."]
     asked = iter(answers)
 
-    def why(tx_id: str) -> Any:
+    def why(tx_id: str, **_: Any) -> Any:
         answer = next(asked, None)
         if answer is None:
             datp.client.set_switch(tx_id, "go", True)

@@ -34,6 +34,9 @@ ELSEWHERE: dict[tuple[str, str], str] = {
     ("docs/webhooks.md", 'import { createHmac, timingSafeEqual } from "node:crypto";'): (
         "tests/webhooks/test_webhook_docs.py::test_the_javascript_code_tells_ours_from_others"
     ),
+    ("docs/events.md", "page=$(curl -s -H"): (
+        "tests/api/test_api_events.py::test_the_commands_of_the_page_work"
+    ),
     ("docs/submit-in.md", "# views.py"): (
         "tests/client/test_submit_in_django.py::test_a_view_commits_the_order_and_its_payment"
     ),

@@ -230,3 +230,13 @@ def test_what_is_not_http_ends_only_its_connection(box: Box) -> None:
             except ConnectionError:
                 continue
     assert box.post(A).status_code == 202
+
+
+@pytest.mark.parametrize("path", ["/batch_statuses", "/scabbard/c/s/batch_statuses"])
+def test_statuses_are_asked_for_by_a_list_in_the_body_too(box: Box, path: str) -> None:
+    box.post(A)
+    box.post(A, path=SCABBARD)
+    answer = box.http.post(path, json=[A])
+    assert answer.json() == box.http.get(f"{path}?id={A}&ids={A}").json()
+    assert A in answer.text
+    assert box.http.post("/batch_statuses", json={"no": "list"}).status_code == 400

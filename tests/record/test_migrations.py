@@ -20,8 +20,9 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 
 from datp_tasks.local.postgres import PostgresServer
+from datp_tasks.record.column_types import Xid8
 from datp_tasks.record.database import MIGRATIONS, migrate
-from datp_tasks.record.tables import EARLY, FILLFACTOR, VACUUMED_EARLY, Xid8, metadata
+from datp_tasks.record.tables import EARLY, FILLFACTOR, VACUUMED_EARLY, metadata
 
 database_numbers = count(1)
 

@@ -17,6 +17,7 @@ KEPT = {
     "owner_limit": "a row for each owner",
     "node_group": "a row for each group",
     "webhook_secret": "a row for each rotation of an owner",
+    "webhook_endpoint": "a row for each endpoint, until its owner deletes it",
     "webhook_target": "a row for each target that is disabled now",
     "live_mark": "a row for each shard",
     "live_server": "a row for each Redis",
@@ -35,6 +36,7 @@ KEPT = {
     "webhook_breaker": "a row for each receiver that fails now",
     "data_key": "a row for each owner and month; copies in backups need it until it is erased",
     "sealed_secret": "a row for each secret that pipelines name",
+    "saved_view": "filters that a person has given a name; at most fifty of each",
 }
 #: Of those, tables from which a transaction or an owner that is erased disappears all the same.
 ERASED = {"alert", "operator_action", "approval", "approval_decision", "approval_item", "data_key"}

@@ -46,13 +46,13 @@ class LedgerSim:
         match request.method, request.path.strip("/").split("/"):
             case "POST", ["batches"]:
                 return await self._post(request, "")
-            case "GET", ["batch_statuses"]:
+            case "GET" | "POST", ["batch_statuses"]:
                 return await self._get(request, "", "id")
             case "GET", ["batches", batch]:
                 return self._block(batch)
             case "POST", ["scabbard", circuit, service, "batches"]:
                 return await self._post(request, f"{circuit}::{service}")
-            case "GET", ["scabbard", circuit, service, "batch_statuses"]:
+            case "GET" | "POST", ["scabbard", circuit, service, "batch_statuses"]:
                 return await self._get(request, f"{circuit}::{service}", "ids")
             case method, ["sim", *rest]:
                 return self._operate(method, "/".join(rest), request)
@@ -118,6 +118,10 @@ class LedgerSim:
         if fault and word == "late":
             await asyncio.sleep(fault.ms / 1_000)
         ids = [each for text in request.query.get(name, []) for each in text.split(",")]
+        if request.method == "POST":
+            # Sawtooth also takes a list of ids as a body, for more than a URL can hold.
+            given = request.json()
+            ids = [str(each) for each in given] if isinstance(given, list) else []
         if not service and not ids:
             return _refusal(service, 400, 66)
         if not service and not all(BATCH_ID.fullmatch(each) for each in ids):

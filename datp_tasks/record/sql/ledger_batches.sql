@@ -7,9 +7,9 @@
 -- :name add_service
 -- Make a service with its claim, or change its address; no row if it exists with another kind.
 WITH service AS (
-    INSERT INTO ledger_service (service_id, kind, url, created_at)
-    VALUES (%(service)s, %(kind)s, %(url)s, coalesce(%(now)s, clock_timestamp()))
-    ON CONFLICT (service_id) DO UPDATE SET url = excluded.url
+    INSERT INTO ledger_service (service_id, kind, url, secret, created_at)
+    VALUES (%(service)s, %(kind)s, %(url)s, %(secret)s, coalesce(%(now)s, clock_timestamp()))
+    ON CONFLICT (service_id) DO UPDATE SET url = excluded.url, secret = excluded.secret
     WHERE ledger_service.kind = excluded.kind
     RETURNING service_id, kind
 ), claim AS (
@@ -20,7 +20,7 @@ SELECT service_id FROM service
 
 -- :name services
 -- Services by name, or all.
-SELECT service_id, kind, url FROM ledger_service
+SELECT service_id, kind, url, secret FROM ledger_service
 WHERE service_id = ANY(%(services)s) OR %(services)s IS NULL
 ORDER BY service_id LIMIT %(limit)s
 
@@ -106,7 +106,7 @@ WITH want AS (
     WHERE b.possible > 1 AND NOT s.kind = ANY(%(drops_duplicates)s)
     ON CONFLICT (kind, subject) WHERE cleared_at IS NULL DO NOTHING
 )
-SELECT begun.*, s.kind, s.url FROM begun JOIN ledger_service s ON s.service_id = begun.service_id
+SELECT begun.*, s.kind, s.url, s.secret FROM begun JOIN ledger_service s ON s.service_id = begun.service_id
 
 -- :name finish
 -- Record how attempts ended and what that makes of their batches. Compare and set on the batch
@@ -186,8 +186,8 @@ SET polls = b.polls + 1, next_at = CASE
     END
 FROM due, ledger_service s
 WHERE b.service_id = due.service_id AND b.batch_id = due.batch_id AND s.service_id = b.service_id
-RETURNING b.service_id, b.batch_id, s.kind, s.url, b.state, b.attempts, b.possible, b.resubmits,
-          b.unknown_seen, b.grace_until <= coalesce(%(now)s, clock_timestamp()) AS grace_over,
+RETURNING b.service_id, b.batch_id, s.kind, s.url, s.secret, b.state, b.attempts, b.possible,
+          b.resubmits, b.unknown_seen, b.grace_until <= coalesce(%(now)s, clock_timestamp()) AS grace_over,
           b.grace_until + make_interval(secs => %(swallow)s)
               <= coalesce(%(now)s, clock_timestamp()) AS swallow_over
 
@@ -250,6 +250,11 @@ VALUES (%(service)s, %(batch)s, 'COMMITTED', %(source)s, %(note)s,
 SELECT service_id, batch_id, seq, owner, state, attempts, resubmits, next_at, receipt, note, tx_id,
        created_at, final_at
 FROM ledger_batch
+WHERE service_id = %(service)s AND batch_id = %(batch)s AND coalesce(owner = %(owner)s, true)
+
+-- :name payload
+-- The bytes of a batch, with an owner only if it is that owner's.
+SELECT payload FROM ledger_batch
 WHERE service_id = %(service)s AND batch_id = %(batch)s AND coalesce(owner = %(owner)s, true)
 
 -- :name list_batches

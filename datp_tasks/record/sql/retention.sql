@@ -86,11 +86,13 @@ WITH page AS (
       AND (created_at, id) > (%(moment)s::timestamptz, %(key)s)
     ORDER BY created_at, id LIMIT %(limit)s
 ), gone AS (
-    DELETE FROM webhook_delivery d USING page, tx_summary t
+    DELETE FROM webhook_delivery d USING page
     WHERE d.id = page.key
       AND d.finished_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
-      AND t.tx_id = d.tx_id
-      AND t.completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+      AND NOT EXISTS (
+        SELECT 1 FROM tx_summary t WHERE t.tx_id = d.tx_id
+          AND coalesce(t.completed_at, 'infinity')
+              >= coalesce(%(now)s, now()) - make_interval(days => %(days)s))
     RETURNING d.id
 ), attempts AS (
     DELETE FROM webhook_attempt a USING gone WHERE a.delivery_id = gone.id

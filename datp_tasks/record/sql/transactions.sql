@@ -29,10 +29,10 @@ WITH accepted AS (
                origin, webhook_style, place)
     ORDER BY v.owner, v.external_id, v.place
     ON CONFLICT (owner, external_id) WHERE external_id IS NOT NULL DO NOTHING
-    RETURNING tx_id, created_at, expires_at
+    RETURNING tx_id, created_at, expires_at, owner
 ), logged AS (
-    INSERT INTO tx_state_change (tx_id, status, created_at, expires_at)
-    SELECT tx_id, 'queued', created_at, expires_at FROM accepted
+    INSERT INTO tx_state_change (tx_id, status, created_at, expires_at, owner)
+    SELECT tx_id, 'queued', created_at, expires_at, owner FROM accepted
 )
 SELECT tx_id FROM accepted
 
@@ -90,8 +90,8 @@ WITH locked AS MATERIALIZED (
                       'progress', s.progress, 'note', s.note, 'metadata', s.metadata,
                       'createdAt', s.created_at, 'completedAt', s.completed_at))::text END AS body
 ), logged AS (
-    INSERT INTO tx_state_change (tx_id, status, note, created_at, expires_at, detail)
-    SELECT tx_id, status, note, completed_at, expires_at,
+    INSERT INTO tx_state_change (tx_id, status, note, created_at, expires_at, owner, detail)
+    SELECT tx_id, status, note, completed_at, expires_at, owner,
            CASE WHEN status <> 'expired' THEN NULL WHEN expiring_at IS NULL
                 THEN 'EXPIRED_PREPARED' ELSE 'EXPIRED_RESERVED' END
     FROM won
@@ -136,8 +136,9 @@ WITH locked AS MATERIALIZED (
                       'createdAt', s.created_at, 'completedAt', s.completed_at))::text END
               AS body
 ), event AS (
-    INSERT INTO tx_event (tx_id, sequence, kind, payload, created_at)
-    SELECT tx_id, sequence, 'progress', %(progress)s::json, at FROM reported
+    INSERT INTO tx_event (tx_id, sequence, kind, payload, created_at, owner, id)
+    SELECT tx_id, sequence, 'progress', %(progress)s::json, at, owner, nextval('tx_event_id')
+    FROM reported
 ), due AS (
     INSERT INTO webhook_delivery (id, tx_id, sequence, kind, owner, url, target, payload, begun_at,
                                   next_at, created_at)
@@ -194,12 +195,12 @@ WITH v AS (
     FROM locked JOIN v ON v.tx_id = locked.tx_id
     WHERE s.tx_id = locked.tx_id AND coalesce(s.completed_at, 'infinity') = 'infinity'
       AND s.fence <= v.fence
-    RETURNING s.tx_id, s.status, s.note, locked.status AS before,
+    RETURNING s.tx_id, s.status, s.note, s.owner, locked.status AS before,
               CASE WHEN s.no_return_at IS NULL AND s.forwarded_at IS NULL
                    THEN s.expires_at END AS expires_at
 ), logged AS (
-    INSERT INTO tx_state_change (tx_id, status, note, created_at, expires_at)
-    SELECT tx_id, status, note, coalesce(%(now)s, now()), expires_at FROM marked
+    INSERT INTO tx_state_change (tx_id, status, note, created_at, expires_at, owner)
+    SELECT tx_id, status, note, coalesce(%(now)s, now()), expires_at, owner FROM marked
     WHERE before <> status
 ), alarmed AS (
     INSERT INTO alert (kind, subject, summary, created_at)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from alembic import op
 
-revision = "0019"
-down_revision = "0018"
+revision = "0023"
+down_revision = "0022"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,1 @@
+"""The web console: pages for people, rendered here, under the path of the settings."""

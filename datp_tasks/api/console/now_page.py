@@ -1,0 +1,142 @@
+"""Now: rates, backlog, what needs a person, what runs for long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi.responses import Response
+
+from datp_tasks.api.console.charts import Bars, bars
+from datp_tasks.api.console.streams import LiveView, Params
+from datp_tasks.api.console.visit import Pages, Visit
+from datp_tasks.api.services import Services
+from datp_tasks.live.keys import shard_of_tx
+from datp_tasks.live.metrics import RESOLUTIONS, Slot, summed
+from datp_tasks.live.nodes import Node, live_nodes
+from datp_tasks.model.approval import ApprovalState
+from datp_tasks.model.status import FINAL, Status
+from datp_tasks.record.database import translate_outage
+
+pages = Pages()
+
+LONGEST_MAX = 8
+IN_DOUBT_MAX = 5
+ALERTS_MAX = 20
+#: Of the front of the line, in which the oldest of each group is looked for.
+FIRST_IN_LINE = 200
+#: The last slot is not over, and the meter may not have read the one before.
+RATE_SLOTS = 3
+
+
+def read(services: Services, _: Params) -> Mapping[str, Any]:
+    live = services.live
+    now_ms = live.server_now_ms()
+    slots = services.metrics.series(RESOLUTIONS["fine"], now_ms // 1_000)
+    recent = slots[-1 - RATE_SLOTS : -1]
+    seconds = RESOLUTIONS["fine"].slot_s * max(1, len(recent))
+    with translate_outage():
+        alerts = services.alerts.open_alerts(rows_max=ALERTS_MAX + 1)
+        waiting = services.operator.approvals.store.page(
+            state=ApprovalState.PENDING, rows_max=ALERTS_MAX
+        )
+        claims = services.ledger.claims.counts()
+    sizes = live.sizes()
+    told = {each.subject for each in alerts}
+    in_doubt = [
+        each for each in services.operator.in_doubt(rows_max=IN_DOUBT_MAX) if each.tx_id not in told
+    ]
+    return {
+        "now_ms": now_ms,
+        "rates": {
+            what: sum(_count(slot, what) for slot in recent) / seconds
+            for what in ("queued", "started", "ended")
+        },
+        "chart": ended_bars(slots[:-1]),
+        "sizes": sizes,
+        "groups": _groups(services, recent, seconds, now_ms),
+        "alerts": alerts[:ALERTS_MAX],
+        "more_alerts": len(alerts) > ALERTS_MAX,
+        "is_tx": lambda subject: shard_of_tx(subject) is not None,
+        "approvals": waiting,
+        "in_doubt": in_doubt,
+        "longest": services.operator.in_flight(rows_max=LONGEST_MAX),
+        "claims": sum(number for claimant, number in claims.items() if claimant),
+        "unclaimed": sum(number for claimant, number in claims.items() if not claimant),
+    }
+
+
+def ended_bars(slots: list[Slot]) -> Bars:
+    """Ended per slot: those that ended well, and all others above them."""
+    good, bad = [], []
+    for slot in slots:
+        by_what = summed(slot, by=["what"])
+        good.append(float(by_what.get((Status.SUCCESS,), 0)))
+        bad.append(float(sum(by_what.get((each,), 0) for each in FINAL - {Status.SUCCESS})))
+    return bars([slot.start_s for slot in slots], {"success": good, "other": bad})
+
+
+def _count(slot: Slot, what: str) -> int:
+    by_what = summed(slot, by=["what"])
+    if what == "ended":
+        return sum(by_what.get((status,), 0) for status in FINAL)
+    return by_what.get((what,), 0)
+
+
+def _groups(
+    services: Services, recent: list[Slot], seconds: int, now_ms: int
+) -> list[dict[str, Any]]:
+    settings, live = services.settings, services.live
+    nodes = live_nodes(live.redis, live.keys, now_ms - settings.node_stale_ms)
+    gauges = services.metrics.gauges()
+    oldest = _oldest(services, now_ms)
+    started = [summed(slot, by=["what", "group"]) for slot in recent]
+    known = {name.partition("|")[2] for name in gauges if name.startswith("queue|")}
+    return [
+        {
+            "name": name,
+            "nodes": sum(node.group == name for node in nodes),
+            "busy": _load(nodes, name, "busy"),
+            "slots": _load(nodes, name, "slots"),
+            "messages": int(gauges.get(f"queue|{name}", 0)),
+            "oldest_s": oldest.get(name),
+            "started_per_s": sum(each.get(("started", name), 0) for each in started) / seconds,
+        }
+        for name in sorted(known | oldest.keys() | {node.group for node in nodes})
+    ]
+
+
+def _load(nodes: list[Node], group: str, what: str) -> int:
+    return sum(int(node.load.get(what, 0)) for node in nodes if node.group == group)
+
+
+def _oldest(services: Services, now_ms: int) -> dict[str, float]:
+    """Group -> for how many seconds the first in its line has waited."""
+    live = services.live
+    first = [tx for tx, _ in live.listed("queuedZ", rows_max=FIRST_IN_LINE)]
+    since, named = live.queued_since(first), live.named_many(first, ("group",))
+    found: dict[str, float] = {}
+    for queued_ms, fields in zip(since, named, strict=True):
+        if queued_ms is not None and "group" in fields:
+            waited_s = max(0.0, (now_ms - queued_ms) / 1_000)
+            found[fields["group"]] = max(waited_s, found.get(fields["group"], 0.0))
+    return found
+
+
+VIEW = LiveView(
+    name="now",
+    read=read,
+    parts={
+        "now-tiles": "parts/now_tiles.html",
+        "now-needs": "parts/now_needs.html",
+        "now-chart": "parts/now_chart.html",
+        "now-groups": "parts/now_groups.html",
+        "now-longest": "parts/now_longest.html",
+    },
+)
+
+
+@pages.page("/now")
+async def now(visit: Visit) -> Response:
+    found = await visit.run(read, visit.services, {})
+    return visit.page("now.html", title="Now", live="view=now", **found)

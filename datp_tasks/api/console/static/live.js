@@ -1,0 +1,117 @@
+/**
+ * Live parts: one stream per tab replaces elements by id, and keeps focus, scroll and what is open.
+ * The stream is closed while the tab is hidden, opened again after an error, and a page that hears
+ * nothing says that it is stale.
+ */
+
+const QUIET_MS = 12_000;
+const AGAIN_MS = 2_000;
+
+/** @type {EventSource | null} */
+let source = null;
+/** @type {number} */
+let heardAt = 0;
+/** @type {number} */
+let again = 0;
+const address = document.body.dataset.live ?? "";
+const words = document.getElementById("freshness-words");
+
+/** @param {string} text */
+function say(text) {
+  if (words && words.textContent !== text) words.textContent = text;
+}
+
+/** @param {boolean} isStale @param {string} text */
+function setStale(isStale, text) {
+  document.documentElement.classList.toggle("stale", isStale);
+  say(text);
+}
+
+/**
+ * Put new content into an element; what a person has open, has focused or has scrolled stays.
+ * @param {HTMLElement} place
+ * @param {string} html
+ */
+export function replaceContent(place, html) {
+  const active = document.activeElement;
+  const focused = active && place.contains(active) ? active.id : "";
+  const open = [...place.querySelectorAll("details[id][open]")].map((each) => each.id);
+  const chosen = place.querySelector("tr.chosen")?.id ?? "";
+  const scrolled = [...place.querySelectorAll(".scroll, pre")].map((each) => [each.scrollLeft, each.scrollTop]);
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  place.replaceChildren(template.content);
+  for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+  if (chosen) document.getElementById(chosen)?.classList.add("chosen");
+  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  place.querySelectorAll(".scroll, pre").forEach((each, at) => {
+    if (scrolled[at]) [each.scrollLeft, each.scrollTop] = scrolled[at];
+  });
+  document.dispatchEvent(new CustomEvent("datp:changed", { detail: place }));
+}
+
+/** @param {MessageEvent<string>} message */
+function onParts(message) {
+  heard();
+  /** @type {Record<string, string>} */
+  const parts = JSON.parse(message.data);
+  for (const [id, html] of Object.entries(parts)) {
+    const place = document.getElementById(id);
+    if (place) replaceContent(place, html);
+  }
+}
+
+function heard() {
+  heardAt = performance.now();
+  setStale(false, "live");
+}
+
+function connect() {
+  clearTimeout(again);
+  if (!address || document.hidden || source) return;
+  source = new EventSource(address);
+  source.addEventListener("parts", onParts);
+  source.addEventListener("beat", heard);
+  source.addEventListener("trouble", (message) => {
+    heardAt = performance.now();
+    setStale(true, JSON.parse(message.data));
+  });
+  source.addEventListener("signed-out", () => {
+    disconnect();
+    setStale(true, "the session has ended; load the page again");
+  });
+  source.addEventListener("error", () => {
+    setStale(true, "connection lost; trying again");
+    // The browser gives up by itself after some answers, and not after others.
+    if (source?.readyState === EventSource.CLOSED) {
+      disconnect();
+      again = setTimeout(connect, AGAIN_MS);
+    }
+  });
+}
+
+function disconnect() {
+  source?.close();
+  source = null;
+}
+
+/** Live from now on, if the page has anything live. */
+export function startLive() {
+  if (!address) return;
+  connect();
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) {
+      disconnect();
+      say("paused");
+    } else {
+      connect();
+    }
+  });
+  addEventListener("pagehide", disconnect);
+  addEventListener("pageshow", connect);
+  setInterval(() => {
+    if (source && heardAt && performance.now() - heardAt > QUIET_MS) {
+      setStale(true, "no news; the server may be busy");
+    }
+  }, 1_000);
+}

@@ -1,0 +1,260 @@
+"""The route of the event feed: pages, long polls and streams, in our shape or as CloudEvents."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import Annotated, Any, Literal
+
+from fastapi import Query, Request
+from fastapi.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from datp_tasks.api.event_streams import EventStreams
+from datp_tasks.api.models import Object
+from datp_tasks.api.problems import forbidden, invalid
+from datp_tasks.api.routing import json_response, router
+from datp_tasks.api.serializers import time_text
+from datp_tasks.api.services import Services, caller_of, services_of
+from datp_tasks.api.waiting import ClientGone
+from datp_tasks.model.actor import Actor
+from datp_tasks.model.payload import encode
+from datp_tasks.model.rights import check_read, sees_payloads
+from datp_tasks.model.sealed import MASK, masked
+from datp_tasks.record.event_feed import BEGINNING, TYPES, FeedCursor, FeedPage, TransactionEvent
+from datp_tasks.record.vault import Vault
+from datp_tasks.settings import Settings
+
+routes = router("/v1", "events")
+
+PAGE_MAX = 1_000
+STREAM = "text/event-stream"
+BATCH = "application/cloudevents-batch+json"
+#: Start with what happens from now on.
+LATEST = "latest"
+#: A client that takes nothing for so long does not read any more.
+SEND_S = 30.0
+#: How long a client waits before it comes back, as the stream tells it.
+RETRY_MS = 1_000
+GONE: dict[int | str, dict[str, Any]] = {
+    410: {"description": "What came after the cursor may be dropped by now."}
+}
+
+
+@routes.get("/events", response_model=Object, responses=GONE)
+async def events(
+    request: Request,
+    *,
+    after: Annotated[
+        str | None,
+        Query(max_length=200, description="A cursor, or `latest` for what happens from now on."),
+    ] = None,
+    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
+    wait: Annotated[float, Query(ge=0, le=86_400, description="Seconds to wait for news.")] = 0,
+    type: Annotated[
+        str | None, Query(max_length=200, description="Types of events, with commas between.")
+    ] = None,
+    owner: Annotated[str | None, Query(max_length=64, description="For operators.")] = None,
+    format: Literal["cloudevents"] | None = None,
+) -> Response:
+    """What happened to all transactions, in the order of commits, without a gap.
+
+    `Accept: text/event-stream` streams it; `Last-Event-ID` goes on where a stream ended.
+    """
+    services, caller = services_of(request), caller_of(request)
+    check_read(caller.actor)
+    if owner is not None and not caller.may_see(owner):
+        raise forbidden("This key sees the events of its own owner only.")
+    whose = owner if caller.is_operator else caller.owner
+    accept = request.headers.get("accept", "")
+    is_cloud = format == "cloudevents" or BATCH in accept
+    shape = Shape(caller.actor, services.vault, _types(type), is_cloud=is_cloud)
+    is_stream = STREAM in accept
+    text = (request.headers.get("last-event-id") if is_stream else None) or after
+    cursor = await _cursor(services, LATEST if is_stream and text is None else text)
+    if is_stream:
+        services.event_streams.places.take_or_refuse(caller.owner)
+        return EventStream(services, shape, whose, cursor, caller.owner)
+    page = await _page(request, services, whose, cursor, limit, wait)
+    shown = [shape.of(each) for each in page.events if shape.wants(each)]
+    cursor_text = str(page.next)
+    if BATCH in accept:
+        headers = {"Datp-Next-Cursor": cursor_text, "Datp-Has-More": str(page.is_full).lower()}
+        return Response(encode(shown), headers=headers, media_type=BATCH)
+    return json_response({"events": shown, "nextCursor": cursor_text, "hasMore": page.is_full})
+
+
+async def _page(
+    request: Request,
+    services: Services,
+    owner: str | None,
+    cursor: FeedCursor,
+    limit: int,
+    wait_s: float,
+) -> FeedPage:
+    streams = services.event_streams
+    wait_s = min(wait_s, services.settings.long_poll_s_max)
+    if wait_s <= 0:
+        return await streams.read(owner, cursor.place, limit)
+    gone = asyncio.ensure_future(_until_gone(request.receive))
+    try:
+        with streams.places.held(caller_of(request).owner):
+            page = await streams.next_page(owner, cursor, limit, wait_s=wait_s, gone=gone)
+            if gone.done():
+                raise ClientGone
+            return page
+    finally:
+        await _cancelled(gone)
+
+
+async def _cursor(services: Services, text: str | None) -> FeedCursor:
+    """Where to begin; a cursor whose next events may be dropped is refused."""
+    head = await services.threads.run(services.event_streams.feed.head)
+    if text is None:
+        return FeedCursor(BEGINNING, head.at)
+    if text == LATEST:
+        return head
+    cursor = FeedCursor.parse(text)
+    cursor.check_kept(kept_days(services.settings), head.at)
+    return cursor
+
+
+def kept_days(settings: Settings) -> int:
+    """How long events are kept; 0 is for ever."""
+    days = (
+        settings.keep_state_changes_days,
+        settings.keep_events_days,
+        settings.keep_summaries_days,
+    )
+    return min((each for each in days if each), default=0)
+
+
+def _types(text: str | None) -> frozenset[str]:
+    wanted = frozenset(filter(None, (text or "").split(",")))
+    unknown = sorted(wanted - set(TYPES))
+    if unknown:
+        known = ", ".join(TYPES)
+        raise invalid([{"loc": ("query", "type"), "msg": f"{unknown[0]!r:.50} is none of {known}"}])
+    return wanted
+
+
+class Shape:
+    """How events look to the one who asks."""
+
+    def __init__(
+        self, actor: Actor, vault: Vault, types: frozenset[str], *, is_cloud: bool
+    ) -> None:
+        self._actor = actor
+        self._vault = vault
+        self._types = types
+        self._is_cloud = is_cloud
+
+    def wants(self, event: TransactionEvent) -> bool:
+        return not self._types or event.type in self._types
+
+    def of(self, event: TransactionEvent) -> dict[str, Any]:
+        data = self._data(event)
+        if self._is_cloud:
+            return {
+                "specversion": "1.0",
+                "id": event.id,
+                "source": f"/datp/owners/{event.owner}",
+                "type": event.type,
+                "subject": event.tx_id,
+                "time": time_text(event.at),
+                "datacontenttype": "application/json",
+                "data": data,
+            }
+        return {
+            "id": event.id,
+            "cursor": event.cursor,
+            "type": event.type,
+            "timestamp": time_text(event.at),
+            "owner": event.owner,
+            "data": data,
+        }
+
+    def _data(self, event: TransactionEvent) -> dict[str, Any]:
+        """Payloads are the owner's. An operator asks for the transaction, which is audited."""
+        payloads = ("output", "progress", "metadata")
+        if self._actor.owner != event.owner or not sees_payloads(self._actor):
+            return event.data | {name: event.data[name] and dict(MASK) for name in payloads}
+        if self._vault.ring is None:
+            return event.data | {name: masked(event.data[name]) for name in payloads}
+        opened: dict[str, Any] = self._vault.opened_webhook(event.tx_id, {"data": event.data})[
+            "data"
+        ]
+        return opened
+
+
+class EventStream(Response):
+    """Server-sent events: each with its cursor as id, a heartbeat in between, a bounded life."""
+
+    def __init__(
+        self, services: Services, shape: Shape, owner: str | None, cursor: FeedCursor, holder: str
+    ) -> None:
+        super().__init__(headers={"Cache-Control": "no-store"}, media_type=STREAM)
+        self._streams: EventStreams = services.event_streams
+        self._threads = services.threads
+        self._settings = services.settings
+        self._shape = shape
+        self._owner = owner
+        self._cursor = cursor
+        self._holder = holder
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gone = asyncio.ensure_future(_until_gone(receive))
+        try:
+            headers = [each for each in self.raw_headers if each[0] != b"content-length"]
+            headers.append((b"x-accel-buffering", b"no"))
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await self._chunk(send, f"retry: {RETRY_MS}\n\n")
+            await self._pump(send, gone)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except TimeoutError:
+            # The client does not read; it comes back with its last id.
+            return
+        finally:
+            self._streams.places.give_back(self._holder)
+            await _cancelled(gone)
+
+    async def _pump(self, send: Send, gone: asyncio.Future[None]) -> None:
+        # A key that was revoked meanwhile is refused when its client comes back.
+        until_s = time.monotonic() + self._settings.event_stream_s_max
+        beat_s = self._settings.event_heartbeat_s
+        while not (gone.done() or self._streams.is_closing):
+            wait_s = min(beat_s, until_s - time.monotonic())
+            page = await self._streams.next_page(
+                self._owner, self._cursor, PAGE_MAX, wait_s=max(wait_s, 0), gone=gone
+            )
+            if gone.done():
+                return
+            self._cursor = page.next
+            wanted = [each for each in page.events if self._shape.wants(each)]
+            text = await self._threads.run(self._written, wanted) if wanted else ""
+            # Also without an event: a client that comes back need not read the others again.
+            await self._chunk(send, f"{text}: beat\nid: {page.next}\n\n")
+            if time.monotonic() >= until_s:
+                return
+
+    def _written(self, events: list[TransactionEvent]) -> str:
+        return "".join(
+            f"id: {each.cursor}\nevent: {each.type}\ndata: {encode(self._shape.of(each))}\n\n"
+            for each in events
+        )
+
+    async def _chunk(self, send: Send, text: str) -> None:
+        message = {"type": "http.response.body", "body": text.encode(), "more_body": True}
+        await asyncio.wait_for(send(message), SEND_S)
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _cancelled(task: asyncio.Future[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

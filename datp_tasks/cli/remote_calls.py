@@ -1,0 +1,60 @@
+"""How a command asks the HTTP API, and what it makes of refusals and of requests for approval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import quote
+
+from datp_tasks.errors import ApprovalNeeded, DatpError
+
+if TYPE_CHECKING:
+    from datp_tasks.http import ApiClient
+
+Json = dict[str, Any]
+
+
+class NotOverHttp(DatpError):
+    """The command needs the servers themselves."""
+
+
+def refuse_over_http(what: str) -> NoReturn:
+    raise NotOverHttp(
+        f"This command needs {what}, which the HTTP API does not give. Run it without --url, "
+        "where DATP_DATABASE_URL and DATP_REDIS_URL are known."
+    )
+
+
+class RemoteCalls:
+    """Requests of one command."""
+
+    def __init__(self, api: ApiClient) -> None:
+        self.api = api
+
+    def get(self, *path: str, **params: Any) -> Json:
+        given = {name: value for name, value in params.items() if value is not None}
+        return self.api.request("GET", place(*path), params=given)
+
+    def send(self, method: str, *path: str, body: Mapping[str, Any] | None = None) -> Json:
+        """A change; ApprovalNeeded is raised if it waits for another person now."""
+        found = self.api.request(method, place(*path), body=body)
+        number = found.get("approval")
+        if isinstance(number, int) and "href" in found:
+            raise ApprovalNeeded(str(found.get("detail")), approval_id=number)
+        return found
+
+    def post(self, *path: str, body: Mapping[str, Any] | None = None) -> Json:
+        return self.send("POST", *path, body=body)
+
+
+def place(*path: str) -> str:
+    return "/v1/" + "/".join(quote(part, safe="") for part in path)
+
+
+def moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def known_moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)

@@ -1,0 +1,225 @@
+"""The feed: what happened to all transactions of an owner, in the order of commits, without a gap.
+
+It has no rows of its own. The log of state changes has the acceptance, the end and the doubts of a
+transaction, and its progress reports are rows as well; both say their owner and the transaction id
+of their writer. Rows become visible in the order of commits, not of ids, so a page ends where the
+oldest writer that still runs began (`pg_snapshot_xmin`), as the window of the timeouts does.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from sqlalchemy import Engine
+
+from datp_tasks.errors import CursorInvalid, CursorTooOld
+from datp_tasks.model.payload import Json
+from datp_tasks.record.queries import Queries
+
+ACCEPTED, PROGRESS, IN_DOUBT, RESUMED, COMPLETED = TYPES = (
+    "transaction.accepted",
+    "transaction.progress",
+    "transaction.in-doubt",
+    "transaction.resumed",
+    "transaction.completed",
+)
+#: Of the logs: state changes come before the reports of the same writer.
+CHANGES, REPORTS = 0, 1
+LAST = 2**63 - 1
+CURSOR = re.compile(r"1\.(\d{1,19})\.([01])\.(\d{1,19})\.(\d{1,15})")
+#: What a row was called before the page was read may be so much older than the page.
+SLACK_S = 3_600.0
+#: A writer that takes longer may be missed by who looks for a time; the feed never misses it.
+WRITER_S_MAX = 900.0
+
+
+class Query(Queries, topic="event_feed"):
+    pages: str
+    page_of_all: str
+    first_from: str
+    renumber_changes: str
+    renumber_reports: str
+    head: str
+
+
+class FeedPlace(NamedTuple):
+    """Where an event stands among all others; a reader's place is that of the last it has seen."""
+
+    #: The transaction id of its writer in PostgreSQL.
+    xact: int
+    part: int
+    id: int
+
+
+BEGINNING = FeedPlace(0, CHANGES, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedCursor:
+    """A place as clients keep it, with its time: what retention has dropped cannot be read."""
+
+    place: FeedPlace
+    at: datetime
+
+    def __str__(self) -> str:
+        xact, part, id = self.place
+        text = f"1.{xact}.{part}.{id}.{int(self.at.timestamp() * 1_000)}"
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+    @classmethod
+    def parse(cls, text: str) -> FeedCursor:
+        try:
+            padded = text + "=" * (-len(text) % 4)
+            plain = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+        except ValueError:
+            plain = ""
+        found = CURSOR.fullmatch(plain)
+        if found is None:
+            raise CursorInvalid("this is no cursor that the feed has given")
+        xact, part, id, at_ms = map(int, found.groups())
+        if xact > LAST or id > LAST:
+            raise CursorInvalid("this is no cursor that the feed has given")
+        return cls(FeedPlace(xact, part, id), datetime.fromtimestamp(at_ms / 1_000, UTC))
+
+    def check_kept(self, days: int, now: datetime) -> None:
+        """Raise CursorTooOld if what came after it may be dropped by now; 0 keeps it for ever."""
+        age_s = (now - self.at).total_seconds()
+        if days and age_s > days * 86_400 - SLACK_S:
+            raise CursorTooOld(
+                f"events are kept for {days} days, and this cursor is {age_s / 86_400:.1f} days "
+                "old: events after it may be gone. Begin anew without a cursor."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEvent:
+    place: FeedPlace
+    type: str
+    owner: str
+    tx_id: str
+    at: datetime
+    #: As a webhook has it; what is sealed is sealed.
+    data: Json
+
+    @property
+    def id(self) -> str:
+        """The same for every reader, however often."""
+        return f"evt_{'sp'[self.place.part]}{self.place.id}"
+
+    @property
+    def cursor(self) -> str:
+        return str(FeedCursor(self.place, self.at))
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPage:
+    events: list[TransactionEvent]
+    #: Where to go on.
+    next: FeedCursor
+    #: There may be more at once.
+    is_full: bool
+
+
+class EventFeed:
+    def __init__(self, engine: Engine) -> None:
+        self._alone = engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    def head(self) -> FeedCursor:
+        """The place after everything that is committed by now."""
+        with self._alone.connect() as connection:
+            row = connection.exec_driver_sql(Query.head).one()
+        return FeedCursor(FeedPlace(int(row.xmin), CHANGES, 0), row.at)
+
+    def renumber(self, rows_max: int) -> int:
+        """Rows that come from another server, with transaction ids that this one has not reached;
+        they could not be told. Each look is one probe of an index."""
+        with self._alone.connect() as connection:
+            limit = {"limit": rows_max}
+            changes = connection.exec_driver_sql(Query.renumber_changes, limit).rowcount
+            return changes + connection.exec_driver_sql(Query.renumber_reports, limit).rowcount
+
+    def place_at(self, owner: str, moment: datetime) -> FeedPlace:
+        """A place before all events of an owner that happened then or later, and not long before.
+
+        Times and transaction ids grow together, but for writers that take long; so it is looked
+        for by halves, some time earlier.
+        """
+        wanted = moment - timedelta(seconds=WRITER_S_MAX)
+        low, high = 0, self.head().place.xact
+        with self._alone.connect() as connection:
+            while low < high:
+                middle = (low + high) // 2
+                values = {"owner": owner, "xact": str(middle)}
+                row = connection.exec_driver_sql(Query.first_from, values).first()
+                if row is None or row.created_at >= wanted:
+                    high = middle
+                else:
+                    low = int(row.xact) + 1
+        return FeedPlace(low, CHANGES, 0)
+
+    @staticmethod
+    def is_long_after(at: datetime, until: datetime) -> bool:
+        """Nothing that happened before `until` comes after an event of this time."""
+        return (at - until).total_seconds() > WRITER_S_MAX
+
+    def page(self, owner: str | None, after: FeedPlace, rows_max: int) -> FeedPage:
+        """The next events of an owner, or of all owners."""
+        if owner is not None:
+            return self.pages([(owner, after)], rows_max)[owner]
+        values = {"xact": str(after.xact), "limit": rows_max, **_bounds(after)}
+        with self._alone.connect() as connection:
+            return _page(connection.exec_driver_sql(Query.page_of_all, values).all(), rows_max)
+
+    def pages(self, wanted: Sequence[tuple[str, FeedPlace]], rows_max: int) -> dict[str, FeedPage]:
+        """The next events of each of these owners after its own place, by one query."""
+        bounds = [_bounds(place) for _, place in wanted]
+        values = {
+            "owner": [owner for owner, _ in wanted],
+            "xact": [str(place.xact) for _, place in wanted],
+            "change": [each["change"] for each in bounds],
+            "report": [each["report"] for each in bounds],
+            "limit": rows_max,
+        }
+        with self._alone.connect() as connection:
+            rows = connection.exec_driver_sql(Query.pages, values).all()
+        found: dict[str, list[Any]] = {}
+        for row in rows:
+            found.setdefault(row.asked, []).append(row)
+        return {owner: _page(of_owner, rows_max) for owner, of_owner in found.items()}
+
+
+def _bounds(after: FeedPlace) -> dict[str, int]:
+    """The last row of each log that is known. Of one writer all changes come before all reports."""
+    if after.part == CHANGES:
+        return {"change": after.id, "report": 0}
+    return {"change": LAST, "report": after.id}
+
+
+def _page(rows: Sequence[Any], rows_max: int) -> FeedPage:
+    if rows[0].is_ahead:
+        raise CursorTooOld(
+            "this cursor comes from another database server, or from before a backup was "
+            "restored. Begin anew without a cursor."
+        )
+    found = [row for row in rows if row.id is not None]
+    is_full = len(found) >= rows_max
+    end = FeedCursor(FeedPlace(int(rows[0].xmin), CHANGES, 0), rows[0].at)
+    if is_full:
+        end = FeedCursor(_place(found[-1]), found[-1].created_at)
+    # What retention has dropped since leaves no event.
+    return FeedPage([_event(row) for row in found if row.data is not None], end, is_full)
+
+
+def _place(row: Any) -> FeedPlace:
+    return FeedPlace(int(row.xact), row.part, row.id)
+
+
+def _event(row: Any) -> TransactionEvent:
+    data = json.loads(row.data)
+    return TransactionEvent(_place(row), row.type, row.owner, row.tx_id, row.created_at, data)

@@ -1,0 +1,290 @@
+"""The event feed over HTTP: pages, long polls, streams, CloudEvents."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from datp_tasks import Pipeline
+from datp_tasks.model.actor import Role
+from datp_tasks.model.sealed import MASK
+from datp_tasks.record.event_feed import FeedCursor
+from datp_tasks.testing import Kit
+from tests.docs.docs_blocks import blocks
+from tests.support.api_house import ApiHouse
+from tests.support.eventually import eventually
+
+SETTINGS = {"event_heartbeat_s": 0.2, "event_tick_ms": 20, "event_streams_max": 260}
+
+STREAM = {"Accept": "text/event-stream"}
+Lines = Iterator[dict[str, str]]
+
+
+def submit(client: httpx.Client, number: int = 1) -> str:
+    wanted = {"pipeline": "echo", "input": {"n": number}, "metadata": {"m": 1}}
+    return str(client.post("/v1/transactions", json=wanted).json()["txId"])
+
+
+def all_events(client: httpx.Client, **params: Any) -> list[dict[str, Any]]:
+    return list(client.get("/v1/events", params=params).json()["events"])
+
+
+@contextmanager
+def stream(client: httpx.Client, **options: Any) -> Iterator[Lines]:
+    """The messages of a stream, as a browser reads them; beats have no data."""
+    headers = STREAM | options.pop("headers", {})
+    with client.stream("GET", "/v1/events", headers=headers, timeout=10, **options) as response:
+        assert response.status_code == 200, response.read()
+        assert response.headers["content-type"].startswith("text/event-stream")
+        yield _messages(response)
+
+
+def _messages(response: httpx.Response) -> Lines:
+    found: dict[str, str] = {}
+    for line in response.iter_lines():
+        if not line:
+            yield found
+            found = {}
+        elif not line.startswith(":"):
+            name, _, value = line.partition(": ")
+            found[name] = value
+
+
+def with_data(messages: Lines, count: int) -> list[dict[str, Any]]:
+    found = []
+    for each in messages:
+        if "data" in each:
+            found.append(each)
+        if len(found) == count:
+            break
+    return found
+
+
+def test_the_commands_of_the_page_work(house: ApiHouse) -> None:
+    key = house.new_key(house.new_owner("acme"))
+    submit(house.client(key=key))
+    [block] = [each for each in blocks() if (each.page, each.language) == ("docs/events.md", "sh")]
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block.text],
+        env={"PATH": os.environ["PATH"], "DATP_URL": house.url, "DATP_KEY": key},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "retry: 1000" in done.stdout
+    assert '"specversion":"1.0"' in done.stdout.replace(" ", "")
+
+
+# Pages.
+
+
+def test_pages_go_on_at_the_cursor(acme: httpx.Client, zeta: httpx.Client) -> None:
+    tx_ids = [submit(acme, n) for n in range(3)]
+    submit(zeta)
+    seen, cursor = [], None
+    while True:
+        params = {"limit": 2} | ({"after": cursor} if cursor else {})
+        page = acme.get("/v1/events", params=params).json()
+        seen += page["events"]
+        cursor = page["nextCursor"]
+        if not page["hasMore"]:
+            break
+    assert [(e["type"], e["data"]["txId"]) for e in seen] == [
+        (f"transaction.{word}", tx_id) for tx_id in tx_ids for word in ("accepted", "completed")
+    ]
+    assert acme.get("/v1/events", params={"after": cursor}).json()["events"] == []
+    assert all_events(acme, after=seen[2]["cursor"]) == seen[3:]
+    last = seen[-1]
+    assert last["data"]["output"] == {"echo": {"n": 2}}
+    assert last["data"]["metadata"] == {"m": 1}
+
+
+def test_types_can_be_chosen_and_latest_begins_now(acme: httpx.Client) -> None:
+    first = submit(acme)
+    assert [e["data"]["txId"] for e in all_events(acme, type="transaction.completed")] == [first]
+    page = acme.get("/v1/events", params={"after": "latest"}).json()
+    assert page["events"] == []
+    second = submit(acme)
+    found = all_events(acme, after=page["nextCursor"])
+    assert {e["data"]["txId"] for e in found} == {second}
+    refused = acme.get("/v1/events", params={"type": "transaction.paid"})
+    assert (refused.status_code, "transaction.paid" in refused.text) == (422, True)
+
+
+def test_an_operator_sees_all_without_payloads_of_others(
+    acme: httpx.Client, ops: httpx.Client, zeta: httpx.Client
+) -> None:
+    before = ops.get("/v1/events", params={"after": "latest"}).json()["nextCursor"]
+    tx_id = submit(acme)
+    other = submit(zeta)
+    found = all_events(ops, after=before)
+    assert {e["data"]["txId"] for e in found} == {tx_id, other}
+    owner = next(e["owner"] for e in found if e["data"]["txId"] == tx_id)
+    [_, end] = all_events(ops, after=before, owner=owner)
+    assert (end["data"]["output"], end["data"]["status"]) == (MASK, "success")
+    refused = acme.get("/v1/events", params={"owner": "zeta-0"})
+    assert refused.status_code == 403
+
+
+def test_what_is_sealed_is_opened_for_its_owner_only(
+    kit: Kit, house: ApiHouse, ops: httpx.Client
+) -> None:
+    kit.use(Pipeline("sealed", sealed=True).step("t/echo").build())
+    owner = house.new_owner("acme")
+    acme = house.client(owner)
+    acme.post("/v1/transactions", json={"pipeline": "sealed", "input": {"card": "4111"}})
+    [_, end] = all_events(acme)
+    assert end["data"]["output"] == {"echo": {"card": "4111"}}
+    [_, hidden] = all_events(ops, owner=owner)
+    assert hidden["data"]["output"] == MASK
+    viewer = house.client(owner, Role.VIEWER)
+    assert all_events(viewer, owner=owner)[-1]["data"]["output"] == MASK
+
+
+@pytest.mark.parametrize("how", ["accept", "format"])
+def test_cloud_events(acme: httpx.Client, how: str) -> None:
+    tx_id = submit(acme)
+    if how == "accept":
+        batch = "application/cloudevents-batch+json"
+        response = acme.get("/v1/events", headers={"Accept": batch})
+        assert response.headers["content-type"] == batch
+        assert response.headers["datp-has-more"] == "false"
+        [_, end] = response.json()
+        after = response.headers["datp-next-cursor"]
+        assert all_events(acme, after=after) == []
+    else:
+        [_, end] = all_events(acme, format="cloudevents")
+    assert end["specversion"] == "1.0"
+    assert (end["type"], end["subject"]) == ("transaction.completed", tx_id)
+    assert end["source"].startswith("/datp/owners/acme")
+    assert end["data"]["output"] == {"echo": {"n": 1}}
+
+
+def test_cursors_that_are_wrong_or_too_old(kit: Kit, acme: httpx.Client) -> None:
+    assert acme.get("/v1/events", params={"after": "nonsense"}).status_code == 422
+    page = acme.get("/v1/events").json()
+    cursor = FeedCursor.parse(page["nextCursor"])
+    old = str(FeedCursor(cursor.place, cursor.at - timedelta(days=3_650)))
+    gone = acme.get("/v1/events", params={"after": old})
+    assert gone.status_code == 410
+    assert gone.json()["type"].endswith("cursor-too-old")
+    assert "Begin anew" in gone.json()["detail"]
+    assert acme.get("/v1/events", headers=STREAM | {"Last-Event-ID": old}).status_code == 410
+
+
+# Waiting.
+
+
+def test_a_long_poll_ends_with_the_news(acme: httpx.Client) -> None:
+    cursor = acme.get("/v1/events").json()["nextCursor"]
+    timer = threading.Timer(0.3, submit, (acme,))
+    timer.start()
+    began_s = time.monotonic()
+    page = acme.get("/v1/events", params={"after": cursor, "wait": 20}).json()
+    assert page["events"]
+    assert time.monotonic() - began_s < 10
+    timer.join()
+
+
+def test_a_long_poll_without_news_ends_with_a_cursor(acme: httpx.Client) -> None:
+    page = acme.get("/v1/events", params={"after": "latest", "wait": 0.3}).json()
+    assert page["events"] == []
+    assert all_events(acme, after=page["nextCursor"]) == []
+
+
+# Streams.
+
+
+def test_a_stream_tells_what_happens_and_goes_on_at_the_last_id(acme: httpx.Client) -> None:
+    before = submit(acme)
+    with stream(acme) as messages:
+        assert next(messages) == {"retry": "1000"}
+        assert "id" in next(messages)
+        tx_id = submit(acme)
+        [accepted, completed] = with_data(messages, 2)
+    assert accepted["event"] == "transaction.accepted"
+    assert json.loads(completed["data"])["data"]["txId"] == tx_id != before
+    with stream(acme, headers={"Last-Event-ID": accepted["id"]}) as messages:
+        assert with_data(messages, 1) == [completed]
+
+
+def test_a_heartbeat_carries_a_cursor(acme: httpx.Client) -> None:
+    with stream(acme) as messages:
+        beats = [next(messages) for _ in range(3)][1:]
+    assert all(set(beat) == {"id"} for beat in beats)
+    tx_id = submit(acme)
+    with stream(acme, headers={"Last-Event-ID": beats[-1]["id"]}) as messages:
+        assert json.loads(with_data(messages, 1)[0]["data"])["data"]["txId"] == tx_id
+
+
+def test_a_hundred_streams_cost_what_one_costs_and_all_get_everything(
+    house: ApiHouse, acme: httpx.Client
+) -> None:
+    streams = house.services.event_streams
+    got: list[list[str]] = []
+
+    def follow() -> None:
+        with stream(acme) as messages:
+            next(messages)
+            next(messages)
+            ready.release()
+            found = with_data(messages, 20)
+            got.append([each["id"] for each in found])
+
+    ready = threading.Semaphore(0)
+    acme._transport = httpx.HTTPTransport(limits=httpx.Limits(max_connections=None))
+    threads = [threading.Thread(target=follow) for _ in range(100)]
+    for each in threads:
+        each.start()
+    for _ in threads:
+        assert ready.acquire(timeout=30)
+    before, began_s = streams.queries, time.monotonic()
+    for number in range(10):
+        submit(acme, number)
+    for each in threads:
+        each.join(30)
+    ticks = (time.monotonic() - began_s) / 0.02
+    assert len(got) == 100
+    assert all(each == got[0] for each in got)
+    # One query a tick, whatever the number of streams.
+    assert streams.queries - before <= ticks + 20
+    eventually(lambda: len(streams) == 0)
+
+
+def test_an_owner_does_not_get_all_places(house: ApiHouse, acme: httpx.Client) -> None:
+    shares = house.services.event_streams.places
+    owner = acme.get("/v1/keys").json()["keys"][0]["owner"]
+    held = 0
+    while shares.take(owner):
+        held += 1
+    try:
+        refused = acme.get("/v1/events", headers=STREAM)
+        assert refused.status_code == 429
+        assert "event streams" in refused.json()["detail"]
+        assert acme.get("/v1/events", params={"wait": 1}).status_code == 429
+        # Others find one, and without waiting none is needed.
+        assert acme.get("/v1/events").status_code == 200
+        other = house.client(house.new_owner("zeta"))
+        with stream(other) as messages:
+            next(messages)
+    finally:
+        shares.give_back(owner, held)
+
+
+def test_a_client_that_left_gives_its_place_back(house: ApiHouse, acme: httpx.Client) -> None:
+    with stream(acme) as messages:
+        next(messages)
+        assert len(house.services.event_streams) == 1
+    eventually(lambda: len(house.services.event_streams) == 0)

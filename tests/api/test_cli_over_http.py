@@ -1,0 +1,120 @@
+"""`datp --url`: the command line with a URL and a key, and no password of any server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from datp_tasks.cli import app
+from datp_tasks.errors import DatpError
+from datp_tasks.model.actor import Role
+from tests.support.api_house import ApiHouse
+from tests.support.remote_terminal import RemoteTerminal, no_servers
+
+YAML = """
+pipeline: remote
+nodeGroup: master
+steps:
+  - type: util/fixed-reply
+    params: {output: {said: %s}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    with no_servers(monkeypatch, tmp_path):
+        yield
+
+
+@pytest.fixture
+def admin(house: ApiHouse) -> RemoteTerminal:
+    return RemoteTerminal(house.url, house.new_key(house.new_owner("admin"), Role.ADMIN))
+
+
+@pytest.fixture
+def acme(house: ApiHouse) -> RemoteTerminal:
+    return RemoteTerminal(house.url, house.new_key(house.new_owner("acme")))
+
+
+def test_a_client_submits_waits_and_signals(acme: RemoteTerminal) -> None:
+    shown = acme("submit", "echo", "--data", '{"amount": 5}', "--wait")
+    assert "success" in shown and '"amount": 5' in shown
+    sleeper = acme("submit", "nap", "--quiet").strip()
+    assert acme.json("status", sleeper)["status"] == "sleeping"
+    assert "woke up" in acme("switch", sleeper, "go", "7")
+    assert acme.json("status", sleeper)["output"] == {"went": 7}
+    other = acme("submit", "nap", "-q").strip()
+    assert "woken up" in acme("wake", other)
+    assert "cancelled" in acme("cancel", other)
+    assert "cancelled" in acme("watch", other)
+
+
+def test_an_operator_looks_and_acts(admin: RemoteTerminal, acme: RemoteTerminal) -> None:
+    sleeper = acme("submit", "nap", "-q").strip()
+    owner = acme.json("status", sleeper)["owner"]
+    assert "switch" in admin("why", sleeper)
+    listed = admin.json("list", "--where", f"owner={owner}", "--where", "newer-than=1h")
+    assert [each["txId"] for each in listed] == [sleeper]
+    assert "would be changed" in admin(
+        "bulk", "cancel", "--where", f"owner={owner}", "--reason", "test", "--dry-run"
+    )
+    assert "1 of 1 done" in admin(
+        "bulk", "cancel", "--where", f"owner={owner}", "--reason", "a wrong file"
+    )
+    assert acme.json("status", sleeper)["status"] == "cancelled"
+    assert "in flight" in admin("doctor").lower() or "lists" in admin("doctor")
+    assert admin.run("alerts").exit_code in (0, 5)
+
+
+def test_pipelines_groups_and_keys(admin: RemoteTerminal, tmp_path: Path) -> None:
+    file = tmp_path / "remote.yaml"
+    file.write_text(YAML % "one")
+    assert "new version, committed" in admin("pipelines", "apply", str(file), "--commit", "first")
+    file.write_text(YAML % "two")
+    assert "new version" in admin("pipelines", "apply", str(file))
+    newest, first = (
+        each["version"] for each in admin.json("pipelines", "show", "remote")["versions"]
+    )
+    assert "said: two" in admin("pipelines", "diff", "remote", first, newest)
+    assert "committed" in admin("pipelines", "commit", "remote", "-m", "second")
+    exported = json.loads(admin("pipelines", "export", "remote", "--version", newest))
+    (tmp_path / "exported.json").write_text(json.dumps(exported))
+    assert "unchanged" in admin("pipelines", "import", str(tmp_path / "exported.json"))
+    assert "remote" in admin("pipelines", "list")
+    assert "in use" in admin("pipelines", "use", "remote", newest, "--reason", "it is better")
+    assert "no approval is waited for" in admin("approvals", "list")
+    assert "follow within seconds" in admin("groups", "set", "far", "concurrency=2")
+    assert "far" in admin("groups", "list") and "2" in admin("groups", "show", "far")
+    made = admin.json("keys", "create", "--owner", "far", "--grant", "read")
+    assert made["id"] in admin("keys", "list", "--owner", "far")
+    assert "revoked" in admin("keys", "revoke", made["id"])
+    assert "7" in admin("keys", "limit", "far", "--burst-max", "7")
+
+
+def test_the_server_decides_what_a_key_may(acme: RemoteTerminal) -> None:
+    with pytest.raises(DatpError, match="role"):
+        acme("doctor")
+
+
+def test_what_needs_the_servers_says_so(admin: RemoteTerminal) -> None:
+    with pytest.raises(DatpError, match="Run it without --url"):
+        admin("replay", "t00-" + "0" * 32)
+    with pytest.raises(DatpError, match="Run it without --url"):
+        admin("audit")
+
+
+def test_a_url_needs_a_key(house: ApiHouse) -> None:
+    result = CliRunner().invoke(app, ["--url", house.url, "alerts"])
+    assert isinstance(result.exception, DatpError) and "DATP_KEY" in str(result.exception)
+
+
+def test_the_key_may_be_in_the_environment(
+    house: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATP_KEY", house.new_key(house.new_owner("env")))
+    result = CliRunner().invoke(app, ["--url", house.url, "submit", "echo", "-q"])
+    assert result.exit_code == 0 and result.output.startswith("t")

@@ -1,0 +1,145 @@
+"""The client over HTTP against the real API: what a program does that has a URL and a key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from datp_tasks.errors import WaitTimeout
+from datp_tasks.http import ApiClient, ApiError, AsyncApiClient, CallRetry
+from tests.support.api_house import ApiHouse
+
+QUICK = CallRetry(attempts_max=3, first_s=0.01)
+
+
+@pytest.fixture
+def client(house: ApiHouse) -> Iterator[ApiClient]:
+    key = house.new_key(house.new_owner("program"))
+    with ApiClient(house.url, key, retry=QUICK) as made:
+        yield made
+
+
+class Breaking(httpx.HTTPTransport):
+    """A network that loses answers: the server has done what was asked, and the client waits."""
+
+    def __init__(self, losses: int) -> None:
+        super().__init__()
+        self.losses = losses
+        self.requests = 0
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests += 1
+        response = super().handle_request(request)
+        if self.losses:
+            self.losses -= 1
+            response.read()
+            raise httpx.ReadError("the answer was lost")
+        return response
+
+
+def test_submit_and_wait(client: ApiClient) -> None:
+    receipt = client.submit("echo", {"amount": 5}, external_id="order-1", metadata={"by": "test"})
+    found = client.wait(receipt.tx_id)
+    assert str(found.status) == "success" and found.output == {"echo": {"amount": 5}}
+    assert found.external_id == "order-1" and found.metadata == {"by": "test"}
+    again = client.submit("echo", {"amount": 5}, external_id="order-1", metadata={"by": "test"})
+    assert (again.tx_id, again.repeated) == (receipt.tx_id, True)
+
+
+def test_an_answer_that_was_lost_makes_no_second_transaction(house: ApiHouse) -> None:
+    owner = house.new_owner("lossy")
+    network = Breaking(losses=1)
+    with ApiClient(house.url, house.new_key(owner), retry=QUICK, transport=network) as client:
+        receipt = client.submit("echo", {"n": 1})
+        assert network.requests == 2
+        assert [each.tx_id for each in client.transactions()] == [receipt.tx_id]
+
+
+def test_a_network_that_stays_broken_is_one_error(house: ApiHouse) -> None:
+    network = Breaking(losses=99)
+    with (
+        ApiClient(house.url, house.new_key("gone"), retry=QUICK, transport=network) as client,
+        pytest.raises(ApiError) as found,
+    ):
+        client.get("t00-" + "0" * 32)
+    assert found.value.status == 0 and network.requests == QUICK.attempts_max
+
+
+def test_signals(client: ApiClient) -> None:
+    sleeper = client.submit("nap", {}).tx_id
+    assert client.set_switch(sleeper, "go", "now") is True
+    assert client.wait(sleeper).output == {"went": "now"}
+    other = client.submit("nap", {}).tx_id
+    assert str(client.cancel(other, "not wanted").status) == "cancelled"
+    assert client.wake(client.submit("nap", {}).tx_id) is True
+
+
+def test_waiting_has_an_end(client: ApiClient) -> None:
+    with pytest.raises(WaitTimeout, match="sleeping"):
+        client.wait(client.submit("nap", {}).tx_id, timeout_s=0.1)
+
+
+def test_a_list_goes_on_over_its_pages(client: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datp_tasks.http.operations.PAGE_MAX", 2)
+    made = {client.submit("echo", {"n": n}).tx_id for n in range(5)}
+    napping = client.submit("nap", {}).tx_id
+    assert {each.tx_id for each in client.transactions(pipeline="echo")} == made
+    open_ones = client.transactions(status=["queued", "running", "sleeping"])
+    assert {each.tx_id for each in open_ones} == {napping}
+
+
+def test_a_bulk_tells_what_became_of_each(client: ApiClient) -> None:
+    wanted = [
+        {"pipeline": "echo", "input": {"n": 1}, "externalId": "b-1"},
+        {"pipeline": "no such", "input": {}, "externalId": "b-2"},
+    ]
+    good, bad = client.submit_bulk(wanted)
+    assert good.receipt is not None and good.problem is None
+    assert bad.receipt is None and bad.problem is not None and bad.index == 1
+
+
+def test_a_refusal_says_what_is_wrong(client: ApiClient) -> None:
+    with pytest.raises(ApiError) as found:
+        client.submit("no such pipeline", {})
+    error = found.value
+    assert (error.status, error.kind, error.retryable) == (422, "pipeline-unknown", False)
+    assert error.request_id
+    with pytest.raises(ApiError) as found:
+        client.submit("echo", {"amount": 1}, expires_in_s="soon")  # type: ignore[arg-type]
+    assert found.value.mistakes[0]["pointer"] == "#/body/expiresInSeconds"
+
+
+def test_a_wrong_key_is_refused_at_once(house: ApiHouse) -> None:
+    with (
+        ApiClient(house.url, "datp_0_wrong", retry=QUICK) as client,
+        pytest.raises(ApiError) as found,
+    ):
+        client.request("GET", "/v1/transactions")
+    assert found.value.status == 401
+
+
+def test_the_client_of_an_event_loop_does_the_same(house: ApiHouse) -> None:
+    key = house.new_key(house.new_owner("loop"))
+
+    async def use() -> list[Any]:
+        async with AsyncApiClient(house.url, key, retry=QUICK) as client:
+            receipts = await asyncio.gather(*(client.submit("echo", {"n": n}) for n in range(3)))
+            ended = await asyncio.gather(*(client.wait(each.tx_id) for each in receipts))
+            sleeper = (await client.submit("nap", {})).tx_id
+            assert await client.set_switch(sleeper, "go", 1)
+            other = (await client.submit("nap", {})).tx_id
+            assert await client.wake(other)
+            assert str((await client.cancel(other)).status) == "cancelled"
+            answers = await client.submit_bulk([{"pipeline": "echo", "input": {}}])
+            assert answers[0].receipt is not None
+            listed = [each.tx_id async for each in client.transactions(pipeline="echo")]
+            assert len(listed) == 4
+            assert (await client.get(sleeper)).is_final
+            assert await client.request("GET", "/v1/transactions", params={"limit": 1})
+            return [each.output for each in ended]
+
+    assert asyncio.run(use()) == [{"echo": {"n": n}} for n in range(3)]
