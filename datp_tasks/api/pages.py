@@ -22,7 +22,7 @@ from datp_tasks.api.problems import forbidden, invalid
 from datp_tasks.api.services import Services
 from datp_tasks.errors import FilterInvalid
 from datp_tasks.model.rights import sees_payloads
-from datp_tasks.model.search import SearchCondition
+from datp_tasks.model.search_attributes import SearchCondition
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.listing import ListingFilter, Place
 from datp_tasks.record.record_types import Summary

@@ -74,6 +74,13 @@ CATALOGUE = (
         "There is no such thing",
         "Check the id and the key: what belongs to another owner looks the same.",
     ),
+    _type("not-a-form", 415, "The body is not a form", "Send the form of the page."),
+    _type(
+        "cursor-too-old",
+        410,
+        "What came after the cursor may be dropped by now",
+        "Begin anew without a cursor, and compare with what you have.",
+    ),
     # Who asks.
     _type(
         "unauthorized",

@@ -19,7 +19,7 @@ from datp_tasks.model.input_schema import check_input
 from datp_tasks.model.payload import NotJson, canonical, checked, encode
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.rights import check_submit
-from datp_tasks.model.search import attributes_of
+from datp_tasks.model.search_attributes import attributes_of
 from datp_tasks.model.state import first_state_json
 from datp_tasks.model.status import Status
 from datp_tasks.model.texts_by_language import language_wanted

@@ -6,7 +6,7 @@ from typing import Any
 
 from datp_tasks.engine.decide import Pipelines
 from datp_tasks.engine.run import Run
-from datp_tasks.model.search import attributes_of
+from datp_tasks.model.search_attributes import attributes_of
 from datp_tasks.model.status import Status
 from datp_tasks.record.record_types import Final
 

@@ -20,7 +20,7 @@ from datp_tasks.model.pipeline_access import DEFAULT_ACCESS, PipelineAccess
 from datp_tasks.model.pipeline_cases import PipelineCase
 from datp_tasks.model.pipeline_rules import clean_definition
 from datp_tasks.model.sealed import data_key_of
-from datp_tasks.model.search import SearchField, fields_of, mapping_of
+from datp_tasks.model.search_attributes import SearchField, fields_of, mapping_of
 from datp_tasks.settings import Settings
 
 Dispatch = Literal["inline", "queue"]

@@ -19,7 +19,7 @@ from datp_tasks.model.input_schema import clean_schema
 from datp_tasks.model.mapping import MAPPING_BYTES_MAX, MAPPING_NAME, content_mistakes
 from datp_tasks.model.pipeline_access import SUBMIT_WHO, WHO
 from datp_tasks.model.pipeline_cases import cases_mistakes
-from datp_tasks.model.search import clean_search
+from datp_tasks.model.search_attributes import clean_search
 from datp_tasks.model.switch import NAME as SWITCH_NAME
 from datp_tasks.model.texts_by_language import messages_mistakes
 from datp_tasks.settings import GROUP_NAME

@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from datp_tasks.model.search import AFTER, SearchCondition
+from datp_tasks.model.search_attributes import AFTER, SearchCondition
 from datp_tasks.model.status import FINAL
 from datp_tasks.record import transactions
 from datp_tasks.record.queries import Queries
@@ -65,7 +65,7 @@ class ListingFilter:
     metadata: Mapping[str, str] = field(default_factory=dict)
     #: A part of the id or of the external id.
     text: str | None = None
-    #: All of them must hold (model/search.py).
+    #: All of them must hold (model/search_attributes.py).
     attributes: Sequence[SearchCondition] = field(default=())
     #: A search attribute; None: the time of creation. What lacks the attribute is left out.
     order: str | None = None

@@ -169,7 +169,7 @@ tx_summary = Table(
     ),
 )
 
-#: What transactions can be found and sorted by, of pipelines that say so (model/search.py).
+#: What transactions can be found and sorted by (model/search_attributes.py).
 tx_attribute = Table(
     "tx_attribute",
     metadata,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from datp_tasks import Pipeline
 from datp_tasks.errors import FilterInvalid, PipelineInvalid
-from datp_tasks.model.search import SearchCondition, text_of
+from datp_tasks.model.search_attributes import SearchCondition, text_of
 
 
 def key(kind: str, value: object) -> str:
