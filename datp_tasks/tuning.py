@@ -129,6 +129,8 @@ class Tuning:
     retention_run_s: float = number(10.0, 0.1, 3_600)
     #: Short statements hold no row for long.
     retention_batch_max: int = number(1_000, 1, 100_000)
+    #: Alerts that were cleared, for a look back over a year; 0 keeps them.
+    keep_alerts_days: int = number(400, 0, 36_500)
     #: Only repairs copies in Redis.
     pipeline_cache_period_s: float = number(10.0, 0.1, 3_600)
 

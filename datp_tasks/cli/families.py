@@ -49,6 +49,9 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
     "erase": {
         "erase": "Erase what transactions were about; ids, status, times and hashes stay.",
     },
+    "retention": {
+        "retention": "How long what an owner or a pipeline has is kept.",
+    },
     "timeouts": {
         "timeouts": "Show what expires next.",
     },

@@ -8,7 +8,7 @@ and commit once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -29,6 +29,7 @@ from datp_tasks.record.record_types import (
     Summary,
     summary_from_row,
 )
+from datp_tasks.record.sole_statement import SoleStatements
 
 
 class Query(Queries, topic="transactions"):
@@ -75,6 +76,8 @@ class Record:
         self.engine = engine
         #: Each statement is a transaction of its own, which saves two round trips.
         self._alone = engine.execution_options(isolation_level="AUTOCOMMIT")
+        #: For those that a lone transaction waits for.
+        self._sole = SoleStatements(engine)
         self.clock = clock
         #: Called after a commit that made webhooks due.
         self._tell_due = tell_due
@@ -101,24 +104,22 @@ class Record:
         self.commits += 1
         keys = sorted({each.data_key for each in wanted if each.data_key})
         is_searched = any(each.attributes for each in wanted)
-        with self._writing(keys or is_searched) as connection:
-            if keys:
-                hold_keys(connection, keys)
-            rows = connection.exec_driver_sql(Query.accept, columns)
-            accepted = {row.tx_id for row in rows}
-            if is_searched:
-                set_attributes(connection, wanted, accepted)
-            refused = [each for each in wanted if each.tx_id not in accepted]
-            names = [(each.owner, each.external_id or "") for each in refused]
-            existing = existing_of(connection, names) if names else {}
+        if keys or is_searched:
+            with self.engine.begin() as connection:
+                if keys:
+                    hold_keys(connection, keys)
+                rows = connection.exec_driver_sql(Query.accept, columns).all()
+                set_attributes(connection, wanted, {row.tx_id for row in rows})
+        else:
+            rows = self._sole.execute(Query.accept, columns)
+        accepted = {row.tx_id for row in rows}
+        refused = [each for each in wanted if each.tx_id not in accepted]
+        names = [(each.owner, each.external_id or "") for each in refused]
+        existing = self.find_existing(names) if names else {}
         return [
             None if each.tx_id in accepted else existing[each.owner, each.external_id or ""]
             for each in wanted
         ]
-
-    def _writing(self, is_several: object) -> AbstractContextManager[Connection]:
-        """One statement is a transaction of its own; several are one together."""
-        return self.engine.begin() if is_several else self._alone.connect()
 
     def find_existing(self, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Existing]:
         """The transactions that have these external ids, by owner and external id."""
@@ -157,11 +158,12 @@ class Record:
             "now": self._now(),
         }
         self.commits += 1
-        is_searched = any(final.attributes for final in finals)
-        with self._writing(is_searched) as connection:
-            rows = connection.exec_driver_sql(Query.finish, columns).all()
-            if is_searched:
+        if any(final.attributes for final in finals):
+            with self.engine.begin() as connection:
+                rows = connection.exec_driver_sql(Query.finish, columns).all()
                 set_attributes(connection, finals, {row.tx_id for row in rows})
+        else:
+            rows = self._sole.execute(Query.finish, columns)
         due = [(row.tx_id, row.due, row.owner) for row in rows if row.due is not None]
         if due:
             self._tell_due(due)
@@ -337,8 +339,7 @@ class Record:
             return self._read(sql, values)
 
     def _read(self, sql: str, values: dict[str, Any]) -> list[Summary]:
-        with self._alone.connect() as connection:
-            return [summary_from_row(row) for row in connection.exec_driver_sql(sql, values)]
+        return [summary_from_row(row) for row in self._sole.execute(sql, values)]
 
     def _now(self) -> datetime | None:
         return self.clock.now()
