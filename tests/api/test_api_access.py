@@ -32,7 +32,7 @@ class Anything(dict[str, str]):
 def calls(*, of_clients: bool) -> list[tuple[str, str, Any]]:
     """How each route that needs a key is called; the table has all of them."""
     return [
-        (*route.format_map(Anything()).split(" ", 1), body)
+        (*route.replace(":path", "").format_map(Anything()).split(" ", 1), body)
         for route, (body, allowed) in ROUTES.items()
         if not isinstance(allowed, str) and bool({"client", "granted"} & allowed) == of_clients
     ]

@@ -57,7 +57,10 @@ def test_transactions_are_found_and_sorted_by_attributes(
     house: ApiHouse, acme: httpx.Client, zeta: httpx.Client
 ) -> None:
     amounts = ["10", "9.5", "100", "-3", "20.00"]
-    ids = {each: submit(acme, each, name=f"p{n}") for n, each in enumerate(amounts)}
+    ids = {}
+    for number, each in enumerate(amounts):
+        ids[each] = submit(acme, each, name=f"p{number}")
+        house.kit.advance(seconds=1)
     submit(zeta, "50")
     submit(acme, "no number")
     acme.post("/v1/transactions", json={"pipeline": "echo", "input": {"amount": "50"}})
