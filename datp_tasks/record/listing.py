@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from datp_tasks.model.search_attributes import AFTER, SearchCondition
-from datp_tasks.model.status import FINAL
+from datp_tasks.model.status import FINAL, Status
 from datp_tasks.record import transactions
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.record_types import Summary, summary_from_row
@@ -33,6 +33,8 @@ FIRST, LAST = "", "~"
 class Query(Queries, topic="listing"):
     newest: str
     oldest: str
+    open_newest: str
+    unsuccessful_newest: str
     attribute_up: str
     attribute_down: str
     attribute: str
@@ -161,7 +163,7 @@ def _few(connection: Connection, wanted: ListingFilter) -> list[str] | None:
     ]
     if wanted.external_id is not None:
         questions.insert(0, (Query.external_ids, {"external_id": wanted.external_id}))
-    if wanted.statuses and not FINAL.intersection(wanted.statuses):
+    if wanted.statuses and not wanted.descending and not FINAL.intersection(wanted.statuses):
         questions.append((Query.open_ids, {}))
     for sql, more in questions:
         rows = connection.exec_driver_sql(sql, {**values, **more}).all()
@@ -202,13 +204,24 @@ def _sorted(connection: Connection, wanted: ListingFilter, few: list[str]) -> li
     return [place for place in places if place > wanted.after]
 
 
+def _newest_of(wanted: ListingFilter) -> str:
+    """What is open, and what did not end well, are few among many: each has an index of its own."""
+    statuses = {Status(each) for each in wanted.statuses}
+    if statuses and not statuses & FINAL:
+        return Query.open_newest
+    if statuses and statuses <= FINAL - {Status.SUCCESS}:
+        return Query.unsuccessful_newest
+    return Query.newest
+
+
 def _look(
     connection: Connection, wanted: ListingFilter, after: Place | None, size: int
 ) -> list[Place]:
     values: dict[str, Any] = {"owner": wanted.owner, "limit": size}
     if wanted.order is None:
         start: Place = ("infinity", LAST) if wanted.descending else ("-infinity", FIRST)
-        sql = Query.newest if wanted.descending else Query.oldest
+        sql = _newest_of(wanted) if wanted.descending else Query.oldest
+        values |= {"statuses": list(wanted.statuses)}
         values |= {"since": wanted.since or "-infinity", "until": wanted.until or "infinity"}
     else:
         own = [each for each in wanted.attributes if each.name == wanted.order]

@@ -156,7 +156,7 @@ COMMANDS: dict[str, Role | None] = {
     **dict.fromkeys(("batches resubmit", "batches resolve"), OPERATOR),
     **dict.fromkeys(("approvals list", "approvals show"), VIEWER),
     **dict.fromkeys(("approvals approve", "approvals reject"), APPROVER),
-    **dict.fromkeys(("migrate", "services add", "db rights", "erase"), ADMIN),
+    **dict.fromkeys(("migrate", "services add", "db rights", "erase", "timeouts generate"), ADMIN),
     **dict.fromkeys(("retention list", "retention set", "retention remove"), ADMIN),
     **dict.fromkeys(("pipelines apply", "pipelines commit", "pipelines use"), ADMIN),
     **dict.fromkeys(("pipelines disable", "pipelines import"), ADMIN),

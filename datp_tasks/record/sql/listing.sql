@@ -34,6 +34,24 @@ SELECT found.* FROM owners o CROSS JOIN LATERAL (
 ) found
 WHERE o.owner IS NOT NULL ORDER BY place, tx_id LIMIT %(limit)s
 
+-- :name open_newest
+-- Ids of what has not ended, of one owner or of all, the newest first.
+SELECT created_at AS place, tx_id FROM tx_summary
+WHERE completed_at IS NULL
+  AND status = ANY(%(statuses)s::text[]) AND coalesce(owner = %(owner)s, true)
+  AND created_at >= %(since)s::timestamptz AND created_at < %(until)s::timestamptz
+  AND (created_at, tx_id) < (%(after)s::timestamptz, %(after_id)s)
+ORDER BY created_at DESC, tx_id DESC LIMIT %(limit)s
+
+-- :name unsuccessful_newest
+-- Ids of what has ended in another way than success, the newest first.
+SELECT created_at AS place, tx_id FROM tx_summary
+WHERE completed_at IS NOT NULL AND status <> 'success'
+  AND status = ANY(%(statuses)s::text[]) AND coalesce(owner = %(owner)s, true)
+  AND created_at >= %(since)s::timestamptz AND created_at < %(until)s::timestamptz
+  AND (created_at, tx_id) < (%(after)s::timestamptz, %(after_id)s)
+ORDER BY created_at DESC, tx_id DESC LIMIT %(limit)s
+
 -- :name attribute_up
 -- Ids of what has a search attribute, by its value.
 WITH RECURSIVE owners AS (
