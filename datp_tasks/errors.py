@@ -62,6 +62,7 @@ DatpError
 ├── GroupInvalid              a node group or a value for it is not acceptable
 ├── TracingMissing            tracing is on, but its packages are not installed
 ├── StepError
+│   ├── LinkRefused           the transaction cannot be a leg of that link
 │   ├── StepTypeInvalid       a step type is declared wrongly
 │   ├── StepTypeUnknown       this node does not offer that step type
 │   └── StepTimeout           a step ran longer than its timeout
@@ -366,6 +367,10 @@ class RoleLost(DatpError):
 
 class StateLost(TransactionError):
     """Neither the archive nor the journal can tell where a transaction stood."""
+
+
+class LinkRefused(StepError):
+    """The transaction cannot be a leg of that link."""
 
 
 class StaleFence(DatpError):

@@ -57,6 +57,8 @@ class Tuning:
     vector_stuck_ms: int = number(500, 10, 60_000)
     #: At 2 to 20 kB each, tens of megabytes in a worker.
     state_cache_entries_max: int = number(2_000, 0, 1_000_000)
+    #: One that has not come back by then went on elsewhere, or sleeps for long.
+    state_cache_s: float = number(300.0, 1, 86_400)
 
     # Nodes.
     #: Three beats fit into the silence after which a node is suspected.
@@ -127,6 +129,8 @@ class Tuning:
     retention_run_s: float = number(10.0, 0.1, 3_600)
     #: Short statements hold no row for long.
     retention_batch_max: int = number(1_000, 1, 100_000)
+    #: Alerts that were cleared, for a look back over a year; 0 keeps them.
+    keep_alerts_days: int = number(400, 0, 36_500)
     #: Only repairs copies in Redis.
     pipeline_cache_period_s: float = number(10.0, 0.1, 3_600)
 

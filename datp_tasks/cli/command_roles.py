@@ -28,7 +28,7 @@ NEEDED: Final[dict[str, Role]] = {
     **dict.fromkeys(("bulk cancel", "bulk wake", "bulk retry"), OPERATOR),
     **dict.fromkeys(("replay", "audit", "audit actions", "logs"), OPERATOR),
     **dict.fromkeys(("why", "list", "alerts", "doctor", "timeouts", "top", "nodes"), VIEWER),
-    **dict.fromkeys(("groups list", "groups show"), VIEWER),
+    **dict.fromkeys(("groups list", "groups show", "steps list", "steps show"), VIEWER),
     "groups set": OPERATOR,
     **dict.fromkeys(
         ("pipelines list", "pipelines show", "pipelines export", "pipelines diff"), VIEWER

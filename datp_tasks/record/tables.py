@@ -32,6 +32,7 @@ from datp_tasks.record import (
     journal_tables,
     ledger_tables,
     mapping_tables,
+    retention_tables,
     saved_view_tables,
     seal_tables,
 )
@@ -44,6 +45,7 @@ for each in (
     saved_view_tables,
     seal_tables,
     mapping_tables,
+    retention_tables,
 ):
     each.declare(metadata)
 
@@ -130,6 +132,10 @@ tx_summary = Table(
     Column("stop_request", Text),
     #: `original`: its webhooks have the body that clients of the original look for.
     Column("webhook_style", Text),
+    #: The link that it is a leg of, how many legs that has, and since when it is ready to commit.
+    Column("link_id", Text),
+    Column("link_size", Integer),
+    Column("link_ready_at", DateTime(timezone=True)),
     #: Never both: which came first is decided by this row.
     CheckConstraint(
         "(no_return_at IS NULL AND forwarded_at IS NULL) "
@@ -152,6 +158,7 @@ tx_summary = Table(
         unique=True,
         postgresql_where=text("external_id IS NOT NULL"),
     ),
+    Index("tx_summary_link", "owner", "link_id", postgresql_where=text("link_id IS NOT NULL")),
     Index("tx_summary_open", "created_at", postgresql_where=text("completed_at IS NULL")),
     #: What an owner has in flight, and what it has sent, the newest first.
     Index("tx_summary_in_flight", "owner", postgresql_where=text("completed_at IS NULL")),

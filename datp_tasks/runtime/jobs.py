@@ -30,6 +30,7 @@ from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.record.journal import Journal
 from datp_tasks.record.journal_gap import FilesAndGap
 from datp_tasks.record.retention import Retention
+from datp_tasks.record.retention_rules import RetentionRules
 from datp_tasks.record.states import States
 from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.runtime.clients import make_operator
@@ -101,6 +102,7 @@ def _archiver(container: Container, settings: Settings, _: Backlog) -> archiver.
 
 
 def _meter(container: Container, settings: Settings, backlog: Backlog) -> meter.Result:
+    container.counts.send()
     return meter.run_once(
         container.live,
         node_register(container, settings),
@@ -155,6 +157,8 @@ def _retention(container: Container, settings: Settings, _: Backlog) -> retentio
         webhooks_days=settings.keep_webhooks_days,
         batches_days=settings.keep_batches_days,
         summaries_days=settings.keep_summaries_days,
+        alerts_days=settings.keep_alerts_days,
+        rules=RetentionRules(container.engine, container.clock).all(),
     )
     tables = Retention(container.engine, container.clock)
     return retention.run_once(container.live, tables, container.restorer.signals, limits=limits)

@@ -169,6 +169,28 @@ def test_a_trailer_is_not_taken_for_a_header(house: ApiHouse) -> None:
     assert status(answer) == 415
 
 
+def test_requests_that_wait_for_no_answer_are_few(house: ApiHouse) -> None:
+    last = HEAD + b"Connection: close\r\n\r\n"
+    few = sent(house, (HEAD + b"\r\n") * 20 + last)
+    assert few.count(b"HTTP/1.1 200") == 21
+    many = sent(house, (HEAD + b"\r\n") * 200 + last)
+    assert many.count(b"HTTP/1.1 200") < 40
+
+
+def test_a_client_that_does_not_read_its_answers_is_cut_off(
+    house: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "STUCK_S", 0.5)
+    inside = house._app.state.door.inside
+    before = set(inside)
+    get = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+    with connected(house) as sock:
+        # As many as may wait: together they are more than the kernel takes.
+        sock.sendall(get * door.PIPELINED_MAX)
+        eventually(lambda: any(each.flow.write_paused for each in inside - before))
+        eventually(lambda: not inside - before, within_s=10)
+
+
 def test_a_body_that_is_too_slow_closes_its_connection(house: ApiHouse) -> None:
     key = house.new_key("slow")
     head = f"POST /v1/transactions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, R
 
 from datp_tasks import Abort, Call, Fail, Pipeline, Sleep
 from datp_tasks.model.actor import Role
+from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 from tests.support.api_house import ApiHouse
 
@@ -81,6 +82,27 @@ class ConsoleWorld:
         self.tx["aborted"] = kit.submit("stopped", amount, **who)
         self.tx["doubt"] = self.in_doubt("shop")
         kit.run_job("meter")
+
+    def hostile(self) -> str:
+        """A transaction, an alert and a view in which every text tries to be markup."""
+        kit, bad = self.kit, HOSTILE
+
+        @kit.step("bank/hostile")
+        def hostile(ctx: Any, data: Data) -> Data:
+            ctx.progress({"stage": bad})
+            ctx.log(bad)
+            raise Fail(bad)
+
+        kit.use(Pipeline("hostile").step("bank/hostile", name=bad[:40]).build())
+        tx_id = kit.submit(
+            "hostile",
+            {bad: bad},
+            owner="shop",
+            external_id=bad.replace(" ", "/"),
+            metadata={"note": bad},
+        )
+        Alerts(kit.connections.engine, kit.connections.clock).raise_alert("odd", bad, bad)
+        return tx_id
 
     def in_doubt(self, owner: str) -> str:
         """Its worker died in the middle of a step that is not safe to run again."""
