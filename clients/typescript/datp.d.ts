@@ -499,6 +499,12 @@ export type LogLinesShown = {
   nextCursor: string | null;
 };
 
+export type Mistake = {
+  /** Where: a JSON pointer. */
+  pointer: string;
+  detail: string;
+};
+
 /** Beside these, whatever a node says of itself. */
 export type NodeShown = {
   group: string;
@@ -634,7 +640,7 @@ export type Problem = {
   /** The same request can succeed later. */
   retryable: boolean;
   requestId?: string | null;
-  errors?: #/$defs/Mistake[] | null;
+  errors?: Mistake[] | null;
   errorId?: string | null;
 };
 
