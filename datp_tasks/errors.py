@@ -171,10 +171,17 @@ class NotGranted(RequestError):
 class InputInvalid(RequestError):
     """The data is not an acceptable JSON object."""
 
-    def __init__(self, message: str | None = None, pointer: str = "") -> None:
+    def __init__(
+        self,
+        message: str | None = None,
+        pointer: str = "",
+        mistakes: Sequence[tuple[str, str]] = (),
+    ) -> None:
         super().__init__(message)
         #: The place of the mistake in the request, as a JSON pointer, where it is known.
         self.pointer = pointer
+        #: Place and sentence of each, where there can be several.
+        self.mistakes = mistakes or ([(pointer, str(self))] if pointer else [])
 
 
 class ExternalIdInvalid(RequestError):

@@ -176,6 +176,19 @@ tx_summary = Table(
     ),
 )
 
+#: What transactions can be found and sorted by (model/search_attributes.py).
+tx_attribute = Table(
+    "tx_attribute",
+    metadata,
+    Column("tx_id", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    #: Its order, byte by byte, is that of the values.
+    Column("value", Text(collation="C"), nullable=False),
+    PrimaryKeyConstraint("tx_id", "name"),
+    Index("tx_attribute_value", "owner", "name", "value", "tx_id"),
+)
+
 #: Append-only log of what the record says of each transaction.
 tx_state_change = Table(
     "tx_state_change",
@@ -340,6 +353,7 @@ __all__ = [
     "pipeline_version",
     "segment",
     "step_effect",
+    "tx_attribute",
     "tx_state",
     "tx_state_change",
     "tx_summary",

@@ -55,6 +55,7 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "POST /v1/transactions/{txId}/resolve": (DECISION, OPERATORS),
     "POST /v1/transactions/{txId}/retry": ({"reason": "table"}, OPERATORS),
     "POST /v1/transactions/{txId}/unmask": ({"reason": "table"}, ADMINS),
+    "GET /v1/pipelines/{name}/schema": (None, EVERYONE),
     "GET /v1/in-doubt": (None, VIEWERS),
     "POST /v1/batches": ({"service": "books", "payload": "AA=="}, {"granted", *ADMINS}),
     "GET /v1/batches": (None, {"granted", *VIEWERS}),
