@@ -17,6 +17,7 @@ class Query(Queries, topic="listing"):
     of_all: str
     pipelines_of: str
     sequences: str
+    by_version: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,20 @@ class ListingFilter:
     #: Creation time and id of the last one of the page before.
     after: tuple[datetime, str] | None = None
     rows_max: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionCounts:
+    """How the transactions of one version of a pipeline stand lately."""
+
+    in_flight: int = 0
+    ended: int = 0
+    #: Of those that ended, the ones that did not end with success.
+    unsuccessful: int = 0
+
+    @property
+    def unsuccessful_share(self) -> float | None:
+        return self.unsuccessful / self.ended if self.ended else None
 
 
 class Listing:
@@ -64,3 +79,14 @@ class Listing:
         with self._engine.connect() as connection:
             rows = connection.exec_driver_sql(Query.sequences, {"tx_id": list(tx_ids)})
             return {row.tx_id: row.sequence for row in rows}
+
+    def by_version(self, rows_max: int) -> dict[tuple[str, str], VersionCounts]:
+        """By pipeline and version, of the newest that go on and of those that ended last."""
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(Query.by_version, {"limit": rows_max})
+            return {
+                (row.pipeline, row.version): VersionCounts(
+                    in_flight=row.in_flight, ended=row.ended, unsuccessful=row.unsuccessful
+                )
+                for row in rows
+            }
