@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from fastapi.responses import Response
@@ -34,8 +35,8 @@ class Checked:
 
     name: str = ""
     version: str = ""
-    mistakes: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    mistakes: Sequence[str] = ()
+    warnings: Sequence[str] = ()
 
 
 @pages.page("/drafts")
