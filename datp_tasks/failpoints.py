@@ -73,6 +73,8 @@ POINTS = (
     "ledger.before_send",
     "ledger.before_finish",
     "ledger.after_finish",
+    "endpoints.before_commit",
+    "endpoints.after_commit",
     "webhooks.before_place",
     "webhooks.after_take",
     "webhooks.after_claim",

@@ -131,7 +131,7 @@ class Settings(Tuning):
 
     # From Redis to SQL, and how long it is kept there.
     delay_before_archiving_s: int = number(60, 0, 86_400, env="ARCHIVE__DELAY_BEFORE_ARCHIVING_S")
-    state_ttl_s: int = number(1_800, 1, 864_000, env="ARCHIVE__STATE_TTL_S")
+    state_ttl_s: int = number(300, 1, 864_000, env="ARCHIVE__STATE_TTL_S")
     archiver_batch_max: int = number(1_000, 1, 10_000, env="ARCHIVE__BATCH_MAX")
     archiver_role_s: float = number(30.0, 1, 3_600, env="ARCHIVE__ROLE_S")
     archiver_grace_s: float = number(15.0, 0.1, 3_600, env="ARCHIVE__GRACE_S")

@@ -57,6 +57,8 @@ class Tuning:
     vector_stuck_ms: int = number(500, 10, 60_000)
     #: At 2 to 20 kB each, tens of megabytes in a worker.
     state_cache_entries_max: int = number(2_000, 0, 1_000_000)
+    #: One that has not come back by then went on elsewhere, or sleeps for long.
+    state_cache_s: float = number(300.0, 1, 86_400)
 
     # Nodes.
     #: Three beats fit into the silence after which a node is suspected.
@@ -127,6 +129,8 @@ class Tuning:
     retention_run_s: float = number(10.0, 0.1, 3_600)
     #: Short statements hold no row for long.
     retention_batch_max: int = number(1_000, 1, 100_000)
+    #: Alerts that were cleared, for a look back over a year; 0 keeps them.
+    keep_alerts_days: int = number(400, 0, 36_500)
     #: Only repairs copies in Redis.
     pipeline_cache_period_s: float = number(10.0, 0.1, 3_600)
 
@@ -244,6 +248,16 @@ class Tuning:
     webhook_delay_first_s: float = number(5.0, 0.01, 86_400)
     #: All pauses together: three days, so that a weekend passes.
     webhook_give_up_s: float = number(259_200.0, 0.1, 31_622_400)
+
+    # Registered endpoints.
+    #: As many as a person can still keep apart.
+    webhook_endpoints_max: int = number(20, 1, 10_000)
+    #: How late an endpoint may be told, beside the sending; a run without news is one query.
+    endpoint_feeder_period_s: float = number(1.0, 0.1, 3_600)
+    #: Endpoints with news that one run looks after; the next one does the others.
+    endpoint_feeder_batch_max: int = number(200, 1, 10_000)
+    #: Events of one endpoint in one commit.
+    endpoint_feeder_rows_max: int = number(500, 1, 10_000)
 
     # The event feed.
     #: How late an event may be told by a stream, beside its commit: one query for all owners.

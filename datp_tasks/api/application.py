@@ -35,7 +35,9 @@ from datp_tasks.api import (
     problems,
     root,
     series,
+    step_types,
     transactions,
+    webhook_endpoints,
     webhooks,
 )
 from datp_tasks.api.console.mount import Console
@@ -51,9 +53,11 @@ ROUTERS = (
     batches.routes,
     ledger_operator.routes,
     webhooks.routes,
+    webhook_endpoints.routes,
     event_pages.routes,
     inspect.routes,
     operator.routes,
+    step_types.routes,
     approvals.routes,
     audit_actions.routes,
     api_keys.own,

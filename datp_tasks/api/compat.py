@@ -6,11 +6,8 @@ owner; else they need one as everywhere.
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
-from datetime import UTC, datetime
-from functools import cache
-from importlib.metadata import distribution, version
+from datetime import datetime
+from importlib.metadata import version
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
@@ -24,6 +21,7 @@ from datp_tasks.api.routing import by_key, json_response, router
 from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT, hand_in, in_language, look, note_read, told
+from datp_tasks.build_info import built_at
 from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.rights import check_read, sees_payloads
@@ -151,22 +149,9 @@ async def healthcheck(request: Request) -> Response:
             "status": "ok",
             "appVersion": ours,
             "datpVersion": ours,
-            "buildTime": _built_at(),
+            "buildTime": built_at(),
         }
     )
-
-
-@cache
-def _built_at() -> str | None:
-    """When this release was put onto this machine: wheels and images keep that time."""
-    named = distribution("datp-tasks").files or []
-    found = next((each for each in named if each.name == "METADATA"), None)
-    if found is None:
-        return None
-    with suppress(OSError):
-        built_s = os.stat(found.locate()).st_mtime
-        return time_text(datetime.fromtimestamp(int(built_s), UTC))
-    return None
 
 
 def _request(pipeline: str, wanted: Start, caller: Caller) -> Wanted:

@@ -18,7 +18,7 @@ DESCRIPTION = (
 PROBLEMS = {
     400: "The body is not JSON, or the address is garbled.",
     401: "An API key is missing, unknown, expired or revoked.",
-    403: "The key has not the scope that this needs.",
+    403: "The key has not the role or the grant that this needs.",
     404: "There is no such thing, or it belongs to another owner.",
     408: "The body did not arrive in time.",
     409: "The state of things does not allow it.",
@@ -59,11 +59,9 @@ def _operations(made: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _complete(operation: dict[str, Any]) -> None:
     tags = operation.get("tags", [])
     is_open = "health" in tags
-    codes = {400, 500, 503} if is_open else {400, 401, 404, 429, 500, 503}
+    codes = {400, 500, 503} if is_open else {400, 401, 403, 404, 429, 500, 503}
     if not is_open:
         operation["security"] = [{"key": []}]
-    if "operator" in tags:
-        codes.add(403)
     if operation.get("parameters") or "requestBody" in operation:
         codes.add(422)
     if "requestBody" in operation:

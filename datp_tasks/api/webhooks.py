@@ -42,7 +42,7 @@ async def find(
             )
 
     found = await services.threads.run(read)
-    return json_response({"webhooks": [_delivery_json(each) for each in found]})
+    return json_response({"webhooks": [delivery_json(each) for each in found]})
 
 
 @routes.get("/webhooks/{id}", response_model=Object)
@@ -81,7 +81,7 @@ def _show(services: Services, id: str, owner: str | None) -> dict[str, Any]:
         delivery = store.find(id, owner=owner)
         attempts = store.attempts(id)
     return {
-        **_delivery_json(delivery),
+        **delivery_json(delivery),
         "attempts": [
             {
                 "attempt": each.attempt,
@@ -96,11 +96,12 @@ def _show(services: Services, id: str, owner: str | None) -> dict[str, Any]:
     }
 
 
-def _delivery_json(delivery: Delivery) -> dict[str, Any]:
+def delivery_json(delivery: Delivery) -> dict[str, Any]:
     return {
         "id": delivery.id,
         "txId": delivery.tx_id,
-        "sequence": delivery.sequence,
+        "sequence": None if delivery.endpoint_id else delivery.sequence,
+        "endpointId": delivery.endpoint_id,
         "kind": delivery.kind,
         "owner": delivery.owner,
         "url": delivery.url,

@@ -29,6 +29,7 @@ from datp_tasks.live.doorbells import (
     Rung,
     Waits,
 )
+from datp_tasks.live.event_counts import REQUEUED, EventCounts
 from datp_tasks.live.live_types import PRIORITIES, Bell
 from datp_tasks.live.scripts import Reply, ScriptCall
 
@@ -79,8 +80,10 @@ class Ringer:
         costs: CostBook,
         doorbells: Doorbells | None = None,
         post: Post | None = None,
+        counts: EventCounts | None = None,
     ) -> None:
         self._send = send
+        self._counts = counts
         self._post = post
         self._costs = costs
         #: None: every bell gets a message, as tests want it.
@@ -90,8 +93,14 @@ class Ringer:
         #: Counted for the benchmark and for tests.
         self.messages = 0
 
-    def ring(self, bells: Iterable[Bell | None]) -> None:
-        self._pending.extend(bell for bell in bells if bell is not None)
+    def ring(self, bells: Iterable[Bell | None], *, requeued: bool = True) -> None:
+        """`requeued`: they were just queued once more, which counts as an event."""
+        due = [bell for bell in bells if bell is not None]
+        if requeued and self._counts is not None:
+            for bell in due:
+                pipeline = bell.place.rpartition("/")[0]
+                self._counts.add(REQUEUED, bell.group, pipeline, bell.owner)
+        self._pending.extend(due)
         while self._pending and self._sending.acquire(blocking=False):
             try:
                 self._send_pending()

@@ -39,7 +39,7 @@ def create(
         list[str] | None,
         typer.Option(
             help="What it may do, instead of what is safe by default: read, cancel, wake, "
-            "submit:<pipeline>, switch:<name>, batch:<service>; again for each."
+            "submit:<pipeline>, switch:<name>, batch:<service>, endpoints; again for each."
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="What it is for, for people.")] = None,

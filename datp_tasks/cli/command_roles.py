@@ -28,7 +28,7 @@ NEEDED: Final[dict[str, Role]] = {
     **dict.fromkeys(("bulk cancel", "bulk wake", "bulk retry"), OPERATOR),
     **dict.fromkeys(("replay", "audit", "audit actions", "logs"), OPERATOR),
     **dict.fromkeys(("why", "list", "alerts", "doctor", "timeouts", "top", "nodes"), VIEWER),
-    **dict.fromkeys(("groups list", "groups show"), VIEWER),
+    **dict.fromkeys(("groups list", "groups show", "steps list", "steps show"), VIEWER),
     "groups set": OPERATOR,
     **dict.fromkeys(
         ("pipelines list", "pipelines show", "pipelines export", "pipelines diff"), VIEWER
@@ -37,6 +37,7 @@ NEEDED: Final[dict[str, Role]] = {
     **dict.fromkeys(("pipelines test", "mappings list", "mappings show"), VIEWER),
     **dict.fromkeys(("webhooks list", "webhooks show"), OPERATOR),
     "webhooks redeliver": OPERATOR,
+    **dict.fromkeys(("endpoints list", "endpoints show"), VIEWER),
     # Starting is a matter of grants, which the request is checked against.
     "submit": VIEWER,
     **dict.fromkeys(("claims", "services list", "batches list", "batches show"), VIEWER),

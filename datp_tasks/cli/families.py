@@ -49,6 +49,9 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
     "erase": {
         "erase": "Erase what transactions were about; ids, status, times and hashes stay.",
     },
+    "retention": {
+        "retention": "How long what an owner or a pipeline has is kept.",
+    },
     "timeouts": {
         "timeouts": "Show what expires next.",
     },
@@ -58,6 +61,9 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
     "nodes": {
         "nodes": "Show the live nodes.",
     },
+    "step_types": {
+        "steps": "Step types: what they are for and what params they take.",
+    },
     "groups": {
         "groups": "Node groups: concurrency, roles and pauses of running workers.",
     },
@@ -66,6 +72,9 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
     },
     "mappings": {
         "mappings": "Mappings that pipelines share, and their versions.",
+    },
+    "endpoints": {
+        "endpoints": "Webhook endpoints of owners.",
     },
     "webhooks": {
         "webhooks": "Webhooks: deliveries, dead letters, secrets.",

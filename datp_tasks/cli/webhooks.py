@@ -11,14 +11,12 @@ from rich.table import Table
 
 from datp_tasks.cli.command_context import connect
 from datp_tasks.cli.terminal_tables import list_table, print_json, print_list, short_time
-from datp_tasks.record.webhooks import STATES, Delivery, DeliveryAttempt
+from datp_tasks.record.webhooks import SECRET_OVERLAP_S, STATES, Delivery, DeliveryAttempt
 
 app = typer.Typer(help="Webhooks: deliveries, dead letters, secrets.", no_args_is_help=True)
 secrets_app = typer.Typer(help="Secrets that sign webhooks.", no_args_is_help=True)
 app.add_typer(secrets_app, name="secrets")
 
-#: A day for all receivers of an owner to learn a new secret.
-SECRET_OVERLAP_S = 86_400
 COLOURS = {"delivered": "green", "dead": "red", "pending": "cyan", "cancelled": "yellow"}
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]

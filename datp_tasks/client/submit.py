@@ -159,7 +159,7 @@ class RequestAcceptor:
         if along:
             along[1](replies[0])
         else:
-            self.ringer.ring(bells)
+            self.ringer.ring(bells, requeued=False)
 
     def _answer(self, prepared: Prepared, existing: Existing | None) -> Submitted | RequestError:
         acceptance = prepared.acceptance

@@ -17,12 +17,17 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
+from datp_tasks.build_info import built_at
+from datp_tasks.engine.registry import Registry
 from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.live.store import LiveStore
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.node")
+
+#: Beats after which a node says again what its step types are for.
+DESCRIBED_EVERY = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,7 @@ class Heartbeat:
         self,
         live: LiveStore,
         settings: Settings,
-        step_types: Callable[[], list[str]],
+        steps: Registry,
         *,
         worker: str = "",
         on_beat: Callable[[], object] = lambda: None,
@@ -61,7 +66,8 @@ class Heartbeat:
         self._live = live
         self._settings = settings
         self._every_s = settings.node_beat_ms / 1_000
-        self._step_types = step_types
+        self._steps = steps
+        self._beats = 0
         self._worker = worker
         self._on_beat = on_beat
         self._register = NodeRegister(
@@ -76,6 +82,7 @@ class Heartbeat:
         node = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         beating = _Beating(groups, self._live.server_now_ms(), last_s=time.monotonic())
         self._nodes[node] = beating
+        self._describe()
         self._beat(node, beating)
         return node
 
@@ -104,8 +111,21 @@ class Heartbeat:
                 log.debug("node %s leaves without a word: %s", node, error)
 
     def beat_once(self) -> None:
+        self._beats += 1
+        if self._beats % DESCRIBED_EVERY == 0:
+            # Redis may have lost it.
+            self._describe()
         for node, beating in list(self._nodes.items()):
             self._beat(node, beating)
+
+    def _describe(self) -> None:
+        about = {
+            "version": version("datp-tasks"),
+            "build": self._settings.build,
+            "buildTime": built_at(),
+        }
+        described = self._steps.described()
+        self._register.describe({name: {**each, **about} for name, each in described.items()})
 
     def _run(self) -> None:
         while not self._stopped.wait(self._every_s):
@@ -127,8 +147,9 @@ class Heartbeat:
                 "pid": os.getpid(),
                 "version": version("datp-tasks"),
                 "build": self._settings.build,
+                "buildTime": built_at(),
                 "joinedMs": beating.joined_ms,
-                "stepTypes": self._step_types(),
+                "stepTypes": self._steps.names(),
                 "load": _shown_load(beating),
             },
         )

@@ -19,7 +19,7 @@ from datp_tasks.engine.execute import Executor, Way
 from datp_tasks.engine.observer import Observer
 from datp_tasks.engine.outcomes import Lost, RecordRefused, Unavailable
 from datp_tasks.engine.point_desk import PointDesk
-from datp_tasks.engine.recent_owners import RecentOwners
+from datp_tasks.engine.recent_owners import SHARED, RecentOwners
 from datp_tasks.engine.registry import StepType
 from datp_tasks.engine.round import Round, Stuck
 from datp_tasks.engine.run import Run
@@ -30,6 +30,8 @@ from datp_tasks.failpoints import reach
 from datp_tasks.live.doorbells import Doorbells, Line
 from datp_tasks.live.live_types import Claimed
 from datp_tasks.live.live_types import Refused as NotClaimed
+from datp_tasks.live.nodes import live_nodes
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.live.script_replies import claimed
 from datp_tasks.live.scripts import Reply, ScriptCall
 from datp_tasks.model.state import BEGIN, delta_json
@@ -49,6 +51,8 @@ SHARING: frozenset[Way] = frozenset(("vector", "sql", "async"))
 #: While others have work too, the vectors of what an owner has in excess are so much shorter: the
 #: others wait until one is done.
 SHORTER = 4
+#: How often the number of processes of a node group is asked for, then.
+COUNT_NODES_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +93,9 @@ class Hop:
         self._points = stages.points
         self._cache = cache
         self._observer = observer
-        self._owners = RecentOwners()
+        self._owners = RecentOwners(SHARED)
+        #: Node group -> its processes, and when to count them again.
+        self._nodes: dict[str, tuple[int, float]] = {}
         self.round = Round()
         #: The transactions of the current bell: all that this worker can be at work on.
         self.in_hand: frozenset[str] = frozenset()
@@ -109,7 +115,8 @@ class Hop:
         return claimed
 
     def _run(self, step_type: StepType, pairs: Pairs, answers: str) -> int:
-        claims = self._claim(step_type, pairs, answers)
+        is_held = self._is_held(answers)
+        claims = self._claim(step_type, pairs, "" if is_held else answers)
         reach("hop.after_claim")
         self._observer.claimed(claims)
         self._owners.saw(run.fields.get("owner", "") for run in claims)
@@ -125,7 +132,36 @@ class Hop:
             runs = idle + self._committer.commit(self._decide(executed))
         if place:
             self._costs.measured(place, transactions=len(claims), work_s=work_s, shares=shares)
+        if is_held:
+            self._ring_for_the_rest(answers)
         return len(claims)
+
+    def _is_held(self, answers: str) -> bool:
+        """Whether the next message for this line waits for the end of this hop: it is of what an
+        owner has in excess, and others have work."""
+        owner = Line.parsed(answers).owner if answers else ""
+        return bool(owner) and self._owners.are_others(owner)
+
+    def _ring_for_the_rest(self, answers: str) -> None:
+        """What an owner has in excess leaves one process of its group to the others."""
+        line = Line.parsed(answers)
+        size = max(1, self._costs.vector_size(line.place) // SHORTER)
+        try:
+            messages_max = max(1, self._processes_of(line.group) - 1)
+            order = self._doorbells.answering(answers, 0, size, messages_max)
+            _, following = Doorbells.answered(self._live.run([order])[0])
+        except RedisError as error:
+            log.debug("what waits at %s is rung for later: %s", answers, error)
+            return
+        self._ringer.ring_next(answers, following)
+
+    def _processes_of(self, group: str) -> int:
+        count, until_s = self._nodes.get(group, (0, 0.0))
+        if until_s < time.monotonic():
+            found = live_nodes(self._live.redis, self._live.keys)
+            count = sum(node.group == group for node in found)
+            self._nodes[group] = count, time.monotonic() + COUNT_NODES_S
+        return count
 
     def _claim(self, step_type: StepType, pairs: Pairs, answers: str) -> list[Run]:
         """Through the one door, with what waits at the doorbell."""
@@ -141,10 +177,7 @@ class Hop:
         return runs
 
     def _answer(self, place: str, rung: int) -> ScriptCall:
-        line = Line.parsed(place)
-        size = self._costs.vector_size(line.place)
-        if line.owner and self._owners.are_others(line.owner):
-            size = max(1, size // SHORTER)
+        size = self._costs.vector_size(Line.parsed(place).place)
         return self._doorbells.answering(place, max(0, size - rung), size)
 
     def _claim_pairs(

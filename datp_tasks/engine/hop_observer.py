@@ -20,6 +20,8 @@ from datp_tasks.engine.observer import Observer
 from datp_tasks.engine.outcomes import Broken, Doubt, Ended, Outcome, Unanswered
 from datp_tasks.engine.registry import Registry, StepType
 from datp_tasks.engine.run import Run
+from datp_tasks.live.event_counts import PIPELINE, EventCounts
+from datp_tasks.model.outcome import Call
 from datp_tasks.observe.task_events import TaskEvents
 from datp_tasks.observe.tracing import Tracing
 
@@ -82,8 +84,13 @@ class HopSpans:
 
 class HopObserver(Observer):
     def __init__(
-        self, registry: Registry, events: TaskEvents | None, spans: HopSpans | None
+        self,
+        registry: Registry,
+        events: TaskEvents | None,
+        spans: HopSpans | None,
+        counts: EventCounts | None = None,
     ) -> None:
+        self._counts = counts
         self._registry = registry
         self._events = events
         self._spans = spans
@@ -106,6 +113,11 @@ class HopObserver(Observer):
 
     def claimed(self, runs: Sequence[Run]) -> None:
         self._claims = runs
+        if self._counts is not None:
+            for run in runs:
+                # Neither a worker before nor an earlier hop has begun it.
+                if "begun" not in run.fields and run.state.path == "0" and not run.crashed:
+                    self._count_pipeline(run, run.state.frame.pipeline)
         if self._spans is not None:
             self._spans.begin(runs)
 
@@ -160,7 +172,15 @@ class HopObserver(Observer):
         }
         self._round_began_s = time.perf_counter()
 
+    def _count_pipeline(self, run: Run, pipeline: str) -> None:
+        assert self._counts is not None
+        self._counts.add(PIPELINE, run.group, pipeline, run.fields.get("owner", ""))
+
     def round_ended(self, runs: Sequence[Run]) -> None:
+        if self._counts is not None:
+            for run in runs:
+                if type(run.outcome) is Call:
+                    self._count_pipeline(run, run.outcome.pipeline)
         if not self._events:
             return
         took_s = time.perf_counter() - self._round_began_s

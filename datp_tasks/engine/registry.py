@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import os
 import re
 import sys
@@ -32,6 +33,9 @@ class StepType:
     name: str
     function: StepFunction
     description: str = ""
+    #: JSON schema of its params, and params to begin with: for people and for a palette.
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    default: Mapping[str, Any] = field(default_factory=dict)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     timeout_s: float | None = None
     on_crash: OnCrash = "rerun"
@@ -51,6 +55,18 @@ class StepType:
     @property
     def task_name(self) -> str:
         return f"datp.step.{self.name}"
+
+    def described(self) -> dict[str, Any]:
+        """What a person needs to use it, as the register of nodes shows it."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "parameters": dict(self.parameters),
+            "defaultDefinition": {"type": self.name, "params": dict(self.default)},
+            "onCrash": self.on_crash,
+            "transactional": self.transactional,
+            "vector": self.vector,
+        }
 
     @property
     def is_unsafe(self) -> bool:
@@ -142,11 +158,17 @@ class Registry:
     def names(self) -> list[str]:
         return sorted(self._types)
 
+    def described(self) -> dict[str, dict[str, Any]]:
+        """What people need to use each."""
+        return {name: step_type.described() for name, step_type in self._types.items()}
+
     def step(
         self,
         name: str,
         *,
         description: str = "",
+        parameters: Mapping[str, Any] | None = None,
+        default: Mapping[str, Any] | None = None,
         retry: RetryPolicy | Mapping[str, Any] | None = None,
         timeout_s: float | None = None,
         on_crash: OnCrash = "rerun",
@@ -160,6 +182,8 @@ class Registry:
         again, ask its probe, or park the transaction for a person. With `transactional`, what
         it does on `ctx.sql` happens exactly once. With `vector`, the function gets a Batch of
         all transactions of the vector that are at the step, and gives each item its outcome.
+        `description` (else the docstring), `parameters` (a JSON schema of its params) and
+        `default` (params to begin with) are for people: `datp steps show`.
         """
         _check_declaration(name, timeout_s, on_crash)
         try:
@@ -177,6 +201,8 @@ class Registry:
                 name=name,
                 function=function,
                 description=description or inspect.getdoc(function) or "",
+                parameters=_as_json(name, "parameters", parameters),
+                default=_as_json(name, "default", default),
                 retry=policy,
                 timeout_s=timeout_s,
                 on_crash=on_crash,
@@ -193,6 +219,15 @@ class Registry:
         other = Registry()
         other._types = dict(self._types)
         return other
+
+
+def _as_json(name: str, what: str, given: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A copy that nothing changes later, and that can be shown to others."""
+    try:
+        found: dict[str, Any] = json.loads(json.dumps(dict(given or {}), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise StepTypeInvalid(f"{name}: {what} must be a JSON object: {error}") from None
+    return found
 
 
 def _takes_one_argument(function: StepFunction) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from datp_tasks.engine.seal_edge import SealEdge
@@ -22,12 +24,22 @@ class Kept(NamedTuple):
     chars: int
     #: What the state was opened with, if it rests sealed.
     edge: SealEdge | None = None
+    put_s: float = 0.0
 
 
 class StateCache:
     """A bounded LRU keyed by transaction; an entry is good for one writing of the JSON only."""
 
-    def __init__(self, entries_max: int, chars_max: int = CHARS_MAX) -> None:
+    def __init__(
+        self,
+        entries_max: int,
+        chars_max: int = CHARS_MAX,
+        *,
+        kept_s: float = math.inf,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kept_s = kept_s
+        self._now_s = now_s
         self._entries_max = entries_max
         self._chars_max = chars_max
         self._chars = 0
@@ -51,8 +63,10 @@ class StateCache:
             if len(state_json) > self._chars_max:
                 # It would only drive out all others.
                 return
-            self._entries[tx_id] = Kept(f"{version}/{fence}", state, len(state_json), edge)
+            now_s = self._now_s()
+            self._entries[tx_id] = Kept(f"{version}/{fence}", state, len(state_json), edge, now_s)
             self._chars += len(state_json)
+            self._drop_old(now_s)
             while len(self._entries) > self._entries_max or self._chars > self._chars_max:
                 self._pop(next(iter(self._entries)))
 
@@ -61,7 +75,16 @@ class StateCache:
         if not self._entries:
             return {}
         with self._lock:
+            self._drop_old(self._now_s())
             return {tx: self._pop(tx) for tx in tx_ids if tx in self._entries}
+
+    def _drop_old(self, now_s: float) -> None:
+        """The oldest come first."""
+        while self._entries:
+            tx_id, kept = next(iter(self._entries.items()))
+            if now_s - kept.put_s < self._kept_s:
+                return
+            self._pop(tx_id)
 
     def _pop(self, tx_id: str) -> Kept:
         kept = self._entries.pop(tx_id)

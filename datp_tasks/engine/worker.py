@@ -56,7 +56,7 @@ class Worker:
         effects = EffectStore(record.engine, stores.clock)
         self._executor = Executor(settings, live, begun, effects, caller)
         decider = Decider(settings, pipelines, this.steps, random.Random())
-        cache = StateCache(settings.state_cache_entries_max)
+        cache = StateCache(settings.state_cache_entries_max, kept_s=settings.state_cache_s)
         late = LateDesk(record, Alerts(record.engine, stores.clock), pipelines, caller)
         committer = Committer(
             this=this,

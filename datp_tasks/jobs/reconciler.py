@@ -117,7 +117,7 @@ class LostBells:
             for bell in self._live.ring_again_many([tx for tx in late if tx not in ended])
             if isinstance(bell, Bell)
         ]
-        self._ringer.ring(bells)
+        self._ringer.ring(bells, requeued=False)
         return len(bells)
 
     def _late(self) -> list[str]:

@@ -12,12 +12,13 @@ Crash:    the next run does the rest.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
 from datp_tasks.live.store import LiveStore
 from datp_tasks.record.retention import (
+    ALERTS,
     BATCHES,
     BEGINNING,
     EFFECTS,
@@ -28,7 +29,9 @@ from datp_tasks.record.retention import (
     WEBHOOKS,
     Retention,
     RowKind,
+    batches_of,
 )
+from datp_tasks.record.retention_rules import RetentionRule
 from datp_tasks.record.signals import Signals
 
 
@@ -47,6 +50,10 @@ class Result:
     batches: int = 0
     #: Switches and cancels of transactions that have ended.
     signals: int = 0
+    #: Those that were cleared.
+    alerts: int = 0
+    #: Transactions and batches of owners and pipelines that have a rule.
+    ruled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,10 @@ class Limits:
     webhooks_days: int
     batches_days: int
     summaries_days: int
+    #: After they were cleared.
+    alerts_days: int = 0
+    #: What an owner or a pipeline has is kept by its rule, in every table; the longest one counts.
+    rules: Sequence[RetentionRule] = ()
 
 
 def run_once(live: LiveStore, retention: Retention, signals: Signals, *, limits: Limits) -> Result:
@@ -71,13 +82,18 @@ def run_once(live: LiveStore, retention: Retention, signals: Signals, *, limits:
     if limits.summaries_days:
         waiting["summaries"] = _summaries(live, retention, limits)
     waiting["signals"] = _signals(signals, limits.batch_max)
+    for rule in limits.rules:
+        waiting[f"{rule.kind} {rule.name}"] = _ruled(live, retention, rule, limits.batch_max)
+        if rule.kind == "owner":
+            kind = batches_of(rule.name)
+            waiting[kind.name] = _batches(retention, kind, rule.days, limits.batch_max)
     while waiting and monotonic() < until_s:
         for name, batches in list(waiting.items()):
             number = next(batches, None)
             if number is None:
                 del waiting[name]
             else:
-                dropped[name] += number
+                dropped[name if " " not in name else "ruled"] += number
     return Result(**dropped)
 
 
@@ -91,6 +107,7 @@ def _kinds(retention: Retention, limits: Limits) -> dict[str, Iterator[int]]:
         (EVENTS, limits.events_days),
         (WEBHOOKS, limits.webhooks_days),
         (BATCHES, limits.batches_days),
+        (ALERTS, limits.alerts_days),
     )
     return {
         kind.name: _batches(retention, kind, days, limits.batch_max)
@@ -105,6 +122,25 @@ def _batches(retention: Retention, kind: RowKind, days: int, batch_max: int) -> 
         batch = retention.drop(kind, days=days, batch_max=batch_max, after=after)
         after, looked = batch.after, batch.looked
         yield batch.dropped
+
+
+def _ruled(
+    live: LiveStore, retention: Retention, rule: RetentionRule, batch_max: int
+) -> Iterator[int]:
+    """Transactions that a rule is about, each as a whole. What cannot go yet is met again."""
+    after, looked, is_clean = retention.mark_of(rule), batch_max, True
+    while looked == batch_max:
+        page = retention.ruled(rule, batch_max=batch_max, after=after)
+        looked = len(page)
+        due = [tx_id for (_, tx_id), is_due in page if is_due]
+        here = live.exist_many(due) if due else []
+        left = [tx for tx, is_here in zip(due, here, strict=True) if not is_here]
+        dropped = retention.drop_summaries(left, days=rule.days) if left else 0
+        is_clean = is_clean and dropped == len(due)
+        after = page[-1][0] if page else after
+        if page and is_clean:
+            retention.set_mark(rule, after)
+        yield dropped
 
 
 def _summaries(live: LiveStore, retention: Retention, limits: Limits) -> Iterator[int]:

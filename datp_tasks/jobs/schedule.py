@@ -21,6 +21,8 @@ JOBS = {
     "pipeline_cache": "pipeline_cache_period_s",
     "claim_queuer": "claim_queuer_period_s",
     "batch_poller": "batch_poller_period_s",
+    # Before the sender, which then finds what it made.
+    "endpoint_feeder": "endpoint_feeder_period_s",
     "webhook_sender": "webhook_sender_period_s",
     "group_cache": "group_cache_period_s",
     "watcher": "watcher_period_s",
@@ -36,6 +38,7 @@ LEDGER_JOBS = frozenset({"claim_queuer", "batch_poller"})
 ROLES = {
     "archiver": "archiving",
     "webhook_sender": "webhooks",
+    "endpoint_feeder": "webhooks",
     "sleeper": "wakeup",
     "claim_queuer": "ledger",
     "batch_poller": "ledger",

@@ -115,9 +115,11 @@ class Doorbells:
         """Put messages into their queues, in this order, in one round trip."""
         self._live.send([("LPUSH", each.queue, each.text) for each in messages])
 
-    def answering(self, line: str, take_max: int, next_max: int) -> ScriptCall:
+    def answering(
+        self, line: str, take_max: int, next_max: int, messages_max: int = OWN_MESSAGES_MAX
+    ) -> ScriptCall:
         """The call by which a worker answers; `answered` reads its reply."""
-        messages_max = OWN_MESSAGES_MAX if Line.parsed(line).owner else 1
+        messages_max = min(messages_max, OWN_MESSAGES_MAX) if Line.parsed(line).owner else 1
         order = (line, RINGING_MS, WAITING_MS, take_max, next_max, messages_max)
         return call(script("answer"), self._keys(line), order)
 

@@ -37,6 +37,7 @@ the transaction id (`t07-…`), so every process that has the id can name its ke
 | {bells}:lineH:<line>      | hash   | owner -> how many of the list are its own  | answered, or 10 min    |
 | {bells}:linesS            | set    | lines in which something waits             | answered               |
 | stepCostH                 | hash   | pipeline/step -> microseconds per tx       | never                  |
+| stepTypesH                | hash   | step type -> what it is for, JSON          | never                  |
 | stepTimesH                | hash   | place|n, place|us: passed, microseconds    | never                  |
 | metric1H…3H:<slot>        | hash   | counters and gauges of a slot of time      | 5 min, 2 h, 24 h       |
 | metricTotalsH, gaugesH    | hash   | counters since the beginning; last samples | never                  |

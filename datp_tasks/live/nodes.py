@@ -74,6 +74,12 @@ class NodeRegister:
             pipeline.zadd(registered_key(self._keys), {f"{group}/{node}": now_ms})
         pipeline.execute()
 
+    def describe(self, step_types: Mapping[str, Mapping[str, Any]]) -> None:
+        """What the step types of a node are for; they are many words, so not with every beat."""
+        fields: dict[Any, Any] = {name: json.dumps(about) for name, about in step_types.items()}
+        if fields:
+            self._redis.hset(self._keys.outside("stepTypesH"), mapping=fields)
+
     def leave(self, node: str, groups: Iterable[str]) -> None:
         """In order: no alert is raised for it."""
         pipeline = self._redis.pipeline(transaction=False)
@@ -130,6 +136,13 @@ class NodeRegister:
     @property
     def _missed_key(self) -> str:
         return self._keys.in_shard("nodes", "missedZ")
+
+
+def described_step_types(redis: Any, keys: Keys) -> dict[str, dict[str, Any]]:
+    """What nodes said of their step types, also of those that no node offers any more."""
+    found = redis.hgetall(keys.outside("stepTypesH"))
+    read = {_text(name): _record(text) for name, text in found.items()}
+    return {name: about for name, about in read.items() if about is not None}
 
 
 def registered_key(keys: Keys) -> str:

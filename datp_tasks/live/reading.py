@@ -38,6 +38,22 @@ class Reading:
             for values in answers
         ]
 
+    def read_and_keep(
+        self, tx_ids: Sequence[str], names: Sequence[str], keep_ms: int
+    ) -> list[dict[str, str]]:
+        """The same; what was about to leave memory stays for so long again.
+
+        GT lets no time to live begin where there is none, and shortens none.
+        """
+        commands: list[tuple[str | int, ...]] = []
+        for tx in tx_ids:
+            commands.append(("HMGET", self.keys.state(tx), *names))
+            commands.append(("PEXPIRE", self.keys.state(tx), keep_ms, "GT"))
+        return [
+            {name: value for name, value in zip(names, values, strict=True) if value is not None}
+            for values in self.send(commands)[::2]
+        ]
+
     def ping(self) -> None:
         """An error if Redis does not answer."""
         self.redis.ping()

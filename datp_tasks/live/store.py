@@ -54,6 +54,11 @@ class LiveStore(Reading):
     def shards(self) -> list[str]:
         return self._shards
 
+    @property
+    def sleeping_ttl_ms(self) -> int:
+        """How long one that sleeps stays in memory after it was read or archived."""
+        return self._settings.sleeping_ttl_s * 1_000
+
     def run(self, calls: Sequence[ScriptCall]) -> list[Reply]:
         """Send calls in one round trip; replies in the same order."""
         return self._runner.run(calls)

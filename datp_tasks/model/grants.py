@@ -1,5 +1,5 @@
 """What a key may do, as short texts: `submit:<pipeline>`, `read`, `cancel`, `switch:<name>`,
-`wake`, `batch:<service>`. A `*` at the end of a name stands for any rest of it.
+`wake`, `batch:<service>`, `endpoints`. A `*` at the end of a name stands for any rest of it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Literal, Self
 
 from datp_tasks.errors import KeyInvalid
 
-GrantKind = Literal["submit", "read", "cancel", "switch", "wake", "batch"]
+GrantKind = Literal["submit", "read", "cancel", "switch", "wake", "batch", "endpoints"]
 
-PLAIN = ("read", "cancel", "wake")
+PLAIN = ("read", "cancel", "wake", "endpoints")
 NAMED = ("submit", "switch", "batch")
 #: As many as a person can still read; a key that needs more is better two keys.
 GRANTS_MAX = 64
@@ -56,6 +56,6 @@ def _check(text: str) -> None:
     if kind in NAMED and NAME.fullmatch(name):
         return
     raise KeyInvalid(
-        f"a grant is read, cancel, wake, submit:<pipeline>, switch:<name> or batch:<service>, "
-        f"with `*` at the end of a name for any rest of it; was {text!r:.100}"
+        f"a grant is read, cancel, wake, endpoints, submit:<pipeline>, switch:<name> or "
+        f"batch:<service>, with `*` at the end of a name for any rest of it; was {text!r:.100}"
     )

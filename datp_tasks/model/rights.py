@@ -58,6 +58,15 @@ def check_read_batches(actor: Actor, service: str | None) -> None:
         raise _refused("look at batches", "batch:<service>")
 
 
+def check_endpoints(actor: Actor) -> None:
+    """An endpoint gets the payloads of all transactions, so that is its owner's, or an admin's."""
+    if actor.is_operator:
+        if not actor.has(Role.ADMIN):
+            raise NotGranted(f"This needs a key with the role {Role.ADMIN}.")
+    elif actor.grants is not None and not actor.grants.allows("endpoints"):
+        raise _refused("manage webhook endpoints", "endpoints")
+
+
 def sees_payloads(actor: Actor) -> bool:
     """A viewer sees that and when something happened, not what is in it; so does a client's key
     whose grants let it act, but not read."""

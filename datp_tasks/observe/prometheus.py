@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from datp_tasks.live.event_counts import PIPELINE, REQUEUED
 from datp_tasks.live.metrics import Metrics
 from datp_tasks.model.status import FINAL
 from datp_tasks.record.alerts import Alert
@@ -44,6 +45,15 @@ def _transactions(metrics: Metrics) -> Iterator[Metric]:
     ended = CounterMetricFamily(
         "datp_transactions_ended", "Ended, by final status.", labels=[*labels, "status"]
     )
+    requeued = CounterMetricFamily(
+        "datp_transactions_requeued",
+        "Queued again: handed over, woken, switched, resolved or taken over.",
+        labels=labels,
+    )
+    pipelines = CounterMetricFamily(
+        "datp_pipelines_started", "Pipelines begun, those called by others too.", labels=labels
+    )
+    by_name = {"queued": queued, REQUEUED: requeued, PIPELINE: pipelines}
     # Owners are added up: a scraper need not know who they are.
     totals: Counter[tuple[str, str, str]] = Counter()
     for label, number in metrics.totals().items():
@@ -51,11 +61,9 @@ def _transactions(metrics: Metrics) -> Iterator[Metric]:
     for (what, group, pipeline), number in sorted(totals.items()):
         if what in FINAL:
             ended.add_metric([group, pipeline, what], number)
-        elif what == "queued":
-            queued.add_metric([group, pipeline], number)
         else:
-            started.add_metric([group, pipeline], number)
-    yield from (queued, started, ended)
+            by_name.get(what, started).add_metric([group, pipeline], number)
+    yield from (queued, started, ended, requeued, pipelines)
 
 
 def _gauges(values: Mapping[str, float]) -> Iterator[Metric]:

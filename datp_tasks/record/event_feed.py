@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import Engine
@@ -35,11 +35,16 @@ LAST = 2**63 - 1
 CURSOR = re.compile(r"1\.(\d{1,19})\.([01])\.(\d{1,19})\.(\d{1,15})")
 #: What a row was called before the page was read may be so much older than the page.
 SLACK_S = 3_600.0
+#: A writer that takes longer may be missed by who looks for a time; the feed never misses it.
+WRITER_S_MAX = 900.0
 
 
 class Query(Queries, topic="event_feed"):
     pages: str
     page_of_all: str
+    first_from: str
+    renumber_changes: str
+    renumber_reports: str
     head: str
 
 
@@ -130,6 +135,38 @@ class EventFeed:
         with self._alone.connect() as connection:
             row = connection.exec_driver_sql(Query.head).one()
         return FeedCursor(FeedPlace(int(row.xmin), CHANGES, 0), row.at)
+
+    def renumber(self, rows_max: int) -> int:
+        """Rows that come from another server, with transaction ids that this one has not reached;
+        they could not be told. Each look is one probe of an index."""
+        with self._alone.connect() as connection:
+            limit = {"limit": rows_max}
+            changes = connection.exec_driver_sql(Query.renumber_changes, limit).rowcount
+            return changes + connection.exec_driver_sql(Query.renumber_reports, limit).rowcount
+
+    def place_at(self, owner: str, moment: datetime) -> FeedPlace:
+        """A place before all events of an owner that happened then or later, and not long before.
+
+        Times and transaction ids grow together, but for writers that take long; so it is looked
+        for by halves, some time earlier.
+        """
+        wanted = moment - timedelta(seconds=WRITER_S_MAX)
+        low, high = 0, self.head().place.xact
+        with self._alone.connect() as connection:
+            while low < high:
+                middle = (low + high) // 2
+                values = {"owner": owner, "xact": str(middle)}
+                row = connection.exec_driver_sql(Query.first_from, values).first()
+                if row is None or row.created_at >= wanted:
+                    high = middle
+                else:
+                    low = int(row.xact) + 1
+        return FeedPlace(low, CHANGES, 0)
+
+    @staticmethod
+    def is_long_after(at: datetime, until: datetime) -> bool:
+        """Nothing that happened before `until` comes after an event of this time."""
+        return (at - until).total_seconds() > WRITER_S_MAX
 
     def page(self, owner: str | None, after: FeedPlace, rows_max: int) -> FeedPage:
         """The next events of an owner, or of all owners."""

@@ -27,7 +27,9 @@ def declare(metadata: MetaData) -> None:
     """Add the tables to the others of the record."""
     _declare_events(metadata)
     _declare_deliveries(metadata)
+    _declare_attempts(metadata)
     _declare_receivers(metadata)
+    _declare_endpoints(metadata)
 
 
 def _moment(name: str, *, nullable: bool = True) -> Column[object]:
@@ -93,8 +95,14 @@ def _declare_deliveries(metadata: MetaData) -> None:
         _moment("finished_at"),
         Column("last_status", Integer),
         Column("last_error", Text),
+        #: For a registered endpoint, of which event; `sequence` is then a number from the sequence
+        #: webhook_delivery_number, far above that of any event.
+        Column("endpoint_id", Text),
+        Column("event_id", Text),
         UniqueConstraint("tx_id", "sequence", name="webhook_delivery_event"),
-        CheckConstraint("kind IN ('progress', 'final')", name="webhook_delivery_kind"),
+        CheckConstraint(
+            "kind IN ('progress', 'final', 'event', 'test')", name="webhook_delivery_kind"
+        ),
         CheckConstraint(
             "state IN ('pending', 'delivered', 'dead', 'cancelled')", name="webhook_delivery_state"
         ),
@@ -113,7 +121,24 @@ def _declare_deliveries(metadata: MetaData) -> None:
         Index("webhook_delivery_dead", "created_at", postgresql_where=text("state = 'dead'")),
         Index("webhook_delivery_created", "created_at"),
         Index("webhook_delivery_owner", "owner", "created_at", "id"),
+        Index(
+            "webhook_delivery_once",
+            "endpoint_id",
+            "event_id",
+            unique=True,
+            postgresql_where=text("endpoint_id IS NOT NULL"),
+        ),
+        Index(
+            "webhook_delivery_endpoint",
+            "endpoint_id",
+            "created_at",
+            "id",
+            postgresql_where=text("endpoint_id IS NOT NULL"),
+        ),
     )
+
+
+def _declare_attempts(metadata: MetaData) -> None:
     Table(
         "webhook_attempt",
         metadata,
@@ -169,4 +194,38 @@ def _declare_receivers(metadata: MetaData) -> None:
         _moment("disabled_at", nullable=False),
         _moment("disabled_until", nullable=False),
         Column("reason", Text, nullable=False),
+    )
+
+
+def _declare_endpoints(metadata: MetaData) -> None:
+    #: Where an owner is told of the events of all its transactions.
+    Table(
+        "webhook_endpoint",
+        metadata,
+        Column("id", Text, primary_key=True),
+        Column("owner", Text, nullable=False),
+        Column("url", Text, nullable=False),
+        #: A list of types of events; empty: all.
+        Column("types", JSON, nullable=False),
+        Column("description", Text, nullable=False),
+        Column("enabled", Boolean, nullable=False),
+        Column("disabled_reason", Text),
+        _moment("created_at", nullable=False),
+        _moment("updated_at", nullable=False),
+        #: Its place in the feed: deliveries are made of all before it.
+        Column("xact", Xid8, nullable=False),
+        Column("part", Integer, nullable=False),
+        Column("row_id", BigInteger, nullable=False),
+        #: The place of a replay that goes on, and the time that it tells of.
+        Column("replay_xact", Xid8),
+        Column("replay_part", Integer),
+        Column("replay_row_id", BigInteger),
+        _moment("replay_from"),
+        _moment("replay_to"),
+        CheckConstraint(
+            "(replay_xact IS NULL) = (replay_to IS NULL) "
+            "AND (replay_xact IS NULL) = (replay_from IS NULL)",
+            name="webhook_endpoint_replay",
+        ),
+        Index("webhook_endpoint_owner", "owner", "created_at", "id"),
     )

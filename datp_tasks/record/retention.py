@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection, Engine
 
 from datp_tasks.clock import Clock
 from datp_tasks.record.queries import Queries
+from datp_tasks.record.retention_rules import RetentionRule
 
 #: Time and name of the last row that was looked at.
 Place = tuple[datetime | str, str]
@@ -32,6 +34,8 @@ class Query(Queries, topic="retention"):
     webhooks: str
     batches: str
     ended: str
+    ruled: str
+    alerts: str
     summaries: str
     mark: str
     set_mark: str
@@ -45,6 +49,8 @@ class RowKind:
     sql: str
     #: What says how old it is stays, so the next run goes on where this one ended.
     marked: bool = False
+    #: Of one owner alone: batches that a rule is about.
+    owner: str | None = None
 
 
 STATES = RowKind("states", Query.states)
@@ -54,6 +60,12 @@ EFFECTS = RowKind("effects", Query.effects, marked=True)
 EVENTS = RowKind("events", Query.events, marked=True)
 WEBHOOKS = RowKind("webhooks", Query.webhooks)
 BATCHES = RowKind("batches", Query.batches)
+ALERTS = RowKind("alerts", Query.alerts)
+
+
+def batches_of(owner: str) -> RowKind:
+    """Batches of an owner that has a rule of its own."""
+    return RowKind(f"batches of {owner}", Query.batches, marked=True, owner=owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +88,8 @@ class Retention:
         """Drop what may go among the next rows of a kind."""
         with self._engine.begin() as connection:
             after = _marked(connection, kind) or after
-            values = {"days": days, "limit": batch_max, "now": self._clock.now()}
+            values: dict[str, Any] = {"days": days, "limit": batch_max, "now": self._clock.now()}
+            values["owner"] = kind.owner
             row = connection.exec_driver_sql(
                 kind.sql, {**values, "moment": after[0], "key": after[1]}
             ).first()
@@ -96,11 +109,36 @@ class Retention:
             )
             return [(row.completed_at, row.tx_id) for row in rows]
 
+    def ruled(
+        self, rule: RetentionRule, *, batch_max: int, after: Place
+    ) -> list[tuple[Place, bool]]:
+        """What ended longer ago than a rule says, from the one after `after` on; whether it is
+        what the rule is about, and due."""
+        values = {"kind": rule.kind, "name": rule.name, "days": rule.days, "limit": batch_max}
+        place = {"moment": after[0], "key": after[1], "now": self._clock.now()}
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(Query.ruled, values | place)
+            return [((row.completed_at, row.tx_id), row.is_due) for row in rows]
+
+    def mark_of(self, rule: RetentionRule) -> Place:
+        """Everything up to there is dropped, as far as it is the rule's."""
+        with self._engine.begin() as connection:
+            return _marked(connection, _kind_of(rule)) or BEGINNING
+
+    def set_mark(self, rule: RetentionRule, place: Place) -> None:
+        mark = {"name": _mark_name(_kind_of(rule)), "moment": place[0], "tx_id": place[1]}
+        with self._engine.begin() as connection:
+            connection.exec_driver_sql(Query.set_mark, mark)
+
     def drop_summaries(self, tx_ids: Sequence[str], *, days: int) -> int:
         """Drop those of them that ended so long ago, with everything that belongs to them."""
         values = {"tx_id": list(tx_ids), "days": days, "now": self._clock.now()}
         with self._engine.begin() as connection:
             return connection.exec_driver_sql(Query.summaries, values).rowcount
+
+
+def _kind_of(rule: RetentionRule) -> RowKind:
+    return RowKind(f"{rule.kind} {rule.name}", Query.ruled, marked=True)
 
 
 def _mark_name(kind: RowKind) -> str:

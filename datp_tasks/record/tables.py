@@ -32,6 +32,7 @@ from datp_tasks.record import (
     journal_tables,
     ledger_tables,
     mapping_tables,
+    retention_tables,
     saved_view_tables,
     seal_tables,
 )
@@ -44,6 +45,7 @@ for each in (
     saved_view_tables,
     seal_tables,
     mapping_tables,
+    retention_tables,
 ):
     each.declare(metadata)
 

@@ -79,6 +79,8 @@ class ClaimedDelivery:
     at: datetime
     #: Its target is disabled: this attempt finds out whether it is back.
     is_probe: bool
+    #: The registered endpoint that it is for; None for the URL of a transaction.
+    endpoint_id: str | None = None
 
     @property
     def receiver(self) -> Receiver:
@@ -150,6 +152,7 @@ class WebhookQueue:
                     try_number=row._mapping["try"],
                     at=row.at,
                     is_probe=row.id in probes,
+                    endpoint_id=row.endpoint_id,
                 )
                 for row in rows
             ]

@@ -26,10 +26,13 @@ STATES = ("pending", "delivered", "dead", "cancelled")
 TABLE, COLUMN = "webhook_secret", "secret"
 SECRET_PREFIX = "whsec_"
 SECRET_BYTES = 32
+#: A day for all receivers of an owner to learn a new secret.
+SECRET_OVERLAP_S = 86_400
 
 
 class Query(Queries, topic="webhooks"):
     list_deliveries: str
+    of_endpoint: str
     find: str
     payload: str
     attempts: str
@@ -61,6 +64,8 @@ class Delivery:
     finished_at: datetime | None
     last_status: int | None
     last_error: str | None
+    #: The registered endpoint that it is for; None for the URL of a transaction.
+    endpoint_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,13 @@ class Webhooks:
         }
         with self._engine.connect() as connection:
             rows = connection.exec_driver_sql(Query.list_deliveries, values)
+            return [Delivery(**row._mapping) for row in rows]
+
+    def of_endpoint(self, endpoint_id: str, *, rows_max: int = 100) -> list[Delivery]:
+        """The newest first."""
+        values = {"endpoint_id": endpoint_id, "limit": rows_max}
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(Query.of_endpoint, values)
             return [Delivery(**row._mapping) for row in rows]
 
     def find(self, id: str, *, owner: str | None = None) -> Delivery:

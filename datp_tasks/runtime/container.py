@@ -19,6 +19,7 @@ from datp_tasks.ledger.ledger_service import Ledger
 from datp_tasks.ledger.submit_bell import SubmitBell
 from datp_tasks.live.connect import Redis, make_redis
 from datp_tasks.live.doorbells import Doorbells
+from datp_tasks.live.event_counts import EventCounts
 from datp_tasks.live.group_copy import GroupCopy
 from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.live.step_costs import StepCosts
@@ -56,6 +57,8 @@ class Container:
     live: LiveStore
     record: Record
     costs: CostBook
+    #: What this process counts for the meter.
+    counts: EventCounts
     ringer: Ringer
     pipelines: PipelineStore
     mappings: MappingStore
@@ -84,19 +87,17 @@ class Container:
         ring_webhooks: Callable[[], None] | None = None,
     ) -> Container:
         """Nothing is connected before it is used."""
-        clock = clock or ServerClock()
-        celery = celery or make_celery(settings)
+        clock, celery = clock or ServerClock(), celery or make_celery(settings)
         refuse_eager()
-        redis = make_redis(settings)
-        engine = make_engine(settings)
+        redis, engine = make_redis(settings), make_engine(settings)
         live = LiveStore(redis, settings, clock)
         groups = GroupStore(engine, GroupCopy(redis, live.keys), clock)
         costs = CostBook(StepCosts(redis, live.keys), settings)
         approvals = _approvals(settings, engine, clock)
         pipelines = _pipelines(settings, engine, live, approvals)
         doorbells = Doorbells(live) if send is None else None
-        post = Posting(celery, settings)
-        ringer = Ringer(send or CelerySend(celery), costs, doorbells, post)
+        post, counts = Posting(celery, settings), EventCounts(live)
+        ringer = Ringer(send or CelerySend(celery), costs, doorbells, post, counts)
         tracing = make_tracing(settings)
         vault = Vault(engine, clock, load(settings))
         ring_senders = ring_webhooks or SendBell(celery, settings.maintenance_group)
@@ -129,6 +130,7 @@ class Container:
             live=live,
             record=record,
             costs=costs,
+            counts=counts,
             ringer=ringer,
             pipelines=pipelines,
             mappings=MappingStore(engine, pipelines),
@@ -149,6 +151,7 @@ class Container:
         self.webhooks.close()
         self.ledger.close()
         self.costs.publish()
+        self.counts.send()
         self.redis.close()
         self.engine.dispose()
 

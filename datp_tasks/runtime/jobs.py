@@ -11,6 +11,7 @@ from datp_tasks.jobs import (
     audit_sealer,
     batch_poller,
     claim_queuer,
+    endpoint_feeder,
     group_cache,
     meter,
     pipeline_cache,
@@ -29,6 +30,7 @@ from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.record.journal import Journal
 from datp_tasks.record.journal_gap import FilesAndGap
 from datp_tasks.record.retention import Retention
+from datp_tasks.record.retention_rules import RetentionRules
 from datp_tasks.record.states import States
 from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.runtime.clients import make_operator
@@ -100,6 +102,7 @@ def _archiver(container: Container, settings: Settings, _: Backlog) -> archiver.
 
 
 def _meter(container: Container, settings: Settings, backlog: Backlog) -> meter.Result:
+    container.counts.send()
     return meter.run_once(
         container.live,
         node_register(container, settings),
@@ -154,6 +157,8 @@ def _retention(container: Container, settings: Settings, _: Backlog) -> retentio
         webhooks_days=settings.keep_webhooks_days,
         batches_days=settings.keep_batches_days,
         summaries_days=settings.keep_summaries_days,
+        alerts_days=settings.keep_alerts_days,
+        rules=RetentionRules(container.engine, container.clock).all(),
     )
     tables = Retention(container.engine, container.clock)
     return retention.run_once(container.live, tables, container.restorer.signals, limits=limits)
@@ -244,6 +249,11 @@ JOBS: dict[str, Job] = {
     ),
     "batch_poller": lambda container, *_: batch_poller.run_once(container.ledger),
     "claim_queuer": lambda container, *_: claim_queuer.run_once(container.ledger.queuer),
+    "endpoint_feeder": lambda container, settings, _: endpoint_feeder.run_once(
+        container.webhooks.endpoints,
+        endpoints_max=settings.endpoint_feeder_batch_max,
+        rows_max=settings.endpoint_feeder_rows_max,
+    ),
     "group_cache": lambda container, *_: group_cache.run_once(container.groups),
     "meter": _meter,
     "pipeline_cache": lambda container, *_: pipeline_cache.run_once(container.pipelines),

@@ -99,7 +99,7 @@ class WorkerProcess:
                 self._heartbeat = Heartbeat(
                     live,
                     self._settings,
-                    self._steps.names,
+                    self._steps,
                     worker=self.info.name,
                     on_beat=self._look_at_beat,
                 )
@@ -171,6 +171,7 @@ class WorkerProcess:
 
     def _look_at_beat(self) -> None:
         """Beat brings no watcher while it is silent, so the operator is told from here."""
+        self.container.counts.send()
         if not self.beat_watch.look():
             return
         try:
@@ -230,7 +231,7 @@ class WorkerProcess:
                 ledger=container.ledger,
             ),
             bells=Bells(container.ringer, container.costs, Doorbells(container.live)),
-            observer=HopObserver(self._steps, self._events, spans),
+            observer=HopObserver(self._steps, self._events, spans, container.counts),
         )
         self.heartbeat.measure(worker.node, worker.observer.load)
         if self._watch:

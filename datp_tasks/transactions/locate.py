@@ -83,9 +83,12 @@ class Locator:
         def ask(ids: Sequence[str]) -> list[dict[str, str]]:
             return self._live.named_many(ids, SHOWN)
 
+        def access(ids: Sequence[str]) -> list[dict[str, str]]:
+            return self._live.read_and_keep(ids, SHOWN, self._live.sleeping_ttl_ms)
+
         if restore:
             with translate_outage():
-                asked = ask_many(self._restorer, tx_ids, ask)
+                asked = ask_many(self._restorer, tx_ids, access)
             return dict(zip(tx_ids, asked.answers, strict=True))
         found = dict(zip(tx_ids, ask(tx_ids), strict=True))
         missing = [tx for tx, fields in found.items() if not fields]

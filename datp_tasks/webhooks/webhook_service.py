@@ -32,15 +32,19 @@ from datp_tasks.outbound.resolver import SystemResolver
 from datp_tasks.outbound.response_reader import BodyLimits
 from datp_tasks.record.alerts import Alert, Alerts
 from datp_tasks.record.database import Engine
+from datp_tasks.record.event_feed import EventFeed
 from datp_tasks.record.vault import Vault
+from datp_tasks.record.webhook_endpoints import Endpoints, signer_of
 from datp_tasks.record.webhook_queue import ClaimedDelivery, DeliveryOutcome, Member, WebhookQueue
 from datp_tasks.record.webhooks import Webhooks
 from datp_tasks.settings import Settings
 from datp_tasks.webhooks.alert_teller import AlertTeller
 from datp_tasks.webhooks.breaker import Breaker
+from datp_tasks.webhooks.endpoint_service import EndpointService
 from datp_tasks.webhooks.picker import Capacity, Picked, Picker
 from datp_tasks.webhooks.sender import Pace, Sender, SenderPorts, SendResult
 from datp_tasks.webhooks.signing import signed_headers
+from datp_tasks.webhooks.verdict import GONE
 
 log = logging.getLogger("datp.webhooks")
 
@@ -74,6 +78,14 @@ class WebhookService:
         rng = random.Random()
         #: For people: deliveries, dead letters, secrets.
         self.store = Webhooks(engine, clock, vault.ring)
+        #: Where owners are told of the events of all their transactions.
+        self.endpoints = EndpointService(
+            settings,
+            Endpoints(engine, clock),
+            EventFeed(engine),
+            self.store,
+            tell_due=self.tell_due,
+        )
         self._vault = vault
         self.schedule = WebhookSchedule(live, clock)
         self._queue = queue
@@ -132,8 +144,8 @@ class WebhookService:
     def _pick(self, load: Capacity) -> Picked:
         picked = self._picker.pick(load)
         if picked.claimed:
-            owners = {each.owner for each in picked.claimed}
-            self._secrets |= self.store.signing_secrets(owners)
+            signers = {_signer(each) for each in picked.claimed}
+            self._secrets |= self.store.signing_secrets(signers)
             picked = replace(picked, claimed=[self._opened(each) for each in picked.claimed])
         return picked
 
@@ -159,14 +171,23 @@ class WebhookService:
                 if each.claimed.id in settled
             ]
         )
+        for each in outcomes:
+            # Only one that was told so by its endpoint: the URL of a transaction has one delivery.
+            if each.status == GONE and each.claimed.endpoint_id:
+                self._end_endpoint(each.claimed.endpoint_id, each)
         released = self._breaker.learn(outcomes)
         if released:
             self.schedule.place([(member, 0.0) for member in released])
 
+    def _end_endpoint(self, endpoint_id: str, outcome: DeliveryOutcome) -> None:
+        reason = f"{outcome.claimed.target} answered 410 Gone; nothing is sent there any more"
+        if self.endpoints.store.disable(endpoint_id, reason):
+            log.error("endpoint %s of %s: %s", endpoint_id, outcome.claimed.owner, reason)
+
     def _headers(self, claimed: ClaimedDelivery) -> dict[str, str]:
         body = claimed.payload.encode()
         timestamp_s = int(claimed.at.timestamp())
-        keys = self._secrets.get(claimed.owner)
+        keys = self._secrets.get(_signer(claimed))
         if not body or not keys:
             raise NoKeyRing("its body or its signing secret needs a key ring that is not here")
         return _common_headers() | signed_headers(claimed.id, timestamp_s, body, keys)
@@ -233,6 +254,11 @@ def _manners(settings: Settings, *, idle_max: int) -> Manners:
     body = BodyLimits(bytes_max=ANSWER_BYTES_MAX, excerpt_bytes_max=EXCERPT_BYTES_MAX)
     # Receivers know a webhook by its id, so one that a kept connection has lost is sent again.
     return Manners(connect_s=settings.webhook_connect_s, body=body, idle_max=idle_max, repeats=True)
+
+
+def _signer(claimed: ClaimedDelivery) -> str:
+    """Whose secrets sign it: an endpoint has its own."""
+    return signer_of(claimed.endpoint_id) if claimed.endpoint_id else claimed.owner
 
 
 def _common_headers() -> dict[str, str]:

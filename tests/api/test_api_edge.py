@@ -169,6 +169,32 @@ def test_a_trailer_is_not_taken_for_a_header(house: ApiHouse) -> None:
     assert status(answer) == 415
 
 
+def test_requests_that_wait_for_no_answer_are_few(house: ApiHouse) -> None:
+    last = HEAD + b"Connection: close\r\n\r\n"
+    few = sent(house, (HEAD + b"\r\n") * 20 + last)
+    assert few.count(b"HTTP/1.1 200") == 21
+    many = sent(house, (HEAD + b"\r\n") * 200 + last)
+    assert many.count(b"HTTP/1.1 200") < 40
+
+
+def test_a_client_that_does_not_read_its_answers_is_cut_off(
+    house: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "STUCK_S", 0.5)
+    inside = house._app.state.door.inside
+    before = set(inside)
+    get = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n"
+    with connected(house) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        began_s = time.monotonic()
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            sock.settimeout(0.2)
+            while not any(each.flow.write_paused for each in inside - before):
+                sock.sendall(get)
+                assert time.monotonic() - began_s < 20
+        eventually(lambda: not inside - before, within_s=10)
+
+
 def test_a_body_that_is_too_slow_closes_its_connection(house: ApiHouse) -> None:
     key = house.new_key("slow")
     head = f"POST /v1/transactions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"

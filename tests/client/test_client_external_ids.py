@@ -231,3 +231,17 @@ def test_a_replay_is_found_although_a_limit_was_lowered_meanwhile(
     assert isinstance(other, ExternalIdConflict)
     [fresh] = lowered.submit_many([replace(request, external_id=f"n{request.external_id}"[:40])])
     assert isinstance(fresh, RequestError) and not isinstance(fresh, ExternalIdConflict)
+
+
+@pytest.mark.kit(keep_summaries_days=2, state_ttl_s=1)
+def test_an_id_is_free_again_when_its_transaction_is_no_longer_kept(
+    datp: Kit, runs: list[str]
+) -> None:
+    first = datp.client.submit("p", {"a": 1}, external_id="o-1").tx_id
+    datp.advance(days=1)
+    with pytest.raises(ExternalIdConflict):
+        datp.client.submit("p", {"a": 2}, external_id="o-1")
+    datp.connections.redis.delete(datp.connections.live.keys.state(first))
+    datp.advance(days=2)
+    again = datp.client.submit("p", {"a": 2}, external_id="o-1")
+    assert not again.duplicate and again.tx_id != first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from datp_tasks import Pipeline
 from datp_tasks.bells import ringer as ringer_module
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer
+from datp_tasks.engine.recent_owners import RecentOwners
 from datp_tasks.live.doorbells import Doorbells, Pair, Waits
 from datp_tasks.live.live_types import Bell
 from datp_tasks.model.status import Status
@@ -228,3 +230,53 @@ def test_a_forged_place_is_at_worst_a_bell_without_a_doorbell(datp: Kit, answers
     Doorbells(datp.connections.live).ring(PLACE, waits(pairs[1:]))
     datp.celery.tasks["datp.step.t/step"].apply_async(args=(pairs[:1], answers))
     assert sizes == [1]
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_the_excess_of_an_owner_goes_on_after_each_vector_while_others_have_work(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch, others: bool
+) -> None:
+    sizes = declared(datp)
+    pairs = queued(datp, 6)
+    line = f"{PLACE}|ann"
+    doorbells = Doorbells(datp.connections.live)
+    monkeypatch.setattr(CostBook, "vector_size", lambda book, place: 8)
+    owners = RecentOwners(mmap.mmap(-1, mmap.PAGESIZE))
+    owners.saw(["bob"] if others else ["ann"])
+    process = datp.send.process
+    assert process is not None
+    monkeypatch.setattr(process.worker.hop, "_owners", owners)
+    done_before: list[int] = []
+    ring_next = Ringer.ring_next
+
+    def noted(ringer: Ringer, name: str, vectors: Any) -> None:
+        done_before.append(sum(sizes))
+        ring_next(ringer, name, vectors)
+
+    monkeypatch.setattr(Ringer, "ring_next", noted)
+    doorbells.ring(line, waits(pairs[:1]))
+    doorbells.ring(line, waits(pairs[1:]))
+    datp.send("t/step", pairs[:1], group="master", priority="in", answers=line)
+    # A quarter of a vector at a time, and the next message when that is done.
+    assert sizes == ([1, 2, 2, 1] if others else [6])
+    assert done_before == ([1, 3, 5, 6] if others else [])
+    assert all(datp.status(tx).status is Status.SUCCESS for tx, _ in pairs)
+
+
+def test_messages_of_an_excess_become_as_few_as_the_group_has_processes_but_one(
+    datp: Kit,
+) -> None:
+    live, line = datp.connections.live, f"{PLACE}|ann"
+    doorbells = Doorbells(live)
+    every = [Waits(f"t07-{n:032x}", n, "ann") for n in range(40)]
+    doorbells.ring(line, every[:1])
+    doorbells.ring(line, every[1:])
+
+    def answered(messages_max: int) -> int:
+        order = doorbells.answering(line, 0, 1, messages_max)
+        return len(doorbells.answered(live.run([order])[0])[1])
+
+    # Eight are under way; each of them ends, and none follows until two are left.
+    assert answered(8) == 8
+    assert [answered(2) for _ in range(9)] == [0, 0, 0, 0, 0, 0, 1, 1, 1]
+    assert [answered(1) for _ in range(4)] == [0, 1, 1, 1]

@@ -160,6 +160,21 @@ def test_an_entry_is_handed_out_once() -> None:
     assert cache.take(["tx"]) == {}
 
 
+def test_an_entry_that_does_not_come_back_in_time_is_dropped() -> None:
+    now_s = 100.0
+    cache = StateCache(10, kept_s=300, now_s=lambda: now_s)
+    cache.put("early", (1, 7), state(1), "{}")
+    now_s += 200
+    cache.put("late", (1, 7), state(2), "{}")
+    now_s += 100
+    assert cache.take(["early"]) == {}
+    assert len(cache) == 1
+    # Writing another one lets go of the memory, too.
+    now_s += 200
+    cache.put("new", (1, 7), state(3), "{}")
+    assert cache.take(["late", "new"]).keys() == {"new"}
+
+
 def test_the_cache_is_bounded_by_the_size_of_its_states_too() -> None:
     cache = StateCache(100, chars_max=10)
     for number in range(3):

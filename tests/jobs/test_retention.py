@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from datp_tasks.model.actor import Actor, Role
+from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.retention import Retention
+from datp_tasks.record.retention_rules import RetentionRule, RetentionRules
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.support.archive_world import World
@@ -341,3 +344,170 @@ def test_a_batch_goes_with_its_attempts_once_it_and_its_transaction_have_ended(
     for table in ("ledger_batch", "batch_attempt", "batch_status"):
         found = world.sql(f"SELECT batch_id FROM {table} ORDER BY 1")
         assert [row.batch_id for row in found] == ["awaited", "open", "young"]
+
+
+# Rules of owners and pipelines.
+
+ADMIN = Actor(name="cli ann", role=Role.ADMIN)
+TX_TABLES = ("tx_summary", "tx_state", "tx_journal", "tx_state_change", "webhook_delivery")
+
+
+def rule(world: World, kind: Any, name: str, days: int) -> None:
+    connections = world.kit.connections
+    rules = RetentionRules(connections.engine, connections.clock)
+    rules.put(RetentionRule(kind, name, days), actor=ADMIN, reason="contract 7")
+
+
+def ended(world: World, owner: str, pipeline: str = "quick") -> str:
+    tx_id = world.kit.client.submit(pipeline, {}, owner=owner).tx_id
+    world.sql(
+        """
+        INSERT INTO webhook_delivery (id, tx_id, sequence, kind, owner, url, target, payload,
+                                      begun_at, next_at, created_at, state, finished_at)
+        SELECT 'msg_' || tx_id, tx_id, 9, 'final', owner, 'x', 'x', '{}', completed_at,
+               completed_at, completed_at, 'delivered', completed_at
+        FROM tx_summary WHERE tx_id = :tx
+        """,
+        tx=tx_id,
+    )
+    world.sql(
+        "INSERT INTO alert (kind, subject, summary, cleared_at) VALUES ('t', :tx, 'x', now())",
+        tx=tx_id,
+    )
+    return tx_id
+
+
+def settled(world: World, *tx_ids: str) -> None:
+    """They are archived, and out of Redis."""
+    world.kit.advance(seconds=61)
+    world.evict(*tx_ids)
+
+
+def left(world: World, tx_id: str) -> list[str]:
+    """The tables that say something of it."""
+    found = [table for table in TX_TABLES if rows(world, table, tx_id)]
+    [alerts] = world.sql("SELECT count(*) AS n FROM alert WHERE subject = :tx", tx=tx_id)
+    return found + (["alert"] if alerts.n else [])
+
+
+ALL_TABLES = [*TX_TABLES, "alert"]
+
+
+@pytest.mark.parametrize(("kind", "name"), [("owner", "acme"), ("pipeline", "quick")])
+def test_a_rule_drops_what_it_is_about_in_every_table_and_nothing_else(
+    make_world: MakeWorld, kind: str, name: str
+) -> None:
+    world = make_world(retention_batch_max=2)
+    mine = [ended(world, "acme") for _ in range(5)]
+    other = ended(world, "zeta", "pay")
+    settled(world, *mine, other)
+    rule(world, kind, name, 10)
+    world.kit.advance(days=9.5)
+    assert [left(world, tx_id) for tx_id in mine] == [ALL_TABLES] * 5
+    world.kit.advance(days=1)
+    assert [left(world, tx_id) for tx_id in mine] == [[]] * 5
+    assert left(world, other) == ALL_TABLES
+
+
+def test_a_rule_counts_instead_of_the_settings_also_if_it_says_longer(
+    make_world: MakeWorld,
+) -> None:
+    days = {f"keep_{kind}_days": 2 for kind in ("states", "journal", "state_changes", "webhooks")}
+    world = make_world(**days, keep_summaries_days=3)
+    kept_longer, other = ended(world, "bank"), ended(world, "zeta")
+    settled(world, kept_longer, other)
+    rule(world, "owner", "bank", 20)
+    world.kit.advance(days=5)
+    assert (left(world, kept_longer), left(world, other)) == (ALL_TABLES, [])
+    world.kit.advance(days=16)
+    assert left(world, kept_longer) == []
+
+
+def test_of_two_rules_the_longer_one_counts_and_without_it_the_other_again(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world()
+    tx_id = ended(world, "acme")
+    settled(world, tx_id)
+    rule(world, "owner", "acme", 5)
+    rule(world, "pipeline", "quick", 50)
+    world.kit.advance(days=10)
+    assert left(world, tx_id) == ALL_TABLES
+    connections = world.kit.connections
+    rules = RetentionRules(connections.engine, connections.clock)
+    assert rules.remove("pipeline", "quick", actor=ADMIN, reason="over")
+    assert not rules.remove("pipeline", "quick", actor=ADMIN, reason="over")
+    world.kit.run_job("retention")
+    assert left(world, tx_id) == []
+    noted = world.sql("SELECT action, subject FROM operator_action WHERE action LIKE 'retention%'")
+    assert [tuple(each) for each in noted] == [
+        ("retention.set", "owner acme"),
+        ("retention.set", "pipeline quick"),
+        ("retention.remove", "pipeline quick"),
+    ]
+
+
+def test_what_cannot_go_yet_goes_later_although_others_behind_it_went(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world()
+    first, second = ended(world, "acme"), ended(world, "acme")
+    settled(world, first, second)
+    pending = "UPDATE webhook_delivery SET state = 'pending', finished_at = NULL"
+    world.sql(f"{pending} WHERE tx_id = :tx", tx=first)
+    rule(world, "owner", "acme", 5)
+    world.kit.advance(days=6)
+    assert (left(world, first), left(world, second)) == (ALL_TABLES, [])
+    dead = "UPDATE webhook_delivery SET state = 'dead', finished_at = now()"
+    world.sql(f"{dead} WHERE tx_id = :tx", tx=first)
+    world.kit.run_job("retention")
+    assert left(world, first) == []
+
+
+def test_batches_of_an_owner_follow_its_rule(make_world: MakeWorld) -> None:
+    world = make_world(keep_batches_days=2)
+    world.sql(
+        "INSERT INTO ledger_service (service_id, kind, url, created_at) "
+        "VALUES ('s', 'sawtooth', 'x', now())"
+    )
+    for number, owner in enumerate(("bank", "acme", "zeta")):
+        world.sql(
+            """
+            INSERT INTO ledger_batch (service_id, batch_id, seq, owner, fingerprint, payload,
+                                      next_at, created_at, final_at, state)
+            VALUES ('s', :id, :number, :owner, 'f', '', :now, :now, :now, 'COMMITTED')
+            """,
+            id=owner,
+            number=number + 1,
+            owner=owner,
+            now=world.kit.clock.now(),
+        )
+    rule(world, "owner", "bank", 20)
+    rule(world, "owner", "acme", 1)
+
+    def owners() -> set[str]:
+        return {row.owner for row in world.sql("SELECT owner FROM ledger_batch")}
+
+    world.kit.advance(days=1.5)
+    assert owners() == {"bank", "zeta"}
+    world.kit.advance(days=1)
+    assert owners() == {"bank"}
+    world.kit.advance(days=20)
+    assert owners() == set()
+
+
+def test_cleared_alerts_are_dropped_and_open_ones_stay(make_world: MakeWorld) -> None:
+    world = make_world(keep_alerts_days=30)
+    alerts = Alerts(world.kit.connections.engine, world.kit.connections.clock)
+    for kind in ("t-open", "t-cleared"):
+        alerts.raise_alert(kind, "x", "x")
+    alerts.clear_alert("t-cleared", "x")
+
+    def kinds() -> list[str]:
+        found = world.sql("SELECT kind FROM alert WHERE kind LIKE 't-%' ORDER BY 1")
+        return [row.kind for row in found]
+
+    world.kit.advance(days=29)
+    assert kinds() == ["t-cleared", "t-open"]
+    world.kit.advance(days=2)
+    assert kinds() == ["t-open"]

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from datp_tasks import Fail, Pipeline, Sleep
+from datp_tasks import Call, Fail, Pipeline, Sleep
 from datp_tasks.live.cluster_redis import servers_of
 from datp_tasks.live.metrics import RESOLUTIONS, Label, Metrics, summed, take_counts
 from datp_tasks.live.scripts import call, script
+from datp_tasks.observe.prometheus import families
 from datp_tasks.testing.kit import Kit
 
 Data = dict[str, Any]
@@ -62,8 +63,12 @@ def test_what_is_queued_started_and_ended_is_counted_by_pipeline_group_and_owner
     datp.submit("q", {"sleep": True}, owner="bob")
     datp.clock.advance(seconds=5)
     datp.run_job("meter")
+    datp.clock.advance(seconds=5)
+    datp.run_job("meter")
     totals = metrics_of(datp).totals()
     assert totals == {
+        Label("pipeline", "master", "p", "ann"): 3,
+        Label("pipeline", "master", "q", "bob"): 2,
         Label("queued", "master", "p", "ann"): 3,
         Label("started", "master", "p", "ann"): 3,
         Label("success", "master", "p", "ann"): 3,
@@ -197,3 +202,61 @@ def test_time_spent_in_steps_is_added_up_by_place(datp: Kit) -> None:
     passed, spent_s = metrics_of(datp).step_times()["p/0"]
     assert passed == 4
     assert 0 <= spent_s < 5
+
+
+def test_every_event_that_queues_again_and_every_pipeline_is_counted_under_its_name(
+    datp: Kit,
+) -> None:
+    @datp.step("t/wait")
+    def wait(ctx: Any, data: dict[str, Any]) -> Any:
+        return None if ctx.switch("go") else Sleep(switch="go", seconds=86_400)
+
+    @datp.step("t/nap")
+    def nap(ctx: Any, data: dict[str, Any]) -> Any:
+        return Sleep(seconds=1) if ctx.sleeps == 0 else None
+
+    @datp.step("t/call")
+    def call(ctx: Any, data: dict[str, Any]) -> Call:
+        return Call("child")
+
+    datp.use(
+        Pipeline("child", group="kyc", startable=False).step("t/nap").build(),
+        Pipeline("parent").step("t/call").step("t/wait").build(),
+    )
+    tx_id = datp.submit("parent", {}, owner="ann")
+    datp.advance(seconds=2)
+    datp.set_switch(tx_id, "go", True)
+    datp.clock.advance(seconds=5)
+    datp.run_job("meter")
+    datp.clock.advance(seconds=5)
+    datp.run_job("meter")
+    totals = metrics_of(datp).totals()
+    assert {
+        (each.what, each.group, each.pipeline): number
+        for each, number in totals.items()
+        if each.what in ("queued", "requeued", "pipeline")
+    } == {
+        ("queued", "master", "parent"): 1,
+        ("pipeline", "master", "parent"): 1,
+        ("pipeline", "master", "child"): 1,
+        # Into the child, and awake again in it.
+        ("requeued", "kyc", "child"): 2,
+        # Back in its parent, and by the switch.
+        ("requeued", "master", "parent"): 2,
+    }
+    shown = {family.name for family in families(metrics_of(datp), [])}
+    assert {"datp_transactions_requeued", "datp_pipelines_started"} <= shown
+
+
+def test_one_that_is_taken_from_a_lost_worker_is_counted_and_rung_again_is_not(datp: Kit) -> None:
+    declare(datp)
+    datp.crash_at("hop.after_claim")
+    datp.submit("p", {}, owner="ann")
+    datp.recover()
+    datp.lose_bells()
+    datp.submit("p", {}, owner="ann")
+    for _ in range(3):
+        datp.advance(seconds=60)
+    totals = metrics_of(datp).totals()
+    assert totals[Label("requeued", "master", "p", "ann")] == 1
+    assert totals[Label("queued", "master", "p", "ann")] == 2

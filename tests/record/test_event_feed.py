@@ -308,6 +308,21 @@ def test_a_cursor_of_another_server_is_refused(datp: Kit, feed: EventFeed) -> No
             feed.page(owner, FeedPlace(2**60, 0, 0), 10)
 
 
+def test_events_of_a_restored_dump_are_told_and_not_before_their_time(
+    datp: Kit, feed: EventFeed
+) -> None:
+    wanted = acceptance()
+    datp.connections.record.accept_many([wanted])
+    datp.connections.record.report_progress(wanted.tx_id, 1, "{}")
+    assert feed.renumber(10) == 0
+    with datp.connections.engine.begin() as sql:
+        for table in ("tx_state_change", "tx_event"):
+            sql.execute(text(f"UPDATE {table} SET xact = '4611686018427387904'"))
+    assert read_all(feed, "acme") == []
+    assert feed.renumber(10) == 2
+    assert [each.tx_id for each in read_all(feed, "acme")] == [wanted.tx_id] * 2
+
+
 # Cost.
 
 

@@ -27,7 +27,7 @@ ONE_TOPIC = {
         "mappings",
     ),
     *("nodes", "operator", "pipeline_cache", "pipelines", "resolve", "retention", "timeouts"),
-    *("transaction_logs", "transactions", "webhooks"),
+    *("step_types", "transaction_logs", "transactions", "webhook_endpoints", "webhooks"),
 }
 #: One shape in several rooms: every job has its Limits and a Result, every topic of SQL its Query;
 #: what the API shows of a batch for a ledger has the name that the record gives it.

@@ -17,6 +17,7 @@ KEPT = {
     "owner_limit": "a row for each owner",
     "node_group": "a row for each group",
     "webhook_secret": "a row for each rotation of an owner",
+    "webhook_endpoint": "a row for each endpoint, until its owner deletes it",
     "webhook_target": "a row for each target that is disabled now",
     "live_mark": "a row for each shard",
     "live_server": "a row for each Redis",
@@ -26,7 +27,6 @@ KEPT = {
     "ledger_service": "a row for each service; its counter gives numbers that must not come again",
     "ledger_instance": "the claim queuer drops instances whose lease is over",
     "service_claim": "a row for each service; its epoch must not fall back",
-    "alert": "a row for each trouble that a person had to look at",
     "operator_action": "the audit: what operators did is never dropped",
     "audit_seal": "the chain of the audit",
     "approval": "with its decisions and items a part of the audit",
@@ -34,6 +34,7 @@ KEPT = {
     "approval_item": "see approval",
     "webhook_breaker": "a row for each receiver that fails now",
     "data_key": "a row for each owner and month; copies in backups need it until it is erased",
+    "retention_rule": "a row for each owner or pipeline that has one",
     "sealed_secret": "a row for each secret that pipelines name",
     "saved_view": "filters that a person has given a name; at most fifty of each",
 }

@@ -64,6 +64,22 @@ def test_a_look_brings_one_back_for_a_while_and_changes_nothing(datp: Kit, quiet
     assert quiet.backlog() == 0
 
 
+def test_each_look_keeps_it_for_as_long_again_and_a_list_does_not(datp: Kit, quiet: World) -> None:
+    tx_id = quiet.asleep_and_gone("wait")
+    key = datp.connections.live.keys.state(tx_id)
+    redis = datp.connections.redis
+    for look, stays in ((datp.client.status, True), (datp.client.status_many, False)):
+        assert datp.status(tx_id).status is Status.SLEEPING
+        redis.pexpire(key, 5_000)
+        look(tx_id if stays else [tx_id])  # type: ignore[arg-type]
+        assert (redis.pttl(key) > 6_000) is stays
+    # One that must stay gets no time to live by being read.
+    datp.client.set_switch(tx_id, "other", 1)
+    assert redis.pttl(key) == -1
+    datp.status(tx_id)
+    assert redis.pttl(key) == -1
+
+
 def test_progress_and_external_id_are_as_they_were(datp: Kit, quiet: World) -> None:
     @datp.step("t/report")
     def report(ctx: Any, data: dict[str, Any]) -> None:

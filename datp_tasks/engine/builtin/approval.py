@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from datp_tasks.engine.builtin.params import mistakes_in, seconds_mistakes
+from datp_tasks.engine.builtin.params import SECONDS, mistakes_in, schema_of, seconds_mistakes
 from datp_tasks.engine.registry import step
 from datp_tasks.model.actor import Role
 from datp_tasks.model.approval import ApprovalState, Need
@@ -40,7 +40,18 @@ QUORUM_MAX = 20
 ROLES = (Role.APPROVER, Role.ADMIN)
 
 
-@step("util/approval", description="Waits until people have agreed, then passes its input on.")
+@step(
+    "util/approval",
+    description="Waits until people have agreed, then passes its input on.",
+    parameters=schema_of(
+        KNOWN,
+        "note",
+        quorum={"type": "integer", "minimum": 1},
+        role={"enum": ["approver", "admin"]},
+        seconds=SECONDS,
+    ),
+    default={"note": "Pay {{amount}} to {{to}}?", "seconds": 86_400},
+)
 def approval(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any] | Sleep:
     params = ctx.params
     need = Need(

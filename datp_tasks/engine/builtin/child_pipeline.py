@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from datp_tasks.engine.builtin.params import mistakes_in, shown
+from datp_tasks.engine.builtin.params import mistakes_in, schema_of, shown
 from datp_tasks.engine.registry import step
 from datp_tasks.model.outcome import Call, Fail
 from datp_tasks.model.paths import MISSING, lookup, path_mistake
@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 KNOWN = {"pipeline": "text", "field": "text", "map": "an object", "default": "text"}
 
 
-@step("util/child-pipeline", description="Runs another pipeline; its output is passed on.")
+@step(
+    "util/child-pipeline",
+    description="Runs another pipeline; its output is passed on.",
+    parameters=schema_of(KNOWN),
+    default={"pipeline": "another"},
+)
 def child_pipeline(ctx: StepContext, data: dict[str, Any]) -> Call:
     if "pipeline" in ctx.params:
         return Call(ctx.params["pipeline"], data)

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from datp_tasks.engine.builtin.params import (
+    SECONDS,
     SLEEP_S_MAX,
     is_number,
     mistakes_in,
+    schema_of,
     seconds_mistakes,
     shown,
 )
@@ -32,7 +34,12 @@ KNOWN = {
 }
 
 
-@step("util/delay", description="Sleeps for some time, then passes its input on.")
+@step(
+    "util/delay",
+    description="Sleeps for some time, then passes its input on.",
+    parameters=schema_of(KNOWN, seconds=SECONDS, minSeconds=SECONDS, maxSeconds=SECONDS),
+    default={"seconds": 60},
+)
 def delay(ctx: StepContext, data: dict[str, Any]) -> Sleep | None:
     # A sleep runs the step again, so that it slept once is the sign that it is done.
     if ctx.sleeps > 0:

@@ -12,7 +12,7 @@ import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from datp_tasks.engine.builtin.params import mistakes_in
+from datp_tasks.engine.builtin.params import mistakes_in, schema_of
 from datp_tasks.engine.registry import step
 from datp_tasks.model.outcome import Abort, Fail
 
@@ -28,7 +28,12 @@ KNOWN = {
 }
 
 
-@step("util/fixed-reply", description="Always gives the same answer.")
+@step(
+    "util/fixed-reply",
+    description="Always gives the same answer.",
+    parameters=schema_of(KNOWN),
+    default={"output": {}},
+)
 def fixed_reply(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any] | None:
     # A copy: the definition is shared by all transactions.
     output = copy.deepcopy(ctx.params.get("output"))

@@ -20,8 +20,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from datp_tasks.engine.builtin.http_params import matches, params_mistakes, request_url
-from datp_tasks.engine.builtin.params import shown
+from datp_tasks.engine.builtin.http_params import KNOWN, matches, params_mistakes, request_url
+from datp_tasks.engine.builtin.params import SECONDS, schema_of, shown
 from datp_tasks.engine.registry import step
 from datp_tasks.model.outcome import Fail
 from datp_tasks.model.paths import FieldMissing, fill, render
@@ -61,6 +61,8 @@ def _client(hosts: tuple[str, ...]) -> HttpClient:
 @step(
     "http/request",
     description="Sends an HTTP request and passes the answer on.",
+    parameters=schema_of(KNOWN, "url", timeoutSeconds=SECONDS),
+    default={"method": "POST", "url": "https://service.example/v1/things", "body": "data"},
     retry={"max_attempts": 5, "first_s": 1, "factor": 2},
     timeout_s=310,
 )

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from datp_tasks.engine.builtin.field_types import TYPES
-from datp_tasks.engine.builtin.params import mistakes_in, same, shown
+from datp_tasks.engine.builtin.params import mistakes_in, same, schema_of, shown
 from datp_tasks.engine.registry import step
 from datp_tasks.model.outcome import Fail
 from datp_tasks.model.paths import lookup, path_mistake
@@ -29,7 +29,12 @@ UNKNOWN_FIELDS = ("ignore", "warning", "error")
 ERRORS_MAX = 50
 
 
-@step("util/mandatory-fields", description="Fails unless the data has the fields it must have.")
+@step(
+    "util/mandatory-fields",
+    description="Fails unless the data has the fields it must have.",
+    parameters=schema_of(KNOWN, "fields", unknownFields={"enum": UNKNOWN_FIELDS}),
+    default={"fields": {"amount": {"type": "amount"}}},
+)
 def mandatory_fields(ctx: StepContext, data: dict[str, Any]) -> None:
     fields = ctx.params["fields"]
     errors = [

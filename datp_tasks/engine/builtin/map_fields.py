@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from datp_tasks.engine.builtin.params import mistakes_in
+from datp_tasks.engine.builtin.params import mistakes_in, schema_of
 from datp_tasks.engine.registry import step
 from datp_tasks.errors import StepError
 from datp_tasks.model.mapping import MAPPING_NAME, STEP_TYPE, apply_mapping, content_mistakes
@@ -33,7 +33,12 @@ KNOWN = {
 }
 
 
-@step(STEP_TYPE, description="Copies, sets, converts and composes fields.")
+@step(
+    STEP_TYPE,
+    description="Copies, sets, converts and composes fields.",
+    parameters=schema_of(KNOWN),
+    default={"fields": {"kind": {"literal": "transfer"}}, "keep": True},
+)
 def map_fields(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
     if "fields" not in ctx.params:
         raise StepError(f"the mapping {ctx.params['mapping']} was not put into this pipeline")

@@ -18,6 +18,32 @@ KINDS: Mapping[str, tuple[type, ...]] = {
 }
 
 
+#: The same for those who read a JSON schema.
+SCHEMAS: Mapping[str, Mapping[str, Any]] = {
+    "any": {},
+    "text": {"type": "string"},
+    "true or false": {"type": "boolean"},
+    "an object": {"type": "object"},
+    "a list": {"type": "array"},
+}
+
+
+def schema_of(known: Mapping[str, str], *required: str, **more: Mapping[str, Any]) -> Any:
+    """The JSON schema of params: their kinds, and more of those of which more is known."""
+    return {
+        "type": "object",
+        "properties": {
+            name: {**SCHEMAS[kind], **more.get(name, {})} for name, kind in known.items()
+        },
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+#: A duration, in seconds.
+SECONDS: Mapping[str, Any] = {"type": "number", "minimum": 0, "maximum": SLEEP_S_MAX}
+
+
 def mistakes_in(params: Mapping[str, Any], known: Mapping[str, str]) -> list[str]:
     """Unknown names and values of the wrong kind; `known` maps a name to a kind or to "any"."""
     mistakes = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from datp_tasks.engine.builtin.params import mistakes_in
+from datp_tasks.engine.builtin.params import mistakes_in, schema_of
 from datp_tasks.engine.registry import step
 from datp_tasks.model.paths import fill, template_mistakes
 
@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from datp_tasks.engine.context import StepContext
 
 
-@step("util/progress-report", description="Sets the progress report; passes its input on.")
+@step(
+    "util/progress-report",
+    description="Sets the progress report; passes its input on.",
+    parameters=schema_of({"report": "an object"}, "report"),
+    default={"report": {"stage": "paying"}},
+)
 def progress_report(ctx: StepContext, data: dict[str, Any]) -> None:
     # A report is only news, so a field that is missing becomes null and stops nothing.
     ctx.progress(fill(ctx.params["report"], data, default=None))

@@ -17,7 +17,7 @@ import binascii
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from datp_tasks.engine.builtin.params import mistakes_in, seconds_mistakes
+from datp_tasks.engine.builtin.params import SECONDS, mistakes_in, schema_of, seconds_mistakes
 from datp_tasks.engine.registry import step
 from datp_tasks.errors import BatchConflict, BatchInvalid, ServiceUnknown
 from datp_tasks.ledger.batch_list import (
@@ -54,6 +54,8 @@ LOOK_AGAIN_S = 60.0
 @step(
     "ledger/submit-batch",
     description="Submits a batch to a ledger and passes its receipt on.",
+    parameters=schema_of(KNOWN, "service", seconds=SECONDS),
+    default={"service": "books", "content": "entry", "into": "ledger"},
     retry={"max_attempts": 20, "first_s": 0.5, "factor": 2, "max_s": 60},
 )
 def submit_batch(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any] | Sleep:

@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from datp_tasks.engine.builtin.params import (
+    SECONDS,
     as_list,
     is_number,
     mistakes_in,
     same,
+    schema_of,
     seconds_mistakes,
     shown,
 )
@@ -29,7 +31,12 @@ if TYPE_CHECKING:
 KNOWN = {"switch": "text", "seconds": "any", "expect": "any", "failOn": "any"}
 
 
-@step("util/wait", description="Waits until a switch is set, then passes its input on.")
+@step(
+    "util/wait",
+    description="Waits until a switch is set, then passes its input on.",
+    parameters=schema_of(KNOWN, "switch", seconds=SECONDS),
+    default={"switch": "approved", "seconds": 7_200},
+)
 def wait(ctx: StepContext, data: dict[str, Any]) -> Sleep | None:
     name = ctx.params["switch"]
     value = ctx.switch(name)

@@ -30,7 +30,7 @@ local next_max = tonumber(ARGV[5])
 local messages_max = tonumber(ARGV[6])
 
 local under_way = 0
-if messages_max > 1 then
+if messages_max > 1 or take_max == 0 then
   under_way = math.max(0, tonumber(redis.call('GET', ringing) or 1) - 1)
 end
 local taken, is_empty = take_from(waiting, shares, take_max)

@@ -1,5 +1,5 @@
--- The feed is two logs in one order: (transaction id of the writer, log, row). A writer's rows become
--- visible together, and none can appear below `pg_snapshot_xmin`, so a page ends there.
+-- The feed is two logs in one order: (transaction id of the writer, log, row). A writer's rows
+-- become visible together, and none can appear below `pg_snapshot_xmin`, so a page ends there.
 
 -- :name pages
 -- The next events of each owner after its own place. Each log is read by its index of (owner, xact,
@@ -91,6 +91,29 @@ LEFT JOIN LATERAL (
     LEFT JOIN tx_summary t ON t.tx_id = f.tx_id
 ) AS e ON true
 ORDER BY e.xact, e.part, e.id
+
+-- :name first_from
+-- The first change of an owner whose writer has this transaction id, or a later one.
+SELECT xact::text AS xact, created_at FROM tx_state_change
+WHERE owner = %(owner)s AND xact >= %(xact)s::xid8 ORDER BY xact, id LIMIT 1
+
+-- :name renumber_changes
+-- After a dump was restored into another server: rows whose transaction id this server has not
+-- reached yet would not be told. They get that of this transaction.
+UPDATE tx_state_change SET xact = pg_current_xact_id()
+WHERE id = ANY(ARRAY(
+    SELECT id FROM tx_state_change
+    WHERE owner IS NOT NULL AND xact >= pg_snapshot_xmax(pg_current_snapshot())
+    ORDER BY xact, id LIMIT %(limit)s
+))
+
+-- :name renumber_reports
+-- The same for progress reports.
+UPDATE tx_event r SET xact = pg_current_xact_id()
+FROM (SELECT tx_id, sequence FROM tx_event
+      WHERE owner IS NOT NULL AND xact >= pg_snapshot_xmax(pg_current_snapshot())
+      ORDER BY xact, id LIMIT %(limit)s) AS ahead
+WHERE r.tx_id = ahead.tx_id AND r.sequence = ahead.sequence
 
 -- :name head
 -- Everything that is committed by now lies below this transaction id, or is still to come.

@@ -9,6 +9,8 @@ WITH page AS (
     DELETE FROM tx_state s USING page, tx_summary t
     WHERE s.tx_id = page.key AND t.tx_id = page.key
       AND t.completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+      AND NOT EXISTS (SELECT 1 FROM retention_rule r
+                      WHERE (r.kind, r.name) IN (('owner', t.owner), ('pipeline', t.pipeline)))
     RETURNING 1
 )
 SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
@@ -25,6 +27,8 @@ WITH page AS (
 ), old AS (
     SELECT DISTINCT t.tx_id FROM page JOIN tx_summary t ON t.tx_id = page.key
     WHERE t.completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+      AND NOT EXISTS (SELECT 1 FROM retention_rule r
+                      WHERE (r.kind, r.name) IN (('owner', t.owner), ('pipeline', t.pipeline)))
 ), begun AS (
     DELETE FROM step_begun b USING old WHERE b.tx_id = old.tx_id
 ), gone AS (
@@ -41,8 +45,12 @@ WITH page AS (
     WHERE completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
       AND (completed_at, tx_id) > (%(moment)s::timestamptz, %(key)s)
     ORDER BY completed_at, tx_id LIMIT %(limit)s
+), free AS (
+    SELECT page.key FROM page JOIN tx_summary t ON t.tx_id = page.key
+    WHERE NOT EXISTS (SELECT 1 FROM retention_rule r
+                      WHERE (r.kind, r.name) IN (('owner', t.owner), ('pipeline', t.pipeline)))
 ), gone AS (
-    DELETE FROM tx_state_change c USING page WHERE c.tx_id = page.key RETURNING 1
+    DELETE FROM tx_state_change c USING free WHERE c.tx_id = free.key RETURNING 1
 )
 SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
        last.moment, last.key
@@ -55,10 +63,14 @@ WITH page AS (
     WHERE completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
       AND (completed_at, tx_id) > (%(moment)s::timestamptz, %(key)s)
     ORDER BY completed_at, tx_id LIMIT %(limit)s
+), free AS (
+    SELECT page.key FROM page JOIN tx_summary t ON t.tx_id = page.key
+    WHERE NOT EXISTS (SELECT 1 FROM retention_rule r
+                      WHERE (r.kind, r.name) IN (('owner', t.owner), ('pipeline', t.pipeline)))
 ), begun AS (
-    DELETE FROM step_begun b USING page WHERE b.tx_id = page.key
+    DELETE FROM step_begun b USING free WHERE b.tx_id = free.key
 ), gone AS (
-    DELETE FROM step_effect e USING page WHERE e.tx_id = page.key RETURNING 1
+    DELETE FROM step_effect e USING free WHERE e.tx_id = free.key RETURNING 1
 )
 SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
        last.moment, last.key
@@ -71,8 +83,12 @@ WITH page AS (
     WHERE completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
       AND (completed_at, tx_id) > (%(moment)s::timestamptz, %(key)s)
     ORDER BY completed_at, tx_id LIMIT %(limit)s
+), free AS (
+    SELECT page.key FROM page JOIN tx_summary t ON t.tx_id = page.key
+    WHERE NOT EXISTS (SELECT 1 FROM retention_rule r
+                      WHERE (r.kind, r.name) IN (('owner', t.owner), ('pipeline', t.pipeline)))
 ), gone AS (
-    DELETE FROM tx_event e USING page WHERE e.tx_id = page.key RETURNING 1
+    DELETE FROM tx_event e USING free WHERE e.tx_id = free.key RETURNING 1
 )
 SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
        last.moment, last.key
@@ -86,11 +102,16 @@ WITH page AS (
       AND (created_at, id) > (%(moment)s::timestamptz, %(key)s)
     ORDER BY created_at, id LIMIT %(limit)s
 ), gone AS (
-    DELETE FROM webhook_delivery d USING page, tx_summary t
+    DELETE FROM webhook_delivery d USING page
     WHERE d.id = page.key
       AND d.finished_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
-      AND t.tx_id = d.tx_id
-      AND t.completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+      AND NOT EXISTS (
+        SELECT 1 FROM tx_summary t WHERE t.tx_id = d.tx_id
+          AND (coalesce(t.completed_at, 'infinity')
+                   >= coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+               OR EXISTS (SELECT 1 FROM retention_rule r
+                          WHERE (r.kind, r.name)
+                                IN (('owner', t.owner), ('pipeline', t.pipeline)))))
     RETURNING d.id
 ), attempts AS (
     DELETE FROM webhook_attempt a USING gone WHERE a.delivery_id = gone.id
@@ -101,7 +122,7 @@ FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
 
 -- :name batches
 -- Batches that ended long ago, with their attempts and sightings, unless a transaction waits for
--- them.
+-- them: of an owner that has a rule, or of all that have none.
 WITH page AS (
     SELECT service_id || ' ' || batch_id AS key, final_at AS moment FROM ledger_batch
     WHERE final_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
@@ -112,6 +133,9 @@ WITH page AS (
     WHERE b.service_id || ' ' || b.batch_id = page.key AND b.final_at = page.moment
       AND NOT EXISTS (SELECT 1 FROM tx_summary t
                       WHERE t.tx_id = b.tx_id AND t.completed_at IS NULL)
+      AND (%(owner)s::text IS NULL OR b.owner = %(owner)s)
+      AND (%(owner)s::text IS NOT NULL OR NOT EXISTS (
+              SELECT 1 FROM retention_rule r WHERE r.kind = 'owner' AND r.name = b.owner))
     RETURNING b.service_id, b.batch_id
 ), attempts AS (
     DELETE FROM batch_attempt a USING gone
@@ -126,10 +150,38 @@ FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
 
 -- :name ended
 -- A page of transactions that ended long ago.
-SELECT completed_at, tx_id FROM tx_summary
+SELECT completed_at, tx_id FROM tx_summary t
+WHERE completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+  AND (completed_at, tx_id) > (%(moment)s::timestamptz, %(key)s)
+  AND NOT EXISTS (SELECT 1 FROM retention_rule r
+                      WHERE (r.kind, r.name) IN (('owner', t.owner), ('pipeline', t.pipeline)))
+ORDER BY completed_at, tx_id LIMIT %(limit)s
+
+-- :name ruled
+-- A page of what ended long ago; what the rule is about, if no rule about it says longer, is due.
+SELECT completed_at, tx_id,
+       CASE %(kind)s WHEN 'owner' THEN owner ELSE pipeline END = %(name)s
+       AND NOT EXISTS (SELECT 1 FROM retention_rule r
+                       WHERE (r.kind, r.name) IN (('owner', t.owner), ('pipeline', t.pipeline))
+                         AND r.days > %(days)s) AS is_due
+FROM tx_summary t
 WHERE completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
   AND (completed_at, tx_id) > (%(moment)s::timestamptz, %(key)s)
 ORDER BY completed_at, tx_id LIMIT %(limit)s
+
+-- :name alerts
+-- Alerts that were cleared long ago.
+WITH page AS (
+    SELECT id::text AS key, cleared_at AS moment FROM alert
+    WHERE cleared_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+      AND (cleared_at, id::text) > (%(moment)s::timestamptz, %(key)s)
+    ORDER BY cleared_at, id::text LIMIT %(limit)s
+), gone AS (
+    DELETE FROM alert a USING page WHERE a.id::text = page.key RETURNING 1
+)
+SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
+       last.moment, last.key
+FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
 
 -- :name summaries
 -- Transactions that ended long ago, with everything that belongs to them. One whose webhook is
@@ -150,7 +202,8 @@ WITH old AS MATERIALIZED (
 ), signals AS (DELETE FROM tx_signal r USING old WHERE r.tx_id = old.tx_id
 ), timeouts AS (DELETE FROM tx_timeout r USING old WHERE r.tx_id = old.tx_id
 ), deliveries AS (DELETE FROM webhook_delivery r USING old WHERE r.tx_id = old.tx_id RETURNING r.id
-), attempts AS (DELETE FROM webhook_attempt r USING deliveries d WHERE r.delivery_id = d.id)
+), attempts AS (DELETE FROM webhook_attempt r USING deliveries d WHERE r.delivery_id = d.id
+), alerts AS (DELETE FROM alert r USING old WHERE r.subject = old.tx_id AND r.cleared_at IS NOT NULL)
 DELETE FROM tx_summary r USING old WHERE r.tx_id = old.tx_id
 
 -- :name mark

@@ -29,7 +29,7 @@ WITH locked AS MATERIALIZED (
         first_attempt_at = coalesce(d.first_attempt_at, %(now)s, now())
     FROM locked WHERE d.id = locked.id
     RETURNING d.id, d.tx_id, d.sequence, d.owner, d.url, d.target, d.payload, d.attempts,
-              d.attempts - d.attempts_before AS try
+              d.endpoint_id, d.attempts - d.attempts_before AS try
 ), noted AS (
     INSERT INTO webhook_attempt (delivery_id, attempt, sender, begun_at)
     SELECT id, attempts, %(sender)s, coalesce(%(now)s, now()) FROM claimed

@@ -1,7 +1,7 @@
 -- :name list_deliveries
 -- A page of deliveries, the newest first; NULL means any.
 SELECT id, tx_id, sequence, kind, owner, url, state, attempts, next_at, held, created_at,
-       first_attempt_at, finished_at, last_status, last_error
+       first_attempt_at, finished_at, last_status, last_error, endpoint_id
 FROM webhook_delivery
 WHERE (%(state)s::text IS NULL OR state = %(state)s) AND (%(owner)s::text IS NULL
        OR owner = %(owner)s) AND (%(tx_id)s::text IS NULL OR tx_id = %(tx_id)s)
@@ -9,10 +9,17 @@ WHERE (%(state)s::text IS NULL OR state = %(state)s) AND (%(owner)s::text IS NUL
        OR (created_at, id) < (%(before)s::timestamptz, %(before_id)s))
 ORDER BY created_at DESC, id DESC LIMIT %(limit)s
 
+-- :name of_endpoint
+-- The newest deliveries to an endpoint.
+SELECT id, tx_id, sequence, kind, owner, url, state, attempts, next_at, held, created_at,
+       first_attempt_at, finished_at, last_status, last_error, endpoint_id
+FROM webhook_delivery WHERE endpoint_id = %(endpoint_id)s
+ORDER BY created_at DESC, id DESC LIMIT %(limit)s
+
 -- :name find
 -- A delivery by its id, with an owner only if it is that owner's.
 SELECT id, tx_id, sequence, kind, owner, url, state, attempts, next_at, held, created_at,
-       first_attempt_at, finished_at, last_status, last_error
+       first_attempt_at, finished_at, last_status, last_error, endpoint_id
 FROM webhook_delivery
 WHERE id = %(id)s AND (%(owner)s::text IS NULL OR owner = %(owner)s)
 

@@ -1,0 +1,77 @@
+"""`datp retention …`: how long what an owner or a pipeline has is kept."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.terminal_tables import print_json
+from datp_tasks.record.database import translate_outage
+from datp_tasks.record.retention_rules import DAYS_MAX, RetentionRule
+
+app = typer.Typer(help="How long what an owner or a pipeline has is kept.", no_args_is_help=True)
+
+
+class Kind(StrEnum):
+    OWNER = "owner"
+    PIPELINE = "pipeline"
+
+
+KindOf = Annotated[Kind, typer.Argument(help="owner or pipeline")]
+Name = Annotated[str, typer.Argument(help="Name of the owner or the pipeline.")]
+Reason = Annotated[str, typer.Option(help="Why; it is kept in the audit table.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def add_commands(root: typer.Typer) -> None:
+    root.add_typer(app, name="retention")
+
+
+@app.command("list")
+def list_rules(as_json: AsJson = False) -> None:
+    """Show every rule. What has none is kept as the settings say."""
+    with translate_outage():
+        found = connect().retention_rules.all()
+    console = Console()
+    if as_json:
+        rows = [{"kind": each.kind, "name": each.name, "days": each.days} for each in found]
+        print_json(console, rows)
+    elif found:
+        table = Table("kind", "name", "days", box=None)
+        for each in found:
+            table.add_row(each.kind, escape(each.name), str(each.days))
+        console.print(table)
+    else:
+        console.print("there is no rule: everything is kept as the settings say")
+
+
+@app.command("set")
+def set_rule(
+    kind: KindOf,
+    name: Name,
+    days: Annotated[int, typer.Argument(min=1, max=DAYS_MAX, help="Days after its end.")],
+    reason: Reason,
+) -> None:
+    """Keep its transactions for so long after their end, in every table; then drop them."""
+    rule = RetentionRule(kind.value, name, days)
+    with translate_outage():
+        connect().retention_rules.put(rule, actor=connect().actor, reason=reason)
+    typer.echo(f"what {kind} {name} has is kept for {days} days after its end")
+
+
+@app.command("remove")
+def remove_rule(kind: KindOf, name: Name, reason: Reason) -> None:
+    """Take a rule away. Exit code 1: there is none."""
+    with translate_outage():
+        done = connect().retention_rules.remove(
+            kind.value, name, actor=connect().actor, reason=reason
+        )
+    typer.echo("removed: the settings count again" if done else "there is no such rule")
+    if not done:
+        raise typer.Exit(1)
