@@ -8,6 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Engine
 
+from datp_tasks.model.status import FINAL, Status
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.record_types import Summary, summary_from_row
 
@@ -15,6 +16,8 @@ from datp_tasks.record.record_types import Summary, summary_from_row
 class Query(Queries, topic="listing"):
     of_owner: str
     of_all: str
+    open_ones: str
+    unsuccessful: str
     pipelines_of: str
     sequences: str
     by_version: str
@@ -49,6 +52,16 @@ class VersionCounts:
         return self.unsuccessful / self.ended if self.ended else None
 
 
+def _query(wanted: ListingFilter) -> str:
+    """What is open, and what did not end well, are few among many: each has an index of its own."""
+    statuses = {Status(each) for each in wanted.statuses}
+    if statuses and not statuses & FINAL:
+        return Query.open_ones
+    if statuses and statuses <= FINAL - {Status.SUCCESS}:
+        return Query.unsuccessful
+    return Query.of_all if wanted.owner is None else Query.of_owner
+
+
 class Listing:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -65,7 +78,7 @@ class Listing:
             "after_id": after_id,
             "limit": wanted.rows_max,
         }
-        sql = Query.of_all if wanted.owner is None else Query.of_owner
+        sql = _query(wanted)
         with self._engine.connect() as connection:
             return [summary_from_row(row) for row in connection.exec_driver_sql(sql, values)]
 

@@ -21,6 +21,7 @@ STATES = ("pending", "delivered", "dead", "cancelled")
 #: As the URL has them, in the order of the form.
 FILTERS = ("state", "owner", "txId")
 ROWS_MAX = 50
+ENDPOINTS_MAX = 200
 TEXT_CHARS_MAX = 200
 
 
@@ -37,12 +38,16 @@ def read(services: Services, params: Params) -> Mapping[str, Any]:
             rows_max=ROWS_MAX + 1,
         )
         lag_s = store.lag_s()
+        endpoints = services.webhooks.endpoints.store.find_all(
+            owner=given.get("owner"), rows_max=ENDPOINTS_MAX
+        )
     rows = found[:ROWS_MAX]
     older = {**given, "before": rows[-1].id} if len(found) > ROWS_MAX else {}
     return {
         "rows": rows,
         "older": with_query("/webhooks", older) if older else "",
         "lag_s": lag_s,
+        "endpoints": endpoints,
     }
 
 
@@ -64,7 +69,11 @@ def _find(services: Services, id: str) -> Delivery:
 VIEW = LiveView(
     name="webhooks",
     read=read,
-    parts={"webhook-lag": "parts/webhook_lag.html", "webhook-rows": "parts/webhook_rows.html"},
+    parts={
+        "webhook-lag": "parts/webhook_lag.html",
+        "webhook-rows": "parts/webhook_rows.html",
+        "endpoint-rows": "parts/endpoint_rows.html",
+    },
     every_s=2.0,
 )
 

@@ -41,6 +41,40 @@ SELECT found.* FROM owners o CROSS JOIN LATERAL (
 ) found
 WHERE o.owner IS NOT NULL ORDER BY created_at DESC, tx_id DESC LIMIT %(limit)s
 
+-- :name open_ones
+-- A page of what has not ended, of one owner or of all, the newest first.
+SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
+       progress, note, created_at, completed_at, expires_at, webhook, progress_reports,
+       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin, erased_at,
+       no_return_at, forwarded_at
+FROM tx_summary
+WHERE completed_at IS NULL
+  AND status = ANY(%(statuses)s::text[])
+  AND coalesce(owner = %(owner)s, true)
+  AND coalesce(pipeline = %(pipeline)s, true)
+  AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
+  AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s::timestamptz)
+  AND (%(after)s::timestamptz IS NULL
+       OR (created_at, tx_id) < (%(after)s::timestamptz, %(after_id)s))
+ORDER BY created_at DESC, tx_id DESC LIMIT %(limit)s
+
+-- :name unsuccessful
+-- A page of what has ended in another way than success, the newest first.
+SELECT tx_id, owner, external_id, pipeline, version, status, fence, input, metadata, output,
+       progress, note, created_at, completed_at, expires_at, webhook, progress_reports,
+       cancel_webhook_on_poll, event_count, notified_at, trace, submitted_by, origin, erased_at,
+       no_return_at, forwarded_at
+FROM tx_summary
+WHERE completed_at IS NOT NULL AND status <> 'success'
+  AND status = ANY(%(statuses)s::text[])
+  AND coalesce(owner = %(owner)s, true)
+  AND coalesce(pipeline = %(pipeline)s, true)
+  AND (%(since)s::timestamptz IS NULL OR created_at >= %(since)s::timestamptz)
+  AND (%(until)s::timestamptz IS NULL OR created_at < %(until)s::timestamptz)
+  AND (%(after)s::timestamptz IS NULL
+       OR (created_at, tx_id) < (%(after)s::timestamptz, %(after_id)s))
+ORDER BY created_at DESC, tx_id DESC LIMIT %(limit)s
+
 -- :name pipelines_of
 -- Of which pipelines transactions are.
 SELECT DISTINCT pipeline FROM tx_summary WHERE tx_id = ANY(%(tx_id)s) ORDER BY pipeline
