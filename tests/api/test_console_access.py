@@ -79,10 +79,9 @@ ROUTES: dict[str, Role] = {
     "GET /search": VIEWER,
 }
 NO_HEADERS: Mapping[str, str] = {}
-PARTS = {
-    **{"tx_id": "t00-" + "0" * 32, "deed": "cancel", "action": "cancel", "number": "999999"},
-    **{"name": "none", "version": "0" * 16, "id": "none", "service": "none", "batch": "none"},
-}
+PARTS = dict(
+    tx_id="t00-" + "0" * 32, deed="cancel", action="cancel", number="999999", id="none"
+) | dict.fromkeys(("name", "version", "service", "batch"), "none")
 
 
 class Guest:

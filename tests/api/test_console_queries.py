@@ -22,6 +22,16 @@ STATEMENTS = {
     "/in-doubt": 0,
     "/approvals": 3,
     "/metrics": 0,
+    "/alerts": 2,
+    "/pipelines": 2,
+    "/pipelines/nap": 8,
+    "/drafts?pipeline=nap": 2,
+    "/groups": 1,
+    "/webhooks": 3,
+    "/ledgers": 0,
+    "/timeouts": 3,
+    "/audit": 1,
+    "/try": 1,
     "/search?q=nothing": 1,
 }
 

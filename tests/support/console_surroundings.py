@@ -109,7 +109,8 @@ class Surroundings:
         values = {"bad": bad, "batch": batch_id, "webhook": webhook, "json": json.dumps({bad: bad})}
         with kit.connections.engine.begin() as connection:
             for sql in (
-                "UPDATE ledger_batch SET note = %(bad)s, owner = %(bad)s WHERE batch_id = %(batch)s",
+                "UPDATE ledger_batch SET note = %(bad)s, owner = %(bad)s "
+                "WHERE batch_id = %(batch)s",
                 "UPDATE ledger_service SET url = %(bad)s WHERE service_id = 'odd'",
                 "UPDATE batch_status SET note = %(bad)s WHERE batch_id = %(batch)s",
                 "UPDATE webhook_delivery SET url = %(bad)s, last_error = %(bad)s, owner = %(bad)s "

@@ -31,7 +31,7 @@ NAVIGATION: list[tuple[str, str, str]] = [
     ("e", "Alerts", "/alerts"),
     ("a", "Approvals", "/approvals"),
     ("p", "Pipelines", "/pipelines"),
-    ("g", "Groups and nodes", "/groups"),
+    ("g", "Groups", "/groups"),
     ("w", "Webhooks", "/webhooks"),
     ("l", "Ledgers", "/ledgers"),
     ("x", "Timeouts", "/timeouts"),
