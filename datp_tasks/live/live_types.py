@@ -151,7 +151,10 @@ def flat_to_dict(flat: list[Any]) -> dict[str, str]:
 
 def switches_of(fields: Mapping[str, str]) -> dict[str, str]:
     """Switch values (JSON) by name; a removed switch has no value any more."""
-    found = {}
+    found: dict[str, str] = {}
+    if "switchSeq" not in fields:
+        # Most have none, and every claim asks.
+        return found
     for name, stored in fields.items():
         if name.startswith("switch:"):
             value = stored.partition(":")[2]

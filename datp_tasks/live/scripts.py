@@ -189,19 +189,23 @@ def _vectors(calls: Sequence[ScriptCall]) -> Iterator[list[int]]:
     """Places in `calls` that go together: those that share a frame, up to a limit."""
     together: dict[Frame, list[int]] = {}
     sizes: dict[Frame, int] = {}
-    for place, call in enumerate(calls):
-        frame = call.frame
-        if not frame.script.own_keys:
-            yield [place]
-            continue
-        places = together.setdefault(frame, [])
-        size = sizes.get(frame, 0)
-        if len(places) >= CALL_TRANSACTIONS_MAX or size >= CALL_BYTES_MAX:
+    for place, (frame, _, arguments) in enumerate(calls):
+        places = together.get(frame)
+        if places is None:
+            if not frame.script.own_keys:
+                yield [place]
+                continue
+            places, sizes[frame] = together.setdefault(frame, []), 0
+        elif len(places) >= CALL_TRANSACTIONS_MAX or sizes[frame] >= CALL_BYTES_MAX:
             yield places
             places = together[frame] = []
-            size = 0
+            sizes[frame] = 0
         places.append(place)
-        sizes[frame] = size + sum([len(each) for each in call.arguments if type(each) is str])
+        try:
+            sizes[frame] += sum(map(len, arguments))  # type: ignore[arg-type]
+        except TypeError:
+            # Numbers are short.
+            sizes[frame] += sum([len(each) for each in arguments if type(each) is str])
     yield from together.values()
 
 

@@ -131,14 +131,14 @@ class LiveStore(Reading):
     ) -> ScriptCall:
         lists = ("queuedZ", "processingZ", f"runningS:{node}", "journalX", "countsH")
         frame = self._frame("claim", tx_id, lists, (node, step_type, begin))
-        return ScriptCall(frame, self._own(tx_id), (tx_id, sequence, held))
+        return ScriptCall(frame, self._own(tx_id), (tx_id, str(sequence), held))
 
     def call_checkpoint(
         self, held: Held, fields: tuple[str, ...] = (), *, snapshot: bool = False
     ) -> ScriptCall:
         tx = held.tx_id
         frame = self._frame("checkpoint", tx, ("toArchiveZ", "journalX"), ())
-        head = (tx, held.fence, int(snapshot), held.lines)
+        head = (tx, str(held.fence), "1" if snapshot else "0", held.lines)
         return ScriptCall(frame, self._own(tx), (*head, *fields))
 
     def call_hand_over(
@@ -185,7 +185,7 @@ class LiveStore(Reading):
         )
         archive_ms = self._settings.delay_before_archiving_s * 1_000
         frame = self._frame("finish", tx, lists, (archive_ms, self.keys.notify))
-        fence: Argument = "" if follow_sql else held.fence
+        fence = "" if follow_sql else str(held.fence)
         return ScriptCall(frame, self._own(tx), (tx, fence, status, held.lines, state_json))
 
     def follow_sql(self, ended: Sequence[tuple[str, str]]) -> None:

@@ -18,6 +18,7 @@ from sqlalchemy.exc import OperationalError
 from datp_tasks.clock import Clock
 from datp_tasks.errors import DataKeyGone
 from datp_tasks.model.status import Status
+from datp_tasks.record.attributes import set_attributes
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.record_types import (
     Acceptance,
@@ -28,6 +29,7 @@ from datp_tasks.record.record_types import (
     Summary,
     summary_from_row,
 )
+from datp_tasks.record.sole_statement import SoleStatements
 
 
 class Query(Queries, topic="transactions"):
@@ -74,6 +76,8 @@ class Record:
         self.engine = engine
         #: Each statement is a transaction of its own, which saves two round trips.
         self._alone = engine.execution_options(isolation_level="AUTOCOMMIT")
+        #: For those that a lone transaction waits for.
+        self._sole = SoleStatements(engine)
         self.clock = clock
         #: Called after a commit that made webhooks due.
         self._tell_due = tell_due
@@ -99,14 +103,19 @@ class Record:
         columns = accept_columns(wanted, self._now())
         self.commits += 1
         keys = sorted({each.data_key for each in wanted if each.data_key})
-        with self.engine.begin() if keys else self._alone.connect() as connection:
-            if keys:
-                hold_keys(connection, keys)
-            rows = connection.exec_driver_sql(Query.accept, columns)
-            accepted = {row.tx_id for row in rows}
-            refused = [each for each in wanted if each.tx_id not in accepted]
-            names = [(each.owner, each.external_id or "") for each in refused]
-            existing = existing_of(connection, names) if names else {}
+        is_searched = any(each.attributes for each in wanted)
+        if keys or is_searched:
+            with self.engine.begin() as connection:
+                if keys:
+                    hold_keys(connection, keys)
+                rows = connection.exec_driver_sql(Query.accept, columns).all()
+                set_attributes(connection, wanted, {row.tx_id for row in rows})
+        else:
+            rows = self._sole.execute(Query.accept, columns)
+        accepted = {row.tx_id for row in rows}
+        refused = [each for each in wanted if each.tx_id not in accepted]
+        names = [(each.owner, each.external_id or "") for each in refused]
+        existing = self.find_existing(names) if names else {}
         return [
             None if each.tx_id in accepted else existing[each.owner, each.external_id or ""]
             for each in wanted
@@ -149,8 +158,12 @@ class Record:
             "now": self._now(),
         }
         self.commits += 1
-        with self._alone.connect() as connection:
-            rows = connection.exec_driver_sql(Query.finish, columns).all()
+        if any(final.attributes for final in finals):
+            with self.engine.begin() as connection:
+                rows = connection.exec_driver_sql(Query.finish, columns).all()
+                set_attributes(connection, finals, {row.tx_id for row in rows})
+        else:
+            rows = self._sole.execute(Query.finish, columns)
         due = [(row.tx_id, row.due, row.owner) for row in rows if row.due is not None]
         if due:
             self._tell_due(due)
@@ -326,8 +339,7 @@ class Record:
             return self._read(sql, values)
 
     def _read(self, sql: str, values: dict[str, Any]) -> list[Summary]:
-        with self._alone.connect() as connection:
-            return [summary_from_row(row) for row in connection.exec_driver_sql(sql, values)]
+        return [summary_from_row(row) for row in self._sole.execute(sql, values)]
 
     def _now(self) -> datetime | None:
         return self.clock.now()

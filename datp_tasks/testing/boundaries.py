@@ -38,7 +38,7 @@ from datp_tasks.live.scripts import ScriptCall, ScriptRunner
 from datp_tasks.testing.eager import EagerRing, EagerSend
 
 #: What stands between a commit and the function that wanted it.
-_LIBRARIES = ("sqlalchemy.", "contextlib", __name__)
+_LIBRARIES = ("sqlalchemy.", "contextlib", "datp_tasks.record.sole_statement", __name__)
 _READS = ("select", "show", "set")
 
 #: Owner, name and original of everything that was replaced.

@@ -17,7 +17,7 @@ from datp_tasks.api.application import create_app
 from datp_tasks.api.server import options
 from datp_tasks.api.services import Services
 from datp_tasks.model.actor import Actor, Role
-from datp_tasks.record.api_keys import ApiKeys
+from datp_tasks.record.api_keys import ApiKeys, OwnerLimits
 from datp_tasks.runtime.api import open_services
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
@@ -47,6 +47,10 @@ class ApiHouse:
 
     def new_key(self, owner: str, role: Role | None = None, **options: Any) -> str:
         return self.keys.create(owner, role, actor=Actor(name="test"), **options).text
+
+    def limit(self, owner: str, **limits: Any) -> None:
+        """What this owner may do, where that differs from the settings."""
+        self.keys.set_limits(owner, OwnerLimits(**limits), actor=Actor(name="test"))
 
     def new_owner(self, name: str) -> str:
         """Nobody else has handed in anything as this one."""

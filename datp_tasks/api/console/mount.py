@@ -185,7 +185,7 @@ class Console:
 
     async def _static(self, request: Request) -> Response:
         found = static_response(request.path_params["name"])
-        return found or not_found("such file").response()
+        return found or not_found("such file").response(request.state.request_id)
 
     async def _sign_in(self, request: Request) -> Response:
         if request.method == "GET":

@@ -265,6 +265,7 @@ FROM ledger_batch
 WHERE coalesce(service_id = %(service)s, true) AND coalesce(state = %(state)s, true)
   AND coalesce(owner = %(owner)s, true) AND (%(all)s OR final_at IS NULL)
   AND starts_with(batch_id, %(prefix)s)
+  AND (%(after)s::text IS NULL OR (service_id, seq) > (%(after)s, %(after_seq)s::bigint))
 ORDER BY service_id, seq LIMIT %(limit)s
 
 -- :name attempts

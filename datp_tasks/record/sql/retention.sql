@@ -199,6 +199,7 @@ WITH old AS MATERIALIZED (
 ), effects AS (DELETE FROM step_effect r USING old WHERE r.tx_id = old.tx_id
 ), begun AS (DELETE FROM step_begun r USING old WHERE r.tx_id = old.tx_id
 ), events AS (DELETE FROM tx_event r USING old WHERE r.tx_id = old.tx_id
+), attributes AS (DELETE FROM tx_attribute r USING old WHERE r.tx_id = old.tx_id
 ), signals AS (DELETE FROM tx_signal r USING old WHERE r.tx_id = old.tx_id
 ), timeouts AS (DELETE FROM tx_timeout r USING old WHERE r.tx_id = old.tx_id
 ), deliveries AS (DELETE FROM webhook_delivery r USING old WHERE r.tx_id = old.tx_id RETURNING r.id

@@ -1,0 +1,69 @@
+"""One statement that is a transaction of its own, with as little around it as there can be.
+
+A lone transaction of a client is three such statements on its critical path, and SQLAlchemy's
+connection, execution context and result cost each of them more than PostgreSQL does. The pool and
+the errors are SQLAlchemy's all the same; and where a program listens to statements, all of it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from psycopg2 import Error
+from psycopg2.extras import NamedTupleCursor
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
+
+
+class SoleStatements:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._alone = engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    def execute(self, sql: str, values: Mapping[str, Any]) -> list[Any]:
+        """The rows; errors are those that SQLAlchemy would raise."""
+        if self._engine.dispatch.before_cursor_execute:
+            with self._alone.connect() as connection:
+                return list(connection.exec_driver_sql(sql, dict(values)).all())
+        try:
+            lent = self._engine.raw_connection()
+        except Error as error:
+            raise self._translated(error, None) from error
+        driver: Any = lent.driver_connection
+        try:
+            driver.autocommit = True
+            with driver.cursor(cursor_factory=NamedTupleCursor) as cursor:
+                self._engine.dialect.do_execute(cursor, sql, values)
+                rows = cursor.fetchall()
+            driver.autocommit = False
+        except Error as error:
+            raise self._translated(error, lent, sql) from error
+        except BaseException as error:
+            # Interrupted: what the connection is in the middle of is not known.
+            lent.invalidate(error)
+            raise
+        lent.close()
+        return list(rows)
+
+    def _translated(self, error: Error, lent: Any, sql: str = "") -> Exception:
+        dialect = self._engine.dialect
+        driver: Any = None if lent is None else lent.driver_connection
+        # Its module is psycopg2, which SQLAlchemy only describes.
+        of_driver: Any = error
+        is_lost = bool(dialect.is_disconnect(of_driver, driver, None))
+        if is_lost and lent is not None:
+            # The others of the pool are from before the same restart: SQLAlchemy drops them, too.
+            self._engine.pool._invalidate(lent, error)
+        elif lent is not None:
+            driver.autocommit = False
+            lent.close()
+        return DBAPIError.instance(
+            sql or None,
+            None,
+            error,
+            Error,
+            hide_parameters=True,
+            connection_invalidated=is_lost,
+            dialect=dialect,
+        )
