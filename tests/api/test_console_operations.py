@@ -98,8 +98,8 @@ def test_values_of_a_group_are_changed_stopped_and_started(house: ApiHouse) -> N
     assert "Changed: concurrency 4" in said(guest, place)
     assert groups.list()["kyc"].values == {"concurrency": 4}
     for wrong in ("-1", "four", "1001", "9" * 30):
-        place = guest.post("/groups/kyc", token=token, concurrency=wrong, **REASON)
-        assert "concurrency" in said(guest, place.headers["location"]), wrong
+        refused = guest.post("/groups/kyc", token=token, concurrency=wrong, **REASON)
+        assert "concurrency" in said(guest, refused.headers["location"]), wrong
     guest.post("/groups/kyc", token=token, concurrency="9")
     assert groups.list()["kyc"].values == {"concurrency": 4}, "not without a reason"
     guest.post("/groups/kyc/stop", token=token, **REASON)

@@ -15,9 +15,9 @@ from tests.support.api_house import ApiHouse
 #: Page -> statements, without those for the session.
 STATEMENTS = {
     "/now": 5,
-    "/transactions": 2,
+    "/transactions": 4,
     "/transactions?status=failed": 2,
-    "/transactions?status=sleeping": 2,
+    "/transactions?status=sleeping": 4,
     "/transactions/{tx}": 10,
     "/in-doubt": 0,
     "/approvals": 3,
