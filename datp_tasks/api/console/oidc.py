@@ -111,8 +111,9 @@ class Oidc:
             return _refused(
                 request, desk, "The sign-in provider did not answer as it should.", error
             )
-        found = claims.get(self._given.role_claim, [])
-        role = role_of([found] if isinstance(found, str) else map(str, found), self._given.roles)
+        found = claims.get(self._given.role_claim)
+        listed = found if isinstance(found, list) else [found]
+        role = role_of(map(str, listed), self._given.roles)
         name = checked_name(claims.get(self._given.name_claim))
         if name is None or role is None:
             text = "The sign-in provider knows you, but gives you no role here."
