@@ -15,7 +15,7 @@ from tests.support.api_house import ApiHouse
 #: Page -> statements, without those for the session.
 STATEMENTS = {
     "/now": 5,
-    "/transactions": 4,
+    "/transactions": 3,
     "/transactions?status=failed": 2,
     "/transactions?status=sleeping": 4,
     "/transactions/{tx}": 10,
