@@ -97,7 +97,7 @@ async def check_pipeline(request: Request, wanted: DefinitionIn) -> Response:
 
     def check() -> dict[str, Any]:
         try:
-            definition = _parsed(services, wanted)
+            definition = parsed_definition(services, wanted)
         except PipelineInvalid as error:
             nothing: dict[str, Any] = {"name": None, "version": None, "warnings": []}
             return {"valid": False, "mistakes": error.mistakes, **nothing}
@@ -106,7 +106,7 @@ async def check_pipeline(request: Request, wanted: DefinitionIn) -> Response:
             "name": definition.name,
             "version": definition.version,
             "mistakes": [],
-            "warnings": _warnings(services, definition),
+            "warnings": steps_not_offered(services, definition),
         }
 
     return json_response(await services.threads.run(check))
@@ -123,8 +123,8 @@ async def apply_pipeline(request: Request, wanted: DefinitionIn) -> Response:
     services = services_of(request)
 
     def apply(store: PipelineStore) -> tuple[Applied, list[str]]:
-        definition = _parsed(services, wanted)
-        return store.apply(definition), _warnings(services, definition)
+        definition = parsed_definition(services, wanted)
+        return store.apply(definition), steps_not_offered(services, definition)
 
     applied, warnings = await _stored(request, apply)
     status = NEW if applied.is_new else UNCHANGED
@@ -218,7 +218,7 @@ async def _stored(request: Request, work: Callable[[PipelineStore], T]) -> T:
     return await services.threads.run(run)
 
 
-def _parsed(services: Services, wanted: DefinitionIn) -> PipelineDefinition:
+def parsed_definition(services: Services, wanted: DefinitionIn) -> PipelineDefinition:
     """The definition, checked as far as this process knows its step types."""
     raw: Any = wanted.definition
     if (raw is None) == (wanted.yaml is None):
@@ -240,7 +240,8 @@ def _parsed(services: Services, wanted: DefinitionIn) -> PipelineDefinition:
     return definition
 
 
-def _warnings(services: Services, definition: PipelineDefinition) -> list[str]:
+def steps_not_offered(services: Services, definition: PipelineDefinition) -> list[str]:
+    """Warnings: steps that no live node offers."""
     live = services.live
     return unoffered([definition], offered_step_types(live.redis, live.keys))
 

@@ -14,14 +14,24 @@ from tests.support.api_house import ApiHouse
 
 #: Page -> statements, without those for the session.
 STATEMENTS = {
-    "/now": 4,
-    "/transactions": 2,
+    "/now": 5,
+    "/transactions": 3,
     "/transactions?status=failed": 2,
-    "/transactions?status=sleeping": 2,
+    "/transactions?status=sleeping": 4,
     "/transactions/{tx}": 10,
     "/in-doubt": 0,
     "/approvals": 3,
     "/metrics": 0,
+    "/alerts": 2,
+    "/pipelines": 2,
+    "/pipelines/nap": 6,
+    "/drafts?pipeline=nap": 2,
+    "/groups": 1,
+    "/webhooks": 3,
+    "/ledgers": 3,
+    "/timeouts": 3,
+    "/audit": 1,
+    "/try": 1,
     "/search?q=nothing": 1,
 }
 
@@ -29,16 +39,18 @@ STATEMENTS = {
 @contextmanager
 def counted(house: ApiHouse) -> Iterator[list[str]]:
     seen: list[str] = []
-    engine = house.services.record.engine
+    engines = (house.services.record.engine, house.services.ledger.engine)
 
     def note(connection: object, cursor: object, statement: str, *_: object) -> None:
         seen.append(statement.strip()[:60])
 
-    event.listen(engine, "before_cursor_execute", note)
+    for engine in engines:
+        event.listen(engine, "before_cursor_execute", note)
     try:
         yield seen
     finally:
-        event.remove(engine, "before_cursor_execute", note)
+        for engine in engines:
+            event.remove(engine, "before_cursor_execute", note)
 
 
 @pytest.fixture(scope="module")
