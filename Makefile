@@ -13,7 +13,7 @@ QUICK := tests/tidy tests/model tests/bells tests/runtime tests/mutants tests/li
 	tests/docs/test_docs_reference.py tests/docs/test_operations_doc.py --ignore=tests/live/test_state_machine.py
 
 .DEFAULT_GOAL := help
-.PHONY: help install up demo quick test test-failed clients diagrams test-cluster chaos ledger-chaos mutants lint format bench bench-peers bench-table lock clean
+.PHONY: help install up demo quick test test-failed clients diagrams screenshots test-cluster chaos ledger-chaos mutants lint format bench bench-peers bench-table lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ clients: $(STAMP) ## Write the TypeScript types of the API from its OpenAPI docu
 
 diagrams: $(STAMP) ## Draw the pictures of the documentation from the scripts
 	$(BIN)/python -m tools.diagrams
+
+screenshots: $(STAMP) ## Photograph the console for the documentation
+	$(BIN)/python -m tools.screenshots
 
 format: $(STAMP) ## Put the code into its style
 	$(BIN)/ruff check --fix .

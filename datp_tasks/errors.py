@@ -62,6 +62,7 @@ DatpError
 ├── GroupInvalid              a node group or a value for it is not acceptable
 ├── TracingMissing            tracing is on, but its packages are not installed
 ├── StepError
+│   ├── LinkRefused           the transaction cannot be a leg of that link
 │   ├── StepTypeInvalid       a step type is declared wrongly
 │   ├── StepTypeUnknown       this node does not offer that step type
 │   └── StepTimeout           a step ran longer than its timeout
@@ -170,10 +171,17 @@ class NotGranted(RequestError):
 class InputInvalid(RequestError):
     """The data is not an acceptable JSON object."""
 
-    def __init__(self, message: str | None = None, pointer: str = "") -> None:
+    def __init__(
+        self,
+        message: str | None = None,
+        pointer: str = "",
+        mistakes: Sequence[tuple[str, str]] = (),
+    ) -> None:
         super().__init__(message)
         #: The place of the mistake in the request, as a JSON pointer, where it is known.
         self.pointer = pointer
+        #: Place and sentence of each, where there can be several.
+        self.mistakes = mistakes or ([(pointer, str(self))] if pointer else [])
 
 
 class ExternalIdInvalid(RequestError):
@@ -366,6 +374,10 @@ class RoleLost(DatpError):
 
 class StateLost(TransactionError):
     """Neither the archive nor the journal can tell where a transaction stood."""
+
+
+class LinkRefused(StepError):
+    """The transaction cannot be a leg of that link."""
 
 
 class StaleFence(DatpError):

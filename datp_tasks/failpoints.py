@@ -26,6 +26,7 @@ POINTS = (
     "hop.after_begin",
     "hop.after_begun",
     "hop.after_point",
+    "linked.after_commit",
     "hop.after_step",
     "hop.after_checkpoint",
     "hop.after_hand_over",

@@ -4,6 +4,7 @@
 DEFAULT = (
     *("throughput", "latency", "costs", "cpu", "transfers", "sustained", "backlog", "steady"),
     *("memory", "timeouts", "ledger", "resume", "webhooks", "tenants", "http", "events", "archive"),
+    "console",
 )
 #: Everything that `--only` can name.
 PARTS = (*DEFAULT, "vectors", "peers")

@@ -166,10 +166,10 @@ def _wait(holds: Any) -> None:
 
 
 def _settings(bench: Bench) -> Settings:
-    return Settings.from_env(_environment(bench))
+    return Settings.from_env(api_environment(bench))
 
 
-def _environment(bench: Bench) -> dict[str, str]:
+def api_environment(bench: Bench) -> dict[str, str]:
     return {
         **bench.stack.environment,
         "DATP_STEPS": "benchmarks.steps",
@@ -206,7 +206,7 @@ def _bare(bench: Bench) -> Iterator[Side]:
 
 @contextmanager
 def _process(bench: Bench, name: str, argv: tuple[str, ...], port: int) -> Iterator[None]:
-    process = bench.stack.process(name, argv, _environment(bench))
+    process = bench.stack.process(name, argv, api_environment(bench))
     process.start()
     try:
         _wait(lambda: _lives(port))

@@ -10,6 +10,7 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from datp_tasks.api.models import Given, Long, Sent, Text
+from datp_tasks.api.once import keeps
 from datp_tasks.api.problems import forbidden, not_found
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.serializers import time_text
@@ -108,6 +109,7 @@ async def keys(
 
 
 @routes.post("/keys", status_code=201, response_model=KeyMade)
+@keeps("nothing")
 async def create_key(request: Request, wanted: KeyIn) -> Response:
     """Make a key. Only a hash of it is stored, so this answer is the only one that shows it."""
     services, actor = services_of(request), caller_of(request).actor

@@ -22,11 +22,13 @@ from datp_tasks.api import (
     audit_actions,
     batches,
     bulk_actions,
+    bulk_submit,
     compat,
     event_pages,
     explain,
     groups,
     health,
+    input_schemas,
     inspect,
     ledger_operator,
     openapi,
@@ -42,17 +44,19 @@ from datp_tasks.api import (
 )
 from datp_tasks.api.console.mount import Console
 from datp_tasks.api.door import HEADERS, Door
+from datp_tasks.api.routing import GuardedRoute
 from datp_tasks.api.services import Services
 from datp_tasks.api.waiting import ClientGone
 from datp_tasks.record.api_keys import KeyHash
 from datp_tasks.settings import Settings
 
 ROUTERS = (
-    transactions.bulk,
-    transactions.one,
+    bulk_submit.routes,
+    transactions.routes,
     batches.routes,
     ledger_operator.routes,
     webhooks.routes,
+    input_schemas.routes,
     webhook_endpoints.routes,
     event_pages.routes,
     inspect.routes,
@@ -73,9 +77,10 @@ ROUTERS = (
     series.open_routes,
     root.routes,
 )
-SUBMIT = "/v1/transactions"
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,64}")
-#: No route has more than eight.
+#: W3C trace context: version, trace, span, flags.
+TRACEPARENT = re.compile(rb"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+#: No route has more than twenty.
 QUERY_PARAMETERS_MAX = 50
 
 
@@ -120,9 +125,21 @@ def create_app(open_services: Callable[[], Services], settings: Settings) -> Fas
         app.include_router(router)
     if console is not None:
         console.install(app)
+    app.state.show_transaction = transactions.show
+    app.state.direct = _direct_routes(app)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
     app.add_middleware(Shell)
     return app
+
+
+def _direct_routes(app: FastAPI) -> dict[tuple[str, str], GuardedRoute]:
+    """Routes that read their bodies themselves: they are found without looking through all."""
+    return {
+        (method, route.path): route
+        for route in app.routes
+        if isinstance(route, GuardedRoute) and hasattr(route.endpoint, "read_body")
+        for method in route.methods or ()
+    }
 
 
 def _before_the_end(answer_all: Callable[[], None]) -> None:
@@ -158,8 +175,8 @@ class Shell:
             await self._app(scope, receive, send)
             return
         answered = 0
-        request_id = _request_id(scope)
-        scope.setdefault("state", {})["request_id"] = request_id
+        state = scope.setdefault("state", {})
+        request_id = _taken_over(scope, state)
         ours = [*HEADERS, (b"request-id", request_id.encode())]
 
         async def sending(message: Message) -> None:
@@ -168,37 +185,53 @@ class Shell:
                 answered = message["status"]
                 kept = {name for name, _ in message["headers"]}
                 added = [each for each in ours if each[0] not in kept]
-                message["headers"] = [*message["headers"], *added]
+                message["headers"] = [*message["headers"], *added, *_about(scope, state)]
             await send(message)
 
         try:
             _refuse_garbled(scope)
-            if _is_submit(scope):
-                response = await transactions.submit_directly(Request(scope, receive))
-                await response(scope, receive, sending)
-            else:
+            direct = scope["app"].state.direct.get((scope["method"], scope["path"]))
+            if direct is None:
                 await self._app(scope, receive, sending)
+            else:
+                # Its own handler, without the framework's way to it.
+                scope["route"] = direct
+                response = await direct.handler(Request(scope, receive))
+                await response(scope, receive, sending)
         except ClientGone:
             # The client has gone; the server wants an end all the same.
             answered = answered or 499
         except Exception as error:
             if answered:
                 raise
-            await problems.problem_of(error).response()(scope, receive, sending)
+            answer = problems.answer_of(Request(scope, receive), error)
+            await answer(scope, receive, sending)
         finally:
             _count(scope, answered)
 
 
-def _request_id(scope: Scope) -> str:
-    """The client's, if it sent one that is fit for logs; else a new one."""
+def _taken_over(scope: Scope, state: dict[str, Any]) -> str:
+    """The request id: the client's, if it sent one that is fit for logs, else a new one. The place
+    of the request in a trace of its client is noted, too."""
+    request_id = ""
     for name, value in scope["headers"]:
         if name == b"request-id" and REQUEST_ID.fullmatch(value):
-            return str(value.decode())
-    return f"req_{secrets.token_hex(8)}"
+            request_id = value.decode()
+        elif name == b"traceparent" and TRACEPARENT.fullmatch(value):
+            state["traceparent"] = value.decode()
+    request_id = request_id or f"req_{secrets.token_hex(8)}"
+    state["request_id"] = request_id
+    return request_id
 
 
-def _is_submit(scope: Scope) -> bool:
-    return bool(scope["path"] == SUBMIT and scope["method"] == "POST")
+def _about(scope: Scope, state: dict[str, Any]) -> list[tuple[bytes, bytes]]:
+    """What an answer says of the request: its trace, and how much more the owner may ask for."""
+    found = []
+    if "traceparent" in state:
+        found.append((b"traceparent", state["traceparent"].encode()))
+    if "caller" in state:
+        found += scope["app"].state.services.limits.headers(state["caller"].owner)
+    return found
 
 
 def _refuse_garbled(scope: Scope) -> None:
@@ -215,5 +248,4 @@ def _count(scope: Scope, status: int) -> None:
     if services is not None:
         # Paths that are no routes are not counted one by one: there is no end to them.
         route = getattr(scope.get("route"), "path", "") or "none"
-        route = SUBMIT if _is_submit(scope) else route
         services.meter.answered(scope["method"], route, status)

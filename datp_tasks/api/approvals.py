@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Path, Query, Request
+from fastapi import Path, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from datp_tasks.api.models import Object, Sent, Text
+from datp_tasks.api.lists import LIMIT, Cursor, Limit, listed, page_of_more, read_cursor
+from datp_tasks.api.models import Sent, Text
+from datp_tasks.api.operator_models import ApprovalShown, ApprovalsShown
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.services import caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT
@@ -21,7 +23,6 @@ routes = router("/v1", "operator", role=Role.APPROVER)
 
 #: PostgreSQL's bigint.
 Number = Annotated[int, Path(ge=1, lt=2**63)]
-PAGE_MAX = 200
 
 
 class ApproveIn(Sent):
@@ -36,27 +37,31 @@ def _is_masked(request: Request) -> bool:
     return not sees_payloads(caller_of(request).actor)
 
 
-@routes.get("/approvals", response_model=Object)
+@routes.get("/approvals", operation_id="listApprovals", response_model=ApprovalsShown)
 @needs(Role.VIEWER)
 async def approvals(
     request: Request,
     state: ApprovalState | None = None,
-    before: Annotated[int | None, Query(ge=1, lt=2**62)] = None,
-    limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 50,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
 ) -> Response:
-    """What was asked for, the newest first; `before` is the number of the last one of a page."""
+    """What was asked for, the newest first."""
     services, masked = services_of(request), _is_masked(request)
+    place = read_cursor(cursor, int)
+    before = None if place is None else place[0]
 
     def read() -> list[Approval]:
         with translate_outage():
             store = services.operator.approvals.store
-            return store.page(state=state, before=before, rows_max=limit)
+            return store.page(state=state, before=before, rows_max=limit + 1)
 
     found = await services.threads.run(read)
-    return json_response({"approvals": [each.to_json(masked=masked) for each in found]})
+    page, more = page_of_more(found, lambda each: (each.id,), limit)
+    shown = [each.to_json(masked=masked) for each in page]
+    return listed("approvals", shown, cursor=more, limit=limit)
 
 
-@routes.get("/approvals/{number}", response_model=Object)
+@routes.get("/approvals/{number}", operation_id="getApproval", response_model=ApprovalShown)
 @needs(Role.VIEWER)
 async def approval(request: Request, number: Number) -> Response:
     """One request: what is to be done, why, and who said what."""
@@ -70,7 +75,12 @@ async def approval(request: Request, number: Number) -> Response:
     return json_response(found.to_json(masked=_is_masked(request)))
 
 
-@routes.post("/approvals/{number}/approve", response_model=Object, responses=CONFLICT)
+@routes.post(
+    "/approvals/{number}/approve",
+    operation_id="approve",
+    response_model=ApprovalShown,
+    responses=CONFLICT,
+)
 async def approve(request: Request, number: Number, wanted: ApproveIn) -> Response:
     """Agree. The last one whose word is needed makes it happen; the request says whose."""
     services, actor = services_of(request), caller_of(request).actor
@@ -79,7 +89,12 @@ async def approve(request: Request, number: Number, wanted: ApproveIn) -> Respon
     return json_response(found.to_json())
 
 
-@routes.post("/approvals/{number}/reject", response_model=Object, responses=CONFLICT)
+@routes.post(
+    "/approvals/{number}/reject",
+    operation_id="reject",
+    response_model=ApprovalShown,
+    responses=CONFLICT,
+)
 async def reject(request: Request, number: Number, wanted: RejectIn) -> Response:
     """Refuse; one rejection ends the request."""
     services, actor = services_of(request), caller_of(request).actor

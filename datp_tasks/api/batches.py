@@ -11,8 +11,9 @@ from fastapi import Path, Query, Request
 from fastapi.responses import Response
 
 from datp_tasks.api import models
+from datp_tasks.api.lists import LIMIT, Cursor, Limit, listed, page_of_more, read_cursor
 from datp_tasks.api.problems import Problem, invalid
-from datp_tasks.api.routing import AROUND_BYTES, json_response, router
+from datp_tasks.api.routing import AROUND_BYTES, grants, json_response, router
 from datp_tasks.api.serializers import batch_json
 from datp_tasks.api.services import caller_of, services_of
 from datp_tasks.ledger.batch_types import Stored
@@ -28,6 +29,7 @@ routes = router(
 
 @routes.post(
     "/batches",
+    operation_id="submitBatch",
     status_code=202,
     response_model=models.StoredBatch,
     responses={
@@ -35,6 +37,7 @@ routes = router(
         409: {"description": "The batch id was used before, for other bytes."},
     },
 )
+@grants("batch:<service>")
 async def submit(request: Request, wanted: models.BatchIn) -> Response:
     """Hand in a batch. 202: it is committed and will be submitted, in its turn. 200: it was."""
     services, caller = services_of(request), caller_of(request)
@@ -68,29 +71,39 @@ async def submit(request: Request, wanted: models.BatchIn) -> Response:
     )
 
 
-@routes.get("/batches", response_model=models.Batches)
+@routes.get("/batches", operation_id="listBatches", response_model=models.Batches)
+@grants("batch:<service>")
 async def find(
     request: Request,
     service: Annotated[str | None, Query(max_length=200)] = None,
     state: BatchState | None = None,
     with_final: Annotated[bool, Query(alias="withFinal")] = False,
-    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
 ) -> Response:
     """Batches that are not final, or all, by service and in order."""
     services, caller = services_of(request), caller_of(request)
     check_read_batches(caller.actor, service)
+    place = read_cursor(cursor, str, int)
     found = await services.threads.run(
         services.client.batches,
         service_id=service,
         state=state,
         owner=None if caller.is_operator else caller.owner,
         with_final=with_final,
-        rows_max=limit,
+        after=None if place is None else (place[0], place[1]),
+        rows_max=limit + 1,
     )
-    return json_response({"batches": [batch_json(each) for each in found]})
+    page, more = page_of_more(found, lambda each: (each.service_id, each.seq), limit)
+    return listed("batches", [batch_json(each) for each in page], cursor=more, limit=limit)
 
 
-@routes.get("/batches/{service}/{batchId}/receipts", response_model=models.BatchReceipts)
+@routes.get(
+    "/batches/{service}/{batchId}/receipts",
+    operation_id="listBatchReceipts",
+    response_model=models.BatchReceipts,
+)
+@grants("batch:<service>")
 async def receipts(
     request: Request,
     service: Annotated[str, Path(max_length=200)],
@@ -104,7 +117,10 @@ async def receipts(
     return json_response({"receipts": found})
 
 
-@routes.get("/batches/{service}/{batchId}", response_model=models.LedgerBatch)
+@routes.get(
+    "/batches/{service}/{batchId}", operation_id="getBatch", response_model=models.LedgerBatch
+)
+@grants("batch:<service>")
 async def status(
     request: Request,
     service: Annotated[str, Path(max_length=200)],

@@ -97,7 +97,12 @@ class HealthCheck(BaseModel):
     buildTime: str | None  # noqa: N815
 
 
-@routes.put("/tx/start/{transactionType}", response_model=OriginalSummary, responses=CONFLICT)
+@routes.put(
+    "/tx/start/{transactionType}",
+    operation_id="startOriginal",
+    response_model=OriginalSummary,
+    responses=CONFLICT,
+)
 async def start(
     request: Request,
     pipeline: Annotated[str, Path(alias="transactionType", max_length=200)],
@@ -111,14 +116,18 @@ async def start(
     return await _reply(request, services, answer.tx_id, wait=wait)
 
 
-@routes.get("/tx/status/{txId}", response_model=OriginalSummary)
+@routes.get("/tx/status/{txId}", operation_id="getOriginal", response_model=OriginalSummary)
 async def status(request: Request, tx_id: TxId, reply: Reply = None) -> Response:
     """The summary of a transaction; with `reply=longpoll`, once it has ended or has news."""
     check_read(caller_of(request).actor)
     return await _reply(request, services_of(request), tx_id, wait=reply in LONG)
 
 
-@routes.get("/tx/statusByExternalId/{externalId}", response_model=OriginalSummary)
+@routes.get(
+    "/tx/statusByExternalId/{externalId}",
+    operation_id="getOriginalByExternalId",
+    response_model=OriginalSummary,
+)
 async def status_by_external_id(
     request: Request,
     external_id: Annotated[str, Path(alias="externalId", max_length=255)],
@@ -138,8 +147,8 @@ async def status_by_external_id(
     return await _reply(request, services, found.tx_id, wait=reply in LONG)
 
 
-@open_routes.get("/healthcheck", response_model=HealthCheck)
-@open_routes.get("/ping", response_model=HealthCheck)
+@open_routes.get("/healthcheck", operation_id="checkHealthOriginal", response_model=HealthCheck)
+@open_routes.get("/ping", operation_id="pingOriginal", response_model=HealthCheck)
 async def healthcheck(request: Request) -> Response:
     """The process lives."""
     ours = version("datp-tasks")

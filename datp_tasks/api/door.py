@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import secrets
 import time
 from typing import Any
 
@@ -207,8 +208,10 @@ class DoorProtocol(HttpToolsProtocol):
             # The answer before is on its way; two would be taken for one.
             self.transport.abort()
             return
-        made = problem.response()
-        lines = [*made.raw_headers, *HEADERS, (b"connection", b"close")]
+        request_id = f"req_{secrets.token_hex(8)}"
+        made = problem.response(request_id)
+        ours = [(b"request-id", request_id.encode()), (b"connection", b"close")]
+        lines = [*made.raw_headers, *HEADERS, *ours]
         head = b"".join(name + b": " + value + b"\r\n" for name, value in lines)
         self.transport.write(
             b"".join((STATUS_LINE[problem.status_code], head, b"\r\n", bytes(made.body)))

@@ -16,13 +16,13 @@ from datp_tasks.record.database import Engine, answers
 router = APIRouter(tags=["health"], redirect_slashes=False)
 
 
-@router.get("/healthz", response_model=models.Health)
+@router.get("/healthz", operation_id="getHealth", response_model=models.Health)
 async def healthz() -> Response:
     """The process lives."""
     return json_response({"status": "ok"})
 
 
-@router.get("/readyz", response_model=models.Readiness)
+@router.get("/readyz", operation_id="getReadiness", response_model=models.Readiness)
 async def readyz(request: Request) -> Response:
     """Transactions can be accepted. Without Redis they can: they are only late."""
     services = services_of(request)
@@ -30,12 +30,12 @@ async def readyz(request: Request) -> Response:
     if not sql:
         raise Problem(
             503,
-            "record-away",
+            "record-unavailable",
             "PostgreSQL does not answer, so nothing can be accepted.",
             headers={"Retry-After": str(RETRY_AFTER_S)},
         )
     status = "ok" if redis else "degraded"
-    servers = {"postgresql": "ok", "redis": "ok" if redis else "away"}
+    servers = {"postgresql": "ok", "redis": "ok" if redis else "unavailable"}
     return json_response({"status": status, **servers, "longPolls": len(services.waiters)})
 
 

@@ -10,12 +10,16 @@ from fastapi import Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from datp_tasks.api.models import Object, Sent, Text
+from datp_tasks.api import operator_models
+from datp_tasks.api.etags import check_match
+from datp_tasks.api.lists import LIMIT_MAX, Cursor, Limit, listed, page_of_all
+from datp_tasks.api.models import Object, Sent, Text, Transaction
+from datp_tasks.api.once import keeps
 from datp_tasks.api.problems import Problem, not_found
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.serializers import line_json, summary_json
 from datp_tasks.api.services import Services, caller_of, services_of
-from datp_tasks.api.transactions import CONFLICT, TxId, note_read
+from datp_tasks.api.transactions import ACTION, TxId, note_read, show
 from datp_tasks.errors import TransactionFinal
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.model.actor import Role
@@ -26,6 +30,12 @@ from datp_tasks.transactions.views import view_of_copy
 routes = router("/v1", "operator", role=Role.ADMIN)
 
 Reason = Annotated[Text, Field(min_length=1, description="Kept in the audit table.")]
+
+
+DECIDED: dict[int | str, dict[str, Any]] = {
+    200: {"model": Transaction, "description": "It has ended."},
+    **ACTION,
+}
 
 
 class ResolveIn(Sent):
@@ -45,7 +55,11 @@ class RetryIn(Sent):
     reason: Reason
 
 
-@routes.get("/transactions/{txId}/state", response_model=Object)
+@routes.get(
+    "/transactions/{txId}/state",
+    operation_id="getTransactionState",
+    response_model=operator_models.StateShown,
+)
 @needs(Role.OPERATOR)
 async def state(request: Request, tx_id: TxId) -> Response:
     """The transaction as the engine sees it: live, or as it was archived."""
@@ -55,7 +69,11 @@ async def state(request: Request, tx_id: TxId) -> Response:
     return json_response(await services.threads.run(_state, services, tx_id))
 
 
-@routes.get("/transactions/{txId}/deltas", response_model=Object)
+@routes.get(
+    "/transactions/{txId}/deltas",
+    operation_id="getTransactionJournal",
+    response_model=operator_models.JournalShown,
+)
 @needs(Role.OPERATOR)
 async def deltas(request: Request, tx_id: TxId) -> Response:
     """Every recorded change, in order, and whatever does not fit together."""
@@ -77,7 +95,11 @@ async def deltas(request: Request, tx_id: TxId) -> Response:
     return json_response({"txId": tx_id, "entries": listed, "faults": replay.faults})
 
 
-@routes.get("/transactions/{txId}/logs", response_model=Object)
+@routes.get(
+    "/transactions/{txId}/logs",
+    operation_id="getTransactionLogs",
+    response_model=operator_models.LogLinesShown,
+)
 @needs(Role.OPERATOR)
 async def logs(
     request: Request,
@@ -101,15 +123,29 @@ async def logs(
     return json_response({"txId": tx_id, "lines": lines, "nextCursor": page.next_cursor})
 
 
-@routes.post("/transactions/{txId}/resolve", response_model=Object, responses=CONFLICT)
+@routes.post(
+    "/transactions/{txId}/resolve",
+    operation_id="resolveTransaction",
+    status_code=202,
+    response_model=Transaction | operator_models.ApprovalAsked,
+    responses=DECIDED,
+)
 @needs(Role.OPERATOR)
+@keeps("transaction")
 async def resolve(request: Request, tx_id: TxId, wanted: ResolveIn) -> Response:
     """Say what became of the step of a transaction that is in doubt; it goes on from there."""
     return await _decide(request, tx_id, wanted)
 
 
-@routes.post("/transactions/{txId}/retry", response_model=Object, responses=CONFLICT)
+@routes.post(
+    "/transactions/{txId}/retry",
+    operation_id="retryTransaction",
+    status_code=202,
+    response_model=Transaction | operator_models.ApprovalAsked,
+    responses=DECIDED,
+)
 @needs(Role.OPERATOR)
+@keeps("transaction")
 async def retry(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
     """Make it go on now: run its step again if that is in doubt, end its sleep, or ring again."""
     services, caller = services_of(request), caller_of(request)
@@ -123,8 +159,13 @@ async def retry(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
     return json_response(summary_json(await services.look(caller, tx_id), caller.actor))
 
 
-@routes.post("/transactions/{txId}/unmask", response_model=Object)
+@routes.post(
+    "/transactions/{txId}/unmask",
+    operation_id="unmaskTransaction",
+    response_model=operator_models.UnmaskedTransaction,
+)
 @needs(Role.ADMIN)
+@keeps("nothing")
 async def unmask(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
     """What a sealed transaction holds, and what its errors said; the audit keeps who asked."""
     services, caller = services_of(request), caller_of(request)
@@ -138,13 +179,16 @@ async def unmask(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
     return json_response({**summary_json(found.summary, caller.actor), **more})
 
 
-@routes.get("/in-doubt", response_model=Object)
+@routes.get("/in-doubt", operation_id="listInDoubt", response_model=operator_models.DoubtsShown)
 @needs(Role.VIEWER)
-async def in_doubt(request: Request) -> Response:
+async def in_doubt(request: Request, limit: Limit = LIMIT_MAX, cursor: Cursor = None) -> Response:
     """What waits for a decision, longest first."""
     services = services_of(request)
     found = await services.threads.run(services.operator.in_doubt)
-    listed = [
+    page, more = page_of_all(
+        found, lambda each: f"{each.since_ms:020d} {each.tx_id}", cursor, limit
+    )
+    shown = [
         {
             "txId": each.tx_id,
             "place": each.place,
@@ -152,14 +196,14 @@ async def in_doubt(request: Request) -> Response:
             "sinceMs": each.since_ms,
             "why": each.why,
         }
-        for each in found
+        for each in page
     ]
-    return json_response({"transactions": listed})
+    return listed("transactions", shown, cursor=more, limit=limit)
 
 
 async def _decide(request: Request, tx_id: str, wanted: ResolveIn) -> Response:
     services, caller = services_of(request), caller_of(request)
-    await services.look(caller, tx_id)
+    check_match(request, await services.look(caller, tx_id))
     await services.threads.run(
         services.operator.resolve,
         tx_id,
@@ -169,7 +213,7 @@ async def _decide(request: Request, tx_id: str, wanted: ResolveIn) -> Response:
         actor=caller.actor,
         break_glass=wanted.break_glass,
     )
-    return json_response(summary_json(await services.look(caller, tx_id), caller.actor))
+    return await show(request, tx_id)
 
 
 def _state(services: Services, tx_id: str) -> dict[str, Any]:

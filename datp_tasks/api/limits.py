@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -42,6 +43,9 @@ class _Share:
     in_flight_max: int = 0
     read_again_s: float = 0.0
     tokens: int = 0
+    #: Of the bucket, when it was asked last.
+    left: float = 0.0
+    left_at_s: float = 0.0
     tokens_until_s: float = 0.0
     refused_until_s: float = 0.0
     in_flight: int = 0
@@ -81,6 +85,30 @@ class RequestLimits:
             )
         share.in_flight += count
 
+    def headers(self, owner: str) -> list[tuple[bytes, bytes]]:
+        """What the owner may still ask for, as far as this process knows; nothing if it does not.
+
+        As in draft-ietf-httpapi-ratelimit-headers: the quota and its window, what is left of it,
+        and the seconds until all of it is there again.
+        """
+        share = self._shares.get(owner)
+        if share is None or not share.burst:
+            return []
+        now_s = time.monotonic()
+        left = share.left + (now_s - share.left_at_s) * share.per_s
+        if share.tokens_until_s > now_s:
+            left += share.tokens
+        if share.refused_until_s > now_s:
+            left = 0.0
+        left = max(0.0, min(share.burst, left))
+        window_s = math.ceil(share.burst / share.per_s)
+        full_s = math.ceil((share.burst - left) / share.per_s)
+        policy = f'"requests";q={share.burst};w={window_s}'
+        return [
+            (b"ratelimit-policy", policy.encode()),
+            (b"ratelimit", f'"requests";r={int(left)};t={full_s}'.encode()),
+        ]
+
     def _share(self, owner: str) -> _Share:
         share = self._shares.get(owner)
         if share is None:
@@ -113,10 +141,11 @@ class RequestLimits:
             )
         except RedisError as error:
             log.warning("Redis is unavailable; rates are not limited now: %s", error)
-            answer = Granted(max(more, int(share.per_s * LEASE_S)))
+            answer = Granted(max(more, int(share.per_s * LEASE_S)), share.burst)
         now_s = time.monotonic()
         if isinstance(answer, Granted):
             share.tokens, share.tokens_until_s = answer.more, now_s + LEASE_S
+            share.left, share.left_at_s = answer.left, now_s
             return
         share.refused_until_s = now_s + answer.wait_ms / 1_000
         raise _too_often(share, answer.wait_ms / 1_000)

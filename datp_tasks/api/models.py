@@ -69,12 +69,15 @@ class TransactionIn(Sent):
         bool, Field(description="What a poll has told, the webhook need not.")
     ] = False
 
-    def request(self, owner: str, by: Actor) -> Request:
+    def request(
+        self, owner: str, by: Actor, *, name: str | None = None, trace: str | None = None
+    ) -> Request:
+        """`name` is its external id if it has none of its own."""
         return Request(
             pipeline=self.pipeline,
             input=self.input,
             owner=owner,
-            external_id=self.external_id,
+            external_id=name if self.external_id is None else self.external_id,
             metadata=self.metadata,
             expires_at=self.expires_at,
             expires_in_s=self.expires_in_seconds,
@@ -82,6 +85,7 @@ class TransactionIn(Sent):
             progress_reports=self.progress_reports,
             cancel_webhook_on_poll=self.cancel_webhook_on_poll,
             by=by,
+            trace_parent=trace,
         )
 
 
@@ -144,12 +148,21 @@ class Transaction(Given):
     ] = None
 
 
-class Page(Given):
+class Paged(Given):
+    """What every list says of its page."""
+
+    next_cursor: Annotated[str | None, Field(description="Send as `cursor`; null at the end.")]
+    has_more: Annotated[bool, Field(description="Whether there is another page.")]
+    limit: Annotated[int, Field(description="The most that this page could have.")]
+
+
+class Page(Paged):
     transactions: list[Transaction]
-    next_cursor: Annotated[str | None, Field(description="Send as cursor; null at the end.")]
 
 
 class BulkResult(Given):
+    index: Annotated[int, Field(description="Its place in the request, from 0.")]
+    external_id: Annotated[str | None, Field(description="As it was sent.")]
     status: Annotated[int, Field(description="202 new, 200 accepted before, else see problem.")]
     tx_id: str | None = None
     transaction_status: Status | None = None
@@ -170,9 +183,8 @@ class EventOut(Given):
     created_at: datetime
 
 
-class Events(Given):
+class Events(Paged):
     events: list[EventOut]
-    next_after: Annotated[int | None, Field(description="The `after` of the next page.")]
 
 
 class Woken(Given):
@@ -210,7 +222,7 @@ class StoredBatch(Given):
     state: str
 
 
-class Batches(Given):
+class Batches(Paged):
     batches: list[LedgerBatch]
 
 
@@ -225,12 +237,19 @@ class Readiness(Given):
     long_polls: Annotated[int, Field(description="How many wait in this process.")]
 
 
+class Mistake(BaseModel):
+    pointer: Annotated[str, Field(description="Where: a JSON pointer.")]
+    detail: str
+
+
 class ProblemDocument(BaseModel):
     """RFC 9457."""
 
-    type: str
+    type: Annotated[str, Field(pattern="^urn:datp:problem:[a-z-]+$")]
     title: str
     status: int
     detail: str
-    errors: list[dict[str, str]] | None = None
+    retryable: Annotated[bool, Field(description="The same request can succeed later.")]
+    request_id: Annotated[str | None, Field(alias="requestId")] = None
+    errors: list[Mistake] | None = None
     error_id: Annotated[str | None, Field(alias="errorId")] = None

@@ -23,6 +23,7 @@ PROBLEMS = {
     408: "The body did not arrive in time.",
     409: "The state of things does not allow it.",
     410: "What came after the cursor may be dropped by now.",
+    412: "The transaction is not as `If-Match` says any more.",
     413: "The body is too large.",
     415: "The body is not declared as JSON.",
     422: "The request does not fit; the problem names each mistake.",
@@ -41,7 +42,11 @@ def document(app: FastAPI) -> dict[str, Any]:
         title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes
     )
     schemas = made.setdefault("components", {}).setdefault("schemas", {})
-    schemas["Problem"] = ProblemDocument.model_json_schema(by_alias=True)
+    problem = ProblemDocument.model_json_schema(
+        by_alias=True, ref_template="#/components/schemas/{model}"
+    )
+    schemas |= problem.pop("$defs", {})
+    schemas["Problem"] = problem
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}

@@ -9,7 +9,9 @@ from fastapi import Path, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from datp_tasks.api.models import Object, Sent, Text
+from datp_tasks.api import operator_models
+from datp_tasks.api.lists import LIMIT_MAX, Cursor, Limit, listed, page_of_all
+from datp_tasks.api.models import Sent, Text
 from datp_tasks.api.pipeline_versions import version_json
 from datp_tasks.api.problems import invalid, not_found
 from datp_tasks.api.routing import json_response, needs, router
@@ -23,6 +25,10 @@ from datp_tasks.record.database import translate_outage
 
 routes = router("/v1", "operator", role=Role.ADMIN)
 
+#: Of actions that may need a second person.
+ASKED: dict[int | str, dict[str, Any]] = {
+    202: {"model": operator_models.ApprovalAsked, "description": "It waits for another person."}
+}
 Name = Annotated[str, Path(max_length=200)]
 #: PostgreSQL's bigint.
 AlertId = Annotated[int, Path(ge=1, lt=2**63)]
@@ -40,16 +46,22 @@ class UseIn(Sent):
     ] = False
 
 
-@routes.get("/pipelines", response_model=Object)
+@routes.get(
+    "/pipelines", operation_id="listPipelines", response_model=operator_models.PipelinesShown
+)
 @needs(Role.VIEWER)
-async def pipelines(request: Request) -> Response:
+async def pipelines(request: Request, limit: Limit = LIMIT_MAX, cursor: Cursor = None) -> Response:
     """Every pipeline, by name."""
     services = services_of(request)
     found = await services.threads.run(services.pipelines.list)
-    return json_response({"pipelines": [_pipeline_json(each) for each in found]})
+    page, more = page_of_all(found, lambda each: each.name, cursor, limit)
+    shown = [_pipeline_json(each) for each in page]
+    return listed("pipelines", shown, cursor=more, limit=limit)
 
 
-@routes.get("/pipelines/{name}", response_model=Object)
+@routes.get(
+    "/pipelines/{name}", operation_id="getPipeline", response_model=operator_models.PipelineInUse
+)
 @needs(Role.VIEWER)
 async def pipeline(request: Request, name: Name) -> Response:
     """One pipeline: its versions, and the definition in use."""
@@ -57,7 +69,12 @@ async def pipeline(request: Request, name: Name) -> Response:
     return json_response(await services.threads.run(_pipeline, services, name))
 
 
-@routes.post("/pipelines/{name}/versions/{version}/use", response_model=Object)
+@routes.post(
+    "/pipelines/{name}/versions/{version}/use",
+    operation_id="usePipelineVersion",
+    response_model=operator_models.PipelineVersionInfo,
+    responses=ASKED,
+)
 async def use(request: Request, name: Name, version: Name, wanted: UseIn | None = None) -> Response:
     """New transactions get this version from now on."""
     services = services_of(request)
@@ -76,7 +93,11 @@ async def use(request: Request, name: Name, version: Name, wanted: UseIn | None 
     return json_response(version_json(await services.threads.run(put)))
 
 
-@routes.post("/pipelines/{name}/disable", response_model=Object)
+@routes.post(
+    "/pipelines/{name}/disable",
+    operation_id="disablePipeline",
+    response_model=operator_models.PipelineStopped,
+)
 async def disable(request: Request, name: Name) -> Response:
     """Take no new transactions; those on their way go on."""
     services = services_of(request)
@@ -93,18 +114,19 @@ async def disable(request: Request, name: Name) -> Response:
     return json_response({"name": name, "disabled": True})
 
 
-@routes.get("/nodes", response_model=Object)
+@routes.get("/nodes", operation_id="listNodes", response_model=operator_models.NodesShown)
 @needs(Role.VIEWER)
-async def nodes(request: Request) -> Response:
+async def nodes(request: Request, limit: Limit = LIMIT_MAX, cursor: Cursor = None) -> Response:
     """Workers that live: where they run, what they offer, how busy they are."""
     services = services_of(request)
     live = services.live
     found = await services.threads.run(live_nodes, live.redis, live.keys)
-    listed = [{"group": each.group, "name": each.name, **each.record} for each in found]
-    return json_response({"nodes": listed})
+    page, more = page_of_all(found, lambda each: f"{each.group} {each.name}", cursor, limit)
+    shown = [{"group": each.group, "name": each.name, **each.record} for each in page]
+    return listed("nodes", shown, cursor=more, limit=limit)
 
 
-@routes.get("/queues", response_model=Object)
+@routes.get("/queues", operation_id="getQueues", response_model=operator_models.QueuesShown)
 @needs(Role.VIEWER)
 async def queues(request: Request) -> Response:
     """How many transactions are where, and how many bells wait for each node group."""
@@ -112,9 +134,9 @@ async def queues(request: Request) -> Response:
     return json_response(await services.threads.run(_queues, services))
 
 
-@routes.get("/alerts", response_model=Object)
+@routes.get("/alerts", operation_id="listAlerts", response_model=operator_models.AlertsShown)
 @needs(Role.VIEWER)
-async def alerts(request: Request) -> Response:
+async def alerts(request: Request, limit: Limit = LIMIT_MAX, cursor: Cursor = None) -> Response:
     """What a person should look at, oldest first."""
     services = services_of(request)
 
@@ -122,10 +144,16 @@ async def alerts(request: Request) -> Response:
         with translate_outage():
             return [alert_json(each) for each in services.alerts.open_alerts()]
 
-    return json_response({"alerts": await services.threads.run(read)})
+    found = await services.threads.run(read)
+    page, more = page_of_all(found, lambda each: f"{each['id']:020d}", cursor, limit)
+    return listed("alerts", page, cursor=more, limit=limit)
 
 
-@routes.post("/alerts/{alertId}/close", response_model=Object)
+@routes.post(
+    "/alerts/{alertId}/close",
+    operation_id="closeAlert",
+    response_model=operator_models.AlertClosed,
+)
 @needs(Role.OPERATOR)
 async def close_alert(
     request: Request,

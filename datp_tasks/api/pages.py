@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-import base64
-import json
+import re
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from datp_tasks.api.access import Caller
+from datp_tasks.api.lists import (
+    CURSOR_CHARS_MAX,
+    LIMIT,
+    LIMIT_MAX,
+    make_cursor,
+    read_cursor,
+    strange_cursor,
+)
 from datp_tasks.api.models import Status
-from datp_tasks.api.problems import Problem
+from datp_tasks.api.problems import forbidden, invalid
 from datp_tasks.api.services import Services
-from datp_tasks.live.keys import shard_of_tx
+from datp_tasks.errors import FilterInvalid
+from datp_tasks.model.rights import sees_payloads
+from datp_tasks.model.search_attributes import SearchCondition
 from datp_tasks.record.database import translate_outage
-from datp_tasks.record.listing import ListingFilter
+from datp_tasks.record.listing import ListingFilter, Place
 from datp_tasks.record.record_types import Summary
 
 #: What the record calls `queued` is, as Redis knows, one of these.
-#: Rows of one page of a list, in one short query.
-PAGE_ROWS_MAX = 200
 GOING_ON = ("queued", "running", "sleeping")
+ANY_STATUS = "|".join(get_args(Status))
+STATUSES = f"^({ANY_STATUS})(,({ANY_STATUS}))*$"
+NAMES = r"^[a-z0-9][a-z0-9_.-]*(,[a-z0-9][a-z0-9_.-]*)*$"
+ORDER = r"^-?[a-z][A-Za-z0-9_]{0,39}$"
+CREATED = "createdAt"
+#: Fields of the metadata, and search attributes with an operator.
+METADATA = re.compile(r"metadata\.([^\x00]{1,100})")
+ATTRIBUTE = re.compile(r"attr\.([A-Za-z0-9_]{1,40})(?:\[([a-z]+)\])?")
+MORE_MAX = 10
 
 
 def _in_utc(moment: datetime) -> datetime:
@@ -36,16 +52,73 @@ Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 
 
 class Filter(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    """Beside these: `metadata.<field>=text` and `attr.<name>[eq|gt|gte|lt|lte|prefix]=value`."""
+
+    model_config = ConfigDict(extra="allow")
 
     external_id: str | None = Field(None, alias="externalId", max_length=255)
-    status: Status | None = None
-    pipeline: str | None = Field(None, max_length=200)
-    since: Moment | None = Field(None, alias="from", description="Accepted then or later.")
-    until: Moment | None = Field(None, alias="to", description="Accepted before.")
+    status: str | None = Field(
+        None, max_length=200, pattern=STATUSES, description="One, or several with commas."
+    )
+    pipeline: str | None = Field(
+        None, max_length=1_000, pattern=NAMES, description="One, or several with commas."
+    )
     owner: str | None = Field(None, max_length=64, description="For operators: of whom.")
-    limit: int = Field(50, ge=1, le=1_000)
-    cursor: str | None = Field(None, max_length=300)
+    created_from: Moment | None = Field(
+        None, alias="createdAt[gte]", description="Accepted then or later."
+    )
+    created_to: Moment | None = Field(None, alias="createdAt[lt]", description="Accepted before.")
+    completed_from: Moment | None = Field(
+        None, alias="completedAt[gte]", description="Ended then or later."
+    )
+    completed_to: Moment | None = Field(None, alias="completedAt[lt]", description="Ended before.")
+    text: str | None = Field(
+        None,
+        alias="q",
+        min_length=1,
+        max_length=255,
+        pattern=r"^[^\x00]*$",
+        description="A part of the txId or of the externalId.",
+    )
+    order: str = Field(
+        f"-{CREATED}",
+        pattern=ORDER,
+        description="createdAt or a search attribute; with - the newest or largest first.",
+    )
+    limit: int = Field(LIMIT, ge=1, le=LIMIT_MAX)
+    cursor: str | None = Field(None, max_length=CURSOR_CHARS_MAX)
+
+    @model_validator(mode="after")
+    def _knows_its_names(self) -> Filter:
+        more = self.model_extra or {}
+        unknown = [n for n in more if not METADATA.fullmatch(n) and not ATTRIBUTE.fullmatch(n)]
+        if unknown:
+            raise ValueError(f"there is no such filter: {unknown[0]:.60}")
+        if len(more) > MORE_MAX or any("\0" in str(value) for value in more.values()):
+            raise ValueError(f"at most {MORE_MAX} of metadata and attr, without U+0000")
+        return self
+
+    @property
+    def statuses(self) -> set[str]:
+        return set(self.status.split(",")) if self.status else set()
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        more = self.model_extra or {}
+        found = ((METADATA.fullmatch(name), value) for name, value in more.items())
+        return {match[1]: str(value) for match, value in found if match}
+
+    @property
+    def attributes(self) -> list[SearchCondition]:
+        found = []
+        for name, value in (self.model_extra or {}).items():
+            match = ATTRIBUTE.fullmatch(name)
+            if match:
+                try:
+                    found.append(SearchCondition.of(match[1], match[2] or "eq", str(value)))
+                except FilterInvalid as error:
+                    raise invalid([{"loc": ("query", name), "msg": str(error)}]) from None
+        return found
 
 
 def page_of(services: Services, caller: Caller, wanted: Filter) -> tuple[list[Summary], str | None]:
@@ -53,63 +126,68 @@ def page_of(services: Services, caller: Caller, wanted: Filter) -> tuple[list[Su
     owner = wanted.owner if caller.is_operator else caller.owner
     if wanted.owner is not None and not caller.may_see(wanted.owner):
         return [], None
-    if wanted.external_id is not None:
-        return _by_external_id(services, owner or caller.owner, wanted), None
-    rows_max = min(wanted.limit, PAGE_ROWS_MAX)
+    metadata, attributes = wanted.metadata, wanted.attributes
+    name = wanted.order.removeprefix("-")
+    if (metadata or attributes or name != CREATED) and not sees_payloads(caller.actor):
+        raise forbidden("This key does not see payloads, so it cannot look for what is in them.")
     with translate_outage():
-        rows = services.listing.page(
+        page = services.listing.page(
             ListingFilter(
                 owner=owner,
-                statuses=_recorded(wanted.status),
-                pipeline=wanted.pipeline,
-                since=wanted.since,
-                until=wanted.until,
-                after=_read_cursor(wanted.cursor),
-                rows_max=rows_max,
+                external_id=wanted.external_id,
+                statuses=_recorded(wanted.statuses),
+                pipelines=wanted.pipeline.split(",") if wanted.pipeline else (),
+                since=wanted.created_from,
+                until=wanted.created_to,
+                completed_since=wanted.completed_from,
+                completed_until=wanted.completed_to,
+                metadata=metadata,
+                text=wanted.text,
+                attributes=attributes,
+                order=None if name == CREATED else name,
+                descending=wanted.order.startswith("-"),
+                after=_place(services, wanted),
+                rows_max=wanted.limit,
             )
         )
-    shown = services.client.overlay_many(rows)
-    cursor = _cursor(rows[-1]) if len(rows) == rows_max else None
-    return [each for each in shown if wanted.status in (None, each.status)], cursor
+    shown = services.client.overlay_many(page.rows)
+    statuses = wanted.statuses
+    found = [each for each in shown if not statuses or str(each.status) in statuses]
+    return found, _cursor(wanted, page.next)
 
 
-def _by_external_id(services: Services, owner: str, wanted: Filter) -> list[Summary]:
-    with translate_outage():
-        found = services.record.by_external_id(owner, wanted.external_id or "")
-    shown = services.client.overlay_many([found] if found else [])
-    return [
-        each
-        for each in shown
-        if wanted.status in (None, each.status)
-        and wanted.pipeline in (None, each.pipeline)
-        and (wanted.since is None or each.created_at >= wanted.since)
-        and (wanted.until is None or each.created_at < wanted.until)
-    ]
-
-
-def _recorded(status: Status | None) -> tuple[str, ...]:
-    if status is None:
-        return ()
+def _recorded(statuses: set[str]) -> tuple[str, ...]:
     # One that Redis says runs may be in doubt in the record, for an instant.
-    return ("queued", "in-doubt") if status in GOING_ON else (status,)
+    goes_on = ("queued", "in-doubt") if statuses.intersection(GOING_ON) else ()
+    return tuple({*goes_on, *(each for each in statuses if each not in GOING_ON)})
 
 
-def _cursor(last: Summary) -> str:
-    text = json.dumps([last.created_at.isoformat(), last.tx_id])
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def _read_cursor(cursor: str | None) -> tuple[datetime, str] | None:
-    if cursor is None:
+def _cursor(wanted: Filter, place: Place | None) -> str | None:
+    if place is None:
         return None
+    value, tx_id = place
+    # The value of an attribute may be long: it is looked up by the id.
+    text = value.isoformat() if isinstance(value, datetime) else ""
+    return make_cursor(wanted.order, text, tx_id)
+
+
+def _place(services: Services, wanted: Filter) -> Place | None:
+    parts = read_cursor(wanted.cursor, str, str, str)
+    if parts is None:
+        return None
+    order, value, tx_id = parts
+    if order != wanted.order:
+        raise strange_cursor()
+    name = order.removeprefix("-")
+    if name != CREATED:
+        found = services.listing.attribute(tx_id, name)
+        if found is None:
+            raise strange_cursor()
+        return found, tx_id
     try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        moment, tx_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        created_at = datetime.fromisoformat(moment)
-        if created_at.utcoffset() is None or not shard_of_tx(tx_id):
+        moment: Any = datetime.fromisoformat(value)
+        if moment.utcoffset() is None:
             raise ValueError
-        return _in_utc(created_at), tx_id
-    except (ValueError, TypeError):
-        raise Problem(
-            422, "request-invalid", "The cursor is not one that was given as nextCursor."
-        ) from None
+        return _in_utc(moment), tx_id
+    except ValueError:
+        raise strange_cursor() from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -15,6 +14,7 @@ from starlette.exceptions import HTTPException
 
 from datp_tasks import errors
 from datp_tasks.api.batcher import TooMany
+from datp_tasks.api.problem_types import TYPES
 from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.model.notes import new_error_id
 from datp_tasks.model.payload import encode
@@ -28,7 +28,7 @@ _LATER = {"Retry-After": str(RETRY_AFTER_S)}
 
 #: Error -> status and the last part of its type; of a class and its base the class is meant.
 KINDS: dict[type[Exception], tuple[int, str]] = {
-    errors.DatabaseUnavailable: (503, "record-away"),
+    errors.DatabaseUnavailable: (503, "record-unavailable"),
     errors.CannotSeal: (503, "sealing-unavailable"),
     errors.SealError: (503, "sealing-unavailable"),
     errors.ExternalIdConflict: (409, "external-id-conflict"),
@@ -42,6 +42,7 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
     errors.PipelineUnknown: (422, "pipeline-unknown"),
     errors.PipelineDisabled: (409, "pipeline-disabled"),
     errors.PipelineNotStartable: (422, "pipeline-not-startable"),
+    errors.VersionKept: (409, "version-kept"),
     errors.PipelineError: (422, "pipeline-invalid"),
     errors.TransactionUnknown: (404, "not-found"),
     errors.TransactionFinal: (409, "transaction-final"),
@@ -64,13 +65,13 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
     errors.WebhookInvalid: (422, "webhook-invalid"),
     errors.WebhookUnknown: (404, "not-found"),
     errors.WebhookBusy: (409, "webhook-busy"),
-    RedisError: (503, "redis-away"),
+    RedisError: (503, "redis-unavailable"),
     PoolTimeout: (503, "busy"),
     TooMany: (503, "busy"),
 }
 #: What is shown instead of the text of an error that is not ours.
 SHOWN = {
-    "redis-away": "Redis does not answer. Ask again later.",
+    "redis-unavailable": "Redis does not answer. Ask again later.",
     "sealing-unavailable": "The server cannot seal or open payloads now. Ask again later.",
     "busy": "The server has more to do than it can. Ask again later.",
 }
@@ -92,18 +93,22 @@ class Problem(HTTPException):
         self.kind = kind
         self.members = members
 
-    def document(self) -> dict[str, Any]:
+    def document(self, request_id: str | None = None) -> dict[str, Any]:
+        kind = TYPES[self.kind]
+        about = {"requestId": request_id} if request_id else {}
         return {
-            "type": f"urn:datp:problem:{self.kind}",
-            "title": HTTPStatus(self.status_code).phrase,
+            "type": kind.uri,
+            "title": kind.title,
             "status": self.status_code,
             "detail": self.detail,
+            "retryable": kind.retryable,
+            **about,
             **self.members,
         }
 
-    def response(self) -> Response:
+    def response(self, request_id: str) -> Response:
         return Response(
-            encode(self.document()),
+            encode(self.document(request_id)),
             self.status_code,
             headers=dict(self.headers or {}),
             media_type=MEDIA_TYPE,
@@ -144,9 +149,11 @@ def problem_of(error: Exception) -> Problem:
             if status == 503:
                 return unavailable(kind, detail, error)
             problem = Problem(status, kind, detail)
-            if isinstance(error, errors.InputInvalid) and error.pointer:
-                place = f"#/body{error.pointer}"
-                problem.members["errors"] = [{"pointer": place, "detail": str(error)}]
+            if isinstance(error, errors.InputInvalid) and error.mistakes:
+                problem.members["errors"] = [
+                    {"pointer": f"#/body{place}", "detail": mistake}
+                    for place, mistake in error.mistakes
+                ]
             return problem
     if isinstance(error, OperationalError):
         return unavailable("busy", SHOWN["busy"], error)
@@ -166,30 +173,32 @@ def unavailable(kind: str, detail: str, error: Exception) -> Problem:
     return Problem(503, kind, detail, headers=_LATER, errorId=number)
 
 
+def answer_of(request: Request, error: Exception) -> Response:
+    """What a request is answered with that failed in this way."""
+    request_id: str = request.state.request_id
+    match error:
+        case errors.ApprovalNeeded():
+            return approval_needed(error)
+        case RequestValidationError():
+            return invalid(error.errors()).response(request_id)
+        case HTTPException():
+            return _of_framework(request, error).response(request_id)
+        case _:
+            return problem_of(error).response(request_id)
+
+
 def install(app: FastAPI) -> None:
     """Every way in which a request can fail ends in a problem document."""
 
-    async def on_error(_: Request, error: Exception) -> Response:
-        return problem_of(error).response()
+    async def answer(request: Request, error: Exception) -> Response:
+        return answer_of(request, error)
 
-    async def on_http_error(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        return _of_framework(request, error).response()
-
-    async def on_invalid(_: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        return invalid(error.errors()).response()
-
-    async def on_approval(_: Request, error: Exception) -> Response:
-        assert isinstance(error, errors.ApprovalNeeded)
-        return approval_needed(error)
-
-    app.add_exception_handler(errors.ApprovalNeeded, on_approval)
-    app.add_exception_handler(HTTPException, on_http_error)
-    app.add_exception_handler(RequestValidationError, on_invalid)
-    kinds: tuple[type[Exception], ...] = (errors.DatpError, *KINDS, OperationalError)
+    kinds: tuple[type[Exception], ...] = (
+        *(HTTPException, RequestValidationError, errors.DatpError, OperationalError),
+        *KINDS,
+    )
     for kind in kinds:
-        app.add_exception_handler(kind, on_error)
+        app.add_exception_handler(kind, answer)
 
 
 def mistakes_of(error: ValidationError) -> list[Any]:

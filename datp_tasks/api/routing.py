@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
 
 from datp_tasks.api.access import Caller
 from datp_tasks.api.body import StrictRequest
-from datp_tasks.api.problems import forbidden, invalid
+from datp_tasks.api.once import HEADER, kept_by, once
+from datp_tasks.api.problems import forbidden, invalid, mistakes_of
 from datp_tasks.api.services import Services, services_of
 from datp_tasks.api.threads import acting_for
 from datp_tasks.model.actor import Role
 from datp_tasks.model.payload import encode, first_twice
 from datp_tasks.settings import Settings
 
-#: Room for the fields around the data.
+#: Room for the fields around the input.
 AROUND_BYTES = 65_536
 
 BytesMax = Callable[[Settings], int]
 Admit = Callable[[Services, Request], Coroutine[Any, Any, Caller]]
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 def one_transaction(settings: Settings) -> int:
@@ -50,12 +55,100 @@ def needs(role: Role) -> Callable[[Endpoint], Endpoint]:
     return mark
 
 
+def grants(*names: str) -> Callable[[Endpoint], Endpoint]:
+    """Which grants let a client's key use this route, for the document; the route checks them."""
+
+    def mark(endpoint: Endpoint) -> Endpoint:
+        endpoint.needed_grants = names  # type: ignore[attr-defined]
+        return endpoint
+
+    return mark
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """How a body is read without the framework, which takes longer than the rest of a submit."""
+
+    model: type[BaseModel]
+    #: Called with a body that does not fit, before it is refused.
+    on_misfit: Callable[[Request, Any], Awaitable[None]]
+
+
+def reads(body: Body) -> Callable[[Endpoint], Endpoint]:
+    """The endpoint takes a request and this body, and the application calls its route without
+    looking through the others."""
+
+    def mark(endpoint: Endpoint) -> Endpoint:
+        endpoint.read_body = body  # type: ignore[attr-defined]
+        return endpoint
+
+    return mark
+
+
+def _reading(endpoint: Callable[..., Awaitable[Response]], body: Body) -> Handler:
+    async def handle(request: Request) -> Response:
+        sent = await request.json() if await request.body() else None
+        try:
+            wanted = body.model.model_validate(sent)
+        except ValidationError as error:
+            await body.on_misfit(request, sent)
+            raise invalid(mistakes_of(error)) from None
+        return await endpoint(request, wanted)
+
+    return handle
+
+
 def strict_request(request: Request, caller: Caller, bytes_max: BytesMax) -> StrictRequest:
     services = services_of(request)
     strict = StrictRequest(request.scope, request.receive)
     strict.state.caller = caller
     settings = services.settings
     return strict.limit(bytes_max(settings), settings.body_read_s, services.body_bytes)
+
+
+class GuardedRoute(APIRoute):
+    """Its key is checked first; then limits, the body, and what an Idempotency-Key asks for."""
+
+    role: Role | None = None
+    bytes_max: BytesMax = staticmethod(one_transaction)
+    admit: Admit = staticmethod(by_key)
+
+    @property
+    def needed_role(self) -> Role | None:
+        found: Role | None = getattr(self.endpoint, "needed_role", self.role)
+        return found
+
+    def get_route_handler(self) -> Handler:
+        body: Body | None = getattr(self.endpoint, "read_body", None)
+        handle = super().get_route_handler() if body is None else _reading(self.endpoint, body)
+        needed, kept = self.needed_role, kept_by(self.endpoint)
+
+        async def guarded(request: Request) -> Response:
+            services = services_of(request)
+            caller = await self.admit(services, request)
+            request.state.caller = caller
+            if needed is not None and not caller.actor.has(needed):
+                raise forbidden(f"This needs a key with the role {needed}.")
+            await services.limits.take(caller.owner)
+            if request.scope["query_string"]:
+                refuse_doubled(request)
+            strict = strict_request(request, caller, self.bytes_max)
+            with services.requests.held(caller.owner), acting_for(caller.owner):
+                try:
+                    # Here, and not by the framework, which would call its errors its own.
+                    await strict.body()
+                    if request.method == "POST" and HEADER in strict.headers:
+                        return await once(strict, handle, kept)
+                    return await handle(strict)
+                finally:
+                    strict.release()
+
+        return guarded
+
+    @cached_property
+    def handler(self) -> Handler:
+        """For the application, which calls some routes without looking through the others."""
+        return self.get_route_handler()
 
 
 def router(
@@ -70,31 +163,9 @@ def router(
 
     Without a role the keys of clients are let in, too; the route asks for their grants.
     """
-
-    class GuardedRoute(APIRoute):
-        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            handle = super().get_route_handler()
-            needed = getattr(self.endpoint, "needed_role", role)
-
-            async def guarded(request: Request) -> Response:
-                services = services_of(request)
-                caller = await admit(services, request)
-                if needed is not None and not caller.actor.has(needed):
-                    raise forbidden(f"This needs a key with the role {needed}.")
-                await services.limits.take(caller.owner)
-                refuse_doubled(request)
-                strict = strict_request(request, caller, bytes_max)
-                with services.requests.held(caller.owner), acting_for(caller.owner):
-                    try:
-                        # Here, and not by the framework, which would call its errors its own.
-                        await strict.body()
-                        return await handle(strict)
-                    finally:
-                        strict.release()
-
-            return guarded
-
-    return APIRouter(prefix=prefix, tags=[tag], route_class=GuardedRoute, redirect_slashes=False)
+    fields = {"role": role, "bytes_max": staticmethod(bytes_max), "admit": staticmethod(admit)}
+    route_class = type("GuardedRoute", (GuardedRoute,), fields)
+    return APIRouter(prefix=prefix, tags=[tag], route_class=route_class, redirect_slashes=False)
 
 
 def refuse_doubled(request: Request) -> None:

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from datp_tasks.api.models import Object
+from datp_tasks.api.operator_models import SeriesShown
 from datp_tasks.api.process_metrics import Meter
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.services import Services, services_of
@@ -28,7 +28,7 @@ open_routes = APIRouter(tags=["health"], redirect_slashes=False)
 BY = "^(group|pipeline|owner)(,(group|pipeline|owner)){0,2}$"
 
 
-@routes.get("/metrics", response_model=Object)
+@routes.get("/metrics", operation_id="getMetrics", response_model=SeriesShown)
 @needs(Role.VIEWER)
 async def series(
     request: Request,
@@ -85,7 +85,7 @@ def scrape(metrics: Metrics, alerts: Alerts, meter: Meter) -> bytes:
     return generate_latest(registry)
 
 
-@open_routes.get("/metrics", response_class=PlainTextResponse)
+@open_routes.get("/metrics", operation_id="scrapeMetrics", response_class=PlainTextResponse)
 async def scraped(request: Request) -> Response:
     """For Prometheus: totals, gauges, open alerts, and what this process counts."""
     text = await services_of(request).scraped.get()

@@ -34,6 +34,7 @@ from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.events import EventStore
 from datp_tasks.record.groups import GroupStore
+from datp_tasks.record.idempotency_keys import IdempotencyKeys
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.record_types import Summary
 from datp_tasks.record.saved_views import SavedViews
@@ -79,6 +80,7 @@ class Services:
     event_streams: EventStreams
     listing: Listing
     events: EventStore
+    idempotency: IdempotencyKeys
     meter: Meter
     #: Bytes of bodies that are being read or worked on, and requests, by owner.
     body_bytes: Shares

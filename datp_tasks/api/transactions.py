@@ -9,22 +9,17 @@ from typing import Annotated, Any
 
 from fastapi import Path, Query, Request
 from fastapi.responses import Response
-from pydantic import ValidationError
 from starlette.background import BackgroundTask
 
 from datp_tasks.api import models
-from datp_tasks.api.accepting import Accepted, accept_bulk
+from datp_tasks.api.accepting import Accepted
 from datp_tasks.api.access import Caller
+from datp_tasks.api.etags import check_match, etag_of, unless_same
+from datp_tasks.api.lists import Cursor, listed, make_cursor, read_cursor
+from datp_tasks.api.once import external_id_of, keeps
 from datp_tasks.api.pages import Filter, page_of
-from datp_tasks.api.problems import Problem, invalid, mistakes_of, problem_of
-from datp_tasks.api.routing import (
-    by_key,
-    json_response,
-    one_transaction,
-    refuse_doubled,
-    router,
-    strict_request,
-)
+from datp_tasks.api.problems import Problem
+from datp_tasks.api.routing import Body, grants, json_response, reads, router
 from datp_tasks.api.serializers import summary_json, time_text
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.client.requests import Request as Wanted
@@ -49,15 +44,27 @@ EVENTS_MAX = 1_000
 CONFLICT: dict[int | str, dict[str, Any]] = {
     409: {"description": "The state of things does not allow it."}
 }
+#: Of what is done to a transaction.
+ACTION = {**CONFLICT, 412: {"description": "It is not as `If-Match` says any more."}}
 
 TxId = Annotated[str, Path(alias="txId", max_length=100, examples=[models.EXAMPLE_ID])]
 
-one = router("/v1", "transactions")
-bulk = router("/v1", "transactions", bytes_max=lambda settings: settings.bulk_bytes_max)
+routes = router("/v1", "transactions")
 
 
-@one.post(
+async def _refuse_used(request: Request, body: Any) -> None:
+    """A body that does not fit is another request than the one that has its external id."""
+    services = services_of(request)
+    used = named(body, caller_of(request).owner)
+    if used is not None:
+        [answer] = await services.threads.run(services.client.accepted_before, [used])
+        if isinstance(answer, Exception):
+            raise answer
+
+
+@routes.post(
     "/transactions",
+    operation_id="submitTransaction",
     status_code=NEW,
     response_model=models.Accepted,
     responses={
@@ -65,36 +72,15 @@ bulk = router("/v1", "transactions", bytes_max=lambda settings: settings.bulk_by
         **CONFLICT,
     },
 )
+@grants("submit:<pipeline>")
+@reads(Body(models.TransactionIn, on_misfit=_refuse_used))
 async def submit(request: Request, wanted: models.TransactionIn) -> Response:
     """Hand in a transaction. 202: it is committed and will not be lost. 200: it was before."""
-    return await _submit(request, wanted)
-
-
-async def submit_directly(request: Request) -> Response:
-    """The same without the framework, which takes longer for it than everything else together."""
-    services = services_of(request)
-    caller = await by_key(services, request)
-    await services.limits.take(caller.owner)
-    if request.scope["query_string"]:
-        refuse_doubled(request)
-    strict = strict_request(request, caller, one_transaction)
-    with services.requests.held(caller.owner):
-        try:
-            body = await strict.json() if await strict.body() else None
-            try:
-                wanted = models.TransactionIn.model_validate(body)
-            except ValidationError as error:
-                await _refuse_used(services, body, caller.owner)
-                raise invalid(mistakes_of(error)) from None
-            return await _submit(strict, wanted)
-        finally:
-            strict.release()
-
-
-async def _submit(request: Request, wanted: models.TransactionIn) -> Response:
     services, caller = services_of(request), caller_of(request)
-    asked = in_language(request, wanted.request(caller.owner, caller.actor))
-    answer = await hand_in(services, asked)
+    name = external_id_of(request)
+    trace = getattr(request.state, "traceparent", None)
+    asked = wanted.request(caller.owner, caller.actor, name=name, trace=trace)
+    answer = await hand_in(services, in_language(request, asked))
     return json_response(
         {"txId": answer.tx_id, "status": str(answer.status)},
         REPEATED if answer.duplicate else NEW,
@@ -122,16 +108,7 @@ async def hand_in(services: Services, wanted: Wanted) -> Submitted:
     return answer
 
 
-async def _refuse_used(services: Services, body: Any, owner: str) -> None:
-    """A body that does not fit is another request than the one that has its external id."""
-    named = _named(body, owner)
-    if named is not None:
-        [answer] = await services.threads.run(services.client.accepted_before, [named])
-        if isinstance(answer, Exception):
-            raise answer
-
-
-def _named(body: Any, owner: str) -> Wanted | None:
+def named(body: Any, owner: str) -> Wanted | None:
     """No request that was ever accepted, under the external id of a body that does not fit."""
     external_id = body.get("externalId") if isinstance(body, dict) else None
     if not isinstance(external_id, str):
@@ -139,52 +116,26 @@ def _named(body: Any, owner: str) -> Wanted | None:
     return Wanted(pipeline="", input={}, owner=owner, external_id=external_id)
 
 
-@bulk.post("/transactions/bulk", response_model=models.BulkOut)
-async def submit_bulk(request: Request, wanted: models.BulkIn) -> Response:
-    """Hand in many at once; one that is refused does not hold up the others."""
-    services, caller = services_of(request), caller_of(request)
-    items = wanted.transactions
-    limit = services.settings.bulk_items_max
-    if len(items) > limit:
-        mistake = {"loc": ("body", "transactions"), "msg": f"at most {limit} are allowed"}
-        raise invalid([mistake])
-    if len(items) > 1:
-        await services.limits.take(caller.owner, cost=len(items) - 1)
-    over: Problem | None = None
-    try:
-        await services.limits.admit(caller.owner, len(items))
-    except Problem as error:
-        over = error
-    answers = await services.threads.run(_accept_bulk, services, items, caller, over)
-    if over is not None and all(isinstance(each, Problem) for each in answers):
-        raise over
-    results = [_result(each) for each in answers]
-    counts = [result["status"] for result in results]
-    repeated = counts.count(REPEATED)
-    accepted = counts.count(NEW)
-    return json_response(
-        {
-            "accepted": accepted,
-            "repeated": repeated,
-            "refused": len(results) - accepted - repeated,
-            "results": results,
-        }
-    )
-
-
-@one.get("/transactions", response_model=models.Page)
+@routes.get("/transactions", operation_id="listTransactions", response_model=models.Page)
+@grants("read")
 async def find(request: Request, wanted: Annotated[Filter, Query()]) -> Response:
-    """The newest first. A page may be short: go on while there is a nextCursor."""
+    """The newest first, or as `order` says. A page may be short: go on while it `hasMore`."""
     services, caller = services_of(request), caller_of(request)
     check_read(caller.actor)
     found, cursor = await services.threads.run(page_of, services, caller, wanted)
     await note_read(request, "transactions.list", "*", found)
     found = await services.shown_many(caller, found)
     shown = [summary_json(each, caller.actor) for each in found]
-    return json_response({"transactions": shown, "nextCursor": cursor})
+    return listed("transactions", shown, cursor=cursor, limit=wanted.limit)
 
 
-@one.get("/transactions/{txId}", response_model=models.Transaction)
+@routes.get(
+    "/transactions/{txId}",
+    operation_id="getTransaction",
+    response_model=models.Transaction,
+    responses={304: {"description": "It is as `If-None-Match` says."}},
+)
+@grants("read")
 async def status(
     request: Request,
     tx_id: TxId,
@@ -203,12 +154,15 @@ async def status(
     check_read(caller_of(request).actor)
     summary = await look(request, services, tx_id, wait_s=wait, after=after)
     await note_read(request, "transaction.read", tx_id, [summary])
-    caller = caller_of(request)
-    shown = await services.shown(caller, summary)
-    return told(request, summary, summary_json(shown, caller.actor))
+    return unless_same(request, summary, told(request, summary, await _shown(request, summary)))
 
 
-@one.get("/transactions/{txId}/events", response_model=models.Events)
+@routes.get(
+    "/transactions/{txId}/events",
+    operation_id="listTransactionEvents",
+    response_model=models.Events,
+)
+@grants("read")
 async def events(
     request: Request,
     tx_id: TxId,
@@ -216,12 +170,12 @@ async def events(
         int, Query(ge=0, le=2**31 - 1, description="Events up to this one are known.")
     ] = 0,
     limit: Annotated[int, Query(ge=1, le=EVENTS_MAX)] = EVENTS_MAX,
+    cursor: Cursor = None,
 ) -> Response:
-    """What was reported, numbered without a gap; the end, once there is one, is the last.
-
-    With more than `limit` of them, `nextAfter` is the `after` of the next page; else it is null.
-    """
+    """What was reported, numbered without a gap; the end, once there is one, is the last."""
     services, caller = services_of(request), caller_of(request)
+    place = read_cursor(cursor, int)
+    after = after if place is None else place[0]
     check_read(caller.actor)
     summary = await services.look(caller, tx_id)
     await note_read(request, "transaction.events", tx_id, [summary])
@@ -230,7 +184,7 @@ async def events(
     if summary.is_sealed:
         found = await _shown_events(services, caller, summary, found)
     shown = sees_payloads(caller.actor)
-    listed = [
+    shown_events = [
         {
             "sequence": each.sequence,
             "kind": each.kind,
@@ -239,11 +193,19 @@ async def events(
         }
         for each in found
     ]
-    next_after = found[-1].sequence if len(more) > limit else None
-    return json_response({"events": listed, "nextAfter": next_after})
+    next_cursor = make_cursor(found[-1].sequence) if len(more) > limit else None
+    return listed("events", shown_events, cursor=next_cursor, limit=limit)
 
 
-@one.post("/transactions/{txId}/cancel", response_model=models.Transaction, responses=CONFLICT)
+@routes.post(
+    "/transactions/{txId}/cancel",
+    operation_id="cancelTransaction",
+    status_code=202,
+    response_model=models.Transaction,
+    responses={200: {"model": models.Transaction, "description": "It has ended."}, **ACTION},
+)
+@grants("cancel")
+@keeps("transaction")
 async def cancel(request: Request, tx_id: TxId, wanted: models.CancelIn | None = None) -> Response:
     """Take it back: at once if nothing has begun, else after its step, with a rollback."""
     services = services_of(request)
@@ -251,11 +213,16 @@ async def cancel(request: Request, tx_id: TxId, wanted: models.CancelIn | None =
     actor, access, owner = await _access(request, tx_id)
     check_cancel(actor, access, owner)
     cancel = partial(services.client.cancel, tx_id, reason, by=actor)
-    summary = await services.shown(caller_of(request), await services.threads.run(cancel))
-    return json_response(summary_json(summary, actor))
+    return await answer_with(request, await services.threads.run(cancel))
 
 
-@one.post("/transactions/{txId}/wake", response_model=models.Woken, responses=CONFLICT)
+@routes.post(
+    "/transactions/{txId}/wake",
+    operation_id="wakeTransaction",
+    response_model=models.Woken,
+    responses=ACTION,
+)
+@grants("wake")
 async def wake(request: Request, tx_id: TxId) -> Response:
     """End a sleep early."""
     services = services_of(request)
@@ -265,11 +232,13 @@ async def wake(request: Request, tx_id: TxId) -> Response:
     return json_response({"woken": await services.threads.run(wake)})
 
 
-@one.put(
+@routes.put(
     "/transactions/{txId}/switches/{name}",
+    operation_id="setSwitch",
     response_model=models.Woken,
-    responses=CONFLICT,
+    responses=ACTION,
 )
+@grants("switch:<name>")
 async def set_switch(
     request: Request,
     tx_id: TxId,
@@ -284,6 +253,22 @@ async def set_switch(
     return json_response({"woken": await services.threads.run(put)})
 
 
+async def _shown(request: Request, summary: Summary) -> dict[str, Any]:
+    services, caller = services_of(request), caller_of(request)
+    return summary_json(await services.shown(caller, summary), caller.actor)
+
+
+async def answer_with(request: Request, summary: Summary) -> Response:
+    """The transaction after an action: 202 while the work that it asked for goes on."""
+    status = 200 if summary.is_final else 202
+    return json_response(await _shown(request, summary), status, {"ETag": etag_of(summary)})
+
+
+async def show(request: Request, tx_id: str) -> Response:
+    """A transaction as of now, for an action that was done before."""
+    return await answer_with(request, await services_of(request).look(caller_of(request), tx_id))
+
+
 async def _shown_events(
     services: Services, caller: Caller, summary: Summary, found: list[Event]
 ) -> list[Event]:
@@ -296,6 +281,7 @@ async def _access(request: Request, tx_id: str) -> tuple[Actor, PipelineAccess, 
     """Who asks, what the pipeline of a transaction that it may see says, and whose that is."""
     services, caller = services_of(request), caller_of(request)
     summary = await services.look(caller, tx_id)
+    check_match(request, summary)
 
     def pinned() -> PipelineAccess:
         with translate_outage():
@@ -343,42 +329,3 @@ def told(request: Request, summary: Summary, content: Any) -> Response:
         # After the answer is out: one that never left must not keep the webhook from telling.
         response.background = BackgroundTask(services_of(request).note_seen, summary)
     return response
-
-
-def _accept_bulk(
-    services: Services, items: list[Any], caller: Caller, over: Problem | None
-) -> list[Accepted]:
-    """Checked one by one, committed together; with `over`, only what was accepted before."""
-    owner = caller.owner
-    wrong: dict[int, Accepted] = {}
-    wanted: list[Wanted] = []
-    for number, item in enumerate(items):
-        try:
-            request = models.TransactionIn.model_validate(item).request(owner, caller.actor)
-            wanted.append(request)
-        except ValidationError as error:
-            wrong[number] = invalid(mistakes_of(error))
-            wanted.append(_named(item, owner) or Wanted(pipeline="", input={}, owner=owner))
-    answers = dict(wrong)
-    if over is not None:
-        answers = {n: wrong.get(n, over) for n in range(len(items))}
-    refused = list(answers)
-    before = services.client.accepted_before([wanted[n] for n in refused])
-    for n, found in zip(refused, before, strict=True):
-        answers[n] = found or answers[n]
-    good = [n for n in range(len(items)) if n not in answers]
-    batch_max = services.settings.submit_batch_max
-    accepted = accept_bulk(services.client, [wanted[n] for n in good], batch_max=batch_max)
-    answers.update(zip(good, accepted, strict=True))
-    return [answers[n] for n in range(len(items))]
-
-
-def _result(answer: Accepted) -> dict[str, Any]:
-    if isinstance(answer, Submitted):
-        return {
-            "status": REPEATED if answer.duplicate else NEW,
-            "txId": answer.tx_id,
-            "transactionStatus": str(answer.status),
-        }
-    problem = problem_of(answer)
-    return {"status": problem.status_code, "problem": problem.document()}

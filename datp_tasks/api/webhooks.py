@@ -7,12 +7,22 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query, Request
 from fastapi.responses import Response
 
-from datp_tasks.api.models import Object
+from datp_tasks.api.lists import (
+    LIMIT,
+    Cursor,
+    Limit,
+    listed,
+    page_of_more,
+    read_cursor,
+    strange_cursor,
+)
+from datp_tasks.api.operator_models import DeliveriesShown, DeliveryWithAttempts
 from datp_tasks.api.problems import forbidden
-from datp_tasks.api.routing import json_response, router
+from datp_tasks.api.routing import grants, json_response, router
 from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT
+from datp_tasks.errors import WebhookUnknown
 from datp_tasks.model.actor import Role
 from datp_tasks.model.rights import check_read
 from datp_tasks.record.database import translate_outage
@@ -24,35 +34,52 @@ Id = Annotated[str, Path(alias="id", max_length=200)]
 State = Literal["pending", "delivered", "dead", "cancelled"]
 
 
-@routes.get("/webhooks", response_model=Object)
+@routes.get("/webhooks", operation_id="listDeliveries", response_model=DeliveriesShown)
+@grants("read")
 async def find(
     request: Request,
     state: State | None = None,
     tx_id: Annotated[str | None, Query(alias="txId", max_length=100)] = None,
-    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    limit: Limit = LIMIT,
+    cursor: Cursor = None,
 ) -> Response:
     """Deliveries, the newest first; `state=dead` are those that were given up."""
     services = services_of(request)
     owner = _owner(request)
+    place = read_cursor(cursor, str)
 
     def read() -> list[Delivery]:
+        store = services.webhooks.store
         with translate_outage():
-            return services.webhooks.store.deliveries(
-                state=state, owner=owner, tx_id=tx_id, rows_max=limit
+            try:
+                before = store.find(place[0], owner=owner) if place else None
+            except WebhookUnknown:
+                raise strange_cursor() from None
+            return store.deliveries(
+                state=state, owner=owner, tx_id=tx_id, before=before, rows_max=limit + 1
             )
 
     found = await services.threads.run(read)
-    return json_response({"webhooks": [delivery_json(each) for each in found]})
+    page, more = page_of_more(found, lambda each: (each.id,), limit)
+    return listed("webhooks", [delivery_json(each) for each in page], cursor=more, limit=limit)
 
 
-@routes.get("/webhooks/{id}", response_model=Object)
+@routes.get("/webhooks/{id}", operation_id="getDelivery", response_model=DeliveryWithAttempts)
+@grants("read")
 async def show(request: Request, id: Id) -> Response:
     """One delivery with its last attempts."""
     services = services_of(request)
     return json_response(await services.threads.run(_show, services, id, _owner(request)))
 
 
-@routes.post("/webhooks/{id}/redeliver", response_model=Object, responses=CONFLICT)
+@routes.post(
+    "/webhooks/{id}/redeliver",
+    operation_id="redeliver",
+    status_code=202,
+    response_model=DeliveryWithAttempts,
+    responses=CONFLICT,
+)
+@grants("read")
 async def redeliver(request: Request, id: Id) -> Response:
     """Send it again, with the same id and body and a full number of tries."""
     services, caller = services_of(request), caller_of(request)
@@ -65,7 +92,7 @@ async def redeliver(request: Request, id: Id) -> Response:
             services.webhooks.redeliver(id, owner=owner, actor=caller.actor)
         return _show(services, id, owner)
 
-    return json_response(await services.threads.run(send))
+    return json_response(await services.threads.run(send), 202)
 
 
 def _owner(request: Request) -> str | None:

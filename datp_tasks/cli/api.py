@@ -40,6 +40,8 @@ class LocalApi:
     url: str
     key_file: Path
     operator_key_file: Path
+    #: Empty if it is turned off.
+    console_url: str = ""
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -84,7 +86,8 @@ def start_local_api(stack: Stack, port: int | None = None) -> LocalApi:
     _wait_until_it_listens(port)
     url = f"http://{HOST}:{port}"
     write_private(stack.directory / URL_FILE, url + "\n")
-    return LocalApi(url, key, operator_key)
+    path = Settings.from_env(wanted).console_path
+    return LocalApi(url, key, operator_key, "" if path == "off" else url + path)
 
 
 def _local_keys(stack: Stack, settings: Settings) -> tuple[Path, Path]:

@@ -78,6 +78,8 @@ def doors(api: LocalApi | None, flower: Flower | None) -> Iterator[str]:
     if api is not None:
         key, operator_key = map(os.path.relpath, (api.key_file, api.operator_key_file))
         yield f"API: {api.url}  key in [bold]{key}[/bold], for operators in {operator_key}"
+        if api.console_url:
+            yield f"Console: {api.console_url}  sign in with the key in [bold]{operator_key}[/bold]"
     if flower is not None:
         password = os.path.relpath(flower.password_file)
         yield f"Flower: {flower.url}  user {flower.user}  password in [bold]{password}[/bold]"

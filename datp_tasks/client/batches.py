@@ -65,6 +65,7 @@ class LedgerBatches:
         state: BatchState | None,
         owner: str | None,
         with_final: bool,
+        after: tuple[str, int] | None,
         rows_max: int,
     ) -> list[LedgerBatch]:
         with translate_outage():
@@ -73,6 +74,7 @@ class LedgerBatches:
                 state=state,
                 owner=owner,
                 with_final=with_final,
+                after=after,
                 rows_max=rows_max,
             )
 

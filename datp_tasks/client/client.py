@@ -279,14 +279,19 @@ class Client:
         state: BatchState | None = None,
         owner: str | None = None,
         with_final: bool = False,
+        after: tuple[str, int] | None = None,
         rows_max: int = 100,
     ) -> list[LedgerBatch]:
-        """Batches that are not final, or all, by service and in order."""
+        """Batches that are not final, or all, by service and in order.
+
+        `after` is the service and position of the last one of the page before.
+        """
         return self._batches.list_batches(
             service_id=service_id,
             state=state,
             owner=owner,
             with_final=with_final,
+            after=after,
             rows_max=rows_max,
         )
 

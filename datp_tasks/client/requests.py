@@ -15,9 +15,11 @@ from datp_tasks.errors import ExternalIdInvalid, InputInvalid, PipelineNotStarta
 from datp_tasks.live.keys import shard_of_external_id
 from datp_tasks.live.live_types import NewTransaction
 from datp_tasks.model.actor import Actor
+from datp_tasks.model.input_schema import check_input
 from datp_tasks.model.payload import NotJson, canonical, checked, encode
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.rights import check_submit
+from datp_tasks.model.search_attributes import attributes_of
 from datp_tasks.model.state import first_state_json
 from datp_tasks.model.status import Status
 from datp_tasks.model.texts_by_language import language_wanted
@@ -57,6 +59,8 @@ class Request:
     language: str | None = None
     #: Who hands it in. None: a program of this installation, which may start anything.
     by: Actor | None = None
+    #: Where its submitter is in a trace, as a W3C `traceparent`; None: as the thread is.
+    trace_parent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,8 @@ def prepare(
         check_submit(by, definition.name, definition.access, owner)
     external_id = _checked_external_id(request.external_id, settings)
     given, input_json = _checked_json(request.input, "input", settings.input_bytes_max, settings)
+    if definition.input_schema is not None:
+        check_input(definition.input_schema, given)
     metadata: dict[str, Any] | None = None
     metadata_json: str | None = None
     if request.metadata is not None and request.metadata != {}:
@@ -148,6 +154,7 @@ def prepare(
             submitted_by=by.name if by else None,
             origin=by.origin if by else None,
             webhook_style=request.webhook_style,
+            attributes=attributes_of(definition.search, "input", given),
         ),
         NewTransaction(
             tx_id=tx_id,

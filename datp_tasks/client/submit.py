@@ -108,7 +108,9 @@ class RequestAcceptor:
             prepared = prepare(request, definition, self.settings, now)
             if self.catalogue.seals(definition):
                 prepared = prepared.sealed(self.vault.key_for(prepared.acceptance.owner))
-            return prepared.traced(self.tracing.accepted()) if self.tracing else prepared
+            if self.tracing:
+                prepared = prepared.traced(self.tracing.accepted(request.trace_parent))
+            return prepared
         except (RequestError, PipelineError) as error:
             return error
         except SealError as error:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.engine.decide import Decider, Follow, Move, Next, Park, Rest, Stay, close
+from datp_tasks.engine.finals import ending_of, final_of
 from datp_tasks.engine.late_success import LateDesk
 from datp_tasks.engine.point_desk import PointDesk
 from datp_tasks.engine.run import Run
@@ -25,7 +25,7 @@ from datp_tasks.live.scripts import Reply, ScriptCall
 from datp_tasks.model.plan import Action, Position
 from datp_tasks.model.state import BEGIN, ending
 from datp_tasks.model.status import Status
-from datp_tasks.record.record_types import Final, Mark
+from datp_tasks.record.record_types import Mark
 from datp_tasks.record.sql_errors import DBAPIError, OperationalError
 from datp_tasks.transactions.follow_record import follow_summaries
 
@@ -251,7 +251,7 @@ class Committer:
             return None
         reach("hop.before_final")
         try:
-            won = self._record.finish_many([_final(run) for run in runs])
+            won = self._record.finish_many([final_of(run, self._pipelines) for run in runs])
         except OperationalError as error:
             log.warning("PostgreSQL is unavailable; %d end later: %s", len(runs), error)
             return self._hand_back(runs)
@@ -270,7 +270,7 @@ class Committer:
             if reply[0] == "STALE":
                 plan.stale.append(run)
 
-        status, held = _ending(run).status, run.take_pending()
+        status, held = ending_of(run).status, run.take_pending()
         call = self._live.call_finish(held, self._node, status, run.state_json())
         return call, answered
 
@@ -371,28 +371,3 @@ def _is_due(before: Action, run: Run) -> bool:
     if "return" in kinds:
         return True
     return before.step is not None and before.step.checkpoint and "done" in kinds
-
-
-def _ending(run: Run) -> Any:
-    assert run.state.ending is not None
-    return run.state.ending
-
-
-def _output_json(run: Run) -> str | None:
-    output = _ending(run).output
-    if output is run.state.data:
-        return run.data_json
-    return None if output is None else run.rest_json(output)
-
-
-def _final(run: Run) -> Final:
-    ending = _ending(run)
-    return Final(
-        tx_id=run.tx_id,
-        fence=run.fence,
-        status=Status(ending.status),
-        output_json=_output_json(run),
-        note=ending.note or None,
-        progress_json=run.progress,
-        trace=run.fields.get("trace", ""),
-    )

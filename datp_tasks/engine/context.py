@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from datp_tasks.ledger.batch_types import LedgerBatch
     from datp_tasks.model.approval import Approval, Need
     from datp_tasks.record.database import Connection
+    from datp_tasks.record.linked import LinkVerdict
 
 SwitchValue = bool | int | float | str
 
@@ -31,6 +32,8 @@ class StepServices(Protocol):
     def report_held(self, run: Run) -> None: ...
     def set_switch(self, run: Run, name: str, value: SwitchValue) -> None: ...
     def commit_to_finish(self, run: Run, *, in_sql: bool) -> None: ...
+    def join_link(self, run: Run, link: str, legs: int) -> None: ...
+    def commit_link(self, run: Run, link: str) -> LinkVerdict: ...
     def submit_batch(
         self, run: Run, service_id: str, batch_id: str, payload: bytes, switch: str
     ) -> LedgerBatch: ...
@@ -151,6 +154,14 @@ class StepContext:
         cancel or an expiry came first: let it pass, and have no effect.
         """
         self._services.commit_to_finish(self._run, in_sql=self._sql is not None)
+
+    def join_link(self, link: str, legs: int) -> None:
+        """Make this transaction a leg of a link: all legs expire with the first that does."""
+        self._services.join_link(self._run, link, legs)
+
+    def commit_link(self, link: str) -> LinkVerdict:
+        """This leg is ready; `commit` once all are, and then call commit_to_finish()."""
+        return self._services.commit_link(self._run, link)
 
     def submit_batch(
         self, service_id: str, batch_id: str, payload: bytes, switch: str

@@ -29,6 +29,7 @@ from datp_tasks.observe.logs import hide
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.effects import EffectStore
+from datp_tasks.record.linked import Leg, LinkedTransactions, LinkVerdict
 from datp_tasks.record.points import Points
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.settings import Settings
@@ -99,6 +100,7 @@ class WorkerServices:
         points: PointDesk,
     ) -> None:
         self._points = points
+        self._linked = LinkedTransactions(stores.record.engine, stores.clock)
         self._live = stores.live
         self._secrets = stores.secrets
         self._settings = settings
@@ -116,6 +118,14 @@ class WorkerServices:
 
     def commit_to_finish(self, run: Run, *, in_sql: bool) -> None:
         self._points.commit_to_finish(run, in_sql=in_sql)
+
+    def join_link(self, run: Run, link: str, legs: int) -> None:
+        expires_at = self._linked.join(_leg(run), link, legs)
+        if expires_at is not None:
+            run.expires_at_ms = round(expires_at.timestamp() * 1_000)
+
+    def commit_link(self, run: Run, link: str) -> LinkVerdict:
+        return self._linked.commit(_leg(run), link)
 
     def set_switch(self, run: Run, name: str, value: SwitchValue) -> None:
         answer = self._live.set_switch(run.tx_id, name, switch_json(name, value), fence=run.fence)
@@ -170,3 +180,7 @@ class WorkerServices:
         # From here on it is in the hands of a step, which may put it into a line of the log.
         hide(value)
         return value
+
+
+def _leg(run: Run) -> Leg:
+    return Leg(run.tx_id, run.fields.get("owner", ""), run.fence)

@@ -12,7 +12,7 @@ Crash:    the next run does the rest.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -54,6 +54,8 @@ class Result:
     alerts: int = 0
     #: Transactions and batches of owners and pipelines that have a rule.
     ruled: int = 0
+    #: Answers to requests that no client repeats any more.
+    idempotency_keys: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ def run_once(live: LiveStore, retention: Retention, signals: Signals, *, limits:
     waiting = _kinds(retention, limits)
     if limits.summaries_days:
         waiting["summaries"] = _summaries(live, retention, limits)
-    waiting["signals"] = _signals(signals, limits.batch_max)
+    waiting["signals"] = _until_less(signals.forget_ended, limits.batch_max)
+    waiting["idempotency_keys"] = _until_less(retention.idempotency_keys.drop_old, limits.batch_max)
     for rule in limits.rules:
         waiting[f"{rule.kind} {rule.name}"] = _ruled(live, retention, rule, limits.batch_max)
         if rule.kind == "owner":
@@ -156,8 +159,8 @@ def _summaries(live: LiveStore, retention: Retention, limits: Limits) -> Iterato
         yield retention.drop_summaries(left, days=days) if left else 0
 
 
-def _signals(signals: Signals, batch_max: int) -> Iterator[int]:
+def _until_less(drop: Callable[..., int], batch_max: int) -> Iterator[int]:
     dropped = batch_max
     while dropped == batch_max:
-        dropped = signals.forget_ended(rows_max=batch_max)
+        dropped = drop(rows_max=batch_max)
         yield dropped

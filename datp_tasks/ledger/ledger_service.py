@@ -81,7 +81,7 @@ class Ledger:
         once = [kind.name for kind in KINDS.values() if kind.drops_duplicates]
         batches = BatchStore(sql, alerts, settings, drops_duplicates=once)
         claims = ClaimStore(sql, settings)
-        wire = LedgerWire(ledger_client(settings), secret)
+        wire = LedgerWire(ledger_client(settings), secret, _before_send)
         ring_all = partial(_ring_all, ring, settings.ledger_vector_max)
         asking = Asking(settings=settings, batches=batches, wire=wire, tell=tell)
         submitter = Submitter(

@@ -13,7 +13,6 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from datp_tasks.errors import DatpError
-from datp_tasks.failpoints import reach
 from datp_tasks.ledger.credentials import THIS_MACHINE
 from datp_tasks.ledger.kinds import KINDS, LedgerKind
 from datp_tasks.outbound.messages import Exchange, HttpRequest, NoResponse, NotSent
@@ -40,9 +39,12 @@ class ForService(Protocol):
 class LedgerWire:
     """Threads may share it."""
 
-    def __init__(self, http: ThreadedHttpClient, secret: Secret) -> None:
+    def __init__(
+        self, http: ThreadedHttpClient, secret: Secret, before_send: Callable[[], None]
+    ) -> None:
         self._http = http
         self._secret = secret
+        self._before_send = before_send
         self._own = ThreadPoolExecutor(UNDER_WAY_MAX, thread_name_prefix="datp-ledger")
 
     def start(
@@ -90,7 +92,7 @@ class LedgerWire:
                 _settle(answer, NotSent("its time was over before it was sent"))
                 return
             try:
-                reach("ledger.before_send")
+                self._before_send()
                 found: Exchange = kind.send(request, left_s)
             except Exception as error:
                 log.warning("the client of the kind %s raised", kind.name, exc_info=error)

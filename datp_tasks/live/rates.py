@@ -13,9 +13,10 @@ from datp_tasks.live.scripts import ScriptRunner, call, script
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """It may go on; `more` further tokens were taken along."""
+    """It may go on; `more` further tokens were taken along, and `left` are in the bucket."""
 
     more: int
+    left: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,5 +38,6 @@ class Rates:
         now_ms = self._clock.now_ms()
         given = ("" if now_ms is None else now_ms, repr(per_s), burst, cost, more)
         key = self._keys.outside(f"rateH:{owner}")
-        word, number = self._runner.run([call(script("take_tokens"), (key,), given)])[0]
-        return Granted(int(number)) if word == "OK" else Limited(int(number))
+        word, *numbers = self._runner.run([call(script("take_tokens"), (key,), given)])[0]
+        first, *rest = (int(each) for each in numbers)
+        return Granted(first, *rest) if word == "OK" else Limited(first)

@@ -20,6 +20,7 @@ from datp_tasks.model.pipeline_access import DEFAULT_ACCESS, PipelineAccess
 from datp_tasks.model.pipeline_cases import PipelineCase
 from datp_tasks.model.pipeline_rules import clean_definition
 from datp_tasks.model.sealed import data_key_of
+from datp_tasks.model.search_attributes import SearchField, fields_of, mapping_of
 from datp_tasks.settings import Settings
 
 Dispatch = Literal["inline", "queue"]
@@ -135,6 +136,10 @@ class PipelineDefinition:
     messages: Mapping[str, Mapping[str, str]] = field(default_factory=dict, hash=False)
     #: Test cases, as a file would have them.
     tests: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+    #: What its transactions can be found and sorted by.
+    search: tuple[SearchField, ...] = ()
+    #: What an input must be, as JSON Schema (model/input_schema.py); None: any object.
+    input_schema: Mapping[str, Any] | None = field(default=None, hash=False)
     steps: tuple[StepDefinition, ...]
 
     content_hash: str = field(init=False, repr=False, compare=False)
@@ -213,6 +218,8 @@ class PipelineDefinition:
             ("reply", copy.deepcopy(self.reply), None),
             ("messages", copy.deepcopy(dict(self.messages)), {}),
             ("tests", copy.deepcopy(list(self.tests)), []),
+            ("search", mapping_of(self.search), {}),
+            ("inputSchema", copy.deepcopy(self.input_schema), None),
         )
         return head | {"steps": [step.to_mapping() for step in self.steps]}
 
@@ -240,6 +247,8 @@ class PipelineDefinition:
             reply=clean.get("reply"),
             messages=clean.get("messages", {}),
             tests=tuple(clean.get("tests", ())),
+            search=fields_of(clean.get("search")),
+            input_schema=clean.get("inputSchema"),
             steps=tuple(StepDefinition.from_mapping(step) for step in clean["steps"]),
         )
 
@@ -284,6 +293,8 @@ class Pipeline:
         reply: str | Mapping[str, Any] | None = None,
         messages: Mapping[str, Any] | None = None,
         tests: Iterable[Mapping[str, Any]] = (),
+        search: Mapping[str, Any] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
         description: str = "",
     ) -> None:
         self._mapping = {
@@ -301,6 +312,8 @@ class Pipeline:
             "reply": _as_dict(reply),
             "messages": _as_dict(messages),
             "tests": [_as_dict(each) for each in tests] or None,
+            "search": _as_dict(search),
+            "inputSchema": _as_dict(input_schema),
         }
         self._steps: list[dict[str, Any]] = []
 

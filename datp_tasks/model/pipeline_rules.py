@@ -15,9 +15,11 @@ from typing import Any
 from datp_tasks.errors import PipelineInvalid
 from datp_tasks.model import payload
 from datp_tasks.model.backoff import RetryPolicy
+from datp_tasks.model.input_schema import clean_schema
 from datp_tasks.model.mapping import MAPPING_BYTES_MAX, MAPPING_NAME, content_mistakes
 from datp_tasks.model.pipeline_access import SUBMIT_WHO, WHO
 from datp_tasks.model.pipeline_cases import cases_mistakes
+from datp_tasks.model.search_attributes import clean_search
 from datp_tasks.model.switch import NAME as SWITCH_NAME
 from datp_tasks.model.texts_by_language import messages_mistakes
 from datp_tasks.settings import GROUP_NAME
@@ -67,6 +69,9 @@ def clean_definition(raw: object, *, source: str, steps_max: int) -> dict[str, A
         for index, step in enumerate(clean["steps"])
         if step.get("finalFrom") and step.get("forwards")
     ]
+    if clean.get("sealed") and clean.get("search"):
+        # An index of what is sealed would have it in clear text.
+        mistakes.append(f"{source}: search: a sealed pipeline has no search attributes")
     if not mistakes and len(payload.encode(clean).encode()) > DEFINITION_BYTES_MAX:
         mistakes.append(f"{source}: is more than {DEFINITION_BYTES_MAX} bytes of JSON")
     if mistakes:
@@ -277,6 +282,20 @@ def _switches(value: object) -> dict[str, str]:
     return dict(sorted(value.items()))
 
 
+def _search(value: object) -> dict[str, Any]:
+    clean, mistakes = clean_search(value)
+    if mistakes:
+        raise _FieldError(*mistakes)
+    return clean
+
+
+def _input_schema(value: object) -> dict[str, Any]:
+    clean, mistakes = clean_schema(value)
+    if mistakes:
+        raise _FieldError(*mistakes)
+    return clean
+
+
 ACCESS_RULES: dict[str, Rule] = {
     "submit": _one_of(SUBMIT_WHO),
     "cancel": _one_of(WHO),
@@ -299,6 +318,8 @@ PIPELINE_RULES: dict[str, Rule] = {
     "reply": _reply,
     "messages": _checked_by(messages_mistakes),
     "tests": _checked_by(cases_mistakes),
+    "search": _search,
+    "inputSchema": _input_schema,
 }
 
 STEP_RULES: dict[str, Rule] = {

@@ -13,6 +13,7 @@ was archived goes on without a trace.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanContext
 
 NO_SPAN = 0
+#: W3C trace context: trace, span and flags.
+TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 #: Names of spans.
 TRANSACTION, HOP, STEP = "datp.transaction", "datp.hop", "datp.step"
 
@@ -83,11 +86,17 @@ class Tracing:
 
     # Submitting.
 
-    def accepted(self) -> str:
-        """The text for the field `trace` of a new transaction; empty if it is not sampled."""
+    def accepted(self, parent: str | None = None) -> str:
+        """The text for the field `trace` of a new transaction; empty if it is not sampled.
+
+        `parent` is the `traceparent` of its submitter, which may be another process."""
         tracer = self._tracer
         current = self._api.get_current_span().get_span_context()
-        if current.is_valid:
+        given = TRACEPARENT.fullmatch(parent or "")
+        if given:
+            trace_id, parent_id, flags = (int(each, 16) for each in given.groups())
+            sampled = bool(flags & 1) and trace_id != 0 and parent_id != NO_SPAN
+        elif current.is_valid:
             trace_id, parent_id = current.trace_id, current.span_id
             sampled = current.trace_flags.sampled
         else:

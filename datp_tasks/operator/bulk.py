@@ -103,7 +103,7 @@ class Bulk:
         wanted = ListingFilter(
             owner=where.owner,
             statuses=_recorded(where.status),
-            pipeline=where.pipeline,
+            pipelines=(where.pipeline,) if where.pipeline else (),
             since=_before(now, where.newer_s),
             until=_before(now, where.older_s),
             rows_max=PAGE,
@@ -112,14 +112,14 @@ class Bulk:
         while True:
             with translate_outage():
                 page = Listing(self.engine).page(wanted)
-            for each in self._matching(page, where):
+            for each in self._matching(page.rows, where):
                 yield each
                 given += 1
                 if rows_max is not None and given >= rows_max:
                     return
-            if len(page) < PAGE:
+            if page.next is None:
                 return
-            wanted = replace(wanted, after=(page[-1].created_at, page[-1].tx_id))
+            wanted = replace(wanted, after=page.next)
 
     def _matching(self, page: Sequence[Summary], where: Where) -> Iterator[Summary]:
         groups: Mapping[str, str] = {}

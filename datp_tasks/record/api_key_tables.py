@@ -1,4 +1,4 @@
-"""The tables of API keys and owners."""
+"""The tables of API keys, owners and idempotency keys."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sqlalchemy import (
     Index,
     Integer,
     MetaData,
+    PrimaryKeyConstraint,
     Table,
     Text,
     text,
@@ -54,4 +55,24 @@ def declare(metadata: MetaData) -> None:
         CheckConstraint("requests_per_s > 0", name="owner_limit_requests"),
         CheckConstraint("burst_max > 0", name="owner_limit_burst"),
         CheckConstraint("in_flight_max >= 0", name="owner_limit_in_flight"),
+    )
+    #: Requests that are done once, and what they were answered.
+    Table(
+        "idempotency_key",
+        metadata,
+        Column("owner", Text, nullable=False),
+        Column("key", Text, nullable=False),
+        Column("request_hash", Text, nullable=False),
+        Column("begun_at", DateTime(timezone=True), nullable=False),
+        #: Until then the process that took it may be at work.
+        Column("held_until", DateTime(timezone=True), nullable=False),
+        #: NULL: not answered yet.
+        Column("status", Integer),
+        Column("headers", JSON),
+        #: NULL: an answer that is not kept, or one that showed a transaction.
+        Column("body", Text),
+        Column("tx_id", Text),
+        PrimaryKeyConstraint("owner", "key"),
+        CheckConstraint("(status IS NULL) = (headers IS NULL)", name="idempotency_key_answered"),
+        Index("idempotency_key_age", "begun_at"),
     )

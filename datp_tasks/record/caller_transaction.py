@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import OperationalError
 
 from datp_tasks.errors import CallerTransactionUnfit
+from datp_tasks.record.attributes import set_attributes
 from datp_tasks.record.database import CONFLICTS
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.record_types import Acceptance, Existing
@@ -181,6 +182,7 @@ class CallerAccepts:
         now: datetime = self._record.clock.now() or here.now
         rows = statements.exec_driver_sql(Accepting.accept, accept_columns(wanted, now))
         accepted = {row.tx_id for row in rows}
+        set_attributes(statements, wanted, accepted)
         refused = [each for each in wanted if each.tx_id not in accepted]
         names = [(each.owner, each.external_id or "") for each in refused]
         existing = existing_of(statements, names) if names else {}

@@ -321,15 +321,15 @@ class BatchStore:
         owner: str | None = None,
         with_final: bool = False,
         prefix: str = "",
+        after: tuple[str, int] | None = None,
         rows_max: int = 100,
     ) -> list[LedgerBatch]:
         """By service and in order; with a prefix, those whose id starts like this."""
+        chosen = {"prefix": prefix, "service": service_id, "state": state, "owner": owner}
         values = {
-            "prefix": prefix,
-            "service": service_id,
-            "state": state,
-            "owner": owner,
+            **chosen,
             "all": with_final or state is not None,
+            **dict(zip(("after", "after_seq"), after or (None, None), strict=True)),
             "limit": rows_max,
         }
         return [batch_from_row(row) for row in self._sql.run(Query.list_batches, values)]

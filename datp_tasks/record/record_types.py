@@ -40,6 +40,8 @@ class Acceptance:
     webhook_style: str | None = None
     #: What its input is sealed with; empty if it is not sealed.
     data_key: str = ""
+    #: Search attributes from its input: names and texts (model/search_attributes.py).
+    attributes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ class Final:
     progress_json: str | None = None
     #: Where it belongs in a trace, if it is traced.
     trace: str = ""
+    #: Search attributes from its output: names and texts (model/search_attributes.py).
+    attributes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

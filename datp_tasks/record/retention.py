@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from datp_tasks.clock import Clock
+from datp_tasks.record.idempotency_keys import IdempotencyKeys
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.retention_rules import RetentionRule
 
@@ -81,6 +82,8 @@ class Retention:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock
+        #: Their age is in hours, and they belong to no transaction.
+        self.idempotency_keys = IdempotencyKeys(engine, clock)
 
     def drop(
         self, kind: RowKind, *, days: int, batch_max: int, after: Place = BEGINNING

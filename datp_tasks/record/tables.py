@@ -132,6 +132,10 @@ tx_summary = Table(
     Column("stop_request", Text),
     #: `original`: its webhooks have the body that clients of the original look for.
     Column("webhook_style", Text),
+    #: The link that it is a leg of, how many legs that has, and since when it is ready to commit.
+    Column("link_id", Text),
+    Column("link_size", Integer),
+    Column("link_ready_at", DateTime(timezone=True)),
     #: Never both: which came first is decided by this row.
     CheckConstraint(
         "(no_return_at IS NULL AND forwarded_at IS NULL) "
@@ -154,6 +158,7 @@ tx_summary = Table(
         unique=True,
         postgresql_where=text("external_id IS NOT NULL"),
     ),
+    Index("tx_summary_link", "owner", "link_id", postgresql_where=text("link_id IS NOT NULL")),
     Index("tx_summary_open", "created_at", postgresql_where=text("completed_at IS NULL")),
     #: What an owner has in flight, and what it has sent, the newest first.
     Index("tx_summary_in_flight", "owner", postgresql_where=text("completed_at IS NULL")),
@@ -169,6 +174,19 @@ tx_summary = Table(
         "tx_id",
         postgresql_where=text("completed_at IS NOT NULL AND status <> 'success'"),
     ),
+)
+
+#: What transactions can be found and sorted by (model/search_attributes.py).
+tx_attribute = Table(
+    "tx_attribute",
+    metadata,
+    Column("tx_id", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    #: Its order, byte by byte, is that of the values.
+    Column("value", Text(collation="C"), nullable=False),
+    PrimaryKeyConstraint("tx_id", "name"),
+    Index("tx_attribute_value", "owner", "name", "value", "tx_id"),
 )
 
 #: Append-only log of what the record says of each transaction.
@@ -335,6 +353,7 @@ __all__ = [
     "pipeline_version",
     "segment",
     "step_effect",
+    "tx_attribute",
     "tx_state",
     "tx_state_change",
     "tx_summary",

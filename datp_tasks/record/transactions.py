@@ -18,6 +18,7 @@ from sqlalchemy.exc import OperationalError
 from datp_tasks.clock import Clock
 from datp_tasks.errors import DataKeyGone
 from datp_tasks.model.status import Status
+from datp_tasks.record.attributes import set_attributes
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.record_types import (
     Acceptance,
@@ -102,10 +103,13 @@ class Record:
         columns = accept_columns(wanted, self._now())
         self.commits += 1
         keys = sorted({each.data_key for each in wanted if each.data_key})
-        if keys:
+        is_searched = any(each.attributes for each in wanted)
+        if keys or is_searched:
             with self.engine.begin() as connection:
-                hold_keys(connection, keys)
+                if keys:
+                    hold_keys(connection, keys)
                 rows = connection.exec_driver_sql(Query.accept, columns).all()
+                set_attributes(connection, wanted, {row.tx_id for row in rows})
         else:
             rows = self._sole.execute(Query.accept, columns)
         accepted = {row.tx_id for row in rows}
@@ -154,7 +158,12 @@ class Record:
             "now": self._now(),
         }
         self.commits += 1
-        rows = self._sole.execute(Query.finish, columns)
+        if any(final.attributes for final in finals):
+            with self.engine.begin() as connection:
+                rows = connection.exec_driver_sql(Query.finish, columns).all()
+                set_attributes(connection, finals, {row.tx_id for row in rows})
+        else:
+            rows = self._sole.execute(Query.finish, columns)
         due = [(row.tx_id, row.due, row.owner) for row in rows if row.due is not None]
         if due:
             self._tell_due(due)

@@ -34,6 +34,7 @@ from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.record.database import make_engine
 from datp_tasks.record.event_feed import EventFeed
 from datp_tasks.record.events import EventStore
+from datp_tasks.record.idempotency_keys import IdempotencyKeys
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.saved_views import SavedViews
 from datp_tasks.record.search import Search
@@ -111,6 +112,7 @@ def open_services(container: Container) -> Services:
         event_streams=EventStreams(EventFeed(engine), settings, threads),
         listing=listing,
         events=events,
+        idempotency=IdempotencyKeys(engine, clock),
         meter=meter,
         body_bytes=Shares(settings.bodies_bytes_max, what="bytes of bodies"),
         requests=Shares(requests_max, what="requests at a time"),

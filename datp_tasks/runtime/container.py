@@ -100,8 +100,8 @@ class Container:
         ringer = Ringer(send or CelerySend(celery), costs, doorbells, post, counts)
         tracing = make_tracing(settings)
         vault = Vault(engine, clock, load(settings))
-        ring_senders = ring_webhooks or SendBell(celery, settings.maintenance_group)
-        webhooks = WebhookService(settings, engine, live, clock, vault=vault, ring=ring_senders)
+        senders = ring_webhooks or SendBell(celery, settings.maintenance_group)
+        webhooks = WebhookService(settings, engine, live, clock, vault=vault, ring=senders)
         on_final = tracing.ended_many if tracing else None
         record = Record(engine, clock, tell_due=webhooks.tell_due, on_final=on_final)
         catalogue = Catalogue(redis, pipelines, settings.pipeline_reload_s)
@@ -118,9 +118,8 @@ class Container:
         ledger_place = _ledger_place(settings, live, groups)
         ring = ring_ledger or SubmitBell(celery, ledger_place)
         tell = partial(tell_waiting, live, ringer, restorer)
-        ledger = Ledger.open(
-            settings, engine, clock, ring=ring, tell=tell, gate=approvals, secret=secrets.value
-        )
+        opened = partial(Ledger.open, ring=ring, tell=tell, gate=approvals, secret=secrets.value)
+        ledger = opened(settings, engine, clock)
         _offer(approvals, pipelines, ledger)
         return cls(
             settings=settings,

@@ -52,7 +52,7 @@ def test_without_redis_transactions_are_accepted_and_placed_later(
         assert client.get(f"/v1/transactions/{tx_id}?wait=0.2").status_code == 200
         assert client.get("/readyz").json()["status"] == "degraded"
         operator = house.client("ops", Role.OPERATOR)
-        problem(operator.post(f"/v1/transactions/{tx_id}/wake"), 503, "redis-away")
+        problem(operator.post(f"/v1/transactions/{tx_id}/wake"), 503, "redis-unavailable")
     kit.recover()
     assert kit.status(tx_id).status == "success"
 
@@ -69,7 +69,7 @@ def test_without_postgresql_nothing_is_accepted_and_that_is_said(
             client.get("/v1/transactions"),
             client.get("/readyz"),
         ):
-            problem(answer, 503, "record-away")
+            problem(answer, 503, "record-unavailable")
             assert int(answer.headers["retry-after"]) >= 1
             assert [
                 word for word in ("hunter2", "connection", "port", "host") if word in answer.text
@@ -85,7 +85,7 @@ def test_what_the_library_of_postgresql_said_is_in_the_log_under_the_error_id(
     away = replace(kit.settings, database_url=url.render_as_string(hide_password=False))
     with api_house(kit, away) as house:
         answer = house.client(key="datp_0123456789abcdef_" + "x" * 43).get("/v1/transactions")
-    problem(answer, 503, "record-away")
+    problem(answer, 503, "record-unavailable")
     assert str(nobodys_port) not in answer.text
     (line,) = [
         each.getMessage()
@@ -140,7 +140,7 @@ class Spoiler:
 def sent_in_bulk(client: httpx.Client, *data: dict[str, Any]) -> list[int]:
     items = [{"pipeline": "echo", "input": each} for each in data]
     answer = client.post("/v1/transactions/bulk", json={"transactions": items})
-    assert answer.status_code == 200, answer.text
+    assert answer.status_code in (202, 207), answer.text
     return [each["status"] for each in answer.json()["results"]]
 
 
@@ -170,4 +170,4 @@ def test_a_bulk_during_which_the_database_goes_away_says_what_is_committed(
         "/v1/transactions/bulk",
         json={"transactions": [{"pipeline": "echo", "input": {"n": 6, "away": 1}}]},
     )
-    problem(answer, 503, "record-away")
+    problem(answer, 503, "record-unavailable")

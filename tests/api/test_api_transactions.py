@@ -89,8 +89,11 @@ def test_many_are_handed_in_at_once_and_each_has_its_own_answer(acme: httpx.Clie
         {"pipeline": "echo", "input": {"n": 3}},
     ]
     answer = acme.post("/v1/transactions/bulk", json={"transactions": items})
-    assert answer.status_code == 200, answer.text
+    assert answer.status_code == 207, answer.text
     found = answer.json()
+    assert [each["index"] for each in found["results"]] == list(range(8))
+    names = [each["externalId"] for each in found["results"]]
+    assert names == ["b-1"] * 3 + [None] * 5
     assert [each["status"] for each in found["results"]] == [202, 200, 409, 422, 422, 422, 422, 202]
     assert (found["accepted"], found["repeated"], found["refused"]) == (2, 1, 5)
     assert found["results"][0]["txId"] == found["results"][1]["txId"]
@@ -187,12 +190,16 @@ def test_a_list_can_be_narrowed(house: ApiHouse, acme: httpx.Client) -> None:
         assert answer.status_code == 200, answer.text
         return [each["txId"] for each in answer.json()["transactions"]]
 
-    assert ids(status="sleeping") == ids(pipeline="nap") == ids(**{"from": moment}) == [asleep]
-    assert ids(status="success") == ids(externalId="x-1") == ids(to=moment) == [done]
-    assert ids(status="running") == ids(externalId="x-2") == ids(externalId="x-1", to=moment)[:0]
+    since, before = {"createdAt[gte]": moment}, {"createdAt[lt]": moment}
+    assert ids(status="sleeping") == ids(pipeline="nap") == ids(**since) == [asleep]
+    assert ids(status="success") == ids(externalId="x-1") == ids(**before) == [done]
+    assert ids(status="success,sleeping") == ids(pipeline="nap,echo") == [asleep, done]
+    assert ids(q=done[-12:-2].upper()) == ids(q="X-1") == [done]
+    assert ids(order="createdAt") == [done, asleep]
+    assert ids(status="running") == ids(externalId="x-2") == []
     assert ids(externalId="x-1", status="failed") == []
     # PostgreSQL itself has no such zone.
-    assert ids(to="0840-06-16T16:23:49+18:09") == []
+    assert ids(**{"createdAt[lt]": "0840-06-16T16:23:49+18:09"}) == []
 
 
 @pytest.mark.parametrize(
@@ -201,10 +208,15 @@ def test_a_list_can_be_narrowed(house: ApiHouse, acme: httpx.Client) -> None:
         {"cursor": "garbage"},
         {"cursor": "WzEsMl0"},
         {"status": "nearly"},
-        {"from": "yesterday"},
-        {"from": "2026-01-01T00:00:00"},
-        {"from": "0001-01-01T00:00:00+23:00"},
+        {"createdAt[gte]": "yesterday"},
+        {"createdAt[gte]": "2026-01-01T00:00:00"},
+        {"createdAt[gte]": "0001-01-01T00:00:00+23:00"},
         {"limit": 0},
+        {"limit": 201},
+        {"attr.n[near]": 1},
+        {"attr.N": 1},
+        {"order": "a b"},
+        {"status": "success,"},
         {"unknown": 1},
         {"pipeline": ["echo", "nap"]},
     ],

@@ -4,6 +4,7 @@ axe, in light and dark; hostile texts stay texts; by keyboard, by two people, wi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,7 +17,7 @@ from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.support.api_house import PEPPER, api_house
 from tests.support.browser import opened_browser
-from tests.support.console_world import ConsoleWorld, Visitor
+from tests.support.console_world import HOSTILE, ConsoleWorld, Visitor
 
 #: Path, with the names of transactions of the world.
 PAGES = (
@@ -28,6 +29,11 @@ PAGES = (
     *("/transactions/{sleeping}/act/cancel", "/transactions/{sleeping}/act/switch"),
     *("/transactions/{doubt}/act/resolve", "/bulk/cancel?pipeline=transfer"),
     *("/in-doubt", "/approvals", "/metrics", "/search?q=nothing"),
+    *("/alerts", "/pipelines", "/pipelines/transfer", "/pipelines/transfer/diff?from=&to="),
+    *("/pipelines/transfer/disable", "/drafts?pipeline=transfer", "/groups", "/groups/master"),
+    *("/webhooks", "/webhooks/{webhook}", "/ledgers", "/ledgers/saw/{batch}"),
+    *("/ledgers/saw/{batch}/act/resolve", "/timeouts", "/audit", "/audit/chain"),
+    "/try?pipeline=transfer&case=a%20small%20one",
 )
 SERIOUS = ("serious", "critical")
 
@@ -81,3 +87,227 @@ def test_no_page_is_wider_than_a_phone(world: ConsoleWorld) -> None:
         page.click("button.menu")
         page.click("nav.pages a[data-key=d]")
         page.wait_for_url("**/in-doubt")
+
+
+def test_by_keyboard_alone_from_the_alert_to_the_decision(world: ConsoleWorld) -> None:
+    tx_id = world.in_doubt("shop")
+    with world.person("ann", Role.OPERATOR) as visitor:
+        page, press = visitor.page, visitor.page.keyboard.press
+        page.wait_for_selector("html[data-ready]")
+        rows = page.locator("main tr[data-row]")
+        for _ in range(rows.count()):
+            press("j")
+            if tx_id in (page.locator("tr.chosen").text_content() or ""):
+                break
+        press("o")
+        page.wait_for_url(f"**/transactions/{tx_id}")
+        for _ in range(40):
+            press("Tab")
+            if page.evaluate("document.activeElement.textContent").startswith("Decide"):
+                break
+        press("Enter")
+        page.wait_for_url("**/act/resolve")
+        page.locator("#d-redo").focus()
+        press("Space")
+        for _ in range(3):
+            press("Tab")
+            if page.evaluate("document.activeElement.id") == "reason":
+                break
+        page.keyboard.type("the bank has no record of it")
+        press("Tab")
+        press("Tab")
+        press("Enter")
+        # The strict policy wants a second person for a step that may have had its effect.
+        page.wait_for_url("**/approvals/*")
+        number = page.url.rpartition("/")[2]
+        assert "another person must decide" in (page.text_content("main") or "")
+        assert visitor.seen.errors == []
+    with world.person("bob", Role.APPROVER) as other:
+        page = other.go("/approvals?state=pending")
+        page.click(f"text=approval {number}")
+        page.fill("#note", "called the bank")
+        page.click("button:has-text('Approve')")
+        page.wait_for_selector(".said:has-text('Approved and done')")
+        assert other.seen.errors == []
+    assert world.kit.finish(tx_id).status == "success"
+    decisions = world.kit.operator.approvals.store.one(int(number)).given
+    assert [(each.decided_by, each.note) for each in decisions] == [("bob", "called the bank")]
+
+
+def test_every_action_works_without_scripts(world: ConsoleWorld) -> None:
+    amount = {"from": "ann", "to": "bob", "amount": 5, "currency": "EUR", "kyc": True}
+    first, second, third = (world.kit.submit("transfer", amount, owner="plain") for _ in range(3))
+    with world.person("opal", Role.OPERATOR, java_script_enabled=False) as visitor:
+        page = visitor.go(f"/transactions/{first}")
+        page.click("a:has-text('Cancel…')")
+        page.fill("#reason", "asked by phone")
+        page.click("button.danger")
+        page.wait_for_selector(".said:has-text('Cancel is asked for')")
+        assert world.kit.finish(first).status == "cancelled"
+        page = visitor.go(f"/transactions/{second}")
+        page.click("a:has-text('Set switch…')")
+        assert page.input_value("#switch-name") == "kyc"
+        page.fill("#switch-value", "true")
+        page.click("button:has-text('Set the switch')")
+        page.wait_for_selector(".said:has-text('woke up')")
+        assert world.kit.finish(second).status == "success"
+        visitor.go("/transactions?owner=plain&status=sleeping")
+        page.click("a:has-text('Cancel…')")
+        page.fill("#count", "2")
+        page.fill("#reason", "a test")
+        page.click("button:has-text('Cancel 1 transaction')")
+        page.wait_for_selector(".said.trouble:has-text('Nothing was done')")
+        assert world.kit.status(third).status == "sleeping"
+        page.fill("#count", "1")
+        page.fill("#reason", "a test")
+        page.click("button:has-text('Cancel 1 transaction')")
+        page.wait_for_selector(".said")
+        assert visitor.seen.errors == []
+
+
+def test_bulk_waits_for_the_count_and_the_reason(world: ConsoleWorld) -> None:
+    with world.person("opal", Role.OPERATOR) as visitor:
+        page = visitor.go("/bulk/wake?pipeline=transfer")
+        button = page.locator("#bulk-form button[type=submit]")
+        count = page.get_attribute("#bulk-form", "data-count") or ""
+        assert int(count) >= 1 and button.is_disabled()
+        page.fill("#count", count)
+        assert button.is_disabled()
+        page.fill("#reason", "a test")
+        assert button.is_enabled()
+        page.fill("#count", count + "0")
+        assert button.is_disabled()
+        page = visitor.go("/bulk/cancel")
+        assert "at least one" in (page.text_content("main") or "")
+
+
+def test_a_viewer_sees_no_actions_and_a_forged_form_is_refused(world: ConsoleWorld) -> None:
+    tx_id = world.tx["sleeping"]
+    with world.person("vic", Role.VIEWER) as visitor:
+        page = visitor.go(f"/transactions/{tx_id}")
+        assert page.locator("main .actions a").count() == 0
+        assert page.locator("#unmask-reason").count() == 0
+        token = page.input_value("input[name=token]")
+        status = page.evaluate(
+            """async ([url, token]) => {
+                const body = new URLSearchParams({token, reason: "forged"});
+                return (await fetch(url, {method: "POST", body, redirect: "manual"})).status;
+            }""",
+            [f"{world.url}/transactions/{tx_id}/cancel", token],
+        )
+        assert status == 403
+    assert world.kit.status(tx_id).status == "sleeping"
+
+
+def test_texts_that_look_like_markup_stay_texts(world: ConsoleWorld) -> None:
+    tx_id = world.hostile()
+    with world.person("opal", Role.ADMIN) as visitor:
+        paths = ("/now", "/transactions?pipeline=hostile", f"/transactions/{tx_id}", "/metrics")
+        for path in (*paths, *world.hostile_pages, f"/search?q={HOSTILE.replace('&', '')}"):
+            page = visitor.go(path)
+            page.wait_for_selector("html[data-ready]")
+            assert page.locator("img").count() == 0, path
+        page = visitor.go(f"/transactions/{tx_id}")
+        page.fill("#unmask-reason", HOSTILE)
+        page.click("button:has-text('Show payloads')")
+        page.wait_for_selector("#payloads pre")
+        assert "onerror" in (page.text_content("#payloads") or "")
+        page.fill("#search", HOSTILE)
+        page.press("#search", "Enter")
+        page.wait_for_selector("h1")
+        visitor.go("/transactions?owner=shop")
+        page.fill("#view-name", HOSTILE[:50])
+        page.click("button:has-text('Save view')")
+        page.wait_for_selector(".said")
+        assert page.locator("img").count() == 0
+        assert visitor.seen.errors == []
+
+
+def test_a_page_is_live_keeps_what_is_open_and_pauses(world: ConsoleWorld) -> None:
+    amount = {"from": "ann", "to": "bob", "amount": 5, "currency": "EUR", "kyc": True}
+    tx_id = world.kit.submit("transfer", amount, owner="live")
+    with world.person("opal", Role.OPERATOR) as visitor:
+        page = visitor.go(f"/transactions/{tx_id}")
+        page.wait_for_selector("#freshness-words:has-text('live')")
+        page.fill("#unmask-reason", "half a reas")
+        world.kit.set_switch(tx_id, "kyc", True)
+        page.wait_for_selector("#tx-head .s-success")
+        # The form is outside of what is replaced.
+        assert page.input_value("#unmask-reason") == "half a reas"
+        assert page.evaluate("document.activeElement.id") == "unmask-reason"
+        page = visitor.go("/transactions?owner=live")
+        page.wait_for_selector("#freshness-words:has-text('live')")
+        new = world.kit.submit("transfer", amount, owner="live")
+        page.wait_for_selector(f"#row-{new}")
+        assert visitor.seen.errors == []
+
+
+def test_older_transactions_are_put_below(world: ConsoleWorld) -> None:
+    for _ in range(55):
+        world.kit.submit("stopped", {"amount": 1}, owner="many")
+    with world.person("opal", Role.VIEWER) as visitor:
+        page = visitor.go("/transactions?owner=many")
+        assert page.locator("tr[data-row]").count() == 50
+        page.click("a[data-more]")
+        page.wait_for_function("document.querySelectorAll('tr[data-row]').length === 55")
+        assert page.url.endswith("owner=many")
+        assert page.locator("a[data-more]").count() == 0
+
+
+def test_any_id_in_the_search_box_leads_to_its_page(world: ConsoleWorld) -> None:
+    with world.person("opal", Role.VIEWER) as visitor:
+        page = visitor.page
+        for text, place in (
+            (world.tx["success"], f"/transactions/{world.tx['success']}"),
+            ("order-1", f"/transactions/{world.tx['success']}"),
+            ("payout", "/pipelines/payout"),
+        ):
+            visitor.go("/now")
+            page.wait_for_selector("html[data-ready]")
+            page.keyboard.press("/")
+            page.keyboard.type(text)
+            page.keyboard.press("Enter")
+            page.wait_for_url(f"**{place}")
+        page.keyboard.press("Escape")
+        page.keyboard.press("?")
+        page.wait_for_selector("dialog[open]")
+        page.keyboard.press("Escape")
+        page.keyboard.press("g")
+        page.keyboard.press("a")
+        page.wait_for_url("**/approvals")
+
+
+def test_when_the_api_dies_the_page_says_so_and_recovers(
+    world: ConsoleWorld, browser: Browser
+) -> None:
+    settings = replace(world.kit.settings, policy_file="")
+    with api_house(world.kit, settings) as house:
+        other = ConsoleWorld(house, browser)
+        port = int(re.findall(r":(\d+)", house.url)[0])
+        with other.person("opal", Role.VIEWER) as visitor:
+            page = visitor.page
+            page.wait_for_selector("#freshness-words:has-text('live')")
+            house.stop()
+            page.wait_for_selector("html.stale")
+            assert "connection lost" in (page.text_content("#freshness-words") or "")
+            with api_house(world.kit, settings, port=port):
+                page.wait_for_selector("html:not(.stale) #freshness-words:has-text('live')")
+                world.kit.run_job("meter")
+
+
+def test_mounted_at_another_path_everything_stays_below_it(
+    world: ConsoleWorld, browser: Browser
+) -> None:
+    settings = replace(world.kit.settings, console_path="/ops/x")
+    with api_house(world.kit, settings) as house:
+        other = ConsoleWorld(house, browser, path="/ops/x")
+        with other.person("opal", Role.OPERATOR) as visitor:
+            visitor.seen.base = f"{house.url}/ops/x/"
+            page = visitor.go("/transactions?owner=shop")
+            page.click(f"#row-{world.tx['sleeping']} a")
+            page.wait_for_selector("#freshness-words:has-text('live')")
+            page.click("a:has-text('Cancel…')")
+            page.wait_for_url("**/ops/x/transactions/*/act/cancel")
+            page.click("a:has-text('Leave it as it is')")
+            page.wait_for_url("**/ops/x/transactions/*")
+            assert visitor.seen.errors == []

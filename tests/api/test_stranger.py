@@ -109,11 +109,12 @@ def test_another_owner_reaches_nothing_and_leaves_no_trace(
     assert all(before.values()), [table for table, rows in before.items() if not rows]
     for route, (body, allowed) in sorted(ROUTES.items()):
         method, _, path = route.partition(" ")
-        if allowed == "open" or "{" not in path or "/start/" in path:
+        if allowed == "open" or "{" not in path or "/start/" in path or "/schema" in path:
             continue
         # Of a pipeline there is no owner: those who run the system have all of them.
         own = {"name": "nap"} if "/pipelines/" in path else {}
-        answer = stranger.request(method, path.format(**victim.names | own), json=body)
+        url = path.replace(":path", "").format(**victim.names | own)
+        answer = stranger.request(method, url, json=body)
         assert answer.status_code in (403, 404), (route, answer.text)
         assert SECRET not in answer.text and victim.owner not in answer.text, route
     assert trace_of(kit, victim) == before

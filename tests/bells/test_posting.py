@@ -82,11 +82,12 @@ def test_only_where_the_queues_are_in_our_redis_and_nothing_changes_messages(
             app.conf.update(before)
 
     assert usable()
-    assert not usable(replace(datp.settings, broker_url="redis://127.0.0.1:1/0"))
-    assert not usable(replace(datp.settings, broker_url="amqp://127.0.0.1"))
+    for url in ("redis://127.0.0.1:1/0", "amqp://127.0.0.1"):
+        elsewhere = replace(datp.settings, broker_url=url)
+        assert not usable(elsewhere, broker_url=url)
     url = "redis://127.0.0.1:1"
     clustered = replace(datp.settings, redis_cluster="on", redis_url=url, broker_url=url)
-    assert not usable(clustered)
+    assert not usable(clustered, broker_url=url)
     assert not usable(task_send_sent_event=True)
     assert not usable(task_compression="gzip")
     assert not usable(broker_write_url="redis://127.0.0.1:1/0")

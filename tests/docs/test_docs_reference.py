@@ -62,6 +62,7 @@ IN_FILES = {
     "node_group": "nodeGroup",
     "on_error": "onError",
     "expires_in_s": "expiresInSeconds",
+    "input_schema": "inputSchema",
     "on_late": "onLate",
     "long_running_s": "longRunningSeconds",
     "timeout_s": "timeoutSeconds",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datp_tasks.errors import SealBroken
+from datp_tasks.model.payload import SEALED
 from datp_tasks.model.sealed import MASK, data_key_of, masked
 from datp_tasks.seals.data_key import DataKey
 
@@ -65,3 +67,10 @@ def test_what_is_not_sealed_is_shown(value: Any) -> None:
 def test_what_is_sealed_is_masked() -> None:
     assert masked(KEY.seal("t00-1", {"a": 1})) == MASK
     assert bytes(range(32)).hex() not in repr(KEY)
+
+
+def test_two_values_of_a_transaction_have_two_nonces() -> None:
+    """A nonce that came twice under one key would give both values away."""
+    values = [{"a": number} for number in range(50)]
+    sealed = [KEY.seal("t00-1", value)[SEALED].partition(".")[2] for value in values]
+    assert len({base64.urlsafe_b64decode(each)[:12] for each in sealed}) == 50

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +17,7 @@ from datp_tasks.api.application import create_app
 from datp_tasks.api.server import options
 from datp_tasks.api.services import Services
 from datp_tasks.model.actor import Actor, Role
-from datp_tasks.record.api_keys import ApiKeys
+from datp_tasks.record.api_keys import ApiKeys, OwnerLimits
 from datp_tasks.runtime.api import open_services
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
@@ -37,6 +37,8 @@ class ApiHouse:
         self.keys = ApiKeys(kit.connections.engine, kit.connections.clock, PEPPER)
         self._numbers = itertools.count(1)
         self._clients: list[httpx.Client] = []
+        #: End the server before the end of the test, as a process that dies does.
+        self.stop: Callable[[], None] = lambda: None
 
     @property
     def services(self) -> Services:
@@ -45,6 +47,10 @@ class ApiHouse:
 
     def new_key(self, owner: str, role: Role | None = None, **options: Any) -> str:
         return self.keys.create(owner, role, actor=Actor(name="test"), **options).text
+
+    def limit(self, owner: str, **limits: Any) -> None:
+        """What this owner may do, where that differs from the settings."""
+        self.keys.set_limits(owner, OwnerLimits(**limits), actor=Actor(name="test"))
 
     def new_owner(self, name: str) -> str:
         """Nobody else has handed in anything as this one."""
@@ -66,15 +72,15 @@ class ApiHouse:
             each.close()
 
 
-def free_socket() -> socket.socket:
+def free_socket(port: int = 0) -> socket.socket:
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    made.bind(("127.0.0.1", 0))
+    made.bind(("127.0.0.1", port))
     return made
 
 
 @contextmanager
-def api_house(kit: Kit, settings: Settings | None = None) -> Iterator[ApiHouse]:
+def api_house(kit: Kit, settings: Settings | None = None, *, port: int = 0) -> Iterator[ApiHouse]:
     """The settings of the kit (or these), connections of its own, bells that the kit hears."""
     settings = settings or kit.settings
 
@@ -93,7 +99,7 @@ def api_house(kit: Kit, settings: Settings | None = None) -> Iterator[ApiHouse]:
         app, log_level="warning", access_log=False, timeout_graceful_shutdown=5, **options(settings)
     )
     server = uvicorn.Server(config)
-    listening = free_socket()
+    listening = free_socket(port)
 
     def run() -> None:
         asyncio.run(server.serve(sockets=[listening]))
@@ -102,11 +108,16 @@ def api_house(kit: Kit, settings: Settings | None = None) -> Iterator[ApiHouse]:
     thread.start()
     eventually(lambda: server.started or not thread.is_alive())
     house = ApiHouse(kit, listening.getsockname()[1], app)
+
+    def stop() -> None:
+        server.should_exit = True
+        thread.join(20)
+        listening.close()
+
+    house.stop = stop
     try:
         yield house
     finally:
         house.close()
-        server.should_exit = True
-        thread.join(20)
-        listening.close()
+        stop()
         assert not thread.is_alive()

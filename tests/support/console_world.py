@@ -11,8 +11,10 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, R
 
 from datp_tasks import Abort, Call, Fail, Pipeline, Sleep
 from datp_tasks.model.actor import Role
+from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 from tests.support.api_house import ApiHouse
+from tests.support.console_surroundings import CASES, Surroundings
 
 #: Text that would run, or break the page, if it were not escaped.
 HOSTILE = "<img src=x onerror=alert(1)>\"'</script>"
@@ -51,6 +53,7 @@ class ConsoleWorld:
         self.browser = browser
         self.url = house.url + path
         self.tx: dict[str, str] = {}
+        self.hostile_pages: list[str] = []
 
     @contextmanager
     def person(
@@ -80,7 +83,30 @@ class ConsoleWorld:
         self.tx["retrying"] = kit.submit("shaky", amount, **who)
         self.tx["aborted"] = kit.submit("stopped", amount, **who)
         self.tx["doubt"] = self.in_doubt("shop")
+        self.tx |= Surroundings(kit).fill(amount)
         kit.run_job("meter")
+
+    def hostile(self) -> str:
+        """A transaction, an alert and a view in which every text tries to be markup."""
+        kit, bad = self.kit, HOSTILE
+
+        @kit.step("bank/hostile")
+        def hostile(ctx: Any, data: Data) -> Data:
+            ctx.progress({"stage": bad})
+            ctx.log(bad)
+            raise Fail(bad)
+
+        kit.use(Pipeline("hostile").step("bank/hostile", name=bad[:40]).build())
+        tx_id = kit.submit(
+            "hostile",
+            {bad: bad},
+            owner="shop",
+            external_id=bad.replace(" ", "/"),
+            metadata={"note": bad},
+        )
+        Alerts(kit.connections.engine, kit.connections.clock).raise_alert("odd", bad, bad)
+        self.hostile_pages = Surroundings(kit).hostile(bad)
+        return tx_id
 
     def in_doubt(self, owner: str) -> str:
         """Its worker died in the middle of a step that is not safe to run again."""
@@ -119,7 +145,7 @@ def declare_steps(kit: Kit) -> None:
     _declare_bad_steps(kit)
     kit.use(
         Pipeline("notice", startable=False).step("mail/send", name="send the mail").build(),
-        Pipeline("transfer")
+        Pipeline("transfer", tests=CASES)
         .step("bank/reserve", name="reserve the money")
         .step("bank/check")
         .step("bank/notify", name="tell both")

@@ -59,18 +59,23 @@ CALLED_BY_FRAMEWORKS = {
 #: What users call: the client, batches of vector steps, the test kit; and fields of HTTP answers.
 FOR_USERS = {
     "add_replica",
+    "attempt_count",
     "batch_history",
     "crash_at",
     "dont_know",
     "error_id",
     "give_order",
+    "has_more",
+    "kept_seconds",
     "lag_seconds",
     "long_polls",
     "next_cursor",
     "not_done",
     "run_together",
+    "slot_seconds",
     "transactions_per_s",
     "wait_batch",
+    "wake_time_ms",
 }
 #: Read by tests only: what a job reports, and lists of what there is.
 FOR_TESTS = {"payloads", "refreshed", "script_names"}

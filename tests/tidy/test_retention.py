@@ -44,12 +44,17 @@ ERASED = {"alert", "operator_action", "approval", "approval_decision", "approval
 #: Tables without a payload of a transaction, each with its reason; those of KEPT beside them.
 NOT_ERASED = {
     "step_begun": "ids, fence and time",
+    "idempotency_key": "answers without payloads, for a day",
     "tx_timeout": "ids and times",
 }
 
 
 def emptied() -> set[str]:
-    texts = [*load("retention").values(), load("signals")["forget_ended"]]
+    texts = [
+        *load("retention").values(),
+        load("signals")["forget_ended"],
+        load("idempotency")["drop_old"],
+    ]
     return {table for text in texts for table in re.findall(r"DELETE FROM (\w+)", text)}
 
 

@@ -49,8 +49,8 @@ def choose(services: Services, action: str, given: Mapping[str, str]) -> list[Su
         each
         for each in services.operator.choose(where)
         if each.status in OPEN[action]
-        and (wanted.since is None or each.created_at >= wanted.since)
-        and (wanted.until is None or each.created_at < wanted.until)
+        and (wanted.created_from is None or each.created_at >= wanted.created_from)
+        and (wanted.created_to is None or each.created_at < wanted.created_to)
         and (wanted.external_id is None or each.external_id == wanted.external_id)
     )
     return list(islice(found, CHOSEN_MAX + 1))

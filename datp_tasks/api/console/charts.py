@@ -48,6 +48,30 @@ class ChartLine:
     rows: list[tuple[datetime, list[float]]]
 
 
+def grouped_bars(starts_s: Sequence[int], series: Mapping[str, Sequence[float]]) -> Bars:
+    """Beside each other: values that are not parts of one sum."""
+    names = list(series)
+    rows = [
+        (_time(start), [series[name][place] for name in names])
+        for place, start in enumerate(starts_s)
+    ]
+    top = max((max(values) for _, values in rows), default=0.0)
+    step = WIDTH / max(1, len(rows) * len(names))
+    rects = [
+        Bar(
+            name,
+            round((place * len(names) + number) * step, 2),
+            round(HEIGHT - max(1.5, value / top * HEIGHT), 2),
+            round(step * (1 - GAP), 2),
+            round(max(1.5, value / top * HEIGHT), 2),
+        )
+        for place, (_, values) in enumerate(rows)
+        for number, (name, value) in enumerate(zip(names, values, strict=True))
+        if value and top
+    ]
+    return Bars(rects, names, top, rows)
+
+
 def bars(starts_s: Sequence[int], series: Mapping[str, Sequence[float]]) -> Bars:
     names = list(series)
     rows = [

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi.responses import Response
 
-from datp_tasks.api.console.charts import bars, line
+from datp_tasks.api.console.charts import grouped_bars, line
 from datp_tasks.api.console.now_page import ended_bars
 from datp_tasks.api.console.streams import LiveView, Params
 from datp_tasks.api.console.visit import Pages, Visit, with_query
@@ -49,7 +49,7 @@ def read(services: Services, params: Params) -> Mapping[str, Any]:
         "spans": SPANS,
         "slot_s": resolution.slot_s,
         "ended": ended_bars(slots),
-        "flow": bars(
+        "flow": grouped_bars(
             starts,
             {what: [_count(slot, what) for slot in slots] for what in ("queued", "started")},
         ),

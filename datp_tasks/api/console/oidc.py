@@ -124,8 +124,8 @@ class Oidc:
                 request, desk, "The sign-in provider did not answer as it should.", error
             )
         found = claims.get(self._given.role_claim)
-        groups = found if isinstance(found, list) else [found]
-        role = role_of(map(str, groups), self._given.roles)
+        listed = found if isinstance(found, list) else [found]
+        role = role_of(map(str, listed), self._given.roles)
         name = checked_name(self._name(claims))
         if name is None or role is None:
             text = "The sign-in provider knows you, but gives you no role here."

@@ -31,6 +31,7 @@ def environment() -> Environment:
         "rate": rate,
         "pretty": pretty,
         "moment": moment,
+        "moment_near": moment_near,
         "moment_ms": lambda ms: moment(datetime.fromtimestamp(ms / 1_000, UTC)),
     }
     return made
@@ -75,6 +76,17 @@ def moment(when: datetime | None) -> Markup:
     text = when.astimezone(UTC)
     return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(
         text.isoformat(), f"{text:%Y-%m-%d %H:%M:%S.%f}"[:-3], f"{text:%Y-%m-%d %H:%M:%S}"
+    )
+
+
+def moment_near(when: datetime, now_ms: float) -> Markup:
+    """The same in a list: without the date, if it is that of today."""
+    text = when.astimezone(UTC)
+    is_today = text.date() == datetime.fromtimestamp(now_ms / 1_000, UTC).date()
+    return Markup('<time datetime="{}" title="{} UTC">{}</time>').format(
+        text.isoformat(),
+        f"{text:%Y-%m-%d %H:%M:%S.%f}"[:-3],
+        f"{text:%H:%M:%S}" if is_today else f"{text:%Y-%m-%d %H:%M}",
     )
 
 

@@ -43,6 +43,9 @@ def parsed(given: Mapping[str, str], *, cursor: str | None = None) -> Filter:
     for name in ("from", "to"):
         if WITHOUT_ZONE.fullmatch(values.get(name, "")):
             values[name] += "Z" if "T" in values[name] else "T00:00:00Z"
+    # The form has short names for what the API calls by the name of the field.
+    times = {"from": "createdAt[gte]", "to": "createdAt[lt]"}
+    values = {times.get(name, name): value for name, value in values.items()}
     try:
         return Filter(**values, limit=ROWS_MAX, cursor=cursor)
     except ValidationError as error:

@@ -11,7 +11,7 @@ ARGV:
   cost         int   tokens to take
   more         int   further tokens to take if they are there
 Returns:
-  OK           how many further tokens were taken
+  OK           how many further tokens were taken, how many are left (less than 0: a debt)
   LIMITED      milliseconds until there is a token
 ]]
 --- @include "clock"
@@ -37,4 +37,4 @@ tokens = tokens - taken
 redis.call('HSET', bucket, 'tokens', string.format('%.6f', tokens), 'at', integer(now))
 -- When it is full again there is nothing to remember.
 redis.call('PEXPIRE', bucket, integer(math.ceil((burst - tokens) / per_ms) + 1000))
-return {'OK', taken}
+return {'OK', taken, integer(math.floor(tokens))}

@@ -46,6 +46,7 @@ WITH chosen AS (
     SELECT unnest(%(tx_id)s::text[]) AS tx_id
 ), states AS (DELETE FROM tx_state r USING chosen c WHERE r.tx_id = c.tx_id
 ), signals AS (DELETE FROM tx_signal r USING chosen c WHERE r.tx_id = c.tx_id
+), attributes AS (DELETE FROM tx_attribute r USING chosen c WHERE r.tx_id = c.tx_id
 ), changes AS (
     UPDATE tx_state_change r SET note = NULL FROM chosen c
     WHERE r.tx_id = c.tx_id AND r.note IS NOT NULL

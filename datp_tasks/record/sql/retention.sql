@@ -199,11 +199,13 @@ WITH old AS MATERIALIZED (
 ), effects AS (DELETE FROM step_effect r USING old WHERE r.tx_id = old.tx_id
 ), begun AS (DELETE FROM step_begun r USING old WHERE r.tx_id = old.tx_id
 ), events AS (DELETE FROM tx_event r USING old WHERE r.tx_id = old.tx_id
+), attributes AS (DELETE FROM tx_attribute r USING old WHERE r.tx_id = old.tx_id
 ), signals AS (DELETE FROM tx_signal r USING old WHERE r.tx_id = old.tx_id
 ), timeouts AS (DELETE FROM tx_timeout r USING old WHERE r.tx_id = old.tx_id
 ), deliveries AS (DELETE FROM webhook_delivery r USING old WHERE r.tx_id = old.tx_id RETURNING r.id
 ), attempts AS (DELETE FROM webhook_attempt r USING deliveries d WHERE r.delivery_id = d.id
-), alerts AS (DELETE FROM alert r USING old WHERE r.subject = old.tx_id AND r.cleared_at IS NOT NULL)
+), alerts AS (
+    DELETE FROM alert r USING old WHERE r.subject = old.tx_id AND r.cleared_at IS NOT NULL)
 DELETE FROM tx_summary r USING old WHERE r.tx_id = old.tx_id
 
 -- :name mark

@@ -1,0 +1,48 @@
+"""ETags of transactions: whether one has changed since a client saw it.
+
+Made of what moves when something happens to it: the number of its last event, its status, and the
+fence, which grows with every claim, so that a transaction that is in doubt again is another one.
+That a client has seen it (`notifiedAt`) is no change.
+"""
+
+from __future__ import annotations
+
+from fastapi import Request
+from fastapi.responses import Response
+
+from datp_tasks.api.problems import Problem
+from datp_tasks.record.record_types import Summary
+
+
+def etag_of(summary: Summary) -> str:
+    return f'"{summary.sequence}-{summary.status}-{summary.fence:x}"'
+
+
+def check_match(request: Request, summary: Summary) -> None:
+    """Refuse an action whose client saw the transaction as it is no more."""
+    given = request.headers.get("if-match")
+    if given is not None and not _names(given, etag_of(summary)):
+        raise Problem(
+            412,
+            "precondition-failed",
+            f"The transaction is {summary.status}, its ETag {etag_of(summary)}.",
+            headers={"ETag": etag_of(summary)},
+        )
+
+
+def unless_same(request: Request, summary: Summary, response: Response) -> Response:
+    """With its ETag; 304 if the client has this one."""
+    etag = etag_of(summary)
+    given = request.headers.get("if-none-match")
+    if given is not None and _names(given, etag):
+        background = response.background
+        response = Response(status_code=304)
+        response.background = background
+    response.headers["ETag"] = etag
+    return response
+
+
+def _names(given: str, etag: str) -> bool:
+    """Whether a list of ETags has this one; `*` is any."""
+    listed = (each.strip().removeprefix("W/") for each in given.split(","))
+    return given.strip() == "*" or etag in listed

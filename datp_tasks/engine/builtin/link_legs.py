@@ -1,0 +1,70 @@
+"""`util/link` and `util/commit-linked`: transactions that commit together, or roll back together.
+
+util/link           params:  link: "{{determiningTransferId}}"
+                             legs: 2
+util/commit-linked  params:  the same
+The first makes the transaction a leg: from then on all legs expire with the one that expires
+first. The second waits until every leg has come there, and is the point of no return of them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from datp_tasks.engine.builtin.params import mistakes_in
+from datp_tasks.engine.registry import step
+from datp_tasks.errors import LinkRefused
+from datp_tasks.model.outcome import Fail, Sleep
+from datp_tasks.model.paths import FieldMissing, render, template_mistakes
+
+if TYPE_CHECKING:
+    from datp_tasks.engine.context import StepContext
+
+LEGS_MAX = 20
+LINK_CHARS_MAX = 255
+#: How soon it looks whether the others have come, and how much later each time.
+LOOK_FIRST_S = 0.5
+LOOK_S_MAX = 10.0
+
+
+@step("util/link", description="Makes the transaction a leg of a link: one deadline for all legs.")
+def link(ctx: StepContext, data: dict[str, Any]) -> None:
+    try:
+        ctx.join_link(_name(ctx, data), ctx.params["legs"])
+    except LinkRefused as refused:
+        raise Fail(str(refused)) from None
+
+
+@step("util/commit-linked", description="Passes the point of no return with all legs of a link.")
+def commit_linked(ctx: StepContext, data: dict[str, Any]) -> Sleep | None:
+    verdict = ctx.commit_link(_name(ctx, data))
+    if verdict.word == "stop":
+        raise Fail(verdict.note)
+    if verdict.word == "wait":
+        return Sleep(seconds=min(LOOK_S_MAX, LOOK_FIRST_S * 2 ** min(ctx.sleeps, 10)))
+    ctx.commit_to_finish()
+    return None
+
+
+@link.check
+@commit_linked.check
+def params_ok(params: Mapping[str, Any]) -> list[str]:
+    mistakes = mistakes_in(params, {"link": "text", "legs": "any"})
+    mistakes += template_mistakes(params.get("link"), "link")
+    if not params.get("link"):
+        mistakes.append("link must be given: the name that all legs share")
+    legs = params.get("legs")
+    if not isinstance(legs, int) or isinstance(legs, bool) or not 2 <= legs <= LEGS_MAX:
+        mistakes.append(f"legs must be a whole number from 2 to {LEGS_MAX}, was {legs!r}")
+    return mistakes
+
+
+def _name(ctx: StepContext, data: Mapping[str, Any]) -> str:
+    try:
+        name = render(ctx.params["link"], data)
+    except FieldMissing as problem:
+        raise Fail(f"the link has no name: {problem}") from None
+    if not 0 < len(name) <= LINK_CHARS_MAX or "\x00" in name:
+        raise Fail(f"the name of a link has 1 to {LINK_CHARS_MAX} characters")
+    return name

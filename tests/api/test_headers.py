@@ -1,0 +1,79 @@
+"""Headers of /v1: ETags, preconditions, traces, rates."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.support.api_house import ApiHouse
+
+WANTED = {"pipeline": "nap", "input": {}}
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+def asleep(client: httpx.Client) -> str:
+    tx_id: str = client.post("/v1/transactions", json=WANTED).json()["txId"]
+    return tx_id
+
+
+def test_what_has_not_changed_is_not_sent_again(acme: httpx.Client) -> None:
+    url = f"/v1/transactions/{asleep(acme)}"
+    first = acme.get(url)
+    etag = first.headers["ETag"]
+    assert etag.startswith(f'"{first.json()["sequence"]}-sleeping-')
+    for given in (etag, f"W/{etag}", f'"other", {etag}', "*"):
+        same = acme.get(url, headers={"If-None-Match": given})
+        assert (same.status_code, same.content, same.headers["ETag"]) == (304, b"", etag)
+    acme.put(f"{url}/switches/go", json={"value": 1})
+    after = acme.get(url, headers={"If-None-Match": etag})
+    assert (after.status_code, after.json()["status"]) == (200, "success")
+    assert after.headers["ETag"] != etag
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "cancel", {}),
+        ("POST", "wake", None),
+        ("PUT", "switches/go", {"value": 1}),
+    ],
+)
+def test_an_action_on_what_has_changed_is_refused(
+    acme: httpx.Client, method: str, path: str, body: object
+) -> None:
+    url = f"/v1/transactions/{asleep(acme)}"
+    etag = acme.get(url).headers["ETag"]
+    old = {"If-Match": '"0-queued-0"'}
+    refused = acme.request(method, f"{url}/{path}", json=body, headers=old)
+    assert refused.status_code == 412
+    assert refused.json()["type"] == "urn:datp:problem:precondition-failed"
+    assert refused.headers["ETag"] == etag
+    assert acme.get(url).json()["status"] == "sleeping"
+    done = acme.request(method, f"{url}/{path}", json=body, headers={"If-Match": etag})
+    assert done.status_code in (200, 202)
+
+
+def test_the_trace_of_a_request_is_answered_and_a_strange_one_is_not(acme: httpx.Client) -> None:
+    answer = acme.get("/v1/transactions", headers={"traceparent": TRACE})
+    assert answer.headers["traceparent"] == TRACE
+    assert "traceparent" not in acme.get("/v1/transactions").headers
+    strange = acme.get("/v1/transactions", headers={"traceparent": f"ff{TRACE}"})
+    assert "traceparent" not in strange.headers
+
+
+def test_every_answer_says_how_much_an_owner_may_ask_for(house: ApiHouse) -> None:
+    owner = house.new_owner("rated")
+    house.limit(owner, requests_per_s=2, burst_max=20)
+    client = house.client(owner)
+    answers = [client.get("/v1/transactions"), client.post("/v1/transactions", json=WANTED)]
+    assert {each.headers["RateLimit-Policy"] for each in answers} == {'"requests";q=20;w=10'}
+    left = [int(each.headers["RateLimit"].split("r=")[1].split(";")[0]) for each in answers]
+    assert 17 <= left[1] < left[0] <= 19
+    assert "RateLimit" not in house.client().get("/v1/transactions").headers
+
+
+def test_work_that_goes_on_is_202(acme: httpx.Client) -> None:
+    tx_id = asleep(acme)
+    answer = acme.post(f"/v1/transactions/{tx_id}/cancel")
+    status = answer.json()["status"]
+    assert answer.status_code == (200 if status == "cancelled" else 202)

@@ -1,0 +1,161 @@
+"""Finding transactions by what they are about, and inputs that must fit a schema, over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from datp_tasks import Pipeline
+from datp_tasks.model.actor import Role
+from datp_tasks.record import listing
+from datp_tasks.testing import Kit
+from tests.support.api_house import ApiHouse
+
+SEARCH = {
+    "amount": {"from": "input.amount", "type": "decimal"},
+    "payee": {"from": "input.to.name", "type": "string"},
+    "booked": {"from": "output.echo.amount", "type": "decimal"},
+}
+SCHEMA = {
+    "type": "object",
+    "required": ["amount"],
+    "properties": {"amount": {"type": "string"}, "to": {"type": "object"}},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def pipelines(kit: Kit) -> None:
+    kit.use(Pipeline("found", search=SEARCH).step("t/echo").build())
+    kit.use(Pipeline("strict", input_schema=SCHEMA).step("t/echo").build())
+
+
+def submit(client: httpx.Client, amount: Any, name: str = "ann", **more: Any) -> str:
+    given = {"amount": amount, "to": {"name": name}}
+    answer = client.post("/v1/transactions", json={"pipeline": "found", "input": given, **more})
+    assert answer.status_code == 202, answer.text
+    tx_id: str = answer.json()["txId"]
+    return tx_id
+
+
+def listed(client: httpx.Client, **params: Any) -> list[str]:
+    """All pages."""
+    found: list[str] = []
+    while True:
+        answer = client.get("/v1/transactions", params=params)
+        assert answer.status_code == 200, answer.text
+        page = answer.json()
+        found += [each["txId"] for each in page["transactions"]]
+        if not page["hasMore"]:
+            assert page["nextCursor"] is None
+            return found
+        params = {**params, "cursor": page["nextCursor"]}
+
+
+def test_transactions_are_found_and_sorted_by_attributes(
+    house: ApiHouse, acme: httpx.Client, zeta: httpx.Client
+) -> None:
+    amounts = ["10", "9.5", "100", "-3", "20.00"]
+    ids = {}
+    for number, each in enumerate(amounts):
+        ids[each] = submit(acme, each, name=f"p{number}")
+        house.kit.advance(seconds=1)
+    submit(zeta, "50")
+    submit(acme, "no number")
+    acme.post("/v1/transactions", json={"pipeline": "echo", "input": {"amount": "50"}})
+    rising = [ids[each] for each in ("-3", "9.5", "10", "20.00", "100")]
+    assert listed(acme, order="amount", limit=2) == rising
+    assert listed(acme, order="-amount", limit=1) == rising[::-1]
+    assert listed(acme, order="amount", **{"attr.amount[gte]": "10"}) == rising[2:]
+    assert listed(acme, order="-booked", **{"attr.booked[lt]": 10}) == rising[1::-1]
+    newest = [ids[each] for each in ("20.00", "100", "10")]
+    assert listed(acme, **{"attr.amount[gte]": "10"}) == newest
+    assert listed(acme, **{"attr.amount[gte]": "10", "attr.amount[lt]": "100"}) == [
+        ids["20.00"],
+        ids["10"],
+    ]
+    assert listed(acme, **{"attr.payee": "p2"}) == [ids["100"]]
+    assert listed(acme, **{"attr.payee[prefix]": "p", "status": "failed"}) == []
+    ops = house.client(house.new_owner("ops"), Role.ADMIN)
+    owner = acme.get("/v1/transactions").json()["transactions"][0]["owner"]
+    assert listed(ops, order="amount", owner=owner) == rising
+    assert set(rising) < set(listed(ops, order="amount"))
+
+
+def test_metadata_and_times_narrow_a_list(house: ApiHouse, acme: httpx.Client) -> None:
+    one = submit(acme, "1", metadata={"shop": "12", "n": 7})
+    house.kit.advance(seconds=60)
+    two = submit(acme, "2", metadata={"shop": "13"})
+    assert listed(acme, **{"metadata.shop": "12"}) == listed(acme, **{"metadata.n": "7"}) == [one]
+    ended = acme.get(f"/v1/transactions/{two}").json()["completedAt"]
+    assert listed(acme, **{"completedAt[gte]": ended}) == [two]
+    assert listed(acme, **{"completedAt[lt]": ended}) == [one]
+
+
+def test_a_rare_one_in_a_long_list_is_found_page_by_page(
+    kit: Kit, acme: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rare = submit(acme, "1", metadata={"rare": "yes"})
+    kit.advance(seconds=1)
+    for _ in range(9):
+        submit(acme, "2")
+    for name, value in (("CHUNK", 2), ("LOOKS_MAX", 4), ("FEW_MAX", 3)):
+        monkeypatch.setattr(listing, name, value)
+    first = acme.get("/v1/transactions", params={"metadata.rare": "yes"}).json()
+    assert (first["transactions"], first["hasMore"]) == ([], True)
+    assert listed(acme, **{"metadata.rare": "yes"}) == [rare]
+    assert len(listed(acme, **{"attr.amount": "2"})) == 9
+
+
+def test_who_sees_no_payloads_cannot_ask_for_them(house: ApiHouse, acme: httpx.Client) -> None:
+    submit(acme, "1", metadata={"shop": "12"})
+    viewer = house.client(house.new_owner("viewer"), Role.VIEWER)
+    for params in ({"metadata.shop": "12"}, {"attr.amount": "1"}, {"order": "amount"}):
+        assert viewer.get("/v1/transactions", params=params).status_code == 403
+    assert viewer.get("/v1/transactions").status_code == 200
+
+
+def test_what_is_erased_or_of_another_order_is_not_found(kit: Kit, acme: httpx.Client) -> None:
+    for amount in ("1", "2"):
+        submit(acme, amount)
+    cursor = acme.get("/v1/transactions", params={"limit": 1}).json()["nextCursor"]
+    strange = acme.get("/v1/transactions", params={"cursor": cursor, "order": "amount"})
+    assert strange.status_code == 422
+    with kit.connections.engine.connect() as sql:
+        rows = sql.exec_driver_sql("SELECT DISTINCT tx_id FROM tx_attribute").all()
+    assert len(rows) > 2
+
+
+def test_an_input_that_does_not_fit_is_refused_with_each_place(acme: httpx.Client) -> None:
+    wrong = {"pipeline": "strict", "input": {"amount": 1, "to": []}, "externalId": "s-1"}
+    answer = acme.post("/v1/transactions", json=wrong)
+    found = answer.json()
+    assert (answer.status_code, found["type"]) == (422, "urn:datp:problem:input-invalid")
+    places = sorted(each["pointer"] for each in found["errors"])
+    assert places == ["#/body/input/amount", "#/body/input/to"]
+    bulk = acme.post("/v1/transactions/bulk", json={"transactions": [wrong]}).json()
+    assert bulk["results"][0]["problem"]["errors"] == found["errors"]
+    right = {**wrong, "input": {"amount": "1"}}
+    assert acme.post("/v1/transactions", json=right).status_code == 202
+
+
+def test_what_was_accepted_is_found_although_the_schema_is_another_now(
+    kit: Kit, acme: httpx.Client
+) -> None:
+    kit.use(Pipeline("growing").step("t/echo").build())
+    wanted = {"pipeline": "growing", "input": {"n": 1}, "externalId": "g-1"}
+    first = acme.post("/v1/transactions", json=wanted)
+    kit.use(Pipeline("growing", input_schema=SCHEMA).step("t/echo").build())
+    again = acme.post("/v1/transactions", json=wanted)
+    assert (again.status_code, again.json()["txId"]) == (200, first.json()["txId"])
+    other = {**wanted, "externalId": "g-2"}
+    assert acme.post("/v1/transactions", json=other).status_code == 422
+
+
+def test_the_schema_of_a_pipeline_is_published(acme: httpx.Client) -> None:
+    found = acme.get("/v1/pipelines/strict/schema").json()
+    assert found["inputSchema"]["required"] == ["amount"]
+    assert acme.get("/v1/pipelines/echo/schema").json()["inputSchema"]["type"] == "object"
+    for name in ("hidden", "nobody-knows"):
+        assert acme.get(f"/v1/pipelines/{name}/schema").status_code == 404
