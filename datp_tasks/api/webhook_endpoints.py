@@ -9,6 +9,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from datp_tasks.api.models import Object
+from datp_tasks.api.once import keeps
 from datp_tasks.api.pages import Moment
 from datp_tasks.api.routing import json_response, router
 from datp_tasks.api.serializers import time_text
@@ -80,6 +81,7 @@ async def find(
 
 
 @routes.post("/webhook-endpoints", status_code=201, response_model=Object)
+@keeps("nothing")
 async def add(request: Request, wanted: EndpointIn) -> Response:
     """Register one. The secret that signs for it is in this answer only."""
     services, caller = services_of(request), caller_of(request)
@@ -146,6 +148,7 @@ async def delete(request: Request, id: Id) -> Response:
 
 
 @routes.post("/webhook-endpoints/{id}/rotate-secret", response_model=Object, responses=CONFLICT)
+@keeps("nothing")
 async def rotate(request: Request, id: Id, wanted: RotateIn | None = None) -> Response:
     """A new secret, in this answer only; the old one signs beside it for a while."""
     services, caller = services_of(request), caller_of(request)
