@@ -176,8 +176,8 @@ def _filter_params(filters: ListFilters) -> Json:
         "pipeline": filters.get("pipeline"),
         "externalId": filters.get("external_id"),
         "owner": filters.get("owner"),
-        "from": _text(filters.get("created_from")),
-        "to": _text(filters.get("created_to")),
+        "createdAt[gte]": _text(filters.get("created_from")),
+        "createdAt[lt]": _text(filters.get("created_to")),
     }
     return {name: value for name, value in params.items() if value is not None}
 
