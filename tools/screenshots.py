@@ -16,6 +16,7 @@ from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import test_servers
 from tests.support.api_house import PEPPER, api_house
 from tests.support.browser import opened_browser
+from tests.support.console_surroundings import Surroundings
 from tests.support.console_world import ConsoleWorld, Visitor
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "console"
@@ -54,6 +55,7 @@ def _fill(world: ConsoleWorld) -> None:
             kit.submit("transfer", data, owner=owner, external_id=f"order-{dice.getrandbits(24)}")
         kit.advance(seconds=SLOT_S)
     world.tx["doubt"] = world.in_doubt("shop")
+    Surroundings(kit).node("worker-1@node", ["bank/reserve", "bank/check", "mail/send"])
 
 
 def _ask_for_a_second_person(ann: Visitor) -> None:
@@ -76,6 +78,20 @@ def _photograph(visitor: Visitor, ending: str, only: tuple[str, ...] = ()) -> No
         "approvals": "/approvals",
         "approval": "/approvals/1",
         "metrics": "/metrics",
+        "alerts": "/alerts",
+        "pipelines": "/pipelines",
+        "pipeline": "/pipelines/transfer",
+        "diff": _newest_diff(visitor),
+        "draft": "/drafts?pipeline=transfer",
+        "groups": "/groups",
+        "group": "/groups/kyc",
+        "webhooks": "/webhooks",
+        "webhook": f"/webhooks/{tx['webhook']}",
+        "ledgers": "/ledgers",
+        "batch": f"/ledgers/saw/{tx['batch']}",
+        "timeouts": "/timeouts",
+        "audit": "/audit",
+        "try": "/try?pipeline=transfer&case=a%20small%20one",
     }
     for name, path in paths.items():
         if only and name not in only:
@@ -84,6 +100,12 @@ def _photograph(visitor: Visitor, ending: str, only: tuple[str, ...] = ()) -> No
         page.wait_for_selector("html[data-ready]")
         page.wait_for_timeout(300)
         page.screenshot(path=FOLDER / f"{name}{ending}.png")
+
+
+def _newest_diff(visitor: Visitor) -> str:
+    """What the newest draft of the pipeline changes."""
+    newest, before, *_ = visitor.world.kit.connections.pipelines.versions("transfer")
+    return f"/pipelines/transfer/diff?from={before.version}&to={newest.version}"
 
 
 if __name__ == "__main__":

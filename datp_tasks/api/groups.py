@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Path, Request
@@ -12,7 +13,7 @@ from datp_tasks.api.models import Given, Long, Sent
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.live.nodes import Node
-from datp_tasks.model.actor import Role
+from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.node_groups import LIMITS, NodeGroup
 from datp_tasks.record.database import translate_outage
 
@@ -70,18 +71,30 @@ async def set_group(request: Request, name: Name, wanted: GroupIn) -> Response:
     services, actor = services_of(request), caller_of(request).actor
 
     def put() -> dict[str, Any]:
-        with translate_outage():
-            services.groups.set(
-                name,
-                wanted.values,
-                actor=actor,
-                reason=wanted.reason,
-                maintenance_group=services.settings.maintenance_group,
-            )
-        services.queues.tell_workers()
+        change_group(services, name, wanted.values, actor=actor, reason=wanted.reason)
         return one_group(services, name)
 
     return json_response(await services.threads.run(put))
+
+
+def change_group(
+    services: Services,
+    name: str,
+    values: Mapping[str, int | None],
+    *,
+    actor: Actor,
+    reason: str | None,
+) -> None:
+    """Change values of a group and tell its workers. In a thread."""
+    with translate_outage():
+        services.groups.set(
+            name,
+            values,
+            actor=actor,
+            reason=reason,
+            maintenance_group=services.settings.maintenance_group,
+        )
+    services.queues.tell_workers()
 
 
 def all_groups(services: Services) -> list[dict[str, Any]]:

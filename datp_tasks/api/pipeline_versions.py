@@ -16,6 +16,7 @@ from datp_tasks.api.problems import invalid, not_found
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
+from datp_tasks.api.transactions import CONFLICT
 from datp_tasks.engine.registry import param_mistakes, registry
 from datp_tasks.errors import PipelineInvalid, PipelineUnknown
 from datp_tasks.model.actor import Role
@@ -46,6 +47,11 @@ class DefinitionIn(Sent):
 
 class CommitIn(Sent):
     comment: Annotated[Long, Field(min_length=1, description="What was changed, and why.")]
+
+
+class CloneIn(Sent):
+    name: Annotated[Text, Field(min_length=1, description="What the new pipeline is called.")]
+    version: Annotated[Text | None, Field(description="Else the one in use.")] = None
 
 
 class CheckedDefinition(Given):
@@ -91,7 +97,7 @@ async def check_pipeline(request: Request, wanted: DefinitionIn) -> Response:
 
     def check() -> dict[str, Any]:
         try:
-            definition = _parsed(services, wanted)
+            definition = parsed_definition(services, wanted)
         except PipelineInvalid as error:
             nothing: dict[str, Any] = {"name": None, "version": None, "warnings": []}
             return {"valid": False, "mistakes": error.mistakes, **nothing}
@@ -100,7 +106,7 @@ async def check_pipeline(request: Request, wanted: DefinitionIn) -> Response:
             "name": definition.name,
             "version": definition.version,
             "mistakes": [],
-            "warnings": _warnings(services, definition),
+            "warnings": steps_not_offered(services, definition),
         }
 
     return json_response(await services.threads.run(check))
@@ -117,8 +123,8 @@ async def apply_pipeline(request: Request, wanted: DefinitionIn) -> Response:
     services = services_of(request)
 
     def apply(store: PipelineStore) -> tuple[Applied, list[str]]:
-        definition = _parsed(services, wanted)
-        return store.apply(definition), _warnings(services, definition)
+        definition = parsed_definition(services, wanted)
+        return store.apply(definition), steps_not_offered(services, definition)
 
     applied, warnings = await _stored(request, apply)
     status = NEW if applied.is_new else UNCHANGED
@@ -163,6 +169,27 @@ async def import_pipeline(request: Request, wanted: Object) -> Response:
     return json_response({**applied_json(applied), "warnings": []}, status)
 
 
+@routes.post(
+    "/pipelines/{name}/clone",
+    status_code=NEW,
+    response_model=AppliedVersion,
+    responses={200: {"model": AppliedVersion, "description": "The same content is stored."}},
+)
+async def clone_pipeline(request: Request, name: Name, wanted: CloneIn) -> Response:
+    """The same pipeline under another name, as a draft."""
+    applied = await _stored(request, lambda store: store.clone(name, wanted.name, wanted.version))
+    status = NEW if applied.is_new else UNCHANGED
+    return json_response({**applied_json(applied), "warnings": []}, status)
+
+
+@routes.delete(
+    "/pipelines/{name}/versions/{version}", response_model=PipelineVersion, responses=CONFLICT
+)
+async def delete_draft(request: Request, name: Name, version: Version) -> Response:
+    """Remove a draft that was never in use; a pipeline goes with its last version."""
+    return json_response(version_json(await _stored(request, lambda s: s.delete(name, version))))
+
+
 @routes.get("/pipelines/{name}/diff", response_model=VersionsCompared)
 @needs(Role.VIEWER)
 async def compare_pipeline(
@@ -191,7 +218,7 @@ async def _stored(request: Request, work: Callable[[PipelineStore], T]) -> T:
     return await services.threads.run(run)
 
 
-def _parsed(services: Services, wanted: DefinitionIn) -> PipelineDefinition:
+def parsed_definition(services: Services, wanted: DefinitionIn) -> PipelineDefinition:
     """The definition, checked as far as this process knows its step types."""
     raw: Any = wanted.definition
     if (raw is None) == (wanted.yaml is None):
@@ -213,7 +240,8 @@ def _parsed(services: Services, wanted: DefinitionIn) -> PipelineDefinition:
     return definition
 
 
-def _warnings(services: Services, definition: PipelineDefinition) -> list[str]:
+def steps_not_offered(services: Services, definition: PipelineDefinition) -> list[str]:
+    """Warnings: steps that no live node offers."""
     live = services.live
     return unoffered([definition], offered_step_types(live.redis, live.keys))
 

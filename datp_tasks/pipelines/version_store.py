@@ -176,11 +176,11 @@ class PipelineStore:
         self._copy_to_redis(order.subject)
         return f"version {order.params['version']} is in use"
 
-    def disable(self, name: str) -> None:
+    def disable(self, name: str, *, reason: str | None = None) -> None:
         """Take no new transactions; those on their way go on."""
         with self._record.writing() as rows:
             rows.disable(name)
-            self._audit(rows, "pipeline.disable", name)
+            self._audit(rows, "pipeline.disable", name, reason=reason)
         self._copy_to_redis(name)
 
     def list(self) -> tuple[PipelineInfo, ...]:

@@ -44,6 +44,7 @@ class Query(Queries, topic="listing"):
     matching: str
     pipelines_of: str
     sequences: str
+    by_version: str
 
 
 #: Where a transaction stands in the order: the time of its creation or its attribute, and its id.
@@ -98,6 +99,20 @@ class ListingPage:
     next: Place | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionCounts:
+    """How the transactions of one version of a pipeline stand lately."""
+
+    in_flight: int = 0
+    ended: int = 0
+    #: Of those that ended, the ones that did not end with success.
+    unsuccessful: int = 0
+
+    @property
+    def unsuccessful_share(self) -> float | None:
+        return self.unsuccessful / self.ended if self.ended else None
+
+
 class Listing:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -143,6 +158,17 @@ class Listing:
         with self._engine.connect() as connection:
             rows = connection.exec_driver_sql(Query.sequences, {"tx_id": list(tx_ids)})
             return {row.tx_id: row.sequence for row in rows}
+
+    def by_version(self, rows_max: int) -> dict[tuple[str, str], VersionCounts]:
+        """By pipeline and version, of the newest that go on and of those that ended last."""
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(Query.by_version, {"limit": rows_max})
+            return {
+                (row.pipeline, row.version): VersionCounts(
+                    in_flight=row.in_flight, ended=row.ended, unsuccessful=row.unsuccessful
+                )
+                for row in rows
+            }
 
 
 def _few(connection: Connection, wanted: ListingFilter) -> list[str] | None:

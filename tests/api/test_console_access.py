@@ -18,7 +18,7 @@ from datp_tasks.testing import Kit
 from tests.support.api_house import ApiHouse, api_house
 from tests.support.eventually import eventually
 
-VIEWER, OPERATOR, APPROVER = Role.VIEWER, Role.OPERATOR, Role.APPROVER
+VIEWER, OPERATOR, APPROVER, ADMIN = Role
 #: Every page and form -> the least role that is let in.
 ROUTES: dict[str, Role] = {
     "GET /now": VIEWER,
@@ -40,11 +40,48 @@ ROUTES: dict[str, Role] = {
     "GET /approvals/{number}": VIEWER,
     "POST /approvals/{number}/approve": APPROVER,
     "POST /approvals/{number}/reject": APPROVER,
+    "GET /alerts": VIEWER,
+    "GET /alerts/{number}/close": VIEWER,
+    "POST /alerts/{number}/close": OPERATOR,
+    "GET /pipelines": VIEWER,
+    "GET /pipelines/{name}": VIEWER,
+    "GET /pipelines/{name}/diff": VIEWER,
+    "POST /pipelines/{name}/versions/{version}/commit": ADMIN,
+    "GET /pipelines/{name}/versions/{version}/use": VIEWER,
+    "POST /pipelines/{name}/versions/{version}/use": ADMIN,
+    "GET /pipelines/{name}/disable": VIEWER,
+    "POST /pipelines/{name}/disable": ADMIN,
+    "GET /drafts": VIEWER,
+    "POST /drafts/check": VIEWER,
+    "POST /drafts": ADMIN,
+    "GET /groups": VIEWER,
+    "GET /groups/{name}": VIEWER,
+    "POST /groups/{name}": OPERATOR,
+    "GET /groups/{name}/stop": VIEWER,
+    "POST /groups/{name}/stop": OPERATOR,
+    "POST /groups/{name}/start": OPERATOR,
+    "GET /webhooks": VIEWER,
+    "GET /webhooks/{id}": VIEWER,
+    "POST /webhooks/{id}/redeliver": OPERATOR,
+    "GET /ledgers": VIEWER,
+    "GET /ledgers/{service}/{batch}": VIEWER,
+    "GET /ledgers/{service}/{batch}/act/{deed}": VIEWER,
+    "POST /ledgers/{service}/{batch}/park": OPERATOR,
+    "POST /ledgers/{service}/{batch}/resume": OPERATOR,
+    "POST /ledgers/{service}/{batch}/resubmit": OPERATOR,
+    "POST /ledgers/{service}/{batch}/resolve": OPERATOR,
+    "GET /timeouts": VIEWER,
+    "GET /audit": OPERATOR,
+    "GET /audit/chain": OPERATOR,
+    "GET /try": VIEWER,
+    "POST /try": VIEWER,
     "GET /metrics": VIEWER,
     "GET /search": VIEWER,
 }
 NO_HEADERS: Mapping[str, str] = {}
-PARTS = {"tx_id": "t00-" + "0" * 32, "deed": "cancel", "action": "cancel", "number": "999999"}
+PARTS = dict(
+    tx_id="t00-" + "0" * 32, deed="cancel", action="cancel", number="999999", id="none"
+) | dict.fromkeys(("name", "version", "service", "batch"), "none")
 
 
 class Guest:

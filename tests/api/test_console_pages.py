@@ -29,6 +29,11 @@ PAGES = (
     *("/transactions/{sleeping}/act/cancel", "/transactions/{sleeping}/act/switch"),
     *("/transactions/{doubt}/act/resolve", "/bulk/cancel?pipeline=transfer"),
     *("/in-doubt", "/approvals", "/metrics", "/search?q=nothing"),
+    *("/alerts", "/pipelines", "/pipelines/transfer", "/pipelines/transfer/diff?from=&to="),
+    *("/pipelines/transfer/disable", "/drafts?pipeline=transfer", "/groups", "/groups/master"),
+    *("/webhooks", "/webhooks/{webhook}", "/ledgers", "/ledgers/saw/{batch}"),
+    *("/ledgers/saw/{batch}/act/resolve", "/timeouts", "/audit", "/audit/chain"),
+    "/try?pipeline=transfer&case=a%20small%20one",
 )
 SERIOUS = ("serious", "critical")
 
@@ -198,7 +203,7 @@ def test_texts_that_look_like_markup_stay_texts(world: ConsoleWorld) -> None:
     tx_id = world.hostile()
     with world.person("opal", Role.ADMIN) as visitor:
         paths = ("/now", "/transactions?pipeline=hostile", f"/transactions/{tx_id}", "/metrics")
-        for path in (*paths, f"/search?q={HOSTILE.replace('&', '')}"):
+        for path in (*paths, *world.hostile_pages, f"/search?q={HOSTILE.replace('&', '')}"):
             page = visitor.go(path)
             page.wait_for_selector("html[data-ready]")
             assert page.locator("img").count() == 0, path
@@ -255,7 +260,7 @@ def test_any_id_in_the_search_box_leads_to_its_page(world: ConsoleWorld) -> None
         for text, place in (
             (world.tx["success"], f"/transactions/{world.tx['success']}"),
             ("order-1", f"/transactions/{world.tx['success']}"),
-            ("payout", "/transactions?pipeline=payout"),
+            ("payout", "/pipelines/payout"),
         ):
             visitor.go("/now")
             page.wait_for_selector("html[data-ready]")

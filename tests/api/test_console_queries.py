@@ -23,6 +23,16 @@ STATEMENTS = {
     "/in-doubt": 0,
     "/approvals": 3,
     "/metrics": 0,
+    "/alerts": 2,
+    "/pipelines": 2,
+    "/pipelines/nap": 6,
+    "/drafts?pipeline=nap": 2,
+    "/groups": 1,
+    "/webhooks": 3,
+    "/ledgers": 3,
+    "/timeouts": 3,
+    "/audit": 1,
+    "/try": 1,
     "/search?q=nothing": 1,
 }
 
@@ -30,16 +40,18 @@ STATEMENTS = {
 @contextmanager
 def counted(house: ApiHouse) -> Iterator[list[str]]:
     seen: list[str] = []
-    engine = house.services.record.engine
+    engines = (house.services.record.engine, house.services.ledger.engine)
 
     def note(connection: object, cursor: object, statement: str, *_: object) -> None:
         seen.append(statement.strip()[:60])
 
-    event.listen(engine, "before_cursor_execute", note)
+    for engine in engines:
+        event.listen(engine, "before_cursor_execute", note)
     try:
         yield seen
     finally:
-        event.remove(engine, "before_cursor_execute", note)
+        for engine in engines:
+            event.remove(engine, "before_cursor_execute", note)
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from datp_tasks.model.actor import Role
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 from tests.support.api_house import ApiHouse
+from tests.support.console_surroundings import CASES, Surroundings
 
 #: Text that would run, or break the page, if it were not escaped.
 HOSTILE = "<img src=x onerror=alert(1)>\"'</script>"
@@ -52,6 +53,7 @@ class ConsoleWorld:
         self.browser = browser
         self.url = house.url + path
         self.tx: dict[str, str] = {}
+        self.hostile_pages: list[str] = []
 
     @contextmanager
     def person(
@@ -81,6 +83,7 @@ class ConsoleWorld:
         self.tx["retrying"] = kit.submit("shaky", amount, **who)
         self.tx["aborted"] = kit.submit("stopped", amount, **who)
         self.tx["doubt"] = self.in_doubt("shop")
+        self.tx |= Surroundings(kit).fill(amount)
         kit.run_job("meter")
 
     def hostile(self) -> str:
@@ -102,6 +105,7 @@ class ConsoleWorld:
             metadata={"note": bad},
         )
         Alerts(kit.connections.engine, kit.connections.clock).raise_alert("odd", bad, bad)
+        self.hostile_pages = Surroundings(kit).hostile(bad)
         return tx_id
 
     def in_doubt(self, owner: str) -> str:
@@ -141,7 +145,7 @@ def declare_steps(kit: Kit) -> None:
     _declare_bad_steps(kit)
     kit.use(
         Pipeline("notice", startable=False).step("mail/send", name="send the mail").build(),
-        Pipeline("transfer")
+        Pipeline("transfer", tests=CASES)
         .step("bank/reserve", name="reserve the money")
         .step("bank/check")
         .step("bank/notify", name="tell both")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response
@@ -13,16 +14,25 @@ from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from datp_tasks.api.console import (
+    alerts_page,
     approvals_page,
+    audit_page,
     bulk_page,
+    drafts_page,
+    groups_page,
     in_doubt_page,
+    ledgers_page,
     metrics_page,
     now_page,
+    pipelines_page,
     search_page,
     sign_in,
+    timeouts_page,
     transaction_actions,
     transaction_page,
     transactions_page,
+    try_page,
+    webhooks_page,
 )
 from datp_tasks.api.console.identity_file import load_identity
 from datp_tasks.api.console.oidc import Oidc
@@ -60,8 +70,17 @@ PAGES = (
     transaction_actions.pages,
     bulk_page.pages,
     in_doubt_page.pages,
+    alerts_page.pages,
     approvals_page.pages,
+    pipelines_page.pages,
+    drafts_page.pages,
+    groups_page.pages,
+    webhooks_page.pages,
+    ledgers_page.pages,
+    timeouts_page.pages,
     metrics_page.pages,
+    audit_page.pages,
+    try_page.pages,
     search_page.pages,
 )
 VIEWS: dict[str, LiveView] = {
@@ -71,7 +90,17 @@ VIEWS: dict[str, LiveView] = {
         transactions_page.VIEW,
         transaction_page.VIEW,
         in_doubt_page.VIEW,
+        alerts_page.VIEW,
         approvals_page.VIEW,
+        pipelines_page.VIEW,
+        pipelines_page.VERSIONS_VIEW,
+        groups_page.VIEW,
+        groups_page.GROUP_VIEW,
+        webhooks_page.VIEW,
+        webhooks_page.DELIVERY_VIEW,
+        ledgers_page.VIEW,
+        ledgers_page.BATCH_VIEW,
+        timeouts_page.VIEW,
         metrics_page.VIEW,
     )
 }
@@ -272,7 +301,8 @@ def _told(visit: Visit, route: ConsoleRoute, problem: Problem) -> Response:
     """In the page that the person came from, if it was about what the person asked for."""
     is_about_it = problem.status_code < 500 and problem.status_code not in (401, 403, 429)
     if route.back and is_about_it:
-        back = route.back.format(**visit.request.path_params)
+        parts = {name: quote(str(part), "") for name, part in visit.request.path_params.items()}
+        back = route.back.format(**parts)
         return visit.back_to(back, trouble=problem_text(problem))
     response = visit.page(
         "error.html",

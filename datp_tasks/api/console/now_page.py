@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fastapi.responses import Response
@@ -54,7 +54,7 @@ def read(services: Services, _: Params) -> Mapping[str, Any]:
         },
         "chart": ended_bars(slots[:-1]),
         "sizes": sizes,
-        "groups": _groups(services, recent, seconds, now_ms),
+        "groups": group_rows(services, recent, seconds, now_ms),
         "alerts": alerts[:ALERTS_MAX],
         "more_alerts": len(alerts) > ALERTS_MAX,
         "is_tx": lambda subject: shard_of_tx(subject) is not None,
@@ -83,15 +83,21 @@ def _count(slot: Slot, what: str) -> int:
     return by_what.get((what,), 0)
 
 
-def _groups(
-    services: Services, recent: list[Slot], seconds: int, now_ms: int
+def group_rows(
+    services: Services,
+    recent: list[Slot],
+    seconds: int,
+    now_ms: int,
+    *,
+    decided: Iterable[str] = (),
 ) -> list[dict[str, Any]]:
+    """Groups with a live worker, with messages, or `decided` about by an operator."""
     settings, live = services.settings, services.live
     nodes = live_nodes(live.redis, live.keys, now_ms - settings.node_stale_ms)
     gauges = services.metrics.gauges()
     oldest = _oldest(services, now_ms)
     started = [summed(slot, by=["what", "group"]) for slot in recent]
-    known = {name.partition("|")[2] for name in gauges if name.startswith("queue|")}
+    known = {name.partition("|")[2] for name in gauges if name.startswith("queue|")} | set(decided)
     return [
         {
             "name": name,

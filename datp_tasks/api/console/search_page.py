@@ -15,7 +15,8 @@ TEXT_CHARS_MAX = 300
 PLACES = {
     "transaction": "/transactions/{}",
     "approval": "/approvals/{}",
-    "pipeline": "/transactions?pipeline={}",
+    "pipeline": "/pipelines/{}",
+    "batch": "/ledgers/{}",
 }
 
 

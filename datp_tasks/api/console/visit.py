@@ -28,8 +28,16 @@ NAVIGATION: list[tuple[str, str, str]] = [
     ("n", "Now", "/now"),
     ("t", "Transactions", "/transactions"),
     ("d", "In doubt", "/in-doubt"),
+    ("e", "Alerts", "/alerts"),
     ("a", "Approvals", "/approvals"),
+    ("p", "Pipelines", "/pipelines"),
+    ("g", "Groups", "/groups"),
+    ("w", "Webhooks", "/webhooks"),
+    ("l", "Ledgers", "/ledgers"),
+    ("x", "Timeouts", "/timeouts"),
     ("m", "Metrics", "/metrics"),
+    ("u", "Audit", "/audit"),
+    ("y", "Try", "/try"),
 ]
 
 

@@ -155,3 +155,18 @@ SELECT DISTINCT pipeline FROM tx_summary WHERE tx_id = ANY(%(tx_id)s) ORDER BY p
 -- The number of the last event of each transaction; 0 if nothing was reported yet.
 SELECT tx_id, event_count + (completed_at IS NOT NULL)::integer AS sequence
 FROM tx_summary WHERE tx_id = ANY(%(tx_id)s)
+
+-- :name by_version
+-- Of the newest that go on and of those that ended last: how many there are of each version of a
+-- pipeline. Both are read from the end of an index, so the cost is the same at any size.
+SELECT pipeline, version, count(*) FILTER (WHERE completed_at IS NULL) AS in_flight,
+       count(completed_at) AS ended,
+       count(*) FILTER (WHERE completed_at IS NOT NULL AND status <> 'success') AS unsuccessful
+FROM (
+    (SELECT pipeline, version, status, completed_at FROM tx_summary
+     WHERE completed_at IS NULL ORDER BY created_at DESC LIMIT %(limit)s)
+    UNION ALL
+    (SELECT pipeline, version, status, completed_at FROM tx_summary
+     WHERE completed_at IS NOT NULL ORDER BY completed_at DESC LIMIT %(limit)s)
+) AS lately
+GROUP BY pipeline, version

@@ -1,0 +1,45 @@
+"""The page before a deed: what will happen, and the form that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fastapi.responses import Response
+
+from datp_tasks.api.console.visit import Visit
+from datp_tasks.model.actor import Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirm:
+    """One deed, as its page names it."""
+
+    title: str
+    #: What will happen, in a sentence each.
+    says: list[str]
+    #: Where the form goes, and where a person goes who does not want it.
+    act: str
+    back: str
+    button: str
+    #: The same on the command line.
+    cli: str
+    role: Role = Role.OPERATOR
+    #: Why it is not possible now; empty: it is.
+    impossible: str = ""
+    #: Name -> what it means; one of them is chosen.
+    choices: Mapping[str, str] = field(default_factory=dict)
+    wants_reason: bool = True
+    #: The policy may want a second person.
+    is_guarded: bool = False
+    is_danger: bool = False
+
+
+def confirm_page(visit: Visit, confirm: Confirm) -> Response:
+    may_do = visit.has(confirm.role)
+    return visit.page("deed.html", title=confirm.title, confirm=confirm, may_do=may_do)
+
+
+def breaks_glass(visit: Visit) -> bool:
+    """The person acts alone although the policy wants two."""
+    return visit.form.get("break_glass") == "yes"

@@ -1,0 +1,233 @@
+"""Ledgers: services and who has claimed them, batches, and what operators decide about one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+from fastapi.responses import Response
+
+from datp_tasks.api.console.confirming import Confirm, breaks_glass, confirm_page
+from datp_tasks.api.console.streams import LiveView, Params
+from datp_tasks.api.console.visit import Pages, Visit, with_query
+from datp_tasks.api.problems import invalid, not_found
+from datp_tasks.api.services import Services
+from datp_tasks.errors import BatchUnknown
+from datp_tasks.ledger.batch_operator import ALLOWED, GUARDED
+from datp_tasks.ledger.batch_types import LedgerBatch
+from datp_tasks.model.ledger_batch import BatchState
+from datp_tasks.record.database import translate_outage
+
+pages = Pages()
+
+SERVICES_MAX = 200
+ROWS_MAX = 100
+TEXT_CHARS_MAX = 200
+#: As the URL has them, in the order of the form.
+FILTERS = ("service", "state", "ended")
+#: What a person can do to a batch -> the button, and what will happen.
+DEEDS: dict[str, tuple[str, list[str]]] = {
+    "park": (
+        "Park",
+        [
+            "The batch stays where it is until it is resumed, and with it every batch of this "
+            "service that comes after it.",
+        ],
+    ),
+    "resume": (
+        "Resume",
+        [
+            "The batch goes on. If the ledger may have it already, the ledger is asked first, so "
+            "that it is not executed twice.",
+        ],
+    ),
+    "resubmit": (
+        "Resubmit",
+        [
+            "The same bytes are sent again without asking the ledger first. If the ledger has "
+            "them already and does not drop duplicates, they take effect twice.",
+            "Look at the ledger first. This cannot be taken back.",
+        ],
+    ),
+    "resolve": (
+        "Resolve",
+        [
+            "The batch ends as you found it to be at the ledger; nothing is sent. The "
+            "transaction that waits for it goes on with that, and so does the next batch.",
+            "What you say is believed. This cannot be taken back.",
+        ],
+    ),
+}
+TRUTHS = {
+    "COMMITTED": "the ledger has it for ever, and what it says took effect",
+    "INVALID": "the ledger refused it, and nothing took effect",
+}
+
+
+def read(services: Services, params: Params) -> Mapping[str, Any]:
+    given = given_filters(params)
+    ledger = services.ledger
+    state = given.get("state")
+    with translate_outage():
+        known = ledger.batches.services(rows_max=SERVICES_MAX)
+        claims = ledger.claims.claims(rows_max=SERVICES_MAX)
+        batches = ledger.batches.list_batches(
+            service_id=given.get("service"),
+            state=BatchState(state) if state else None,
+            with_final="ended" in given,
+            rows_max=ROWS_MAX + 1,
+        )
+    by_service = {each.service_id: each for each in claims}
+    return {
+        "services": [(each, by_service.get(each.service_id)) for each in known],
+        "batches": batches[:ROWS_MAX],
+        "has_more": len(batches) > ROWS_MAX,
+        "rows_max": ROWS_MAX,
+        "given": given,
+    }
+
+
+def given_filters(params: Mapping[str, str]) -> dict[str, str]:
+    given = {name: params[name].strip()[:TEXT_CHARS_MAX] for name in FILTERS if params.get(name)}
+    if given.get("state") not in set(BatchState):
+        given.pop("state", None)
+    return {name: value for name, value in given.items() if value}
+
+
+VIEW = LiveView(
+    name="ledgers",
+    read=read,
+    parts={"ledger-services": "parts/ledger_services.html", "batch-rows": "parts/batch_rows.html"},
+    every_s=2.0,
+)
+
+
+@pages.page("/ledgers")
+async def ledgers(visit: Visit) -> Response:
+    given = given_filters(visit.request.query_params)
+    found = await visit.run(read, visit.services, given)
+    live = with_query("", {"view": "ledgers", **given})[1:]
+    return visit.page(
+        "ledgers.html",
+        title="Ledgers",
+        live=live,
+        states=[str(each) for each in BatchState],
+        **found,
+    )
+
+
+def read_one(services: Services, params: Params) -> Mapping[str, Any]:
+    service, batch_id = params["service"], params["batch"]
+    with translate_outage():
+        batch = _find(services, service, batch_id)
+        attempts = services.ledger.batches.attempts(service, batch_id)
+        sightings = services.ledger.batches.sightings(service, batch_id)
+    return {"batch": batch, "attempts": attempts, "sightings": sightings}
+
+
+BATCH_VIEW = LiveView(name="batch", read=read_one, parts={"batch": "parts/batch.html"}, every_s=2.0)
+
+
+@pages.page("/ledgers/{service}/{batch}")
+async def batch(visit: Visit) -> Response:
+    asked = {"service": visit.part("service"), "batch": visit.part("batch")}
+    found = await visit.run(read_one, visit.services, asked)
+    return visit.page(
+        "batch.html",
+        title="Batch",
+        live=with_query("", {"view": "batch", **asked})[1:],
+        place=_place(visit),
+        can=[name for name in DEEDS if found["batch"].state in ALLOWED[name]],
+        deeds=DEEDS,
+        **found,
+    )
+
+
+@pages.page("/ledgers/{service}/{batch}/act/{deed}")
+async def confirm(visit: Visit) -> Response:
+    deed, service, batch_id = visit.part("deed"), visit.part("service"), visit.part("batch")
+    if deed not in DEEDS:
+        raise not_found("such action")
+    found: LedgerBatch = await visit.run(_find, visit.services, service, batch_id)
+    button, says = DEEDS[deed]
+    may_be = " or ".join(sorted(ALLOWED[deed]))
+    state = "--as COMMITTED|INVALID " if deed == "resolve" else ""
+    return confirm_page(
+        visit,
+        Confirm(
+            title=f"{button} a batch of {service}",
+            says=[
+                f"It is about the batch {found.batch_id}, number {found.seq} of {service}, of the "
+                f"owner {found.owner}; it is {found.state}.",
+                *says,
+            ],
+            act=f"{_place(visit)}/{deed}",
+            back=_place(visit),
+            button=f"{button} the batch",
+            cli=f"datp batches {deed} {service} {batch_id} {state}--reason '…'",
+            impossible=""
+            if found.state in ALLOWED[deed]
+            else f"It is {found.state}; for this it must be {may_be}.",
+            choices=TRUTHS if deed == "resolve" else {},
+            is_guarded=f"batch.{deed}" in GUARDED,
+            is_danger=deed in ("resubmit", "resolve"),
+        ),
+    )
+
+
+@pages.action("/ledgers/{service}/{batch}/park", back="/ledgers/{service}/{batch}/act/park")
+async def park(visit: Visit) -> Response:
+    return await _act(visit, "park", reason=visit.reason())
+
+
+@pages.action("/ledgers/{service}/{batch}/resume", back="/ledgers/{service}/{batch}/act/resume")
+async def resume(visit: Visit) -> Response:
+    return await _act(visit, "resume", reason=visit.reason())
+
+
+@pages.action("/ledgers/{service}/{batch}/resubmit", back="/ledgers/{service}/{batch}/act/resubmit")
+async def resubmit(visit: Visit) -> Response:
+    return await _act(visit, "resubmit", reason=visit.reason(), break_glass=breaks_glass(visit))
+
+
+@pages.action("/ledgers/{service}/{batch}/resolve", back="/ledgers/{service}/{batch}/act/resolve")
+async def resolve(visit: Visit) -> Response:
+    decision = visit.form.get("decision", "")
+    if decision not in TRUTHS:
+        raise invalid([{"loc": ("decision",), "msg": "choose what became of the batch"}])
+    return await _act(
+        visit,
+        "resolve",
+        to=BatchState(decision),
+        reason=visit.reason(),
+        break_glass=breaks_glass(visit),
+    )
+
+
+async def _act(visit: Visit, deed: str, **given: Any) -> Response:
+    service, batch_id = visit.part("service"), visit.part("batch")
+    operator = visit.services.ledger.operator
+    act = partial(getattr(operator, deed), service, batch_id, actor=visit.caller.actor, **given)
+
+    def do() -> BatchState:
+        with translate_outage():
+            _find(visit.services, service, batch_id)
+            found: BatchState = act()
+            return found
+
+    state = await visit.run(do)
+    return visit.back_to(_place(visit), f"Done; it is {state}.")
+
+
+def _place(visit: Visit) -> str:
+    return f"/ledgers/{quote(visit.part('service'), '')}/{quote(visit.part('batch'), '')}"
+
+
+def _find(services: Services, service: str, batch_id: str) -> LedgerBatch:
+    with translate_outage():
+        try:
+            return services.ledger.batches.find(service, batch_id)
+        except BatchUnknown:
+            raise not_found("such batch") from None
