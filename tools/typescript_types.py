@@ -57,13 +57,19 @@ def types_of(spec: Json) -> str:
 
 
 def _schema(name: str, schema: Json) -> str:
-    return f"{_comment(schema.get('description'), '')}export type {name} = {type_of(schema)};\n"
+    comment = _comment(schema.get("description"), "")
+    return f"{comment}export type {_named_type(name)} = {type_of(schema)};\n"
+
+
+def _named_type(name: str) -> str:
+    """Names of generic models have brackets and dots."""
+    return re.sub(r"\W+", "_", name).strip("_")
 
 
 def type_of(schema: Json, indent: str = "") -> str:
     """One schema as a type; what it does not say may be anything."""
     if "$ref" in schema:
-        return str(schema["$ref"]).removeprefix(REFERENCE)
+        return _named_type(str(schema["$ref"]).removeprefix(REFERENCE))
     if "const" in schema:
         return json.dumps(schema["const"])
     if "enum" in schema:

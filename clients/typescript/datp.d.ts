@@ -5,25 +5,115 @@ export type Accepted = {
   status: "queued" | "running" | "sleeping" | "in-doubt" | "success" | "failed" | "aborted" | "cancelled" | "expired" | "internal-error";
 };
 
+export type ActedOn = {
+  txId: string;
+  ok: boolean;
+  /** What was done, or why nothing was. */
+  what: string;
+};
+
+export type AlertClosed = {
+  id: number;
+  closed: boolean;
+};
+
+export type AlertShown = {
+  id: number;
+  kind: string;
+  subject: string;
+  summary: string;
+  createdAt: string;
+};
+
+export type AlertsShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  alerts: AlertShown[];
+};
+
+export type AppliedVersion = {
+  name: string;
+  version: string;
+  /** False: the same content was stored before. */
+  new: boolean;
+  state: "draft" | "committed";
+  warnings: string[];
+};
+
+/** The action waits for another person. */
+export type ApprovalAsked = {
+  /** Its number. */
+  approval: number;
+  href: string;
+  detail: string;
+};
+
+export type ApprovalDecisionShown = {
+  by: string;
+  decision: string;
+};
+
+export type ApprovalShown = {
+  id: number;
+  state: string;
+  action: string;
+  subject: string;
+  params: Record<string, unknown>;
+  reason: string | null;
+  needed: number;
+  agreed: number;
+  createdAt: string;
+  expiresAt: string;
+  decidedAt: string | null;
+  executedAt: string | null;
+  decisions: ApprovalDecisionShown[];
+};
+
 export type ApprovalState = "pending" | "approved" | "executed" | "rejected" | "expired" | "stale";
+
+export type ApprovalsShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  approvals: ApprovalShown[];
+};
 
 export type ApproveIn = {
   /** What was checked; it is kept. */
   note?: string;
 };
 
-export type Batch = {
-  service: string;
-  batchId: string;
-  position: number;
-  owner: string;
-  state: string;
-  attempts: number;
-  receipt: Record<string, unknown> | null;
-  note: string | null;
-  txId: string | null;
-  createdAt: string;
-  finalAt: string | null;
+export type AuditActionShown = {
+  id: number;
+  at: string;
+  actor: string;
+  keyId: string | null;
+  requestId: string | null;
+  address: string | null;
+  action: string;
+  subject: string;
+  reason: string | null;
+  details: unknown;
+  /** In the chain; null: not sealed yet. */
+  position: number | null;
+  hash: string | null;
+};
+
+export type AuditActionsShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  actions: AuditActionShown[];
 };
 
 export type BatchIn = {
@@ -33,10 +123,45 @@ export type BatchIn = {
   batchId?: string | null;
 };
 
+export type BatchReceipt = {
+  transactionId: string;
+  /** As that of its batch: a ledger takes all or none. */
+  state: string;
+  /** What the ledger said of this transaction. */
+  note: string | null;
+};
+
+export type BatchReceipts = {
+  receipts: BatchReceipt[];
+};
+
 export type BatchState = "NEW" | "SUBMITTING" | "DELAYED" | "UNKNOWN" | "PENDING" | "VALID" | "PARKED" | "COMMITTED" | "INVALID" | "REFUSED";
 
 export type Batches = {
-  batches: Batch[];
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  batches: LedgerBatch[];
+};
+
+export type BulkActionIn = {
+  action: "cancel" | "wake" | "retry";
+  where: WhereIn;
+  /** As the preview counted; else 409. */
+  expectedCount: number;
+  /** Kept in the audit table. */
+  reason: string;
+  /** Act alone although the policy wants another person; an alert stays. */
+  breakGlass?: boolean;
+};
+
+export type BulkActionOut = {
+  done: number;
+  failed: number;
+  results: ActedOn[];
 };
 
 export type BulkIn = {
@@ -52,6 +177,10 @@ export type BulkOut = {
 };
 
 export type BulkResult = {
+  /** Its place in the request, from 0. */
+  index: number;
+  /** As it was sent. */
+  externalId: string | null;
   /** 202 new, 200 accepted before, else see problem. */
   status: number;
   txId?: string | null;
@@ -63,6 +192,141 @@ export type CancelIn = {
   reason?: string;
 };
 
+export type CheckedDefinition = {
+  valid: boolean;
+  name: string | null;
+  /** What `apply` would call it. */
+  version: string | null;
+  mistakes: string[];
+  /** Steps that no live node offers. */
+  warnings: string[];
+};
+
+export type CloneIn = {
+  /** What the new pipeline is called. */
+  name: string;
+  /** Else the one in use. */
+  version?: string | null;
+};
+
+export type CloseIn = {
+  /** Kept in the audit table. */
+  reason: string;
+};
+
+export type CommitIn = {
+  /** What was changed, and why. */
+  comment: string;
+};
+
+export type DefinitionIn = {
+  /** The pipeline as an object, as its file has it. */
+  definition?: Record<string, unknown> | null;
+  /** Or as the text of a YAML file. */
+  yaml?: string | null;
+};
+
+export type DeliveriesShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  webhooks: DeliveryShown[];
+};
+
+export type DeliveryAttemptShown = {
+  attempt: number;
+  begunAt: string;
+  endedAt: string | null;
+  httpStatus: number | null;
+  error: string | null;
+  tookMs: number | null;
+};
+
+export type DeliveryShown = {
+  id: string;
+  txId: string;
+  sequence: number;
+  kind: string;
+  owner: string;
+  url: string;
+  state: "pending" | "delivered" | "dead" | "cancelled";
+  attemptCount: number;
+  nextAt: string | null;
+  held: boolean;
+  createdAt: string;
+  firstAttemptAt: string | null;
+  finishedAt: string | null;
+  lastStatus: number | null;
+  lastError: string | null;
+};
+
+export type DeliveryWithAttempts = {
+  id: string;
+  txId: string;
+  sequence: number;
+  kind: string;
+  owner: string;
+  url: string;
+  state: "pending" | "delivered" | "dead" | "cancelled";
+  attemptCount: number;
+  nextAt: string | null;
+  held: boolean;
+  createdAt: string;
+  firstAttemptAt: string | null;
+  finishedAt: string | null;
+  lastStatus: number | null;
+  lastError: string | null;
+  attempts: DeliveryAttemptShown[];
+};
+
+export type DiagnosisShown = {
+  healthy: boolean;
+  inFlight: InFlightShown[];
+  inDoubt: InDoubtShown[];
+  violations: ViolationShown[];
+  sizes: Record<string, number>;
+  journalBacklog: number;
+  lostShards: string[];
+  openAlerts: number;
+};
+
+export type DoubtShown = {
+  txId: string;
+  place: string;
+  stepType: string;
+  sinceMs: number;
+  why: string;
+};
+
+export type DoubtsShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  transactions: DoubtShown[];
+};
+
+export type EndpointChange = {
+  url?: string | null;
+  types?: string[] | null;
+  description?: string | null;
+  enabled?: boolean | null;
+};
+
+export type EndpointIn = {
+  url: string;
+  /** Empty: all types of events. */
+  types?: string[];
+  description?: string;
+  /** For operators: of whom. */
+  owner?: string | null;
+};
+
 export type EventOut = {
   sequence: number;
   kind: string;
@@ -71,9 +335,37 @@ export type EventOut = {
 };
 
 export type Events = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
   events: EventOut[];
-  /** The `after` of the next page. */
-  nextAfter: number | null;
+};
+
+export type GroupIn = {
+  /** Names: concurrency, archiveBatchSize, webhookWorkers, wakeupBatchSize, ledger, webhookPause, webhookPauseBusy, webhookPauseIdle, longRunningSeconds, queueAgeSeconds. null: the default again. */
+  values: Record<string, number | null>;
+  reason?: string | null;
+};
+
+export type GroupShown = {
+  name: string;
+  /** What was decided; others are default. */
+  values: Record<string, number>;
+  roles: string[];
+  stopped: boolean;
+  /** Live workers. */
+  nodes: number;
+  busy: number;
+  transactionsPerS: number;
+  /** Messages; null: the broker is unavailable. */
+  waiting: number | null;
+};
+
+export type GroupsShown = {
+  groups: GroupShown[];
 };
 
 export type Health = {
@@ -88,16 +380,255 @@ export type HealthCheck = {
   buildTime: string | null;
 };
 
+export type InDoubtShown = {
+  txId: string;
+  place: string;
+  stepType: string;
+  since: string;
+  why: string;
+};
+
+export type InFlightShown = {
+  txId: string;
+  node: string;
+  place: string;
+  stepType: string;
+  since: string;
+  orphaned: boolean;
+  midStep: boolean;
+};
+
+export type InputSchemaShown = {
+  pipeline: string;
+  version: string;
+  /** JSON Schema 2020-12; any object if the pipeline has none. */
+  inputSchema: Record<string, unknown>;
+};
+
+export type JournalEntryShown = {
+  version: number;
+  before: number;
+  fence: number;
+  kind: string;
+  extra: string;
+  deltas: Record<string, unknown>[];
+};
+
+export type JournalShown = {
+  txId: string;
+  entries: JournalEntryShown[];
+  faults: string[];
+};
+
+export type KeyIn = {
+  owner: string;
+  /** For an operator: it sees every owner. null: a client's. */
+  role?: Role | null;
+  /** What it may do, instead of what is safe by default. */
+  grants?: string[] | null;
+  /** What it is for, for people. */
+  name?: string | null;
+  expiresInSeconds?: number | null;
+};
+
+export type KeyMade = {
+  id: string;
+  owner: string;
+  role: Role | null;
+  grants: string[] | null;
+  name: string | null;
+  createdAt: string;
+  expiresAt: string | null;
+  revokedAt: string | null;
+  lastUsedAt: string | null;
+  /** The key itself: shown now and never again. */
+  key: string;
+};
+
+export type KeyShown = {
+  id: string;
+  owner: string;
+  role: Role | null;
+  grants: string[] | null;
+  name: string | null;
+  createdAt: string;
+  expiresAt: string | null;
+  revokedAt: string | null;
+  lastUsedAt: string | null;
+};
+
+export type KeysShown = {
+  keys: KeyShown[];
+};
+
+export type LedgerBatch = {
+  service: string;
+  batchId: string;
+  position: number;
+  owner: string;
+  state: string;
+  attempts: number;
+  receipt: Record<string, unknown> | null;
+  note: string | null;
+  txId: string | null;
+  createdAt: string;
+  finalAt: string | null;
+};
+
+/** What is null is as the settings say. */
+export type LimitsIn = {
+  requestsPerSecond?: number | null;
+  burstMax?: number | null;
+  inFlightMax?: number | null;
+};
+
+export type LogLineShown = {
+  cursor: string;
+  at: string;
+  level: string | null;
+  step: string | null;
+  stepType: string | null;
+  attempt: number | null;
+  text: unknown;
+  fields: unknown;
+};
+
+export type LogLinesShown = {
+  txId: string;
+  lines: LogLineShown[];
+  nextCursor: string | null;
+};
+
+export type Mistake = {
+  /** Where: a JSON pointer. */
+  pointer: string;
+  detail: string;
+};
+
+/** Beside these, whatever a node says of itself. */
+export type NodeShown = {
+  group: string;
+  name: string;
+};
+
+export type NodesShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  nodes: NodeShown[];
+};
+
 export type OriginalSummary = {
   metadata: SummaryMetadata;
   progressReport: Record<string, unknown> | null;
   data: Record<string, unknown> | null;
 };
 
+export type OwnerLimitsShown = {
+  owner: string;
+  requestsPerSecond: number | null;
+  burstMax: number | null;
+  inFlightMax: number | null;
+};
+
 export type Page = {
-  transactions: Transaction[];
-  /** Send as cursor; null at the end. */
+  /** Send as `cursor`; null at the end. */
   nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  transactions: Transaction[];
+};
+
+export type PipelineInUse = {
+  name: string;
+  versions: PipelineVersionInfo[];
+  /** As a file has it (docs/pipelines.md). */
+  definition: Record<string, unknown>;
+};
+
+export type PipelineShown = {
+  name: string;
+  versionInUse: string | null;
+  disabled: boolean;
+  versions: number;
+  drafts: number;
+  updatedAt: string;
+};
+
+export type PipelineStopped = {
+  name: string;
+  disabled: boolean;
+};
+
+export type PipelineVersion = {
+  name: string;
+  version: string;
+  contentHash: string;
+  state: "draft" | "committed";
+  comment: string | null;
+  createdAt: string;
+  committedAt: string | null;
+  inUse: boolean;
+};
+
+export type PipelineVersionInfo = {
+  name: string;
+  version: string;
+  contentHash: string;
+  state: "draft" | "committed";
+  comment: string | null;
+  createdAt: string;
+  committedAt: string | null;
+  inUse: boolean;
+};
+
+export type PipelineVersionShown = {
+  name: string;
+  version: string;
+  contentHash: string;
+  state: "draft" | "committed";
+  comment: string | null;
+  createdAt: string;
+  committedAt: string | null;
+  inUse: boolean;
+  definition: Record<string, unknown>;
+};
+
+export type PipelinesShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  pipelines: PipelineShown[];
+};
+
+export type PreviewIn = {
+  action: "cancel" | "wake" | "retry";
+  where: WhereIn;
+};
+
+export type PreviewOut = {
+  action: string;
+  where: Record<string, unknown>;
+  /** Up to 1000, which one request acts on. */
+  count: number;
+  /** There are more than one request acts on. */
+  more: boolean;
+  sample: Previewed[];
+};
+
+export type Previewed = {
+  txId: string;
+  status: "queued" | "running" | "sleeping" | "in-doubt" | "success" | "failed" | "aborted" | "cancelled" | "expired" | "internal-error";
+  pipeline: string;
+  owner: string;
 };
 
 /** RFC 9457. */
@@ -106,8 +637,18 @@ export type Problem = {
   title: string;
   status: number;
   detail: string;
-  errors?: Record<string, string>[] | null;
+  /** The same request can succeed later. */
+  retryable: boolean;
+  requestId?: string | null;
+  errors?: Mistake[] | null;
   errorId?: string | null;
+};
+
+export type QueuesShown = {
+  /** By list. */
+  transactions: Record<string, number>;
+  /** By node group. */
+  bells: Record<string, number>;
 };
 
 export type Readiness = {
@@ -118,9 +659,38 @@ export type Readiness = {
   longPolls: number;
 };
 
+export type ReasonIn = {
+  /** Kept in the audit table. */
+  reason: string;
+};
+
 export type RejectIn = {
   /** Why; it is kept. */
   note: string;
+};
+
+export type ReplayIn = {
+  from: string;
+  to: string;
+};
+
+export type ReplayShown = {
+  txId: string;
+  /** The journal leads to what the system has. */
+  fits: boolean;
+  faults: string[];
+  status: string | null;
+  version: number | null;
+  /** Its journal is older than it is kept. */
+  dropped: boolean;
+  erased: boolean;
+  state: Record<string, unknown> | null;
+};
+
+export type ResolveBatchIn = {
+  /** Kept in the audit table. */
+  reason: string;
+  state: "COMMITTED" | "INVALID";
 };
 
 export type ResolveIn = {
@@ -139,6 +709,48 @@ export type RetryIn = {
   reason: string;
 };
 
+export type RevokeIn = {
+  reason?: string | null;
+};
+
+/** What an operator may do; each includes what the ones before it may. */
+export type Role = "viewer" | "operator" | "approver" | "admin";
+
+export type RotateIn = {
+  /** The old one signs, too. */
+  overlapSeconds?: number | null;
+};
+
+export type SegmentShown = {
+  value: number;
+  /** Of PostgreSQL; larger than a float can hold. */
+  xact: string;
+  changedAt: string | null;
+};
+
+export type SeriesShown = {
+  resolution: "fine" | "middle" | "coarse";
+  slotSeconds: number;
+  keptSeconds: number;
+  slots: SlotShown[];
+};
+
+export type ServiceIn = {
+  service: string;
+  /** One of the kinds of this installation. */
+  kind: string;
+  /** Base address of the ledger. */
+  url: string;
+  /** Name of the secret that its requests carry. */
+  secret?: string | null;
+};
+
+export type SlotShown = {
+  start: number;
+  counts: Record<string, unknown>[];
+  gauges: Record<string, number>;
+};
+
 export type Start = {
   metadata?: StartMetadata;
   data?: Record<string, unknown>;
@@ -152,6 +764,26 @@ export type StartMetadata = {
   pollReplyCancelsWebhook?: boolean;
   poll?: string | null;
   reply?: string | null;
+};
+
+/** The transaction as the engine sees it. */
+export type StateShown = {
+  txId: string;
+  source: "live" | "archive";
+  status: string;
+  version: number;
+  fence: number;
+  begun: boolean;
+  group: string | null;
+  stepType: string | null;
+  place: string | null;
+  node: string | null;
+  wakeTimeMs: number | null;
+  wakeSwitch: string | null;
+  switches: Record<string, string>;
+  cancel: string | null;
+  problem: string | null;
+  state: Record<string, unknown>;
 };
 
 export type StoredBatch = {
@@ -178,6 +810,24 @@ export type SwitchIn = {
   value: boolean | number | string | null;
 };
 
+export type TimeoutShown = {
+  txId: string;
+  pipeline: string;
+  owner: string;
+  state: string;
+  expiresAt: string;
+  expiringAt: string | null;
+};
+
+export type TimeoutsShown = {
+  lagSeconds: number;
+  behind: boolean;
+  segment: SegmentShown;
+  watched: number;
+  due: number;
+  next: TimeoutShown[];
+};
+
 export type Transaction = {
   txId: string;
   status: "queued" | "running" | "sleeping" | "in-doubt" | "success" | "failed" | "aborted" | "cancelled" | "expired" | "internal-error";
@@ -185,12 +835,13 @@ export type Transaction = {
   externalId: string | null;
   pipeline: string;
   version: string;
-  /** The output, once it has ended. */
-  data: Record<string, unknown> | null;
-  progressReport: Record<string, unknown> | null;
+  input: Record<string, unknown>;
+  /** What it returned, once it has ended. */
+  output: Record<string, unknown> | null;
+  /** What a step reported last. */
+  progress: Record<string, unknown> | null;
   note: string | null;
   metadata: Record<string, unknown> | null;
-  input: Record<string, unknown>;
   /** Number of its last event; the end is one. */
   sequence: number;
   webhook: string | null;
@@ -211,7 +862,7 @@ export type Transaction = {
 export type TransactionIn = {
   pipeline: string;
   /** What the first step gets. */
-  data: Record<string, unknown>;
+  input: Record<string, unknown>;
   /** Your own name for it; the same request again is the same transaction. */
   externalId?: string | null;
   /** Where to tell of its end; see docs/webhooks.md. */
@@ -226,91 +877,153 @@ export type TransactionIn = {
   cancelWebhookOnPoll?: boolean;
 };
 
+export type UnmaskedApproval = {
+  id: number;
+  params: Record<string, unknown>;
+};
+
+export type UnmaskedTransaction = {
+  txId: string;
+  status: "queued" | "running" | "sleeping" | "in-doubt" | "success" | "failed" | "aborted" | "cancelled" | "expired" | "internal-error";
+  owner: string;
+  externalId: string | null;
+  pipeline: string;
+  version: string;
+  input: Record<string, unknown>;
+  /** What it returned, once it has ended. */
+  output: Record<string, unknown> | null;
+  /** What a step reported last. */
+  progress: Record<string, unknown> | null;
+  note: string | null;
+  metadata: Record<string, unknown> | null;
+  /** Number of its last event; the end is one. */
+  sequence: number;
+  webhook: string | null;
+  createdAt: string;
+  completedAt: string | null;
+  expiresAt: string | null;
+  /** Since when it cannot expire or be cancelled. */
+  noReturnAt: string | null;
+  /** Since when another system decides about it. */
+  forwardedAt: string | null;
+  notifiedAt: string | null;
+  /** For operators: the key that handed it in. */
+  submittedBy?: string | null;
+  /** For operators: its request id and address. */
+  origin?: string | null;
+  errors: unknown;
+  approvals: UnmaskedApproval[];
+};
+
+export type UseIn = {
+  /** Why; kept in the audit table. */
+  reason?: string;
+  /** Act alone although the policy wants another person; an alert stays. */
+  breakGlass?: boolean;
+};
+
+export type VersionsCompared = {
+  /** Unified, of the two as YAML; empty: no difference. */
+  diff: string;
+};
+
+export type ViolationShown = {
+  txId: string;
+  what: string;
+};
+
+/** Which transactions; at least one filter, because all of them are never meant. */
+export type WhereIn = {
+  status?: ("queued" | "running" | "sleeping" | "in-doubt" | "success" | "failed" | "aborted" | "cancelled" | "expired" | "internal-error") | null;
+  pipeline?: string | null;
+  owner?: string | null;
+  /** The node group it is queued for. */
+  group?: string | null;
+  olderThanSeconds?: number | null;
+  newerThanSeconds?: number | null;
+};
+
+export type WhyShown = {
+  txId: string;
+  status: string;
+  /** One word for programs. */
+  cause: string;
+  /** For people. */
+  answer: string;
+  /** When it moves by itself. */
+  movesAt: string | null;
+  /** What a person can do. */
+  hints: string[];
+};
+
 export type Woken = {
   woken: boolean;
 };
 
 export interface Operations {
-  /** Actions */
-  actions_v1_audit_actions_get: {
-    method: "GET";
-    path: "/v1/audit/actions";
-    queryParameters: {
-      subject?: string | null;
-      keyId?: string | null;
-      action?: string | null;
-      before?: number | null;
-      limit?: number;
-    };
+  /** Add Service */
+  add_service_v1_services_post: {
+    method: "POST";
+    path: "/v1/services";
+    body: ServiceIn;
     replies: {
-      200: Record<string, unknown>;
+      201: Record<string, unknown>;
       422: Problem;
       400: Problem;
       401: Problem;
       403: Problem;
       404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
       429: Problem;
       500: Problem;
       503: Problem;
     };
   };
-  /** Alerts */
-  alerts_v1_alerts_get: {
-    method: "GET";
-    path: "/v1/alerts";
+  /** Add */
+  add_v1_webhook_endpoints_post: {
+    method: "POST";
+    path: "/v1/webhook-endpoints";
+    body: EndpointIn;
     replies: {
-      200: Record<string, unknown>;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Approval */
-  approval_v1_approvals__number__get: {
-    method: "GET";
-    path: "/v1/approvals/{number}";
-    pathParameters: {
-      number: number;
-    };
-    replies: {
-      200: Record<string, unknown>;
+      201: Record<string, unknown>;
       422: Problem;
       400: Problem;
       401: Problem;
       403: Problem;
       404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
       429: Problem;
       500: Problem;
       503: Problem;
     };
   };
-  /** Approvals */
-  approvals_v1_approvals_get: {
-    method: "GET";
-    path: "/v1/approvals";
-    queryParameters: {
-      state?: ApprovalState | null;
-      before?: number | null;
-      limit?: number;
-    };
+  /** Apply Pipeline */
+  apply_pipeline_v1_pipelines_post: {
+    method: "POST";
+    path: "/v1/pipelines";
+    body: DefinitionIn;
     replies: {
-      200: Record<string, unknown>;
+      201: AppliedVersion;
+      200: AppliedVersion;
       422: Problem;
       400: Problem;
       401: Problem;
       403: Problem;
       404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
       429: Problem;
       500: Problem;
       503: Problem;
     };
   };
   /** Approve */
-  approve_v1_approvals__number__approve_post: {
+  approve: {
     method: "POST";
     path: "/v1/approvals/{number}/approve";
     pathParameters: {
@@ -318,7 +1031,28 @@ export interface Operations {
     };
     body: ApproveIn;
     replies: {
-      200: Record<string, unknown>;
+      200: ApprovalShown;
+      409: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Bulk Action */
+  bulk_action_v1_bulk_actions_post: {
+    method: "POST";
+    path: "/v1/bulk-actions";
+    body: BulkActionIn;
+    replies: {
+      200: BulkActionOut;
       409: Problem;
       422: Problem;
       400: Problem;
@@ -334,7 +1068,7 @@ export interface Operations {
     };
   };
   /** Cancel */
-  cancel_v1_transactions__txId__cancel_post: {
+  cancelTransaction: {
     method: "POST";
     path: "/v1/transactions/{txId}/cancel";
     pathParameters: {
@@ -342,11 +1076,14 @@ export interface Operations {
     };
     body: CancelIn | null;
     replies: {
+      202: Transaction;
       200: Transaction;
       409: Problem;
+      412: Problem;
       422: Problem;
       400: Problem;
       401: Problem;
+      403: Problem;
       404: Problem;
       408: Problem;
       413: Problem;
@@ -356,12 +1093,243 @@ export interface Operations {
       503: Problem;
     };
   };
-  /** Deltas */
-  deltas_v1_transactions__txId__deltas_get: {
-    method: "GET";
-    path: "/v1/transactions/{txId}/deltas";
+  /** Change */
+  change_v1_webhook_endpoints__id__patch: {
+    method: "PATCH";
+    path: "/v1/webhook-endpoints/{id}";
     pathParameters: {
-      txId: string;
+      id: string;
+    };
+    body: EndpointChange;
+    replies: {
+      200: Record<string, unknown>;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Healthcheck */
+  checkHealthOriginal: {
+    method: "GET";
+    path: "/datp/1.0/healthcheck";
+    replies: {
+      200: HealthCheck;
+      400: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Check Pipeline */
+  check_pipeline_v1_pipelines_check_post: {
+    method: "POST";
+    path: "/v1/pipelines/check";
+    body: DefinitionIn;
+    replies: {
+      200: CheckedDefinition;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Claims */
+  claims_v1_claims_get: {
+    method: "GET";
+    path: "/v1/claims";
+    queryParameters: {
+      service?: string | null;
+      limit?: number;
+    };
+    replies: {
+      200: Record<string, unknown>;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Clone Pipeline */
+  clone_pipeline_v1_pipelines__name__clone_post: {
+    method: "POST";
+    path: "/v1/pipelines/{name}/clone";
+    pathParameters: {
+      name: string;
+    };
+    body: CloneIn;
+    replies: {
+      201: AppliedVersion;
+      200: AppliedVersion;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Close Alert */
+  closeAlert: {
+    method: "POST";
+    path: "/v1/alerts/{alertId}/close";
+    pathParameters: {
+      alertId: number;
+    };
+    body: CloseIn;
+    replies: {
+      200: AlertClosed;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Commit Pipeline */
+  commit_pipeline_v1_pipelines__name__versions__version__commit_post: {
+    method: "POST";
+    path: "/v1/pipelines/{name}/versions/{version}/commit";
+    pathParameters: {
+      name: string;
+      version: string;
+    };
+    body: CommitIn;
+    replies: {
+      200: PipelineVersion;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Compare Pipeline */
+  compare_pipeline_v1_pipelines__name__diff_get: {
+    method: "GET";
+    path: "/v1/pipelines/{name}/diff";
+    pathParameters: {
+      name: string;
+    };
+    queryParameters: {
+      from: string;
+      to: string;
+    };
+    replies: {
+      200: VersionsCompared;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Create Key */
+  create_key_v1_keys_post: {
+    method: "POST";
+    path: "/v1/keys";
+    body: KeyIn;
+    replies: {
+      201: KeyMade;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Delete Draft */
+  delete_draft_v1_pipelines__name__versions__version__delete: {
+    method: "DELETE";
+    path: "/v1/pipelines/{name}/versions/{version}";
+    pathParameters: {
+      name: string;
+      version: string;
+    };
+    replies: {
+      200: PipelineVersion;
+      409: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Delete */
+  delete_v1_webhook_endpoints__id__delete: {
+    method: "DELETE";
+    path: "/v1/webhook-endpoints/{id}";
+    pathParameters: {
+      id: string;
+    };
+    replies: {
+      204: undefined;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Deliveries */
+  deliveries_v1_webhook_endpoints__id__deliveries_get: {
+    method: "GET";
+    path: "/v1/webhook-endpoints/{id}/deliveries";
+    pathParameters: {
+      id: string;
+    };
+    queryParameters: {
+      limit?: number;
     };
     replies: {
       200: Record<string, unknown>;
@@ -376,15 +1344,30 @@ export interface Operations {
     };
   };
   /** Disable */
-  disable_v1_pipelines__name__disable_post: {
+  disablePipeline: {
     method: "POST";
     path: "/v1/pipelines/{name}/disable";
     pathParameters: {
       name: string;
     };
     replies: {
-      200: Record<string, unknown>;
+      200: PipelineStopped;
       422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Doctor */
+  doctor_v1_doctor_get: {
+    method: "GET";
+    path: "/v1/doctor";
+    replies: {
+      200: DiagnosisShown;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -395,132 +1378,21 @@ export interface Operations {
     };
   };
   /** Events */
-  events_v1_transactions__txId__events_get: {
+  events_v1_events_get: {
     method: "GET";
-    path: "/v1/transactions/{txId}/events";
-    pathParameters: {
-      txId: string;
-    };
+    path: "/v1/events";
     queryParameters: {
-      after?: number;
+      after?: string | null;
       limit?: number;
-    };
-    replies: {
-      200: Events;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Find */
-  find_v1_batches_get: {
-    method: "GET";
-    path: "/v1/batches";
-    queryParameters: {
-      service?: string | null;
-      state?: BatchState | null;
-      withFinal?: boolean;
-      limit?: number;
-    };
-    replies: {
-      200: Batches;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Find */
-  find_v1_transactions_get: {
-    method: "GET";
-    path: "/v1/transactions";
-    queryParameters: {
-      externalId?: string | null;
-      status?: ("queued" | "running" | "sleeping" | "in-doubt" | "success" | "failed" | "aborted" | "cancelled" | "expired" | "internal-error") | null;
-      pipeline?: string | null;
-      from?: string | null;
-      to?: string | null;
+      wait?: number;
+      type?: string | null;
       owner?: string | null;
-      limit?: number;
-      cursor?: string | null;
-    };
-    replies: {
-      200: Page;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Find */
-  find_v1_webhooks_get: {
-    method: "GET";
-    path: "/v1/webhooks";
-    queryParameters: {
-      state?: ("pending" | "delivered" | "dead" | "cancelled") | null;
-      txId?: string | null;
-      limit?: number;
+      format?: "cloudevents" | null;
     };
     replies: {
       200: Record<string, unknown>;
+      410: Problem;
       422: Problem;
-      400: Problem;
-      401: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Healthcheck */
-  healthcheck_datp_1_0_healthcheck_get: {
-    method: "GET";
-    path: "/datp/1.0/healthcheck";
-    replies: {
-      200: HealthCheck;
-      400: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Healthcheck */
-  healthcheck_datp_1_0_ping_get: {
-    method: "GET";
-    path: "/datp/1.0/ping";
-    replies: {
-      200: HealthCheck;
-      400: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Healthz */
-  healthz_healthz_get: {
-    method: "GET";
-    path: "/healthz";
-    replies: {
-      200: Health;
-      400: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** In Doubt */
-  in_doubt_v1_in_doubt_get: {
-    method: "GET";
-    path: "/v1/in-doubt";
-    replies: {
-      200: Record<string, unknown>;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -530,12 +1402,188 @@ export interface Operations {
       503: Problem;
     };
   };
-  /** Nodes */
-  nodes_v1_nodes_get: {
+  /** Export Pipeline */
+  export_pipeline_v1_pipelines__name__versions__version__export_get: {
     method: "GET";
-    path: "/v1/nodes";
+    path: "/v1/pipelines/{name}/versions/{version}/export";
+    pathParameters: {
+      name: string;
+      version: string;
+    };
     replies: {
       200: Record<string, unknown>;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Find */
+  find_v1_webhook_endpoints_get: {
+    method: "GET";
+    path: "/v1/webhook-endpoints";
+    queryParameters: {
+      owner?: string | null;
+    };
+    replies: {
+      200: Record<string, unknown>;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Approval */
+  getApproval: {
+    method: "GET";
+    path: "/v1/approvals/{number}";
+    pathParameters: {
+      number: number;
+    };
+    replies: {
+      200: ApprovalShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Status */
+  getBatch: {
+    method: "GET";
+    path: "/v1/batches/{service}/{batchId}";
+    pathParameters: {
+      service: string;
+      batchId: string;
+    };
+    replies: {
+      200: LedgerBatch;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Show */
+  getDelivery: {
+    method: "GET";
+    path: "/v1/webhooks/{id}";
+    pathParameters: {
+      id: string;
+    };
+    replies: {
+      200: DeliveryWithAttempts;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Healthz */
+  getHealth: {
+    method: "GET";
+    path: "/healthz";
+    replies: {
+      200: Health;
+      400: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Input Schema */
+  getInputSchema: {
+    method: "GET";
+    path: "/v1/pipelines/{name}/schema";
+    pathParameters: {
+      name: string;
+    };
+    replies: {
+      200: InputSchemaShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Series */
+  getMetrics: {
+    method: "GET";
+    path: "/v1/metrics";
+    queryParameters: {
+      resolution?: "fine" | "middle" | "coarse";
+      by?: string;
+    };
+    replies: {
+      200: SeriesShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Status */
+  getOriginal: {
+    method: "GET";
+    path: "/datp/1.0/tx/status/{txId}";
+    pathParameters: {
+      txId: string;
+    };
+    queryParameters: {
+      reply?: string | null;
+    };
+    replies: {
+      200: OriginalSummary;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Status By External Id */
+  getOriginalByExternalId: {
+    method: "GET";
+    path: "/datp/1.0/tx/statusByExternalId/{externalId}";
+    pathParameters: {
+      externalId: string;
+    };
+    queryParameters: {
+      reply?: string | null;
+    };
+    replies: {
+      200: OriginalSummary;
+      422: Problem;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -546,14 +1594,368 @@ export interface Operations {
     };
   };
   /** Pipeline */
-  pipeline_v1_pipelines__name__get: {
+  getPipeline: {
     method: "GET";
     path: "/v1/pipelines/{name}";
     pathParameters: {
       name: string;
     };
     replies: {
-      200: Record<string, unknown>;
+      200: PipelineInUse;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Queues */
+  getQueues: {
+    method: "GET";
+    path: "/v1/queues";
+    replies: {
+      200: QueuesShown;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Readyz */
+  getReadiness: {
+    method: "GET";
+    path: "/readyz";
+    replies: {
+      200: Readiness;
+      400: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Status */
+  getTransaction: {
+    method: "GET";
+    path: "/v1/transactions/{txId}";
+    pathParameters: {
+      txId: string;
+    };
+    queryParameters: {
+      wait?: number;
+      after?: number | null;
+    };
+    replies: {
+      200: Transaction;
+      304: undefined;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Deltas */
+  getTransactionJournal: {
+    method: "GET";
+    path: "/v1/transactions/{txId}/deltas";
+    pathParameters: {
+      txId: string;
+    };
+    replies: {
+      200: JournalShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Logs */
+  getTransactionLogs: {
+    method: "GET";
+    path: "/v1/transactions/{txId}/logs";
+    pathParameters: {
+      txId: string;
+    };
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
+    replies: {
+      200: LogLinesShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** State */
+  getTransactionState: {
+    method: "GET";
+    path: "/v1/transactions/{txId}/state";
+    pathParameters: {
+      txId: string;
+    };
+    replies: {
+      200: StateShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Group */
+  group_v1_groups__name__get: {
+    method: "GET";
+    path: "/v1/groups/{name}";
+    pathParameters: {
+      name: string;
+    };
+    replies: {
+      200: GroupShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Groups */
+  groups_v1_groups_get: {
+    method: "GET";
+    path: "/v1/groups";
+    replies: {
+      200: GroupsShown;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Import Pipeline */
+  import_pipeline_v1_pipelines_import_post: {
+    method: "POST";
+    path: "/v1/pipelines/import";
+    body: Record<string, unknown>;
+    replies: {
+      201: AppliedVersion;
+      200: AppliedVersion;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Keys */
+  keys_v1_keys_get: {
+    method: "GET";
+    path: "/v1/keys";
+    queryParameters: {
+      owner?: string | null;
+    };
+    replies: {
+      200: KeysShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Alerts */
+  listAlerts: {
+    method: "GET";
+    path: "/v1/alerts";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
+    replies: {
+      200: AlertsShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Approvals */
+  listApprovals: {
+    method: "GET";
+    path: "/v1/approvals";
+    queryParameters: {
+      state?: ApprovalState | null;
+      limit?: number;
+      cursor?: string | null;
+    };
+    replies: {
+      200: ApprovalsShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Actions */
+  listAuditActions: {
+    method: "GET";
+    path: "/v1/audit/actions";
+    queryParameters: {
+      subject?: string | null;
+      keyId?: string | null;
+      action?: string | null;
+      limit?: number;
+      cursor?: string | null;
+    };
+    replies: {
+      200: AuditActionsShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Receipts */
+  listBatchReceipts: {
+    method: "GET";
+    path: "/v1/batches/{service}/{batchId}/receipts";
+    pathParameters: {
+      service: string;
+      batchId: string;
+    };
+    replies: {
+      200: BatchReceipts;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Find */
+  listBatches: {
+    method: "GET";
+    path: "/v1/batches";
+    queryParameters: {
+      service?: string | null;
+      state?: BatchState | null;
+      withFinal?: boolean;
+      limit?: number;
+      cursor?: string | null;
+    };
+    replies: {
+      200: Batches;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Find */
+  listDeliveries: {
+    method: "GET";
+    path: "/v1/webhooks";
+    queryParameters: {
+      state?: ("pending" | "delivered" | "dead" | "cancelled") | null;
+      txId?: string | null;
+      limit?: number;
+      cursor?: string | null;
+    };
+    replies: {
+      200: DeliveriesShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** In Doubt */
+  listInDoubt: {
+    method: "GET";
+    path: "/v1/in-doubt";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
+    replies: {
+      200: DoubtsShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Nodes */
+  listNodes: {
+    method: "GET";
+    path: "/v1/nodes";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
+    replies: {
+      200: NodesShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -565,11 +1967,16 @@ export interface Operations {
     };
   };
   /** Pipelines */
-  pipelines_v1_pipelines_get: {
+  listPipelines: {
     method: "GET";
     path: "/v1/pipelines";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
     replies: {
-      200: Record<string, unknown>;
+      200: PipelinesShown;
+      422: Problem;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -579,45 +1986,169 @@ export interface Operations {
       503: Problem;
     };
   };
-  /** Queues */
-  queues_v1_queues_get: {
+  /** Events */
+  listTransactionEvents: {
     method: "GET";
-    path: "/v1/queues";
-    replies: {
-      200: Record<string, unknown>;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Readyz */
-  readyz_readyz_get: {
-    method: "GET";
-    path: "/readyz";
-    replies: {
-      200: Readiness;
-      400: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Redeliver */
-  redeliver_v1_webhooks__id__redeliver_post: {
-    method: "POST";
-    path: "/v1/webhooks/{id}/redeliver";
+    path: "/v1/transactions/{txId}/events";
     pathParameters: {
-      id: string;
+      txId: string;
     };
+    queryParameters: {
+      after?: number;
+      limit?: number;
+      cursor?: string | null;
+    };
+    replies: {
+      200: Events;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Find */
+  listTransactions: {
+    method: "GET";
+    path: "/v1/transactions";
+    queryParameters: {
+      externalId?: string | null;
+      status?: string | null;
+      pipeline?: string | null;
+      owner?: string | null;
+      "createdAt[gte]"?: string | null;
+      "createdAt[lt]"?: string | null;
+      "completedAt[gte]"?: string | null;
+      "completedAt[lt]"?: string | null;
+      q?: string | null;
+      order?: string;
+      limit?: number;
+      cursor?: string | null;
+    };
+    replies: {
+      200: Page;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Owner Limits */
+  owner_limits_v1_owners__owner__limits_get: {
+    method: "GET";
+    path: "/v1/owners/{owner}/limits";
+    pathParameters: {
+      owner: string;
+    };
+    replies: {
+      200: OwnerLimitsShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Park */
+  park_v1_batches__service___batchId__park_post: {
+    method: "POST";
+    path: "/v1/batches/{service}/{batchId}/park";
+    pathParameters: {
+      service: string;
+      batchId: string;
+    };
+    body: ReasonIn;
     replies: {
       200: Record<string, unknown>;
       409: Problem;
       422: Problem;
       400: Problem;
       401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Healthcheck */
+  pingOriginal: {
+    method: "GET";
+    path: "/datp/1.0/ping";
+    replies: {
+      200: HealthCheck;
+      400: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Pipeline Version */
+  pipeline_version_v1_pipelines__name__versions__version__get: {
+    method: "GET";
+    path: "/v1/pipelines/{name}/versions/{version}";
+    pathParameters: {
+      name: string;
+      version: string;
+    };
+    replies: {
+      200: PipelineVersionShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Preview Bulk Action */
+  preview_bulk_action_v1_bulk_actions_preview_post: {
+    method: "POST";
+    path: "/v1/bulk-actions/preview";
+    body: PreviewIn;
+    replies: {
+      200: PreviewOut;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Redeliver */
+  redeliver: {
+    method: "POST";
+    path: "/v1/webhooks/{id}/redeliver";
+    pathParameters: {
+      id: string;
+    };
+    replies: {
+      202: DeliveryWithAttempts;
+      409: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
       404: Problem;
       429: Problem;
       500: Problem;
@@ -625,7 +2156,7 @@ export interface Operations {
     };
   };
   /** Reject */
-  reject_v1_approvals__number__reject_post: {
+  reject: {
     method: "POST";
     path: "/v1/approvals/{number}/reject";
     pathParameters: {
@@ -633,7 +2164,50 @@ export interface Operations {
     };
     body: RejectIn;
     replies: {
-      200: Record<string, unknown>;
+      200: ApprovalShown;
+      409: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Replay Transaction */
+  replay_transaction_v1_transactions__txId__replay_get: {
+    method: "GET";
+    path: "/v1/transactions/{txId}/replay";
+    pathParameters: {
+      txId: string;
+    };
+    replies: {
+      200: ReplayShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Replay */
+  replay_v1_webhook_endpoints__id__replay_post: {
+    method: "POST";
+    path: "/v1/webhook-endpoints/{id}/replay";
+    pathParameters: {
+      id: string;
+    };
+    body: ReplayIn;
+    replies: {
+      202: Record<string, unknown>;
       409: Problem;
       422: Problem;
       400: Problem;
@@ -649,13 +2223,90 @@ export interface Operations {
     };
   };
   /** Resolve */
-  resolve_v1_transactions__txId__resolve_post: {
+  resolveTransaction: {
     method: "POST";
     path: "/v1/transactions/{txId}/resolve";
     pathParameters: {
       txId: string;
     };
     body: ResolveIn;
+    replies: {
+      202: Transaction | ApprovalAsked;
+      200: Transaction;
+      409: Problem;
+      412: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Resolve */
+  resolve_v1_batches__service___batchId__resolve_post: {
+    method: "POST";
+    path: "/v1/batches/{service}/{batchId}/resolve";
+    pathParameters: {
+      service: string;
+      batchId: string;
+    };
+    body: ResolveBatchIn;
+    replies: {
+      200: Record<string, unknown>;
+      409: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Resubmit */
+  resubmit_v1_batches__service___batchId__resubmit_post: {
+    method: "POST";
+    path: "/v1/batches/{service}/{batchId}/resubmit";
+    pathParameters: {
+      service: string;
+      batchId: string;
+    };
+    body: ReasonIn;
+    replies: {
+      200: Record<string, unknown>;
+      409: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Resume */
+  resume_v1_batches__service___batchId__resume_post: {
+    method: "POST";
+    path: "/v1/batches/{service}/{batchId}/resume";
+    pathParameters: {
+      service: string;
+      batchId: string;
+    };
+    body: ReasonIn;
     replies: {
       200: Record<string, unknown>;
       409: Problem;
@@ -673,13 +2324,62 @@ export interface Operations {
     };
   };
   /** Retry */
-  retry_v1_transactions__txId__retry_post: {
+  retryTransaction: {
     method: "POST";
     path: "/v1/transactions/{txId}/retry";
     pathParameters: {
       txId: string;
     };
     body: RetryIn;
+    replies: {
+      202: Transaction | ApprovalAsked;
+      200: Transaction;
+      409: Problem;
+      412: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Revoke Key */
+  revoke_key_v1_keys__keyId__revoke_post: {
+    method: "POST";
+    path: "/v1/keys/{keyId}/revoke";
+    pathParameters: {
+      keyId: string;
+    };
+    body: RevokeIn | null;
+    replies: {
+      200: KeyShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Rotate */
+  rotate_v1_webhook_endpoints__id__rotate_secret_post: {
+    method: "POST";
+    path: "/v1/webhook-endpoints/{id}/rotate-secret";
+    pathParameters: {
+      id: string;
+    };
+    body: RotateIn | null;
     replies: {
       200: Record<string, unknown>;
       409: Problem;
@@ -697,7 +2397,7 @@ export interface Operations {
     };
   };
   /** Scraped */
-  scraped_metrics_get: {
+  scrapeMetrics: {
     method: "GET";
     path: "/metrics";
     replies: {
@@ -707,13 +2407,12 @@ export interface Operations {
       503: Problem;
     };
   };
-  /** Series */
-  series_v1_metrics_get: {
+  /** Services List */
+  services_list_v1_services_get: {
     method: "GET";
-    path: "/v1/metrics";
+    path: "/v1/services";
     queryParameters: {
-      resolution?: "fine" | "middle" | "coarse";
-      by?: string;
+      limit?: number;
     };
     replies: {
       200: Record<string, unknown>;
@@ -728,7 +2427,7 @@ export interface Operations {
     };
   };
   /** Set Switch */
-  set_switch_v1_transactions__txId__switches__name__put: {
+  setSwitch: {
     method: "PUT";
     path: "/v1/transactions/{txId}/switches/{name}";
     pathParameters: {
@@ -739,9 +2438,57 @@ export interface Operations {
     replies: {
       200: Woken;
       409: Problem;
+      412: Problem;
       422: Problem;
       400: Problem;
       401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Set Group */
+  set_group_v1_groups__name__patch: {
+    method: "PATCH";
+    path: "/v1/groups/{name}";
+    pathParameters: {
+      name: string;
+    };
+    body: GroupIn;
+    replies: {
+      200: GroupShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Set Owner Limits */
+  set_owner_limits_v1_owners__owner__limits_put: {
+    method: "PUT";
+    path: "/v1/owners/{owner}/limits";
+    pathParameters: {
+      owner: string;
+    };
+    body: LimitsIn;
+    replies: {
+      200: OwnerLimitsShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
       404: Problem;
       408: Problem;
       413: Problem;
@@ -752,52 +2499,11 @@ export interface Operations {
     };
   };
   /** Show */
-  show_v1_webhooks__id__get: {
+  show_v1_webhook_endpoints__id__get: {
     method: "GET";
-    path: "/v1/webhooks/{id}";
+    path: "/v1/webhook-endpoints/{id}";
     pathParameters: {
       id: string;
-    };
-    replies: {
-      200: Record<string, unknown>;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Start */
-  start_datp_1_0_tx_start__transactionType__put: {
-    method: "PUT";
-    path: "/datp/1.0/tx/start/{transactionType}";
-    pathParameters: {
-      transactionType: string;
-    };
-    body: Start;
-    replies: {
-      200: OriginalSummary;
-      409: Problem;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      404: Problem;
-      408: Problem;
-      413: Problem;
-      415: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** State */
-  state_v1_transactions__txId__state_get: {
-    method: "GET";
-    path: "/v1/transactions/{txId}/state";
-    pathParameters: {
-      txId: string;
     };
     replies: {
       200: Record<string, unknown>;
@@ -811,99 +2517,21 @@ export interface Operations {
       503: Problem;
     };
   };
-  /** Status By External Id */
-  status_by_external_id_datp_1_0_tx_statusByExternalId__externalId__get: {
-    method: "GET";
-    path: "/datp/1.0/tx/statusByExternalId/{externalId}";
+  /** Start */
+  startOriginal: {
+    method: "PUT";
+    path: "/datp/1.0/tx/start/{transactionType}";
     pathParameters: {
-      externalId: string;
+      transactionType: string;
     };
-    queryParameters: {
-      reply?: string | null;
-    };
+    body: Start;
     replies: {
       200: OriginalSummary;
+      409: Problem;
       422: Problem;
       400: Problem;
       401: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Status */
-  status_datp_1_0_tx_status__txId__get: {
-    method: "GET";
-    path: "/datp/1.0/tx/status/{txId}";
-    pathParameters: {
-      txId: string;
-    };
-    queryParameters: {
-      reply?: string | null;
-    };
-    replies: {
-      200: OriginalSummary;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Status */
-  status_v1_batches__service___batchId__get: {
-    method: "GET";
-    path: "/v1/batches/{service}/{batchId}";
-    pathParameters: {
-      service: string;
-      batchId: string;
-    };
-    replies: {
-      200: Batch;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Status */
-  status_v1_transactions__txId__get: {
-    method: "GET";
-    path: "/v1/transactions/{txId}";
-    pathParameters: {
-      txId: string;
-    };
-    queryParameters: {
-      wait?: number;
-      after?: number | null;
-    };
-    replies: {
-      200: Transaction;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Submit Bulk */
-  submit_bulk_v1_transactions_bulk_post: {
-    method: "POST";
-    path: "/v1/transactions/bulk";
-    body: BulkIn;
-    replies: {
-      200: BulkOut;
-      422: Problem;
-      400: Problem;
-      401: Problem;
+      403: Problem;
       404: Problem;
       408: Problem;
       413: Problem;
@@ -913,8 +2541,42 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Step Type */
+  step_type_v1_step_types__name__get: {
+    method: "GET";
+    path: "/v1/step-types/{name}";
+    pathParameters: {
+      name: string;
+    };
+    replies: {
+      200: Record<string, unknown>;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Step Types */
+  step_types_v1_step_types_get: {
+    method: "GET";
+    path: "/v1/step-types";
+    replies: {
+      200: Record<string, unknown>;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Submit */
-  submit_v1_batches_post: {
+  submitBatch: {
     method: "POST";
     path: "/v1/batches";
     body: BatchIn;
@@ -925,6 +2587,7 @@ export interface Operations {
       422: Problem;
       400: Problem;
       401: Problem;
+      403: Problem;
       404: Problem;
       408: Problem;
       413: Problem;
@@ -935,7 +2598,7 @@ export interface Operations {
     };
   };
   /** Submit */
-  submit_v1_transactions_post: {
+  submitTransaction: {
     method: "POST";
     path: "/v1/transactions";
     body: TransactionIn;
@@ -946,6 +2609,7 @@ export interface Operations {
       422: Problem;
       400: Problem;
       401: Problem;
+      403: Problem;
       404: Problem;
       408: Problem;
       413: Problem;
@@ -955,8 +2619,68 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Submit Bulk */
+  submitTransactions: {
+    method: "POST";
+    path: "/v1/transactions/bulk";
+    body: BulkIn;
+    replies: {
+      202: BulkOut;
+      200: BulkOut;
+      207: BulkOut;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Test */
+  test_v1_webhook_endpoints__id__test_post: {
+    method: "POST";
+    path: "/v1/webhook-endpoints/{id}/test";
+    pathParameters: {
+      id: string;
+    };
+    replies: {
+      202: Record<string, unknown>;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Timeouts */
+  timeouts_v1_timeouts_get: {
+    method: "GET";
+    path: "/v1/timeouts";
+    queryParameters: {
+      limit?: number;
+    };
+    replies: {
+      200: TimeoutsShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Unmask */
-  unmask_v1_transactions__txId__unmask_post: {
+  unmaskTransaction: {
     method: "POST";
     path: "/v1/transactions/{txId}/unmask";
     pathParameters: {
@@ -964,7 +2688,7 @@ export interface Operations {
     };
     body: RetryIn;
     replies: {
-      200: Record<string, unknown>;
+      200: UnmaskedTransaction;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -979,15 +2703,41 @@ export interface Operations {
     };
   };
   /** Use */
-  use_v1_pipelines__name__versions__version__use_post: {
+  usePipelineVersion: {
     method: "POST";
     path: "/v1/pipelines/{name}/versions/{version}/use";
     pathParameters: {
       name: string;
       version: string;
     };
+    body: UseIn | null;
     replies: {
-      200: Record<string, unknown>;
+      200: PipelineVersionInfo;
+      202: ApprovalAsked;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Wake */
+  wakeTransaction: {
+    method: "POST";
+    path: "/v1/transactions/{txId}/wake";
+    pathParameters: {
+      txId: string;
+    };
+    replies: {
+      200: Woken;
+      409: Problem;
+      412: Problem;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -998,19 +2748,19 @@ export interface Operations {
       503: Problem;
     };
   };
-  /** Wake */
-  wake_v1_transactions__txId__wake_post: {
-    method: "POST";
-    path: "/v1/transactions/{txId}/wake";
+  /** Why Transaction */
+  why_transaction_v1_transactions__txId__why_get: {
+    method: "GET";
+    path: "/v1/transactions/{txId}/why";
     pathParameters: {
       txId: string;
     };
     replies: {
-      200: Woken;
-      409: Problem;
+      200: WhyShown;
       422: Problem;
       400: Problem;
       401: Problem;
+      403: Problem;
       404: Problem;
       429: Problem;
       500: Problem;

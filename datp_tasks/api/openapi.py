@@ -42,7 +42,11 @@ def document(app: FastAPI) -> dict[str, Any]:
         title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes
     )
     schemas = made.setdefault("components", {}).setdefault("schemas", {})
-    schemas["Problem"] = ProblemDocument.model_json_schema(by_alias=True)
+    problem = ProblemDocument.model_json_schema(
+        by_alias=True, ref_template="#/components/schemas/{model}"
+    )
+    schemas |= problem.pop("$defs", {})
+    schemas["Problem"] = problem
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}

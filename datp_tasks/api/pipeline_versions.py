@@ -16,6 +16,7 @@ from datp_tasks.api.problems import invalid, not_found
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
+from datp_tasks.api.transactions import CONFLICT
 from datp_tasks.engine.registry import param_mistakes, registry
 from datp_tasks.errors import PipelineInvalid, PipelineUnknown
 from datp_tasks.model.actor import Role
@@ -46,6 +47,11 @@ class DefinitionIn(Sent):
 
 class CommitIn(Sent):
     comment: Annotated[Long, Field(min_length=1, description="What was changed, and why.")]
+
+
+class CloneIn(Sent):
+    name: Annotated[Text, Field(min_length=1, description="What the new pipeline is called.")]
+    version: Annotated[Text | None, Field(description="Else the one in use.")] = None
 
 
 class CheckedDefinition(Given):
@@ -161,6 +167,27 @@ async def import_pipeline(request: Request, wanted: Object) -> Response:
     applied = await _stored(request, lambda store: store.import_(wanted))
     status = NEW if applied.is_new else UNCHANGED
     return json_response({**applied_json(applied), "warnings": []}, status)
+
+
+@routes.post(
+    "/pipelines/{name}/clone",
+    status_code=NEW,
+    response_model=AppliedVersion,
+    responses={200: {"model": AppliedVersion, "description": "The same content is stored."}},
+)
+async def clone_pipeline(request: Request, name: Name, wanted: CloneIn) -> Response:
+    """The same pipeline under another name, as a draft."""
+    applied = await _stored(request, lambda store: store.clone(name, wanted.name, wanted.version))
+    status = NEW if applied.is_new else UNCHANGED
+    return json_response({**applied_json(applied), "warnings": []}, status)
+
+
+@routes.delete(
+    "/pipelines/{name}/versions/{version}", response_model=PipelineVersion, responses=CONFLICT
+)
+async def delete_draft(request: Request, name: Name, version: Version) -> Response:
+    """Remove a draft that was never in use; a pipeline goes with its last version."""
+    return json_response(version_json(await _stored(request, lambda s: s.delete(name, version))))
 
 
 @routes.get("/pipelines/{name}/diff", response_model=VersionsCompared)

@@ -186,6 +186,12 @@ CATALOGUE = (
         "The decision does not fit",
         "The detail says which decisions the step allows.",
     ),
+    _type(
+        "version-kept",
+        409,
+        "The version stays",
+        "Only a draft that was never in use can be deleted.",
+    ),
     # Filters, groups and keys.
     _type("filter-invalid", 422, "The filter is not acceptable", "The detail names the filters."),
     _type("group-invalid", 422, "The node group is not acceptable", "The detail says why."),

@@ -42,6 +42,7 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
     errors.PipelineUnknown: (422, "pipeline-unknown"),
     errors.PipelineDisabled: (409, "pipeline-disabled"),
     errors.PipelineNotStartable: (422, "pipeline-not-startable"),
+    errors.VersionKept: (409, "version-kept"),
     errors.PipelineError: (422, "pipeline-invalid"),
     errors.TransactionUnknown: (404, "not-found"),
     errors.TransactionFinal: (409, "transaction-final"),

@@ -120,8 +120,8 @@ class RemoteOperator:
             "status": where.status and str(where.status),
             "pipeline": where.pipeline,
             "owner": where.owner,
-            "from": _ago(where.newer_s),
-            "to": _ago(where.older_s),
+            "createdAt[gte]": _ago(where.newer_s),
+            "createdAt[lt]": _ago(where.older_s),
         }
         given, cursor = 0, None
         while True:

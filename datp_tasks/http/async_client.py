@@ -12,7 +12,7 @@ import httpx
 from datp_tasks.http import operations
 from datp_tasks.http.flows import Answered, CallRetry, Flow, NoReply, Outgoing, Pause, Reply
 from datp_tasks.http.operations import ListFilters, SubmitOptions
-from datp_tasks.http.replies import BulkAnswer, Json, Receipt, RemoteTransaction
+from datp_tasks.http.replies import BulkAnswer, FeedEvent, Json, Receipt, RemoteTransaction
 from datp_tasks.http.sync_client import TIMEOUT_S, reason_of
 
 T = TypeVar("T")
@@ -82,6 +82,18 @@ class AsyncApiClient:
                 yield each
             cursor = found.next_cursor
             if cursor is None:
+                return
+
+    async def events(
+        self, *, after: str | None = None, types: Sequence[str] = (), follow: bool = True
+    ) -> AsyncIterator[FeedEvent]:
+        wait_s = operations.POLL_S if follow else 0.0
+        while True:
+            found = await self._run(operations.events(after, types, wait_s, self._retry))
+            for each in found.events:
+                yield each
+            after = found.next_cursor
+            if not (follow or found.has_more):
                 return
 
     async def cancel(self, tx_id: str, reason: str | None = None) -> RemoteTransaction:

@@ -14,10 +14,12 @@ from datp_tasks.errors import WaitTimeout
 from datp_tasks.http.flows import Answered, CallRetry, Flow, Outgoing, call
 from datp_tasks.http.replies import (
     BulkAnswer,
+    FeedEvent,
     Json,
     Receipt,
     RemoteTransaction,
     bulk_answer_of,
+    event_of,
     json_of,
     receipt_of,
     transaction_of,
@@ -27,6 +29,8 @@ TRANSACTIONS = "/v1/transactions"
 #: One long poll; the server answers earlier when there is news.
 POLL_S = 30.0
 PAGE_MAX = 200
+EVENTS = "/v1/events"
+EVENTS_MAX = 1_000
 IDEMPOTENCY_KEY = "Idempotency-Key"
 
 
@@ -51,6 +55,13 @@ class ListFilters(TypedDict, total=False):
     owner: str
     created_from: datetime | str
     created_to: datetime | str
+
+
+@dataclass(frozen=True, slots=True)
+class EventsFound:
+    events: list[FeedEvent]
+    next_cursor: str
+    has_more: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +130,22 @@ def page(filters: ListFilters, cursor: str | None, policy: CallRetry) -> Flow[Fo
     return FoundPage(listed, found.get("nextCursor"))
 
 
+def events(
+    after: str | None, types: Sequence[str], wait_s: float, policy: CallRetry
+) -> Flow[EventsFound]:
+    """One page of the feed; with `wait_s` it waits for news if there are none."""
+    params: Json = {"limit": EVENTS_MAX, "wait": wait_s}
+    if after is not None:
+        params["after"] = after
+    if types:
+        params["type"] = ",".join(types)
+    found = json_of(
+        (yield from call(Outgoing("GET", EVENTS, params=params, extra_s=wait_s), policy))
+    )
+    listed = [event_of(each) for each in found["events"]]
+    return EventsFound(listed, found["nextCursor"], found["hasMore"])
+
+
 def cancel(tx_id: str, reason: str | None, policy: CallRetry) -> Flow[RemoteTransaction]:
     body = {} if reason is None else {"reason": reason}
     path = f"{transaction_path(tx_id)}/cancel"
@@ -176,8 +203,8 @@ def _filter_params(filters: ListFilters) -> Json:
         "pipeline": filters.get("pipeline"),
         "externalId": filters.get("external_id"),
         "owner": filters.get("owner"),
-        "from": _text(filters.get("created_from")),
-        "to": _text(filters.get("created_to")),
+        "createdAt[gte]": _text(filters.get("created_from")),
+        "createdAt[lt]": _text(filters.get("created_to")),
     }
     return {name: value for name, value in params.items() if value is not None}
 

@@ -63,12 +63,18 @@ class RemoteTransaction:
 
 @dataclass(frozen=True, slots=True)
 class FeedEvent:
-    """One event of the feed. `cursor` is where to go on after it."""
+    """One event of the feed: what happened to one transaction."""
 
+    #: The same for ever: an event that was read twice is recognised by it.
+    id: str
+    #: Where to go on after it.
     cursor: str
+    #: `transaction.completed` and the like; docs/events.md lists them.
     type: str
-    tx_id: str | None
-    document: Json
+    tx_id: str
+    at: datetime | None
+    #: The transaction as it was then, as in a webhook.
+    data: Json
 
 
 def json_of(reply: Answered) -> Json:
@@ -117,6 +123,17 @@ def bulk_answer_of(number: int, found: Mapping[str, Any]) -> BulkAnswer:
     )
     index = found.get("index", number)
     return BulkAnswer(index, found.get("externalId"), receipt, found.get("problem"))
+
+
+def event_of(found: Mapping[str, Any]) -> FeedEvent:
+    return FeedEvent(
+        id=found["id"],
+        cursor=found["cursor"],
+        type=found["type"],
+        tx_id=found["data"]["txId"],
+        at=moment_of(found["timestamp"]),
+        data=found["data"],
+    )
 
 
 def moment_of(text: str | None) -> datetime | None:

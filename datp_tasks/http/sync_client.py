@@ -12,7 +12,7 @@ import httpx
 from datp_tasks.http import operations
 from datp_tasks.http.flows import Answered, CallRetry, Flow, NoReply, Outgoing, Pause, Reply
 from datp_tasks.http.operations import ListFilters, SubmitOptions
-from datp_tasks.http.replies import BulkAnswer, Json, Receipt, RemoteTransaction
+from datp_tasks.http.replies import BulkAnswer, FeedEvent, Json, Receipt, RemoteTransaction
 
 T = TypeVar("T")
 
@@ -86,6 +86,23 @@ class ApiClient:
             yield from found.transactions
             cursor = found.next_cursor
             if cursor is None:
+                return
+
+    def events(
+        self, *, after: str | None = None, types: Sequence[str] = (), follow: bool = True
+    ) -> Iterator[FeedEvent]:
+        """What happens to the transactions of this key's owner, in order and without a gap.
+
+        It goes on for ever, by long polls; without `follow` it ends with the last event there is.
+        Keep the `cursor` of what you have handled and give it as `after` when you come back;
+        "latest" begins now, None with the oldest event that is kept.
+        """
+        wait_s = operations.POLL_S if follow else 0.0
+        while True:
+            found = self._run(operations.events(after, types, wait_s, self._retry))
+            yield from found.events
+            after = found.next_cursor
+            if not (follow or found.has_more):
                 return
 
     def cancel(self, tx_id: str, reason: str | None = None) -> RemoteTransaction:

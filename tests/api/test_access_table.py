@@ -99,6 +99,8 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "POST /v1/pipelines/{name}/versions/{version}/commit": ({"comment": "table"}, ADMINS),
     "GET /v1/pipelines/{name}/versions/{version}/export": (None, VIEWERS),
     "GET /v1/pipelines/{name}/diff": (None, VIEWERS),
+    "POST /v1/pipelines/{name}/clone": ({"name": "other"}, ADMINS),
+    "DELETE /v1/pipelines/{name}/versions/{version}": (None, ADMINS),
     "GET /v1/keys": (None, READERS),
     "POST /v1/keys": ({}, ADMINS),
     "POST /v1/keys/{keyId}/revoke": (None, ADMINS),

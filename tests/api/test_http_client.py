@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import base64
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from datp_tasks import Pipeline
 from datp_tasks.errors import WaitTimeout
 from datp_tasks.http import ApiClient, ApiError, AsyncApiClient, CallRetry
+from datp_tasks.webhooks.signing import signed_headers
+from tests.docs.docs_blocks import blocks
 from tests.support.api_house import ApiHouse
 
 QUICK = CallRetry(attempts_max=3, first_s=0.01)
@@ -102,6 +112,24 @@ def test_a_bulk_tells_what_became_of_each(client: ApiClient) -> None:
     assert bad.receipt is None and bad.problem is not None and bad.index == 1
 
 
+def test_events_go_on_where_a_reader_stopped(
+    client: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datp_tasks.http.operations.EVENTS_MAX", 2)
+    made = [client.submit("echo", {"n": n}).tx_id for n in range(3)]
+    ended = list(client.events(types=["transaction.completed"], follow=False))
+    assert sorted(each.tx_id for each in ended) == sorted(made)
+    assert ended[0].data["output"]["echo"]["n"] in (0, 1, 2) and ended[0].at is not None
+    later = client.submit("echo", {"n": 3}).tx_id
+    following = client.events(after=ended[-1].cursor)
+    seen = [next(following) for _ in range(2)]
+    assert {(each.tx_id, each.type) for each in seen} == {
+        (later, "transaction.accepted"),
+        (later, "transaction.completed"),
+    }
+    assert not {each.id for each in ended} & {each.id for each in seen}
+
+
 def test_a_refusal_says_what_is_wrong(client: ApiClient) -> None:
     with pytest.raises(ApiError) as found:
         client.submit("no such pipeline", {})
@@ -139,7 +167,69 @@ def test_the_client_of_an_event_loop_does_the_same(house: ApiHouse) -> None:
             listed = [each.tx_id async for each in client.transactions(pipeline="echo")]
             assert len(listed) == 4
             assert (await client.get(sleeper)).is_final
+            types = [each.type async for each in client.events(follow=False)]
+            assert types.count("transaction.completed") == 6
             assert await client.request("GET", "/v1/transactions", params={"limit": 1})
             return [each.output for each in ended]
 
     assert asyncio.run(use()) == [{"echo": {"n": n}} for n in range(3)]
+
+
+# The page for newcomers.
+
+
+def block_of(language: str, start: str) -> str:
+    [found] = [
+        each.text
+        for each in blocks()
+        if (each.page, each.language) == ("docs/http-client.md", language)
+        and each.text.lstrip().startswith(start)
+    ]
+    return found
+
+
+@pytest.fixture
+def newcomer(house: ApiHouse, tmp_path: Path) -> Callable[..., str]:
+    """One who has a URL and a key, and types what the page says."""
+    house.kit.use(Pipeline("transfer").step("t/echo").build())
+    key = house.new_key(house.new_owner("newcomer"))
+
+    def typed(*argv: str) -> str:
+        done = subprocess.run(
+            argv,
+            env={"PATH": os.environ["PATH"], "DATP_URL": house.url, "DATP_KEY": key},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return typed
+
+
+def test_the_python_of_the_page_works(newcomer: Callable[..., str]) -> None:
+    lines = newcomer(sys.executable, "-c", block_of("python", "import os")).splitlines()
+    assert lines[0].startswith("success {'echo'") and lines[1].endswith(" success")
+    assert lines[2] == "409 external-id-conflict False"
+
+
+def test_the_commands_of_the_page_work(newcomer: Callable[..., str]) -> None:
+    shown = newcomer("bash", "-euo", "pipefail", "-c", block_of("sh", "api()"))
+    answers = [json.loads(line) for line in shown.splitlines() if line.startswith("{")]
+    accepted, waited, events = answers
+    assert (waited["txId"], waited["status"]) == (accepted["txId"], "success")
+    assert events["events"] and "retry: 1000" in shown
+
+
+def test_the_receiver_of_the_page_tells_ours_from_others(capsys: Any) -> None:
+    names: dict[str, Any] = {}
+    exec(block_of("python", "from datp_tasks.http import WebhookForged"), names)
+    secret = "whsec_" + base64.b64encode(b"thirty-two bytes that are secret").decode()
+    body = json.dumps({"type": "transaction.completed", "data": {"txId": "t1"}}).encode()
+    headers = signed_headers("msg_1", int(time.time()), body, [secret])
+    assert names["on_request"](headers, body, secret) == 204
+    assert capsys.readouterr().out == "msg_1 transaction.completed t1\n"
+    assert names["on_request"](headers, body + b" ", secret) == 401

@@ -60,6 +60,21 @@ def test_an_exported_version_is_imported_and_an_altered_one_refused(ops: httpx.C
     assert refused.status_code == 422 and "altered" in refused.json()["detail"]
 
 
+def test_a_clone_is_a_draft_that_can_be_deleted(ops: httpx.Client) -> None:
+    made = applied(ops, "cloned")
+    wanted = {"name": "typed-two", "version": made["version"]}
+    clone = ops.post("/v1/pipelines/typed/clone", json=wanted)
+    assert (clone.status_code, clone.json()["name"], clone.json()["state"]) == (
+        *(201, "typed-two", "draft"),
+    )
+    place = f"/v1/pipelines/typed-two/versions/{clone.json()['version']}"
+    assert ops.delete(place).status_code == 200
+    assert ops.get("/v1/pipelines/typed-two").status_code == 404
+    ops.post(f"/v1/pipelines/typed/versions/{made['version']}/commit", json={"comment": "kept"})
+    kept = ops.delete(f"/v1/pipelines/typed/versions/{made['version']}")
+    assert kept.status_code == 409 and kind_of(kept) == "version-kept"
+
+
 def test_two_versions_are_compared(ops: httpx.Client) -> None:
     one, other = applied(ops, "one"), applied(ops, "other")
     params = {"from": one["version"], "to": other["version"]}

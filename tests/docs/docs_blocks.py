@@ -34,6 +34,15 @@ ELSEWHERE: dict[tuple[str, str], str] = {
     ("docs/webhooks.md", 'import { createHmac, timingSafeEqual } from "node:crypto";'): (
         "tests/webhooks/test_webhook_docs.py::test_the_javascript_code_tells_ours_from_others"
     ),
+    ("docs/http-client.md", "import os"): (
+        "tests/api/test_http_client.py::test_the_python_of_the_page_works"
+    ),
+    ("docs/http-client.md", "from datp_tasks.http import WebhookForged"): (
+        "tests/api/test_http_client.py::test_the_receiver_of_the_page_tells_ours_from_others"
+    ),
+    ("docs/http-client.md", "api() { curl"): (
+        "tests/api/test_http_client.py::test_the_commands_of_the_page_work"
+    ),
     ("docs/events.md", "page=$(curl -s -H"): (
         "tests/api/test_api_events.py::test_the_commands_of_the_page_work"
     ),
@@ -61,6 +70,9 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ),
     ("docs/testing.md", "make chaos                          # five minutes"): (
         "takes minutes; tests/chaos/test_chaos_minute.py runs a minute of it"
+    ),
+    ("docs/http-client.md", 'pip install "datp-tasks[http]"'): (
+        "installs from an index; tests/acceptance/test_wheel.py installs the wheel"
     ),
     ("docs/mutants.md", "make mutants"): "takes many minutes, and runs most of the suite",
     ("docs/ledger.md", "datp services add settlement --kind sawtooth"): (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +11,8 @@ import typer
 from sqlalchemy.exc import IntegrityError
 from typer.testing import CliRunner, Result
 
+from datp_tasks.bells.broker import make_celery
+from datp_tasks.bells.group_queues import GroupQueues
 from datp_tasks.cli import groups as groups_cli
 from datp_tasks.cli import nodes as nodes_cli
 from datp_tasks.errors import GroupInvalid
@@ -29,6 +30,7 @@ from datp_tasks.testing import Kit
 from datp_tasks.webhooks.send_bell import SEND_TASK
 from datp_tasks.webhooks.sender import Pace
 from datp_tasks.webhooks.webhook_service import WebhookService
+from tests.support.command_parts import command_parts
 
 
 @pytest.fixture
@@ -220,9 +222,8 @@ def test_an_outage_keeps_the_last_answer(datp: Kit, groups: GroupStore) -> None:
 
 @pytest.fixture
 def run(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Any:
-    context = SimpleNamespace(
-        connections=datp.connections, settings=datp.settings, actor=Actor(name="ann")
-    )
+    queues = GroupQueues(make_celery(datp.settings))
+    context = command_parts(datp, actor=Actor(name="ann"), group_queues=queues)
     monkeypatch.setattr(groups_cli, "connect", lambda: context)
     monkeypatch.setattr(nodes_cli, "connect", lambda: context)
     monkeypatch.setenv("COLUMNS", "200")

@@ -50,8 +50,8 @@ WHERE id IN (SELECT id FROM approval
 RETURNING id
 
 -- :name expire_permits
--- An approval that its requester uses later is good for as long as the request was, from its consent
--- on; of all subjects, or of one.
+-- An approval that its requester uses later is good for as long as the request was, from its
+-- consent on; of all subjects, or of one.
 UPDATE approval SET state = 'expired', note = 'it was approved, and not used in time'
 WHERE id IN (SELECT id FROM approval
              WHERE state = 'approved' AND action = ANY(%(permits)s)

@@ -18,7 +18,8 @@ SET concurrency = excluded.concurrency, archive_batch_size = excluded.archive_ba
     ledger = excluded.ledger, webhook_pause_ms = excluded.webhook_pause_ms,
     webhook_pause_busy_ms = excluded.webhook_pause_busy_ms,
     webhook_pause_idle_ms = excluded.webhook_pause_idle_ms,
-    long_running_s = excluded.long_running_s, queue_age_s = excluded.queue_age_s, updated_at = excluded.updated_at
+    long_running_s = excluded.long_running_s, queue_age_s = excluded.queue_age_s,
+    updated_at = excluded.updated_at
 
 -- :name lock_groups
 -- One change of groups at a time, until the commit.

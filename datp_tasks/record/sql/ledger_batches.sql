@@ -106,7 +106,8 @@ WITH want AS (
     WHERE b.possible > 1 AND NOT s.kind = ANY(%(drops_duplicates)s)
     ON CONFLICT (kind, subject) WHERE cleared_at IS NULL DO NOTHING
 )
-SELECT begun.*, s.kind, s.url, s.secret FROM begun JOIN ledger_service s ON s.service_id = begun.service_id
+SELECT begun.*, s.kind, s.url, s.secret
+FROM begun JOIN ledger_service s ON s.service_id = begun.service_id
 
 -- :name finish
 -- Record how attempts ended and what that makes of their batches. Compare and set on the batch
@@ -187,7 +188,8 @@ SET polls = b.polls + 1, next_at = CASE
 FROM due, ledger_service s
 WHERE b.service_id = due.service_id AND b.batch_id = due.batch_id AND s.service_id = b.service_id
 RETURNING b.service_id, b.batch_id, s.kind, s.url, s.secret, b.state, b.attempts, b.possible,
-          b.resubmits, b.unknown_seen, b.grace_until <= coalesce(%(now)s, clock_timestamp()) AS grace_over,
+          b.resubmits, b.unknown_seen,
+          b.grace_until <= coalesce(%(now)s, clock_timestamp()) AS grace_over,
           b.grace_until + make_interval(secs => %(swallow)s)
               <= coalesce(%(now)s, clock_timestamp()) AS swallow_over
 

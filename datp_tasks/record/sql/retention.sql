@@ -204,7 +204,8 @@ WITH old AS MATERIALIZED (
 ), timeouts AS (DELETE FROM tx_timeout r USING old WHERE r.tx_id = old.tx_id
 ), deliveries AS (DELETE FROM webhook_delivery r USING old WHERE r.tx_id = old.tx_id RETURNING r.id
 ), attempts AS (DELETE FROM webhook_attempt r USING deliveries d WHERE r.delivery_id = d.id
-), alerts AS (DELETE FROM alert r USING old WHERE r.subject = old.tx_id AND r.cleared_at IS NOT NULL)
+), alerts AS (
+    DELETE FROM alert r USING old WHERE r.subject = old.tx_id AND r.cleared_at IS NOT NULL)
 DELETE FROM tx_summary r USING old WHERE r.tx_id = old.tx_id
 
 -- :name mark
