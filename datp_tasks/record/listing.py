@@ -9,7 +9,7 @@ narrow (few are open, few have the attribute), the ids come from that index at o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -262,8 +262,9 @@ def _look(
 
 
 def _kept(connection: Connection, wanted: ListingFilter, ids: list[str]) -> set[str]:
-    # An order by an attribute knows nothing of times.
-    if not wanted.is_narrow and wanted.order is None:
+    # An order by an attribute knows nothing of times; an index of some statuses, nothing else.
+    rest = replace(wanted, statuses=()) if _newest_of(wanted) != Query.newest else wanted
+    if wanted.order is None and not (rest if wanted.descending else wanted).is_narrow:
         return set(ids)
     return {row.tx_id for row in _matching(connection, wanted, ids)} if ids else set()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from pathlib import Path
 
 import httpx
@@ -13,6 +13,8 @@ from datp_tasks.api.problems import KINDS
 from tests.support.api_house import ApiHouse
 from tools.problems import PAGE, page
 
+#: Where one is made, with its status and kind.
+PROBLEM = re.compile(r"Problem\(\s*(\d{3}),\s*\"([a-z-]+)\"")
 ROOT = Path(__file__).resolve().parents[2] / "datp_tasks"
 
 
@@ -20,12 +22,8 @@ def used() -> set[tuple[int, str]]:
     """Statuses and kinds of all problems that are made in the code."""
     found = set(KINDS.values())
     for path in ROOT.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Call) or getattr(node.func, "id", "") != "Problem":
-                continue
-            match node.args[:2]:
-                case [ast.Constant(value=int(status)), ast.Constant(value=str(kind))]:
-                    found.add((status, kind))
+        made = PROBLEM.findall(path.read_text(encoding="utf-8"))
+        found |= {(int(status), kind) for status, kind in made}
     return found
 
 
