@@ -14,7 +14,7 @@ from tests.support.api_house import ApiHouse
 
 #: Page -> statements, without those for the session.
 STATEMENTS = {
-    "/now": 4,
+    "/now": 5,
     # Ids in their order, their rows, the saved views.
     "/transactions": 3,
     "/transactions?status=failed": 2,
