@@ -20,8 +20,16 @@ from datp_tasks.api.services import Services
 from datp_tasks.settings import Settings
 
 OPERATION_ID = re.compile(r"[a-z]+(?:[A-Z][a-z]*)+")
-#: Answers whose form is a user's own: a definition as it was applied.
-OPEN_ANSWERS = {"exportPipelineVersion", "exportVersion"}
+#: Answers whose form is a user's own (a definition as it was applied), and those that are not
+#: described yet: this list may only shrink.
+OPEN_ANSWERS = {
+    "exportPipeline",
+    *("addService", "listServices", "listClaims"),
+    *("parkBatch", "resumeBatch", "resubmitBatch", "resolveBatch"),
+    *("addWebhookEndpoint", "listWebhookEndpoints", "getWebhookEndpoint", "changeWebhookEndpoint"),
+    *("rotateWebhookSecret", "testWebhookEndpoint", "replayWebhookEvents"),
+    *("listEndpointDeliveries", "listEvents", "listStepTypes", "getStepType"),
+}
 
 
 def document() -> dict[str, Any]:

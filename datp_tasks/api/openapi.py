@@ -79,7 +79,7 @@ def _rights(app: FastAPI) -> dict[tuple[str, str], list[str]]:
 
     OpenAPI 3.1 has room for them beside the name of the scheme.
     """
-    found = {}
+    found: dict[tuple[str, str], list[str]] = {}
     for route in app.routes:
         if isinstance(route, GuardedRoute):
             role, grants = route.needed_role, getattr(route.endpoint, "needed_grants", ())
