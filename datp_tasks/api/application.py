@@ -139,7 +139,8 @@ def _direct_routes(app: FastAPI) -> dict[tuple[str, str], GuardedRoute]:
     """Routes that read their bodies themselves: they are found without looking through all."""
     return {
         (method, route.path): route
-        for route in app.routes
+        for router in app.state.routers
+        for route in router.routes
         if isinstance(route, GuardedRoute) and hasattr(route.endpoint, "read_body")
         for method in route.methods or ()
     }

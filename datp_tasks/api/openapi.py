@@ -80,7 +80,7 @@ def _rights(app: FastAPI) -> dict[tuple[str, str], list[str]]:
     OpenAPI 3.1 has room for them beside the name of the scheme.
     """
     found: dict[tuple[str, str], list[str]] = {}
-    for route in app.routes:
+    for route in (route for router in app.state.routers for route in router.routes):
         if isinstance(route, GuardedRoute):
             role, grants = route.needed_role, getattr(route.endpoint, "needed_grants", ())
             needed = [f"role:{role}"] if role else [f"grant:{each}" for each in grants]

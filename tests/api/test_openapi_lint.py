@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from datp_tasks.api import transactions
+from datp_tasks.api.application import create_app
+from datp_tasks.api.services import Services
+from datp_tasks.settings import Settings
 from tools.openapi_lint import document, mistakes, operations
 
 FOUND = document()
@@ -25,6 +29,17 @@ def test_it_says_what_a_key_must_be_good_for() -> None:
     assert paths["/v1/nodes"]["get"]["security"] == [{"key": ["role:viewer"]}]
     assert "security" not in paths["/healthz"]["get"]
     assert FOUND["webhooks"]["transactionEvent"]["post"]["requestBody"]["required"]
+
+
+def test_a_submit_is_found_without_the_other_routes_and_is_the_documented_one() -> None:
+    app = create_app(no_services, Settings(key_pepper="a pepper that no key is made with"))
+    [(name, route)] = app.state.direct.items()
+    assert name == ("POST", "/v1/transactions")
+    assert (route.endpoint, route.operation_id) == (transactions.submit, "submitTransaction")
+
+
+def no_services() -> Services:
+    raise AssertionError
 
 
 def without_id(operation: dict[str, Any]) -> None:
