@@ -115,7 +115,7 @@ async def create_key(request: Request, wanted: KeyIn) -> Response:
     services, actor = services_of(request), caller_of(request).actor
 
     def make() -> NewKey:
-        grants = Grants.parse(wanted.grants) if wanted.grants else None
+        grants = None if wanted.grants is None else Grants.parse(wanted.grants)
         with translate_outage():
             return services.keys.create(
                 wanted.owner,

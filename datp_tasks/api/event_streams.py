@@ -51,15 +51,17 @@ class Tail:
             self.head, self.start = head, head.place
 
     def page(self, after: FeedCursor, rows_max: int) -> FeedPage | None:
-        """The next events, or None if some of them are not in the list any more."""
+        """The next events, or None if the list cannot tell which those are."""
         if self.head is None or self.start is None or after.place < self.start:
+            return None
+        if after.place > self.head.place:
+            # Of one who has read further by itself, or of another server: PostgreSQL can tell.
             return None
         found = [each for each in self.events if each.place > after.place][: rows_max + 1]
         if len(found) > rows_max:
             last = found[rows_max - 1]
             return FeedPage(found[:rows_max], FeedCursor(last.place, last.at), is_full=True)
-        end = self.head if self.head.place > after.place else after
-        return FeedPage(found, end, is_full=False)
+        return FeedPage(found, self.head, is_full=False)
 
     def add(self, page: FeedPage) -> None:
         self.events.extend(page.events)

@@ -32,6 +32,8 @@ ACCEPTED, PROGRESS, IN_DOUBT, RESUMED, COMPLETED = TYPES = (
 #: Of the logs: state changes come before the reports of the same writer.
 CHANGES, REPORTS = 0, 1
 LAST = 2**63 - 1
+#: The year 9999.
+AT_MS_MAX = 253_370_764_800_000
 CURSOR = re.compile(r"1\.(\d{1,19})\.([01])\.(\d{1,19})\.(\d{1,15})")
 #: What a row was called before the page was read may be so much older than the page.
 SLACK_S = 3_600.0
@@ -83,7 +85,7 @@ class FeedCursor:
         if found is None:
             raise CursorInvalid("this is no cursor that the feed has given")
         xact, part, id, at_ms = map(int, found.groups())
-        if xact > LAST or id > LAST:
+        if xact > LAST or id > LAST or at_ms > AT_MS_MAX:
             raise CursorInvalid("this is no cursor that the feed has given")
         return cls(FeedPlace(xact, part, id), datetime.fromtimestamp(at_ms / 1_000, UTC))
 

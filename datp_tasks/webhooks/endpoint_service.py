@@ -180,7 +180,12 @@ class EndpointService:
 
     def _replay_one(self, feeding: Feeding, replay: EndpointReplay, rows_max: int) -> list[Member]:
         endpoint = feeding.endpoint
-        page: FeedPage = self._feed.page(endpoint.owner, replay.place, rows_max)
+        try:
+            page: FeedPage = self._feed.page(endpoint.owner, replay.place, rows_max)
+        except CursorTooOld:
+            log.warning("the replay of endpoint %s ends: it began on another server", endpoint.id)
+            feeding.end_replay()
+            return []
         wanted = [
             each
             for each in page.events

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+from sqlalchemy import text
 
 from datp_tasks.model.grants import Grants
 from datp_tasks.testing import Kit
@@ -87,3 +88,16 @@ def test_a_key_with_grants_needs_the_one_for_endpoints(house: ApiHouse) -> None:
     refused = unable.post(PLACE, json=WANTED)
     assert (refused.status_code, "endpoints" in refused.json()["detail"]) == (403, True)
     assert unable.get(f"{PLACE}/{made.json()['id']}").status_code == 200
+
+
+def test_no_secret_is_kept_with_an_idempotency_key(kit: Kit, acme: httpx.Client) -> None:
+    made = acme.post(PLACE, json=WANTED, headers={"Idempotency-Key": "made"}).json()
+    place = f"{PLACE}/{made['id']}/rotate-secret"
+    rotated = acme.post(place, headers={"Idempotency-Key": "rotated"}).json()
+    with kit.connections.engine.connect() as sql:
+        kept = [str(row) for row in sql.execute(text("SELECT * FROM idempotency_key"))]
+    assert len(kept) >= 2
+    for secret in (made["secret"], rotated["secret"]):
+        assert not any(secret in row for row in kept)
+    again = acme.post(place, headers={"Idempotency-Key": "rotated"})
+    assert again.json()["type"].endswith("idempotency-answer-gone")

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -185,6 +186,18 @@ def test_cursors_that_are_wrong_or_too_old(kit: Kit, acme: httpx.Client) -> None
 
 
 # Waiting.
+
+
+def test_a_cursor_of_another_server_is_refused_while_others_wait(acme: httpx.Client) -> None:
+    """It would be told nothing until this server has counted as far as the other one."""
+    submit(acme)
+    cursor = FeedCursor.parse(acme.get("/v1/events").json()["nextCursor"])
+    ahead = str(replace(cursor, place=cursor.place._replace(xact=cursor.place.xact + 10**9)))
+    with stream(acme) as messages:
+        next(messages)
+        next(messages)
+        answer = acme.get("/v1/events", params={"after": ahead, "wait": 1})
+        assert answer.status_code == 410
 
 
 def test_a_long_poll_ends_with_the_news(acme: httpx.Client) -> None:

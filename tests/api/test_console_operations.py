@@ -64,6 +64,10 @@ def test_a_change_of_a_pipeline_goes_from_a_draft_to_use_by_two_persons(strict: 
     assert re.fullmatch(r"/console/approvals/\d+", asked)
     assert strict.kit.connections.pipelines.show("greet").info.in_use is False
     number = asked.rpartition("/")[2]
+    [committed] = noted(strict, "pipeline.commit", "greet")
+    assert committed.actor.startswith("key ") and committed.reason == "the first one"
+    ann.post(f"/approvals/{number}/approve", token=token)
+    assert strict.kit.connections.pipelines.show("greet").info.in_use is False, "not by herself"
     bob.post(f"/approvals/{number}/approve", token=bob.token())
     assert strict.kit.connections.pipelines.show("greet").info.in_use is True
     [use] = noted(strict, "pipeline.use", "greet")

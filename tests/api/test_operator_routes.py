@@ -232,3 +232,15 @@ def test_the_doctor_and_the_timeouts_answer(house: ApiHouse) -> None:
     viewer = house.client(house.new_owner("viewer"), Role.VIEWER)
     assert isinstance(viewer.get("/v1/doctor").json()["healthy"], bool)
     assert viewer.get("/v1/timeouts", params={"limit": 1}).json()["behind"] is False
+
+
+def test_a_key_with_an_empty_list_of_grants_may_do_nothing(
+    house: ApiHouse, ops: httpx.Client
+) -> None:
+    """It is not the same as no list, which is what is safe by default."""
+    made = ops.post("/v1/keys", json={"owner": "acme", "grants": []}).json()
+    assert made["grants"] == []
+    client = house.client(key=made["key"])
+    assert client.get("/v1/transactions").status_code == 403
+    wanted = {"pipeline": "echo", "input": {}}
+    assert client.post("/v1/transactions", json=wanted).status_code == 403

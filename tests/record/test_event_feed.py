@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import threading
@@ -282,6 +283,12 @@ class Crowd:
 def test_what_is_no_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(CursorInvalid):
         FeedCursor.parse(cursor)
+
+
+def test_a_cursor_of_a_year_that_does_not_exist_is_refused() -> None:
+    text = base64.urlsafe_b64encode(b"1.5.0.7.999999999999999").decode()
+    with pytest.raises(CursorInvalid):
+        FeedCursor.parse(text.rstrip("="))
 
 
 def test_a_cursor_that_is_older_than_what_is_kept_is_refused() -> None:

@@ -246,6 +246,20 @@ def test_a_test_event_is_sent_and_dropped_like_others(new_kit: NewKit, receiver:
     assert rows(kit) == []
 
 
+def test_a_replay_that_began_on_another_server_ends_and_holds_up_nothing(
+    kit: Kit, receiver: Receiver
+) -> None:
+    endpoint = register(kit, receiver, types=[COMPLETED])
+    began = kit.connections.record.server_now()
+    service(kit).replay(endpoint.id, began, began + timedelta(days=1))
+    with kit.connections.engine.begin() as sql:
+        sql.execute(text("UPDATE webhook_endpoint SET replay_xact = '999999999999'"))
+    pay(kit, 1)
+    service(kit).feed(endpoints_max=10, rows_max=10)
+    assert service(kit).store.find(endpoint.id).replay is None
+    assert [state for _, _, state in rows(kit)] == ["pending"]
+
+
 def test_a_replay_tells_again_what_happened_in_that_time_and_what_was_missed(
     kit: Kit, receiver: Receiver
 ) -> None:

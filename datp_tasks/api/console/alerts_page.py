@@ -24,6 +24,8 @@ RECENT_MAX = 50
 RECENT_S = 86_400
 NUMBER_DIGITS_MAX = 18
 BATCH_KINDS = "ledger-batch-"
+#: Of the watcher, whose subject is a group.
+GROUP_KINDS = ("group-without-worker", "node-lost", "queue-long", "queue-grows")
 
 
 def read(services: Services, _: Params) -> Mapping[str, Any]:
@@ -51,6 +53,8 @@ def place_of_subject(alert: Alert) -> str:
     kind, _, number = subject.partition(" ")
     if kind == "approval" and number.isdecimal():
         return f"/approvals/{number}"
+    if alert.kind in GROUP_KINDS:
+        return f"/groups/{quote(subject, '')}"
     return with_query("/search", {"q": subject})
 
 

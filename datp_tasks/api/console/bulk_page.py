@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 from fastapi.responses import Response
 
 from datp_tasks.api.console.transactions_page import given_filters, parsed, query_of, wrong_filter
-from datp_tasks.api.console.visit import Pages, Visit, with_query
+from datp_tasks.api.console.visit import REASON_CHARS_MAX, Pages, Visit, with_query
 from datp_tasks.api.problems import invalid, not_found
 from datp_tasks.api.services import Services
 from datp_tasks.model.status import Status
@@ -92,7 +92,7 @@ async def preview(visit: Visit) -> Response:
         chosen_max=CHOSEN_MAX,
         sample=chosen[:SAMPLE],
         trouble=trouble,
-        now_ms=visit.services.live.server_now_ms(),
+        now_ms=await visit.run(visit.services.live.server_now_ms),
         cli=f"datp bulk {action} {filters} --reason '…'",
     )
 
@@ -103,8 +103,9 @@ async def act(visit: Visit) -> Response:
     given = given_filters(dict(parse_qsl(visit.form.get("query", ""))))
     back = with_query(f"/bulk/{action}", given)
     reason = visit.form.get("reason", "").strip()
-    if not reason:
-        return visit.back_to(back, trouble="Write a reason: the audit keeps it.")
+    if not reason or len(reason) > REASON_CHARS_MAX:
+        text = f"Write a reason, of at most {REASON_CHARS_MAX} characters: the audit keeps it."
+        return visit.back_to(back, trouble=text)
     chosen = await visit.run(choose, visit.services, action, given)
     if len(chosen) > CHOSEN_MAX:
         return visit.back_to(back, trouble=f"At most {CHOSEN_MAX:,} at a time: filter more.")

@@ -39,6 +39,7 @@ from datp_tasks.api.console.oidc import Oidc
 from datp_tasks.api.console.request_checks import (
     form_of,
     prefix_of,
+    refuse_former,
     refuse_other_sites,
     vouched_for,
 )
@@ -178,7 +179,8 @@ class Console:
     # Open to those who are not signed in.
 
     async def _home(self, request: Request) -> Response:
-        base = base_of(request) or request.scope.get("datp_prefix", "")
+        # The path without a slash is outside of what knows the prefix.
+        base = base_of(request) or prefix_of(request.scope, self._settings.api_proxies)
         if not base.endswith(self._settings.console_path):
             base += self._settings.console_path
         return RedirectResponse(f"{base}/now", 303)
@@ -230,7 +232,7 @@ class Console:
                 await desk.sessions.caller(session, request)
             except SignedOut:
                 return False
-            return True
+            return not await desk.sessions.is_over(session)
 
         params["base"] = base_of(request)
         source = desk.streams.follow(view, params, caller.owner, is_good)
@@ -282,6 +284,7 @@ class Console:
         session = vouched_for(request, self._identity)
         if session is None:
             session = await sessions.of_cookie(request.cookies.get(COOKIE, ""))
+            refuse_former(session, self._identity)
         return session, await sessions.caller(session, request)
 
     def _not_signed_in(self, request: Request, trouble: str) -> Response:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import logging
 import secrets
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import jwt
@@ -19,6 +22,7 @@ from datp_tasks.api.console.identity_file import OidcSettings, checked_name, rol
 from datp_tasks.api.console.sessions import Signer, person
 from datp_tasks.api.console.sign_in import ask_to_sign_in, local_path, signed_in
 from datp_tasks.api.console.visit import Desk, base_of, cookie_options
+from datp_tasks.api.shares import Shares
 from datp_tasks.outbound.address_guard import AnyAddress
 from datp_tasks.outbound.http_client import Manners
 from datp_tasks.outbound.messages import HttpRequest
@@ -29,11 +33,16 @@ from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.console")
 
+T = TypeVar("T")
+
 COOKIE = "datp_console_oidc"
 #: How long a person may take at the provider.
 FLOW_S = 600
 ANSWER_BYTES_MAX = 262_144
 HTTP_S = 10.0
+#: For questions to the provider, and how many of them may be asked or wait at once.
+THREADS = 4
+ASKING_MAX = 40
 #: Keys of the provider are asked for again after this, and when a token names another.
 KEYS_S = 600.0
 #: The clocks of provider and server may differ by so much.
@@ -55,17 +64,20 @@ class Oidc:
             headers={"user-agent": "datp-tasks", "accept": "application/json"},
         )
         self._http = ThreadedHttpClient(AnyAddress(), manners)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="datp-oidc")
+        self._asking = Shares(ASKING_MAX, what="questions to the sign-in provider")
         self._places: dict[str, Any] = {}
         self._keys: jwt.PyJWKSet | None = None
         self._keys_until_s = 0.0
 
     def close(self) -> None:
         self._http.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def begin(self, request: Request, desk: Desk) -> Response:
         """Send the person to the provider; what comes back must fit what is kept in a cookie."""
         try:
-            places = await desk.services.threads.run(self._discover)
+            places = await self._in_thread(request, self._discover)
         except ProviderTrouble as error:
             return _refused(request, desk, "The sign-in provider does not answer.", error)
         verifier = secrets.token_urlsafe(48)
@@ -104,8 +116,8 @@ class Oidc:
         if "code" not in given:
             return _refused(request, desk, "The sign-in provider refused.", given.get("error"))
         try:
-            claims = await desk.services.threads.run(
-                self._claims, given["code"], flow, _redirect_uri(request)
+            claims = await self._in_thread(
+                request, self._claims, given["code"], flow, _redirect_uri(request)
             )
         except (ProviderTrouble, jwt.PyJWTError) as error:
             return _refused(
@@ -114,7 +126,7 @@ class Oidc:
         found = claims.get(self._given.role_claim)
         listed = found if isinstance(found, list) else [found]
         role = role_of(map(str, listed), self._given.roles)
-        name = checked_name(claims.get(self._given.name_claim))
+        name = checked_name(self._name(claims))
         if name is None or role is None:
             text = "The sign-in provider knows you, but gives you no role here."
             return _refused(request, desk, text, f"{name}: {found!r:.200}")
@@ -122,6 +134,19 @@ class Oidc:
         response = await signed_in(request, desk, actor, "oidc", flow["on"], by_page=True)
         response.delete_cookie(COOKIE, path=base_of(request))
         return response
+
+    def _name(self, claims: dict[str, Any]) -> object:
+        """Who it is. An address that is not verified may be that of another person."""
+        claim = self._given.name_claim
+        if claim == "email" and claims.get("email_verified") is False:
+            return None
+        return claims.get(claim)
+
+    async def _in_thread(self, request: Request, work: Callable[..., T], *args: Any) -> T:
+        """One who is not signed in can make the provider slow; those who are do not wait for it."""
+        address = request.client.host if request.client else ""
+        with self._asking.held(address):
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work, *args)
 
     # In threads.
 

@@ -10,7 +10,7 @@ from fastapi import Request
 from starlette.types import Scope
 
 from datp_tasks.api.console.identity_file import Identity, checked_name, role_of
-from datp_tasks.api.console.sessions import Session
+from datp_tasks.api.console.sessions import Session, SignedOut
 from datp_tasks.api.problems import Problem, forbidden
 from datp_tasks.settings import Settings
 
@@ -24,8 +24,8 @@ def vouched_for(request: Request, identity: Identity) -> Session | None:
     proxy = identity.proxy
     if proxy is None or not proxy.trusts(request.scope.get("datp_peer", "")):
         return None
-    name = checked_name(request.headers.get(proxy.name_header, ""))
-    groups = re.split(r"[,;\s]+", request.headers.get(proxy.role_header, ""))
+    name = checked_name(_sole(request, proxy.name_header))
+    groups = re.split(r"[,;\s]+", _sole(request, proxy.role_header))
     role = role_of(groups, proxy.roles)
     if name is None or role is None:
         return None
@@ -40,15 +40,36 @@ def vouched_for(request: Request, identity: Identity) -> Session | None:
     )
 
 
+def _sole(request: Request, header: str) -> str:
+    """Of two, one may be what the proxy's own client has sent."""
+    found = request.headers.getlist(header)
+    return found[0] if len(found) == 1 else ""
+
+
+def refuse_former(session: Session, identity: Identity) -> None:
+    """Raise SignedOut for whom a provider vouched that the identity file does not name any more,
+    or for a role that it gives to no group now."""
+    given = identity.oidc.roles.values() if identity.oidc else ()
+    if session.way == "oidc" and session.role not in given:
+        raise SignedOut("The session has ended. Sign in again.")
+
+
 def refuse_other_sites(request: Request) -> None:
     """A form comes from our own pages, whatever it says."""
     came = request.headers.get("sec-fetch-site")
     if came is not None:
         if came == "same-origin":
             return
-    elif urlsplit(request.headers.get("origin", "")).netloc == request.headers.get("host"):
+    elif _host_of(request.headers.get("origin", "")) == request.headers.get("host"):
         return
     raise forbidden("This form was sent by a page of another site.")
+
+
+def _host_of(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 async def form_of(request: Request, settings: Settings) -> dict[str, str]:

@@ -23,7 +23,10 @@ NOT_AN_OPERATOR = (
 
 def local_path(text: str) -> str:
     """Where to go on, within the console; never to another server."""
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return "/now"
     is_ours = not parts.scheme and not parts.netloc and text.startswith("/")
     return text if is_ours and not text.startswith(("//", "/\\")) else "/now"
 

@@ -199,19 +199,23 @@ class TabStream:
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self._headers})
         sending = asyncio.create_task(self._send_all(send))
         gone = asyncio.create_task(_until_gone(receive))
         try:
             await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (sending, gone):
+            # The one that can fail is last.
+            for task in (gone, sending):
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
 
     async def _send_all(self, send: Send) -> None:
         try:
+            # If there is no place for it, this raises: before the status is sent.
+            first = await anext(self._source)
+            await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+            await send({"type": "http.response.body", "body": first, "more_body": True})
             async for part in self._source:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -12,6 +12,7 @@ from fastapi.responses import Response
 from datp_tasks.api.console.payload_diff import DiffLine, diff
 from datp_tasks.api.console.streams import LiveView, Params
 from datp_tasks.api.console.timeline import Drawing, StepRow, Timeline
+from datp_tasks.api.console.transactions_page import LOOKS
 from datp_tasks.api.console.visit import Pages, Visit, with_query
 from datp_tasks.api.problems import forbidden, not_found
 from datp_tasks.api.services import Services
@@ -86,7 +87,8 @@ def _why(services: Services, tx_id: str) -> Why:
         # What the broker does not tell is not taken for a lost bell.
         return services.queues.waiting((group,)).get(group, 1)
 
-    return services.operator.why(tx_id, bells_in=bells_in)
+    # All tabs are told the same, so it is what a viewer may see.
+    return services.operator.why(tx_id, bells_in=bells_in, actor=LOOKS.actor)
 
 
 def timeline_of(

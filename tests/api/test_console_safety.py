@@ -1,0 +1,113 @@
+"""The console against hostile or unlucky requests: what is masked, what ends, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from datp_tasks import Pipeline
+from datp_tasks.model.actor import Role
+from datp_tasks.testing import Kit
+from tests.support.api_house import ApiHouse, api_house
+
+SAME = {"sec-fetch-site": "same-origin"}
+
+
+def person(house: ApiHouse, name: str, role: Role) -> httpx.Client:
+    made = house.client(follow_redirects=False)
+    made.headers.update(SAME)
+    made.post("/console/sign-in", data={"key": house.new_key(name, role)})
+    return made
+
+
+def test_what_an_exception_said_is_masked(house: ApiHouse, kit: Kit) -> None:
+    @kit.step("t/says-iban", retry={"max_attempts": 1})
+    def says(ctx: Any, data: dict[str, Any]) -> dict[str, Any]:
+        raise RuntimeError(f"no such account {data['iban']}")
+
+    kit.use(Pipeline("says-iban").step("t/says-iban").build())
+    tx_id = kit.submit("says-iban", {"iban": "DE02secret"}, owner="shop")
+    for role in (Role.VIEWER, Role.ADMIN):
+        shown = person(house, f"p-{role}", role).get(f"/console/transactions/{tx_id}")
+        assert "internal-error" in shown.text
+        assert "DE02secret" not in shown.text
+
+
+def test_a_live_page_ends_with_the_longest_time_of_its_session(
+    house: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datp_tasks.api.console.sessions.CLOCK_S", -1)
+    monkeypatch.setattr("datp_tasks.api.console.streams.BEAT_S", 0.05)
+    ann = person(house, "ann", Role.VIEWER)
+    with ann.stream("GET", "/console/live?view=approvals") as response:
+        lines = response.iter_lines()
+        assert next(line for line in lines if line.startswith("event: ")) == "event: parts"
+        house.kit.clock.advance(seconds=house.services.settings.console_session_s + 1)
+        assert "event: signed-out" in list(lines)
+
+
+@pytest.fixture(scope="module")
+def proxied(kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiHouse]:
+    path: Path = tmp_path_factory.mktemp("identity") / "identity.yaml"
+    path.write_text(
+        "proxy: {from: [127.0.0.1], name_header: X-User, role_header: X-Groups, "
+        "roles: {ops: operator, all: viewer}}"
+    )
+    settings = replace(
+        kit.settings,
+        identity_file=str(path),
+        api_proxies=("127.0.0.1",),
+        console_streams_max=1,
+    )
+    with api_house(kit, settings) as house:
+        yield house
+
+
+def test_a_tab_for_which_there_is_no_place_is_refused_by_the_status(proxied: ApiHouse) -> None:
+    named = {"x-user": "carol", "x-groups": "all"}
+    browser = proxied.client()
+    with browser.stream("GET", "/console/live?view=approvals", headers=named) as first:
+        lines = first.iter_lines()
+        assert first.status_code == 200 and next(lines).startswith("retry:")
+        refused = proxied.client().get("/console/live?view=now", headers=named)
+        assert refused.status_code == 429 and "retry-after" in refused.headers
+
+
+def test_a_name_that_was_given_twice_is_none(proxied: ApiHouse) -> None:
+    """A proxy that adds its header behind the one of its client must not be believed."""
+    for doubled in (
+        [("x-user", "mallory"), ("x-user", "carol"), ("x-groups", "all")],
+        [("x-user", "carol"), ("x-groups", "ops"), ("x-groups", "all")],
+    ):
+        assert proxied.client().get("/console/now", headers=doubled).status_code == 303
+
+
+def test_the_root_of_the_console_keeps_the_prefix_of_the_proxy(proxied: ApiHouse) -> None:
+    for path in ("/console", "/console/"):
+        answer = proxied.client().get(path, headers={"x-forwarded-prefix": "/ops"})
+        assert answer.headers["location"] == "/ops/console/now", path
+        plain = proxied.client().get(path)
+        assert plain.headers["location"] == "/console/now", path
+
+
+def test_texts_that_are_no_addresses_are_no_error_of_the_server(house: ApiHouse) -> None:
+    stranger = house.client()
+    assert stranger.get("/console/sign-in", params={"on": "//[x"}).status_code == 200
+    headers = {"origin": "http://[x"}
+    answer = stranger.post("/console/sign-in", data={"key": "x"}, headers=headers)
+    assert answer.status_code == 403
+
+
+def test_a_reason_of_a_bulk_action_has_a_limit(house: ApiHouse, kit: Kit) -> None:
+    kit.submit("nap", {}, owner="bulk-owner")
+    opal = person(house, "opal", Role.OPERATOR)
+    token = opal.get("/console/now").text.partition('name="token" value="')[2].partition('"')[0]
+    form = {"token": token, "query": "owner=bulk-owner", "count": "1", "reason": "x" * 1_001}
+    answer = opal.post("/console/bulk/wake", data=form)
+    assert answer.status_code == 303
+    assert "1000 characters" in opal.get(answer.headers["location"]).text
