@@ -152,6 +152,8 @@ export type BulkActionIn = {
   where: WhereIn;
   /** As the preview counted; else 409. */
   expectedCount: number;
+  /** As the preview named the set; else 409. */
+  selection: string;
   /** Kept in the audit table. */
   reason: string;
   /** Act alone although the policy wants another person; an alert stays. */
@@ -619,6 +621,8 @@ export type PreviewOut = {
   where: Record<string, unknown>;
   /** Up to 1000, which one request acts on. */
   count: number;
+  /** Names exactly this set. */
+  selection: string;
   /** There are more than one request acts on. */
   more: boolean;
   sample: Previewed[];

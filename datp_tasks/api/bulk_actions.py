@@ -14,6 +14,7 @@ from datp_tasks.api.routing import json_response, router
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT
 from datp_tasks.model.actor import Role
+from datp_tasks.model.approval import selection_of
 from datp_tasks.model.status import Status as TransactionStatus
 from datp_tasks.operator.bulk import Where
 from datp_tasks.record.record_types import Summary
@@ -57,6 +58,7 @@ class BulkActionIn(PreviewIn):
     expected_count: Annotated[
         int, Field(ge=0, le=ITEMS_MAX, description="As the preview counted; else 409.")
     ]
+    selection: Annotated[Text, Field(description="As the preview named the set; else 409.")]
     reason: Annotated[Long, Field(min_length=1, description="Kept in the audit table.")]
     break_glass: Annotated[
         bool,
@@ -75,6 +77,7 @@ class PreviewOut(Given):
     action: str
     where: Object
     count: Annotated[int, Field(description=f"Up to {ITEMS_MAX}, which one request acts on.")]
+    selection: Annotated[str, Field(description="Names exactly this set.")]
     more: Annotated[bool, Field(description="There are more than one request acts on.")]
     sample: list[Previewed]
 
@@ -107,7 +110,8 @@ async def preview_bulk_action(request: Request, wanted: PreviewIn) -> Response:
         for each in chosen[:SAMPLE]
     ]
     shown = {"action": wanted.action, "where": where.to_json(), "count": len(chosen)}
-    return json_response({**shown, "more": more, "sample": sample})
+    selection = selection_of(each.tx_id for each in chosen)
+    return json_response({**shown, "selection": selection, "more": more, "sample": sample})
 
 
 @routes.post("/bulk-actions", response_model=BulkActionOut, responses=CONFLICT)
@@ -121,6 +125,9 @@ async def bulk_action(request: Request, wanted: BulkActionIn) -> Response:
         if len(chosen) != wanted.expected_count:
             detail = f"{len(chosen)} match now, and {wanted.expected_count} were expected."
             raise Problem(409, "subject-moved", f"{detail} Look at the preview again.")
+        if selection_of(each.tx_id for each in chosen) != wanted.selection:
+            detail = "Other transactions match now than in the preview."
+            raise Problem(409, "subject-moved", f"{detail} Look at it again.")
         done = services.operator.act_on_many(
             wanted.action,
             where,

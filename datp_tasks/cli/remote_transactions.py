@@ -13,7 +13,7 @@ from datp_tasks.http.api_error import ApiError
 from datp_tasks.http.operations import SubmitOptions
 from datp_tasks.live.invariants import Violation
 from datp_tasks.model.actor import Actor, Role
-from datp_tasks.model.approval import Approval, ApprovalState, Vote
+from datp_tasks.model.approval import Approval, ApprovalState, Vote, selection_of
 from datp_tasks.model.status import Status
 from datp_tasks.operator.bulk import Action, ActionResult, Where
 from datp_tasks.operator.doctor import Diagnosis, InDoubt, InFlight
@@ -163,6 +163,7 @@ class RemoteOperator:
             "action": action,
             "where": {name: value for name, value in wanted.items() if value is not None},
             "expectedCount": len(tx_ids),
+            "selection": selection_of(tx_ids),
             "reason": reason,
             "breakGlass": break_glass,
         }

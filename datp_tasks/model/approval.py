@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -37,6 +37,11 @@ STEP: Final = "step"
 
 def short_hash(ids: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:12]
+
+
+def selection_of(ids: Iterable[str]) -> str:
+    """What was chosen, in a word: another set has another one, in whatever order it is found."""
+    return short_hash(sorted(ids))
 
 
 class ApprovalState(StrEnum):

@@ -186,9 +186,8 @@ def test_what_the_preview_shows_is_acted_on(
     preview = ops.post("/v1/bulk-actions/preview", json=chosen).json()
     assert (preview["count"], preview["more"]) == (3, False)
     assert {each["txId"] for each in preview["sample"]} == set(made)
-    acted = ops.post(
-        "/v1/bulk-actions", json={**chosen, "expectedCount": 3, "reason": "a wrong file"}
-    ).json()
+    sure = {"expectedCount": 3, "selection": preview["selection"], "reason": "a wrong file"}
+    acted = ops.post("/v1/bulk-actions", json={**chosen, **sure}).json()
     assert (acted["done"], acted["failed"]) == (3, 0)
     assert {str(house.kit.status(each).status) for each in made} == {"cancelled"}
 
@@ -198,8 +197,16 @@ def test_nothing_is_done_if_another_number_matches(
 ) -> None:
     owner, made = sleepers
     wanted = {"action": "cancel", "where": {"owner": owner}, "reason": "a wrong file"}
-    refused = ops.post("/v1/bulk-actions", json={**wanted, "expectedCount": 2})
-    assert refused.status_code == 409 and kind_of(refused) == "subject-moved"
+    seen = ops.post(
+        "/v1/bulk-actions/preview", json={"action": "cancel", "where": {"owner": owner}}
+    ).json()["selection"]
+    few = ops.post("/v1/bulk-actions", json={**wanted, "expectedCount": 2, "selection": seen})
+    assert few.status_code == 409 and kind_of(few) == "subject-moved"
+    # One has ended and another has come: as many as before, and not the same.
+    house.kit.client.cancel(made[0], "gone")
+    made[0] = house.kit.client.submit("nap", {"n": 4}, owner=owner).tx_id
+    other = ops.post("/v1/bulk-actions", json={**wanted, "expectedCount": 3, "selection": seen})
+    assert other.status_code == 409 and kind_of(other) == "subject-moved"
     assert {str(house.kit.status(each).status) for each in made} == {"sleeping"}
 
 

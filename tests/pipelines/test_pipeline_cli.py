@@ -16,6 +16,7 @@ from datp_tasks.errors import PipelineInvalid, PipelineUnknown, VersionMismatch
 from datp_tasks.live.keys import Keys
 from datp_tasks.live.nodes import registered_key
 from datp_tasks.pipelines.files import load_definitions
+from datp_tasks.pipelines.step_availability import offered_step_types
 from datp_tasks.pipelines.version_store import PipelineStore
 from datp_tasks.settings import Settings
 
@@ -33,8 +34,11 @@ def run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Run:
     """Runs a command line and returns what it printed, on both channels."""
-    live = SimpleNamespace(redis=redis, keys=keys)
-    connected = SimpleNamespace(settings=settings, pipelines=pipeline_store, live=live)
+    connected = SimpleNamespace(
+        settings=settings,
+        pipelines=pipeline_store,
+        offered_step_types=lambda: offered_step_types(redis, keys),
+    )
     monkeypatch.setattr(cli, "_connect", lambda: connected)
     monkeypatch.setenv("COLUMNS", "120")
 

@@ -14,6 +14,7 @@ from datp_tasks.api.console.transactions_page import given_filters, parsed, quer
 from datp_tasks.api.console.visit import REASON_CHARS_MAX, Pages, Visit, with_query
 from datp_tasks.api.problems import invalid, not_found
 from datp_tasks.api.services import Services
+from datp_tasks.model.approval import selection_of
 from datp_tasks.model.status import Status
 from datp_tasks.operator.bulk import Action, ActionResult, Where
 from datp_tasks.record.record_types import Summary
@@ -88,6 +89,7 @@ async def preview(visit: Visit) -> Response:
         given=given,
         query=query_of(given),
         count=len(chosen),
+        selection=selection_of(each.tx_id for each in chosen),
         too_many=len(chosen) > CHOSEN_MAX,
         chosen_max=CHOSEN_MAX,
         sample=chosen[:SAMPLE],
@@ -112,6 +114,9 @@ async def act(visit: Visit) -> Response:
     typed = visit.form.get("count", "").replace(",", "").strip()
     if typed != str(len(chosen)):
         text = f"Nothing was done: you typed {typed!r:.20}, and there are {len(chosen)} now."
+        return visit.back_to(back, trouble=text)
+    if visit.form.get("selection") != selection_of(each.tx_id for each in chosen):
+        text = "Nothing was done: other transactions fit the filters now. Look at them again."
         return visit.back_to(back, trouble=text)
     results = await visit.run(_act, visit, action, given, chosen, reason)
     failed = [each for each in results if not each.ok]
