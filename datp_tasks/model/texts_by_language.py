@@ -46,7 +46,7 @@ def _as_json(params: Mapping[str, Any]) -> dict[str, Any]:
         text = json.dumps(params, default=str, skipkeys=True)
         found: dict[str, Any] = json.loads(text, parse_constant=str)
     except Exception:
-        # A value whose own text cannot be made: the step said how the transaction ends all the same.
+        # A value whose own text cannot be made: the transaction ends as its step said.
         return {}
     return found
 
