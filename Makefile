@@ -66,6 +66,7 @@ lint: $(STAMP) ## Style, types, the direction of imports, and what stays in its 
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.openapi_lint
 	$(BIN)/python -m pytest -q tests/tidy/test_rooms.py
 
 clients: $(STAMP) ## Write the TypeScript types of the API from its OpenAPI document

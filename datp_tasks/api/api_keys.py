@@ -88,7 +88,7 @@ class OwnerLimitsShown(Given):
     in_flight_max: int | None
 
 
-@own.get("/keys", response_model=KeysShown)
+@own.get("/keys", operation_id="listKeys", response_model=KeysShown)
 async def keys(
     request: Request, owner: Annotated[str | None, Query(max_length=64)] = None
 ) -> Response:

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from fastapi import FastAPI, Request
+from pydantic.alias_generators import to_camel
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from datp_tasks.api import (
@@ -117,6 +118,8 @@ def create_app(open_services: Callable[[], Services], settings: Settings) -> Fas
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        # Where a route does not name its operation itself.
+        generate_unique_id_function=lambda route: to_camel(route.name),
     )
     app.state.door = Door(settings)
     problems.install(app)
@@ -136,7 +139,8 @@ def _direct_routes(app: FastAPI) -> dict[tuple[str, str], GuardedRoute]:
     """Routes that read their bodies themselves: they are found without looking through all."""
     return {
         (method, route.path): route
-        for route in app.routes
+        for router in app.state.routers
+        for route in router.routes
         if isinstance(route, GuardedRoute) and hasattr(route.endpoint, "read_body")
         for method in route.methods or ()
     }

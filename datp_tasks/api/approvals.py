@@ -77,7 +77,7 @@ async def approval(request: Request, number: Number) -> Response:
 
 @routes.post(
     "/approvals/{number}/approve",
-    operation_id="approve",
+    operation_id="approveRequest",
     response_model=ApprovalShown,
     responses=CONFLICT,
 )
@@ -91,7 +91,7 @@ async def approve(request: Request, number: Number, wanted: ApproveIn) -> Respon
 
 @routes.post(
     "/approvals/{number}/reject",
-    operation_id="reject",
+    operation_id="rejectRequest",
     response_model=ApprovalShown,
     responses=CONFLICT,
 )

@@ -42,7 +42,7 @@ GONE: dict[int | str, dict[str, Any]] = {
 }
 
 
-@routes.get("/events", response_model=Object, responses=GONE)
+@routes.get("/events", operation_id="listEvents", response_model=Object, responses=GONE)
 async def events(
     request: Request,
     *,

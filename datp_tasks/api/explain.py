@@ -124,14 +124,14 @@ async def replay_transaction(request: Request, tx_id: TxId) -> Response:
     return json_response(replay_json(await services.threads.run(services.operator.replay, tx_id)))
 
 
-@routes.get("/doctor", response_model=DiagnosisShown)
+@routes.get("/doctor", operation_id="getDiagnosis", response_model=DiagnosisShown)
 async def doctor(request: Request) -> Response:
     """What is in flight and in doubt, and whether everything is where it should be."""
     services = services_of(request)
     return json_response(diagnosis_json(await services.threads.run(services.operator.doctor)))
 
 
-@routes.get("/timeouts", response_model=TimeoutsShown)
+@routes.get("/timeouts", operation_id="getTimeouts", response_model=TimeoutsShown)
 async def timeouts(
     request: Request, limit: Annotated[int, Query(ge=0, le=ROWS_MAX)] = 10
 ) -> Response:

@@ -49,7 +49,7 @@ class GroupsShown(Given):
     groups: list[GroupShown]
 
 
-@routes.get("/groups", response_model=GroupsShown)
+@routes.get("/groups", operation_id="listGroups", response_model=GroupsShown)
 @needs(Role.VIEWER)
 async def groups(request: Request) -> Response:
     """Every group that was told something, or that has a live worker."""
@@ -57,7 +57,7 @@ async def groups(request: Request) -> Response:
     return json_response({"groups": await services.threads.run(all_groups, services)})
 
 
-@routes.get("/groups/{name}", response_model=GroupShown)
+@routes.get("/groups/{name}", operation_id="getGroup", response_model=GroupShown)
 @needs(Role.VIEWER)
 async def group(request: Request, name: Name) -> Response:
     """One group; one that was told nothing and has no worker is all default."""

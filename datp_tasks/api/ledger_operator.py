@@ -44,7 +44,7 @@ class ResolveBatchIn(ReasonIn):
     state: Literal["COMMITTED", "INVALID"]
 
 
-@routes.get("/services", response_model=Object)
+@routes.get("/services", operation_id="listServices", response_model=Object)
 @needs(Role.VIEWER)
 async def services_list(request: Request, limit: Limit = 100) -> Response:
     """Ledger services by name, and the kinds of ledgers that this installation knows."""
@@ -74,7 +74,7 @@ async def add_service(request: Request, wanted: ServiceIn) -> Response:
     return json_response(_service_json(await services.threads.run(put)), 201)
 
 
-@routes.get("/claims", response_model=Object)
+@routes.get("/claims", operation_id="listClaims", response_model=Object)
 @needs(Role.VIEWER)
 async def claims(
     request: Request,
@@ -92,7 +92,12 @@ async def claims(
     return json_response({"claims": [_claim_json(each) for each in found]})
 
 
-@routes.post("/batches/{service}/{batchId}/park", response_model=Object, responses=CONFLICT)
+@routes.post(
+    "/batches/{service}/{batchId}/park",
+    operation_id="parkBatch",
+    response_model=Object,
+    responses=CONFLICT,
+)
 async def park(
     request: Request, service: ServiceId, batch_id: BatchId, wanted: ReasonIn
 ) -> Response:
@@ -100,7 +105,12 @@ async def park(
     return await _act(request, "park", service, batch_id, reason=wanted.reason)
 
 
-@routes.post("/batches/{service}/{batchId}/resume", response_model=Object, responses=CONFLICT)
+@routes.post(
+    "/batches/{service}/{batchId}/resume",
+    operation_id="resumeBatch",
+    response_model=Object,
+    responses=CONFLICT,
+)
 async def resume(
     request: Request, service: ServiceId, batch_id: BatchId, wanted: ReasonIn
 ) -> Response:
@@ -108,7 +118,12 @@ async def resume(
     return await _act(request, "resume", service, batch_id, reason=wanted.reason)
 
 
-@routes.post("/batches/{service}/{batchId}/resubmit", response_model=Object, responses=CONFLICT)
+@routes.post(
+    "/batches/{service}/{batchId}/resubmit",
+    operation_id="resubmitBatch",
+    response_model=Object,
+    responses=CONFLICT,
+)
 async def resubmit(
     request: Request, service: ServiceId, batch_id: BatchId, wanted: ReasonIn
 ) -> Response:
@@ -116,7 +131,12 @@ async def resubmit(
     return await _act(request, "resubmit", service, batch_id, reason=wanted.reason)
 
 
-@routes.post("/batches/{service}/{batchId}/resolve", response_model=Object, responses=CONFLICT)
+@routes.post(
+    "/batches/{service}/{batchId}/resolve",
+    operation_id="resolveBatch",
+    response_model=Object,
+    responses=CONFLICT,
+)
 async def resolve(
     request: Request, service: ServiceId, batch_id: BatchId, wanted: ResolveBatchIn
 ) -> Response:

@@ -49,7 +49,10 @@ class Given(BaseModel):
 
 class TransactionIn(Sent):
     pipeline: Annotated[Text, Field(examples=["transfer"])]
-    input: Annotated[Object, Field(description="What the first step gets.")]
+    input: Annotated[
+        Object,
+        Field(description="What the first step gets.", examples=[{"from": "ann", "to": "bob"}]),
+    ]
     external_id: Annotated[
         str | None,
         Field(description="Your own name for it; the same request again is the same transaction."),
@@ -235,6 +238,26 @@ class Readiness(Given):
     postgresql: str
     redis: str
     long_polls: Annotated[int, Field(description="How many wait in this process.")]
+
+
+class WebhookTransaction(Given):
+    tx_id: Annotated[str, Field(pattern=TX_ID, examples=[EXAMPLE_ID])]
+    external_id: str | None
+    pipeline: str
+    status: Status
+    sequence: int
+    output: Object | None
+    progress: Object | None
+    note: str | None
+    metadata: Object | None
+    created_at: datetime
+    completed_at: datetime | None
+
+
+class WebhookEvent(Given):
+    type: Literal["transaction.completed", "transaction.progress"]
+    timestamp: datetime
+    data: WebhookTransaction
 
 
 class Mistake(BaseModel):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from datp_tasks.api.models import ProblemDocument
+from datp_tasks.api.models import ProblemDocument, WebhookEvent
 from datp_tasks.api.problems import MEDIA_TYPE
+from datp_tasks.api.routing import GuardedRoute
 
 DESCRIPTION = (
     "Hand in transactions, look at them, wait for them, act on them. Every error is a problem "
@@ -31,6 +31,17 @@ PROBLEMS = {
     500: "The server made a mistake.",
     503: "A server that is needed is unavailable; Retry-After says when to ask again.",
 }
+#: What a webhook sends; docs/webhooks.md has the headers that sign it.
+WEBHOOK = {
+    "operationId": "receiveTransactionEvent",
+    "summary": "Transaction Event",
+    "description": "The end of a transaction, or a progress report of it, for its webhook.",
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/WebhookEvent"}}},
+    },
+    "responses": {"200": {"description": "Any 2xx: it is delivered."}},
+}
 WITH_BODY = (408, 413, 415)
 AFTER = {429, 503}
 
@@ -50,23 +61,39 @@ def document(app: FastAPI) -> dict[str, Any]:
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    for operation in _operations(made):
-        _complete(operation)
+    rights = _rights(app)
+    for path, operations in made["paths"].items():
+        for method, operation in operations.items():
+            _complete(operation, rights.get((method.upper(), path), []))
+    made["webhooks"] = {"transactionEvent": {"post": WEBHOOK}}
+    schemas["WebhookEvent"] = WebhookEvent.model_json_schema(
+        by_alias=True, ref_template="#/components/schemas/{model}"
+    )
+    schemas |= schemas["WebhookEvent"].pop("$defs", {})
     app.openapi_schema = made
     return made
 
 
-def _operations(made: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for path in made["paths"].values():
-        yield from path.values()
+def _rights(app: FastAPI) -> dict[tuple[str, str], list[str]]:
+    """By method and path: the role that a key must have, or the grants that a client's key needs.
+
+    OpenAPI 3.1 has room for them beside the name of the scheme.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for route in (route for router in app.state.routers for route in router.routes):
+        if isinstance(route, GuardedRoute):
+            role, grants = route.needed_role, getattr(route.endpoint, "needed_grants", ())
+            needed = [f"role:{role}"] if role else [f"grant:{each}" for each in grants]
+            found |= {(method, route.path_format): needed for method in route.methods or ()}
+    return found
 
 
-def _complete(operation: dict[str, Any]) -> None:
+def _complete(operation: dict[str, Any], rights: list[str]) -> None:
     tags = operation.get("tags", [])
     is_open = "health" in tags
     codes = {400, 500, 503} if is_open else {400, 401, 403, 404, 429, 500, 503}
     if not is_open:
-        operation["security"] = [{"key": []}]
+        operation["security"] = [{"key": rights}]
     if operation.get("parameters") or "requestBody" in operation:
         codes.add(422)
     if "requestBody" in operation:

@@ -18,7 +18,7 @@ from datp_tasks.model.actor import Role
 routes = router("/v1", "operator", role=Role.ADMIN)
 
 
-@routes.get("/step-types", response_model=Object)
+@routes.get("/step-types", operation_id="listStepTypes", response_model=Object)
 @needs(Role.VIEWER)
 async def step_types(request: Request) -> Response:
     """Those of live nodes and those that come with the package, by name."""
@@ -27,7 +27,7 @@ async def step_types(request: Request) -> Response:
     return json_response({"stepTypes": [each.to_json() for each in found]})
 
 
-@routes.get("/step-types/{name:path}", response_model=Object)
+@routes.get("/step-types/{name:path}", operation_id="getStepType", response_model=Object)
 @needs(Role.VIEWER)
 async def step_type(request: Request, name: Annotated[str, Path(max_length=200)]) -> Response:
     """One: its description, the JSON schema of its params, a definition to begin with."""

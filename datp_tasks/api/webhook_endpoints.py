@@ -62,7 +62,7 @@ class RotateIn(BaseModel):
     )
 
 
-@routes.get("/webhook-endpoints", response_model=Object)
+@routes.get("/webhook-endpoints", operation_id="listWebhookEndpoints", response_model=Object)
 async def find(
     request: Request,
     owner: Annotated[str | None, Query(max_length=64, description="For operators.")] = None,
@@ -80,7 +80,9 @@ async def find(
     return json_response({"endpoints": [_shown(each) for each in found]})
 
 
-@routes.post("/webhook-endpoints", status_code=201, response_model=Object)
+@routes.post(
+    "/webhook-endpoints", operation_id="addWebhookEndpoint", status_code=201, response_model=Object
+)
 @keeps("nothing")
 async def add(request: Request, wanted: EndpointIn) -> Response:
     """Register one. The secret that signs for it is in this answer only."""
@@ -104,7 +106,7 @@ async def add(request: Request, wanted: EndpointIn) -> Response:
     return json_response(shown, 201, headers=place)
 
 
-@routes.get("/webhook-endpoints/{id}", response_model=Object)
+@routes.get("/webhook-endpoints/{id}", operation_id="getWebhookEndpoint", response_model=Object)
 async def show(request: Request, id: Id) -> Response:
     """One endpoint."""
     services = services_of(request)
@@ -112,7 +114,9 @@ async def show(request: Request, id: Id) -> Response:
     return json_response(_shown(await services.threads.run(_find, services, id, _owner(request))))
 
 
-@routes.patch("/webhook-endpoints/{id}", response_model=Object)
+@routes.patch(
+    "/webhook-endpoints/{id}", operation_id="changeWebhookEndpoint", response_model=Object
+)
 async def change(request: Request, id: Id, wanted: EndpointChange) -> Response:
     """Change what is named. What waits for one that is disabled is not sent."""
     services, caller = services_of(request), caller_of(request)
@@ -133,7 +137,7 @@ async def change(request: Request, id: Id, wanted: EndpointChange) -> Response:
     return json_response(_shown(await services.threads.run(put)))
 
 
-@routes.delete("/webhook-endpoints/{id}", status_code=204)
+@routes.delete("/webhook-endpoints/{id}", operation_id="removeWebhookEndpoint", status_code=204)
 async def delete(request: Request, id: Id) -> Response:
     """It is told nothing any more, and its secrets are deleted."""
     services, caller = services_of(request), caller_of(request)
@@ -147,7 +151,12 @@ async def delete(request: Request, id: Id) -> Response:
     return Response(status_code=204)
 
 
-@routes.post("/webhook-endpoints/{id}/rotate-secret", response_model=Object, responses=CONFLICT)
+@routes.post(
+    "/webhook-endpoints/{id}/rotate-secret",
+    operation_id="rotateWebhookSecret",
+    response_model=Object,
+    responses=CONFLICT,
+)
 @keeps("nothing")
 async def rotate(request: Request, id: Id, wanted: RotateIn | None = None) -> Response:
     """A new secret, in this answer only; the old one signs beside it for a while."""
@@ -164,7 +173,12 @@ async def rotate(request: Request, id: Id, wanted: RotateIn | None = None) -> Re
     return json_response({"id": id, "secret": await services.threads.run(make)})
 
 
-@routes.post("/webhook-endpoints/{id}/test", status_code=202, response_model=Object)
+@routes.post(
+    "/webhook-endpoints/{id}/test",
+    operation_id="testWebhookEndpoint",
+    status_code=202,
+    response_model=Object,
+)
 async def test(request: Request, id: Id) -> Response:
     """Send an event of the type `endpoint.test`."""
     services, caller = services_of(request), caller_of(request)
@@ -180,7 +194,11 @@ async def test(request: Request, id: Id) -> Response:
 
 
 @routes.post(
-    "/webhook-endpoints/{id}/replay", status_code=202, response_model=Object, responses=CONFLICT
+    "/webhook-endpoints/{id}/replay",
+    operation_id="replayWebhookEvents",
+    status_code=202,
+    response_model=Object,
+    responses=CONFLICT,
 )
 async def replay(request: Request, id: Id, wanted: ReplayIn) -> Response:
     """Tell again of what happened in a time, and of what was not told then."""
@@ -197,7 +215,11 @@ async def replay(request: Request, id: Id, wanted: ReplayIn) -> Response:
     return json_response(_shown(await services.threads.run(begin)), 202)
 
 
-@routes.get("/webhook-endpoints/{id}/deliveries", response_model=Object)
+@routes.get(
+    "/webhook-endpoints/{id}/deliveries",
+    operation_id="listEndpointDeliveries",
+    response_model=Object,
+)
 async def deliveries(
     request: Request, id: Id, limit: Annotated[int, Query(ge=1, le=ROWS_MAX)] = 100
 ) -> Response:

@@ -74,7 +74,7 @@ async def show(request: Request, id: Id) -> Response:
 
 @routes.post(
     "/webhooks/{id}/redeliver",
-    operation_id="redeliver",
+    operation_id="redeliverWebhook",
     status_code=202,
     response_model=DeliveryWithAttempts,
     responses=CONFLICT,

@@ -135,7 +135,11 @@ class Ringer:
         if rung == "SENT":
             self.messages += 1
         elif rung != "SEND":
-            self._ring_excess(line, rung)
+            try:
+                self._ring_excess(line, rung)
+            except Exception as error:
+                # Their transactions are accepted: they are rung for later, and no error is told.
+                log.warning("%d bells could not be rung now: %s", len(rung), error)
 
     def waiting(self, group: str) -> int:
         """How many wait for a message of their own to the node group."""

@@ -32,7 +32,7 @@ class StepServices(Protocol):
     def report_held(self, run: Run) -> None: ...
     def set_switch(self, run: Run, name: str, value: SwitchValue) -> None: ...
     def commit_to_finish(self, run: Run, *, in_sql: bool) -> None: ...
-    def join_link(self, run: Run, link: str, legs: int) -> None: ...
+    def join_link(self, run: Run, link: str, legs: int) -> bool: ...
     def commit_link(self, run: Run, link: str) -> LinkVerdict: ...
     def submit_batch(
         self, run: Run, service_id: str, batch_id: str, payload: bytes, switch: str
@@ -155,12 +155,15 @@ class StepContext:
         """
         self._services.commit_to_finish(self._run, in_sql=self._sql is not None)
 
-    def join_link(self, link: str, legs: int) -> None:
-        """Make this transaction a leg of a link: all legs expire with the first that does."""
-        self._services.join_link(self._run, link, legs)
+    def join_link(self, link: str, legs: int) -> bool:
+        """Make this transaction a leg of a link: all legs expire with the first that does.
+
+        False: not now, because another leg is in the middle of a step or PostgreSQL is unavailable.
+        """
+        return self._services.join_link(self._run, link, legs)
 
     def commit_link(self, link: str) -> LinkVerdict:
-        """This leg is ready; `commit` once all are, and then call commit_to_finish()."""
+        """This leg is ready; `commit` once all are: they are past their point of no return."""
         return self._services.commit_link(self._run, link)
 
     def submit_batch(

@@ -28,9 +28,11 @@ from datp_tasks.model.switch import switch_json
 from datp_tasks.observe.logs import hide
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
+from datp_tasks.record.database import is_away, is_conflict
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.linked import Leg, LinkedTransactions, LinkVerdict
 from datp_tasks.record.points import Points
+from datp_tasks.record.sql_errors import OperationalError
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.settings import Settings
 
@@ -119,13 +121,28 @@ class WorkerServices:
     def commit_to_finish(self, run: Run, *, in_sql: bool) -> None:
         self._points.commit_to_finish(run, in_sql=in_sql)
 
-    def join_link(self, run: Run, link: str, legs: int) -> None:
-        expires_at = self._linked.join(_leg(run), link, legs)
+    def join_link(self, run: Run, link: str, legs: int) -> bool:
+        try:
+            expires_at = self._linked.join(_leg(run), link, legs)
+        except OperationalError as error:
+            if not (is_away(error) or is_conflict(error)):
+                raise
+            return False
         if expires_at is not None:
             run.expires_at_ms = round(expires_at.timestamp() * 1_000)
+        return True
 
     def commit_link(self, run: Run, link: str) -> LinkVerdict:
-        return self._linked.commit(_leg(run), link)
+        try:
+            verdict = self._linked.commit(_leg(run), link)
+            if verdict.word == "commit":
+                self._points.commit_to_finish(run, in_sql=False)
+        except OperationalError as error:
+            # It may be decided already: a leg that gave up now would end otherwise than the others.
+            if not (is_away(error) or is_conflict(error)):
+                raise
+            return LinkVerdict("wait")
+        return verdict
 
     def set_switch(self, run: Run, name: str, value: SwitchValue) -> None:
         answer = self._live.set_switch(run.tx_id, name, switch_json(name, value), fence=run.fence)

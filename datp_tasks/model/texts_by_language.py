@@ -7,6 +7,7 @@ messages:
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -29,14 +30,25 @@ Messages = Mapping[str, Mapping[str, str]]
 def message_of(messages: Messages, code: str, params: Mapping[str, Any], wanted: str) -> str | None:
     """The text of a code in the best of the wanted languages; None if there is none."""
     for language in (*_languages(wanted), FALLBACK):
-        text = messages.get(language, {}).get(code)
+        text = messages.get(language, {}).get(str(code))
         if text is not None:
             try:
-                return render(text, params)
+                return render(text, _as_json(params))
             except FieldMissing:
                 # The step did not tell what this text needs; another one may need less.
                 continue
     return None
+
+
+def _as_json(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Params as JSON has them: a step may give any value, such as a Decimal."""
+    try:
+        text = json.dumps(params, default=str, skipkeys=True)
+        found: dict[str, Any] = json.loads(text, parse_constant=str)
+    except Exception:
+        # A value whose own text cannot be made: the transaction ends as its step said.
+        return {}
+    return found
 
 
 def language_wanted(header: str | None) -> str | None:

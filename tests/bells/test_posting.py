@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from celery import Celery
 from celery.signals import before_task_publish
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from datp_tasks import Pipeline
 from datp_tasks.bells.broker import CelerySend, make_celery
 from datp_tasks.bells.posting import Posting
-from datp_tasks.live.doorbells import Pair
+from datp_tasks.live.doorbells import Doorbells, Pair
 from datp_tasks.live.live_types import FIRST_SEQUENCE, PRIORITIES, Bell
 from datp_tasks.runtime.clients import make_client
 from datp_tasks.runtime.container import Container
@@ -170,3 +171,22 @@ def test_an_unknown_place_and_a_lone_bell_are_not_rung_along(house: Container, q
     assert house.ringer.ring_along([replace(known, place="other/0")]) is None
     assert house.ringer.ring_along([known, replace(known, place="other/0")]) is None
     assert house.ringer.ring_along([]) is None
+
+
+def test_what_was_accepted_is_answered_also_if_it_cannot_be_rung_for(
+    datp: Kit, house: Container, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Redis is lost between the bell that found no room and the line of its owner."""
+    client = make_client(house)
+    size = house.costs.vector_size("posted/0")
+    for number in range(size + 1):
+        client.submit("posted", {"n": number})
+
+    def lost(*_: Any, **__: Any) -> None:
+        raise RedisConnectionError("lost")
+
+    for name in ("ring", "put"):
+        monkeypatch.setattr(Doorbells, name, lost)
+    tx_id = client.submit("posted", {"n": -1}).tx_id
+    assert house.live.fields_many([tx_id])[0]["status"] == "queued"
+    client.close()

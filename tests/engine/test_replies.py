@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -125,3 +127,30 @@ def test_mistakes_are_named_when_the_pipeline_is_read(options: Any, mistake: str
 def test_a_header_that_says_nothing_is_no_language() -> None:
     assert [language_wanted(each) for each in (None, "", "*", "de;q=0", "a" * 500)] == [None] * 5
     assert language_wanted("de-at;q=0.4, FR") == "fr, de-AT, de"
+
+
+class Untold:
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("code", "missing", "note"),
+    [
+        ("no-funds", Decimal("3.50"), "3.50 are missing"),
+        ("no-funds", date(2026, 1, 2), "2026-01-02 are missing"),
+        ("no-funds", {"of": Decimal(1), (1, 2): 3}, '{"of":"1"} are missing'),
+        ("no-funds", float("nan"), "NaN are missing"),
+        ("no-funds", Untold(), "poor"),
+        (["no-funds"], 1, "poor"),
+    ],
+)
+def test_values_that_are_not_json_do_not_keep_a_failure_from_ending(
+    datp: Kit, code: Any, missing: Any, note: str
+) -> None:
+    def say(ctx: Any, data: dict[str, Any]) -> None:
+        raise Fail("poor", code=code, params={"missing": missing})
+
+    replying(datp, say, messages=MESSAGES)
+    ended = datp.run("p", {})
+    assert (ended.status, ended.note) == ("failed", note)

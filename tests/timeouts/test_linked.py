@@ -7,10 +7,12 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from datp_tasks import Fail, Pipeline
 from datp_tasks.errors import StaleFence
 from datp_tasks.model.status import Status
+from datp_tasks.record.database import make_engine
 from datp_tasks.record.linked import Leg, LinkedTransactions
 from datp_tasks.testing import Kit
 
@@ -194,3 +196,52 @@ def test_a_worker_that_lost_the_transaction_decides_nothing(datp: Kit, books: Co
         with pytest.raises(StaleFence):
             act(Leg(tx_id, "local", 5))
     assert datp.status(tx_id).status is Status.QUEUED
+
+
+def test_a_leg_that_joins_waits_for_one_in_the_middle_of_a_step(
+    datp: Kit, books: Counter[str]
+) -> None:
+    """As long as a transactional step of another leg takes: no try of joining is lost by it."""
+    datp.use(
+        Pipeline("leg")
+        .step("util/link", params=LINK, retry={"max_attempts": 1})
+        .step("t/reserve").step("util/commit-linked", params=LINK).step("t/book").build()
+    )  # fmt: skip
+    first = submit(datp, "a")
+    with datp.connections.engine.begin() as step:
+        step.exec_driver_sql("SELECT 1 FROM tx_summary WHERE tx_id = %s FOR UPDATE", (first,))
+        second = submit(datp, "b")
+        assert statuses(datp, second) == ["sleeping"]
+    datp.advance(seconds=A_WHILE_S)
+    datp.advance(seconds=A_WHILE_S)
+    assert statuses(datp, first, second) == ["success", "success"]
+
+
+@pytest.mark.parametrize("lost_in", ["link_ready_at = coalesce", "no_return_at = CASE"])
+def test_a_leg_that_postgresql_is_lost_for_ends_as_the_others_do(
+    datp: Kit, books: Counter[str], lost_in: str
+) -> None:
+    """They have committed; this one does not know of it yet, and must not give up."""
+    first = submit(datp, "a")
+    second = submit(datp, "b")
+    assert datp.status(first).no_return_at is not None
+    others = make_engine(datp.settings)
+    cuts: Counter[str] = Counter()
+
+    def cut(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if lost_in in statement:
+            cuts[lost_in] += 1
+            pid = cursor.connection.info.backend_pid
+            with others.connect() as other:
+                other.exec_driver_sql("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+
+    event.listen(datp.connections.engine, "before_cursor_execute", cut)
+    for _ in range(5):
+        datp.advance(seconds=A_WHILE_S)
+    event.remove(datp.connections.engine, "before_cursor_execute", cut)
+    others.dispose()
+    assert cuts[lost_in] >= 3
+    assert statuses(datp, first, second) == ["sleeping", "success"]
+    datp.advance(seconds=A_WHILE_S)
+    assert statuses(datp, first, second) == ["success", "success"]
+    assert books["booked a"] == books["booked b"] == 1

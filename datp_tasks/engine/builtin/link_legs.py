@@ -29,11 +29,12 @@ LOOK_S_MAX = 10.0
 
 
 @step("util/link", description="Makes the transaction a leg of a link: one deadline for all legs.")
-def link(ctx: StepContext, data: dict[str, Any]) -> None:
+def link(ctx: StepContext, data: dict[str, Any]) -> Sleep | None:
     try:
-        ctx.join_link(_name(ctx, data), ctx.params["legs"])
+        has_joined = ctx.join_link(_name(ctx, data), ctx.params["legs"])
     except LinkRefused as refused:
         raise Fail(str(refused)) from None
+    return None if has_joined else _look_again(ctx)
 
 
 @step("util/commit-linked", description="Passes the point of no return with all legs of a link.")
@@ -41,10 +42,7 @@ def commit_linked(ctx: StepContext, data: dict[str, Any]) -> Sleep | None:
     verdict = ctx.commit_link(_name(ctx, data))
     if verdict.word == "stop":
         raise Fail(verdict.note)
-    if verdict.word == "wait":
-        return Sleep(seconds=min(LOOK_S_MAX, LOOK_FIRST_S * 2 ** min(ctx.sleeps, 10)))
-    ctx.commit_to_finish()
-    return None
+    return _look_again(ctx) if verdict.word == "wait" else None
 
 
 @link.check
@@ -68,3 +66,7 @@ def _name(ctx: StepContext, data: Mapping[str, Any]) -> str:
     if not 0 < len(name) <= LINK_CHARS_MAX or "\x00" in name:
         raise Fail(f"the name of a link has 1 to {LINK_CHARS_MAX} characters")
     return name
+
+
+def _look_again(ctx: StepContext) -> Sleep:
+    return Sleep(seconds=min(LOOK_S_MAX, LOOK_FIRST_S * 2 ** min(ctx.sleeps, 10)))

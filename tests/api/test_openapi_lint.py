@@ -1,0 +1,76 @@
+"""The linter of the OpenAPI document: the document passes, and what is wrong is found."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from datp_tasks.api import transactions
+from datp_tasks.api.application import create_app
+from datp_tasks.api.services import Services
+from datp_tasks.settings import Settings
+from tools.openapi_lint import document, mistakes, operations
+
+FOUND = document()
+
+
+def test_the_document_has_no_mistakes_and_needs_no_server() -> None:
+    assert mistakes(FOUND) == []
+    assert FOUND["openapi"].startswith("3.1")
+    assert len(list(operations(FOUND))) > 80
+
+
+def test_it_says_what_a_key_must_be_good_for() -> None:
+    paths = FOUND["paths"]
+    assert paths["/v1/transactions"]["get"]["security"] == [{"key": ["grant:read"]}]
+    assert paths["/v1/nodes"]["get"]["security"] == [{"key": ["role:viewer"]}]
+    assert "security" not in paths["/healthz"]["get"]
+    assert FOUND["webhooks"]["transactionEvent"]["post"]["requestBody"]["required"]
+
+
+def test_a_submit_is_found_without_the_other_routes_and_is_the_documented_one() -> None:
+    app = create_app(no_services, Settings(key_pepper="a pepper that no key is made with"))
+    [(name, route)] = app.state.direct.items()
+    assert name == ("POST", "/v1/transactions")
+    assert (route.endpoint, route.operation_id) == (transactions.submit, "submitTransaction")
+
+
+def no_services() -> Services:
+    raise AssertionError
+
+
+def without_id(operation: dict[str, Any]) -> None:
+    operation["operationId"] = "submit_v1_transactions_post"
+
+
+def twice(operation: dict[str, Any]) -> None:
+    operation["operationId"] = "listTransactions"
+
+
+def untyped(operation: dict[str, Any]) -> None:
+    schema = {"type": "object", "additionalProperties": True}
+    operation["responses"]["202"]["content"]["application/json"]["schema"] = schema
+
+
+def open_to_all(operation: dict[str, Any]) -> None:
+    del operation["security"]
+
+
+def nothing_said(operation: dict[str, Any]) -> None:
+    operation["description"] = ""
+
+
+@pytest.mark.parametrize("spoil", [without_id, twice, untyped, open_to_all, nothing_said])
+def test_what_is_wrong_is_found(spoil: Callable[[dict[str, Any]], None]) -> None:
+    broken = copy.deepcopy(FOUND)
+    spoil(broken["paths"]["/v1/transactions"]["post"])
+    assert mistakes(broken)
+
+
+def test_an_example_that_does_not_fit_is_found() -> None:
+    broken = copy.deepcopy(FOUND)
+    broken["components"]["schemas"]["Accepted"]["properties"]["txId"]["examples"] = ["none"]
+    assert any("example" in mistake for mistake in mistakes(broken))

@@ -1,0 +1,108 @@
+"""Looks through the OpenAPI document for what makes bad clients: `python -m tools.openapi_lint`.
+
+It needs no server. What it wants: a valid document, an operation id that is a verb and a noun for
+each route, answers with a schema, a key and what it must be good for, examples that fit.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from datp_tasks.api.application import create_app
+from datp_tasks.api.services import Services
+from datp_tasks.settings import Settings
+
+OPERATION_ID = re.compile(r"[a-z]+(?:[A-Z][a-z]*)+")
+#: Answers whose form is a user's own (a definition as it was applied), and those that are not
+#: described yet: this list may only shrink.
+OPEN_ANSWERS = {
+    "exportPipeline",
+    *("addService", "listServices", "listClaims"),
+    *("parkBatch", "resumeBatch", "resubmitBatch", "resolveBatch"),
+    *("addWebhookEndpoint", "listWebhookEndpoints", "getWebhookEndpoint", "changeWebhookEndpoint"),
+    *("rotateWebhookSecret", "testWebhookEndpoint", "replayWebhookEvents"),
+    *("listEndpointDeliveries", "listEvents", "listStepTypes", "getStepType"),
+}
+
+
+def document() -> dict[str, Any]:
+    def open_services() -> Services:
+        raise AssertionError("the document needs no servers")
+
+    app = create_app(open_services, Settings(key_pepper="a pepper that no key is made with"))
+    found: dict[str, Any] = app.openapi()
+    return found
+
+
+def operations(found: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in found["paths"].items():
+        for method, operation in methods.items():
+            yield f"{method.upper()} {path}", operation
+
+
+def mistakes(found: dict[str, Any]) -> list[str]:
+    wrong = [f"document: {error.message:.200}" for error in _invalid(found)]
+    names = Counter(operation.get("operationId") for _, operation in operations(found))
+    wrong += [f"the operation id {name} is there {n} times" for name, n in names.items() if n > 1]
+    for route, operation in operations(found):
+        wrong += [f"{route}: {mistake}" for mistake in _of_operation(operation, found)]
+    return wrong + [f"example of {mistake}" for mistake in _bad_examples(found)]
+
+
+def _invalid(found: dict[str, Any]) -> Iterator[Any]:
+    yield from OpenAPIV31SpecValidator(found).iter_errors()
+
+
+def _of_operation(operation: dict[str, Any], found: dict[str, Any]) -> Iterator[str]:
+    name = operation.get("operationId", "")
+    if not OPERATION_ID.fullmatch(name):
+        yield f"its operation id {name!r} is not a verb and a noun in camelCase"
+    if not operation.get("summary") or not operation.get("description"):
+        yield "it does not say what it does"
+    if "health" not in operation.get("tags", ()) and "security" not in operation:
+        yield "it does not say that it needs a key"
+    answers = {code: each for code, each in operation["responses"].items() if code < "300"}
+    if not answers:
+        yield "it has no good answer"
+    for code, answer in answers.items():
+        schema = answer.get("content", {}).get("application/json", {}).get("schema")
+        if schema is not None and name not in OPEN_ANSWERS and not _is_typed(schema, found):
+            yield f"its answer {code} has no fields"
+
+
+def _is_typed(schema: dict[str, Any], found: dict[str, Any]) -> bool:
+    if "$ref" in schema:
+        return _is_typed(found["components"]["schemas"][schema["$ref"].rpartition("/")[2]], found)
+    several = schema.get("anyOf") or schema.get("oneOf")
+    if several:
+        return all(_is_typed(each, found) for each in several)
+    return bool(schema.get("properties")) or schema.get("type") not in (None, "object")
+
+
+def _bad_examples(found: dict[str, Any]) -> Iterator[str]:
+    components = {"components": found["components"]}
+    for name, schema in found["components"]["schemas"].items():
+        for place, field in (("", schema), *schema.get("properties", {}).items()):
+            if not isinstance(field, dict):
+                continue
+            for example in field.get("examples", ()):
+                for error in Draft202012Validator({**field, **components}).iter_errors(example):
+                    yield f"{name}.{place}: {error.message:.200}"
+
+
+def main() -> int:
+    found = mistakes(document())
+    for mistake in found:
+        sys.stderr.write(f"{mistake}\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
