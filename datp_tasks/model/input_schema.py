@@ -136,8 +136,8 @@ def _pattern_mistakes(value: object, place: str) -> Iterator[str]:
 
 @lru_cache(maxsize=SCHEMAS_KEPT)
 def repeats_of(pattern: str) -> tuple[int, ...]:
-    """How many ways each repeat or choice of a pattern has; ValueError if one is within another, or the
-    pattern needs to remember or look around: such patterns can take exponentially long."""
+    """How many ways each repeat or choice of a pattern has; ValueError if one is within another, or
+    the pattern needs to remember or look around: such patterns can take exponentially long."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from re import _constants as words
