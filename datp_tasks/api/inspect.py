@@ -150,6 +150,7 @@ async def retry(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
     """Make it go on now: run its step again if that is in doubt, end its sleep, or ring again."""
     services, caller = services_of(request), caller_of(request)
     found = await services.look(caller, tx_id)
+    check_match(request, found)
     if found.is_final:
         raise TransactionFinal(f"{tx_id} has ended as {found.status}")
     act = partial(services.operator.act, "retry", tx_id)

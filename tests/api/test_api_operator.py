@@ -71,6 +71,13 @@ def test_one_in_doubt_is_decided_and_who_did_it_is_written_down(
     assert [each["txId"] for each in ok(ops.get("/v1/in-doubt"))["transactions"]] == [first]
     unsaid = ops.post(f"/v1/transactions/{first}/resolve", json={"decision": "done", "reason": ""})
     assert unsaid.status_code == 422
+    for action, body in (("retry", {}), ("resolve", {"decision": "done"})):
+        moved = ops.post(
+            f"/v1/transactions/{first}/{action}",
+            json={"reason": "seen", **body},
+            headers={"If-Match": '"0-queued-0"'},
+        )
+        assert moved.status_code == 412
     decided = {"decision": "done", "reason": "the bank says so", "output": {"by": "hand"}}
     ok(ops.post(f"/v1/transactions/{first}/resolve", json=decided))
     assert shown(acme, first)["output"] == {"by": "hand"}
