@@ -11,16 +11,13 @@ from pydantic import ValidationError
 from datp_tasks.api import models
 from datp_tasks.api.accepting import Accepted, accept_bulk
 from datp_tasks.api.access import Caller
-from datp_tasks.api.once import external_id_of
+from datp_tasks.api.once import MIXED, external_id_of
 from datp_tasks.api.problems import Problem, invalid, mistakes_of, problem_of
 from datp_tasks.api.routing import grants, json_response, router
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import NEW, REPEATED, named
 from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.client.requests import Submitted
-
-#: Some were refused: RFC 4918's "multi-status".
-MIXED = 207
 
 routes = router("/v1", "transactions", bytes_max=lambda settings: settings.bulk_bytes_max)
 

@@ -29,12 +29,16 @@ HEADER = "Idempotency-Key"
 KEY = re.compile(r"[\x21-\x7e]{1,255}")
 #: What a client waits while another request with its key is being worked on.
 RETRY_AFTER_S = 2
+#: Each part of a bulk has its own answer; one that can succeed later keeps the key free, and the
+#: parts that were accepted are found by their external ids.
+MIXED = 207
 #: Headers of an answer that are kept with it.
 KEPT_HEADERS = ("location", "content-type")
 
 #: What is kept of an answer: all of it; the id of the transaction that it shows, which is then
-#: shown as of now, so that no payload rests here; nothing, because it has a secret in it.
-Keeps = Literal["answer", "transaction", "nothing"]
+#: shown as of now, so that no payload rests here; nothing, because it has a secret in it; nothing,
+#: because what is done again finds itself done, and its answer may have payloads in it.
+Keeps = Literal["answer", "transaction", "nothing", "again"]
 Handle = Callable[[Any], Awaitable[Response]]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 #: Shows a transaction to the caller of a request.
@@ -88,7 +92,8 @@ async def once(request: Request, handle: Handle, what: Keeps) -> Response:
         # Whether it was done is not known: the key is held until the hold is over.
         raise
     except Exception as error:
-        response = answer_of(request, error)
+        # A problem, or an approval that is asked for: it shows no transaction and no secret.
+        response, what = answer_of(request, error), "answer"
     await _settle(services, found, response, what, request)
     return response
 
@@ -130,7 +135,10 @@ async def _settle(
 
     def settle() -> None:
         with translate_outage():
-            store.release(begun) if _is_passing(response) else store.keep(begun, kept)
+            if what == "again" or _is_passing(response):
+                store.release(begun)
+            else:
+                store.keep(begun, kept)
 
     try:
         await services.threads.run(settle)
@@ -141,9 +149,9 @@ async def _settle(
 def _is_passing(response: Response) -> bool:
     """Whether the same request can be answered otherwise without a change of it."""
     status = response.status_code
-    if status < 400:
+    if status < 400 and status != MIXED:
         return False
-    if status in (401, 403) or response.media_type != MEDIA_TYPE:
+    if status in (401, 403) or (status != MIXED and response.media_type != MEDIA_TYPE):
         return True
     text = bytes(response.body).decode()
     return any(f'"{PREFIX}{each.kind}"' in text for each in TYPES.values() if each.retryable)

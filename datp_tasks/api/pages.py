@@ -146,7 +146,7 @@ def page_of(services: Services, caller: Caller, wanted: Filter) -> tuple[list[Su
                 attributes=attributes,
                 order=None if name == CREATED else name,
                 descending=wanted.order.startswith("-"),
-                after=_place(services, wanted),
+                after=_place(services, wanted, owner),
                 rows_max=wanted.limit,
             )
         )
@@ -171,7 +171,7 @@ def _cursor(wanted: Filter, place: Place | None) -> str | None:
     return make_cursor(wanted.order, text, tx_id)
 
 
-def _place(services: Services, wanted: Filter) -> Place | None:
+def _place(services: Services, wanted: Filter, owner: str | None) -> Place | None:
     parts = read_cursor(wanted.cursor, str, str, str)
     if parts is None:
         return None
@@ -180,7 +180,7 @@ def _place(services: Services, wanted: Filter) -> Place | None:
         raise strange_cursor()
     name = order.removeprefix("-")
     if name != CREATED:
-        found = services.listing.attribute(tx_id, name)
+        found = services.listing.attribute(tx_id, name, owner)
         if found is None:
             raise strange_cursor()
         return found, tx_id

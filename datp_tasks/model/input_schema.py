@@ -27,6 +27,8 @@ PATTERN_CHARS_MAX = 500
 STEPS_MAX = 50_000
 #: Characters that a pattern may try for one step.
 TRIES_PER_STEP = 200
+#: Entries of an `enum` that are compared for one step.
+ENTRIES_PER_STEP = 50
 #: Of the mistakes of one input.
 MISTAKES_MAX = 20
 #: Where a schema could lead out of itself, or to what is not known before it is used.
@@ -76,18 +78,18 @@ def _misformed(schema: dict[str, Any]) -> list[str]:
     return found
 
 
-def _refusals(node: Any, root: dict[str, Any], place: str) -> Iterator[str]:
-    """References out of the schema, and patterns that could take for ever."""
+def _refusals(node: Any, root: dict[str, Any], place: str, holder: str = "") -> Iterator[str]:
+    """References out of the schema, and patterns that could take for ever. `holder` is the keyword
+    under which the names of this node are a user's: a property may be called `properties`."""
     if isinstance(node, list):
         for number, each in enumerate(node):
             yield from _refusals(each, root, f"{place}/{number}")
     elif isinstance(node, dict):
-        holder = place.rpartition("/")[2]
         for key, value in node.items():
             here = f"{place}/{key}"
             if holder == "patternProperties":
                 yield from _pattern_mistakes(key, here)
-            if holder in NAMED:
+            if holder:
                 yield from _refusals(value, root, here)
             else:
                 yield from _keyword_refusals(key, value, root, here)
@@ -101,20 +103,25 @@ def _keyword_refusals(key: str, value: Any, root: dict[str, Any], here: str) -> 
     elif key == "pattern":
         yield from _pattern_mistakes(value, here)
     elif key not in VALUES:
-        yield from _refusals(value, root, here)
+        yield from _refusals(value, root, here, key if key in NAMED else "")
 
 
 def _reference_mistakes(value: object, root: dict[str, Any], place: str) -> Iterator[str]:
-    if not isinstance(value, str) or not (value == "#" or value.startswith("#/")):
+    if not isinstance(value, str) or not (value == "#" or value.startswith("#/")) or "%" in value:
         yield f"{place}: must lead into this schema, as #/$defs/name; was {value!r:.100}"
         return
     found: Any = root
+    holder = ""
     for part in value.removeprefix("#").split("/")[1:]:
         part = part.replace("~1", "/").replace("~0", "~")
-        if not isinstance(found, dict) or part not in found:
-            yield f"{place}: there is no {value[:100]}"
+        # What is in the value of such a keyword was not looked at.
+        if not isinstance(found, dict) or part not in found or (not holder and part in VALUES):
+            yield f"{place}: there is no schema at {value[:100]}"
             return
         found = found[part]
+        holder = part if not holder and part in NAMED else ""
+    if holder:
+        yield f"{place}: there is no schema at {value[:100]}"
 
 
 def _pattern_mistakes(value: object, place: str) -> Iterator[str]:
@@ -129,8 +136,8 @@ def _pattern_mistakes(value: object, place: str) -> Iterator[str]:
 
 @lru_cache(maxsize=SCHEMAS_KEPT)
 def repeats_of(pattern: str) -> tuple[int, ...]:
-    """How often each repeat of a pattern may repeat; ValueError if one is within another, or the
-    pattern needs to remember or look around: such patterns can take exponentially long."""
+    """How many ways each repeat or choice of a pattern has; ValueError if one is within another, or
+    the pattern needs to remember or look around: such patterns can take exponentially long."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from re import _constants as words
@@ -153,6 +160,7 @@ def _walk(node: Any, words: Any, repeats: list[int], *, inside: bool) -> None:
         elif operator is words.BRANCH:
             if inside:
                 raise ValueError("a choice within a repeat can take for ever")
+            repeats.append(len(given[1]))
             for branch in given[1]:
                 _walk(branch, words, repeats, inside=inside)
         elif operator in (words.ASSERT, words.ASSERT_NOT, words.GROUPREF, words.GROUPREF_EXISTS):
@@ -160,12 +168,15 @@ def _walk(node: Any, words: Any, repeats: list[int], *, inside: bool) -> None:
 
 
 def _walk_repeat(given: Any, words: Any, repeats: list[int], *, inside: bool) -> None:
-    _, most, body = given
+    least, most, body = given
     many = most > 1
     if many and inside:
         raise ValueError("a repeat within a repeat can take for ever")
-    if many:
-        repeats.append(int(most))
+    if least < most == 1 and inside:
+        raise ValueError("a choice within a repeat can take for ever")
+    if many or least < most:
+        # What may be there or not is a choice of two.
+        repeats.append(max(2, int(most)))
     _walk(body, words, repeats, inside=inside or many)
 
 
@@ -192,16 +203,16 @@ class _Steps(threading.local):
 _steps = _Steps()
 
 
-def _counted(keyword: Any) -> Any:
+def _counted(name: str, keyword: Any) -> Any:
     """The same keyword, which takes steps for each use, and for what its patterns may try."""
 
     def check(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-        _steps.take(1)
+        _steps.take(1 + len(value) // ENTRIES_PER_STEP if name == "enum" else 1)
         if isinstance(instance, str) and isinstance(value, str) and schema.get("pattern") == value:
             _steps.take(tries_of(value, instance) // TRIES_PER_STEP)
         elif isinstance(instance, dict) and "patternProperties" in schema:
             for pattern in schema["patternProperties"]:
-                tries = sum(tries_of(pattern, name) for name in instance)
+                tries = sum(tries_of(pattern, field) for field in instance)
                 _steps.take(tries // TRIES_PER_STEP)
         elif isinstance(instance, list) and "uniqueItems" in schema:
             _steps.take(len(instance) ** 2 // TRIES_PER_STEP)
@@ -216,7 +227,14 @@ def _validator_class() -> Any:
 
     known = Draft202012Validator.VALIDATORS.items()
     extend: Any = validators.extend
-    return extend(Draft202012Validator, {name: _counted(keyword) for name, keyword in known})
+    return extend(Draft202012Validator, {name: _counted(name, keyword) for name, keyword in known})
+
+
+def _validator(schema: Mapping[str, Any]) -> Any:
+    from referencing import Registry
+
+    # An empty registry fetches nothing, whatever a schema of an older release refers to.
+    return _validator_class()(schema, registry=Registry())
 
 
 def mistakes_in(schema: Mapping[str, Any], document: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -224,7 +242,7 @@ def mistakes_in(schema: Mapping[str, Any], document: Mapping[str, Any]) -> list[
     _steps.left = STEPS_MAX
     found: list[tuple[str, str]] = []
     try:
-        for error in _validator_class()(schema).iter_errors(document):
+        for error in _validator(schema).iter_errors(document):
             found.append((_pointer(error.absolute_path), _sentence(error)))
             if len(found) == MISTAKES_MAX:
                 break

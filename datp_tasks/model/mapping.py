@@ -131,17 +131,22 @@ def content_mistakes(content: Mapping[str, Any]) -> list[str]:
 
 
 def apply_mapping(
-    content: Mapping[str, Any], data: Mapping[str, Any]
+    content: Mapping[str, Any], data: Mapping[str, Any], *, quotes: bool = True
 ) -> tuple[dict[str, Any], list[str]]:
-    """The new object, and why some fields could not be made; those are left out of it."""
+    """The new object, and why some fields could not be made; those are left out of it.
+
+    Without `quotes` no value of the data is told.
+    """
     output: dict[str, Any] = copy.deepcopy(dict(data)) if content.get("keep") else {}
     problems = []
     for target, source in content["fields"].items():
         try:
             value = _value(source, data, content.get("codes", {}))
             put(output, target, copy.deepcopy(value))
-        except (FieldMissing, PathBlocked, ConversionError) as problem:
+        except (FieldMissing, PathBlocked) as problem:
             problems.append(f"{target}: {problem}")
+        except ConversionError as problem:
+            problems.append(f"{target}: {problem if quotes else 'its value does not fit'}")
     return output, problems
 
 

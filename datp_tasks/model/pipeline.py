@@ -185,7 +185,8 @@ class PipelineDefinition:
         if data_key_of(output):
             # Only a worker opens it; what was not mapped is not shown.
             return None, "left out of the reply: its output is sealed"
-        shown, problems = apply_mapping(self.reply, output)
+        # The note is never sealed, and for a client that may not see all of the output.
+        shown, problems = apply_mapping(self.reply, output, quotes=False)
         return shown, f"left out of the reply: {'; '.join(problems)}" if problems else ""
 
     def with_mappings(self, found: Mapping[str, Mapping[str, Any]]) -> Self:

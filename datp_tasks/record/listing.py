@@ -141,10 +141,11 @@ class Listing:
             rows = _summaries(connection, found)
         return ListingPage([rows[tx_id] for tx_id in found if tx_id in rows], end)
 
-    def attribute(self, tx_id: str, name: str) -> str | None:
-        """The text of a search attribute, by which its transaction is sorted."""
+    def attribute(self, tx_id: str, name: str, owner: str | None) -> str | None:
+        """The text of a search attribute, by which its transaction is sorted; None if it has none
+        or belongs to another owner."""
         with self._engine.connect() as connection:
-            values = {"tx_id": tx_id, "name": name}
+            values = {"tx_id": tx_id, "name": name, "owner": owner}
             row = connection.exec_driver_sql(Query.attribute, values).first()
             return None if row is None else str(row.value)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from datp_tasks import Pipeline
+from datp_tasks import Pipeline, StepContext
 from datp_tasks.errors import ApprovalNeeded
 from datp_tasks.http import ApiError
 from datp_tasks.model.actor import Actor, Role
@@ -65,6 +65,40 @@ def test_another_person_makes_it_happen(kit: Kit, ann: httpx.Client, bob: httpx.
     # A repeated request gets the same answer; another word does not.
     assert bob.post(f"{place}/approve", json={}).json()["state"] == "executed"
     assert bob.post(f"{place}/reject", json={"note": "no"}).status_code == 409
+
+
+def test_a_decision_that_waits_for_another_person_is_answered_alike_under_its_key(
+    house: ApiHouse, kit: Kit, ann: httpx.Client, bob: httpx.Client
+) -> None:
+    @kit.step("t/doubtful", on_crash="review")
+    def doubtful(ctx: StepContext, data: dict[str, object]) -> dict[str, object]:
+        return data
+
+    made = Pipeline("doubtful").step("t/doubtful").build()
+    kit.connections.pipelines.apply(made)
+    use = ann.post(f"/v1/pipelines/doubtful/versions/{made.version}/use", json={})
+    approved = bob.post(f"{use.json()['href']}/approve", json={"note": "read it"})
+    assert approved.json()["state"] == "executed"
+    kit.crash_at("hop.after_step")
+    client = house.client(house.new_owner("acme"))
+    wanted = {"pipeline": "doubtful", "input": {}}
+    tx_id = client.post("/v1/transactions", json=wanted).json()["txId"]
+    kit.recover()
+    place = f"/v1/transactions/{tx_id}/resolve"
+    decided = {"decision": "done", "reason": "seen", "output": {"iban": "DE4711"}}
+    key = {"Idempotency-Key": "decide"}
+    first = ann.post(place, json=decided, headers=key)
+    assert (first.status_code, "approval" in first.json()) == (202, True)
+    again = ann.post(place, json=decided, headers=key)
+    assert (again.headers["Idempotent-Replayed"], again.json()) == ("true", first.json())
+    assert again.headers["Location"] == first.headers["Location"]
+    # What another person agrees to may hold payloads: the answer is made again, and not kept.
+    agreed = [bob.post(f"{first.json()['href']}/approve", json={}, headers=key) for _ in range(2)]
+    assert ["DE4711" in each.text for each in agreed] == [True, True]
+    assert [each.json()["state"] for each in agreed] == ["executed", "executed"]
+    with kit.connections.engine.connect() as sql:
+        kept = sql.exec_driver_sql("SELECT body FROM idempotency_key").scalars().all()
+    assert kept and "DE4711" not in str(kept)
 
 
 def test_the_requester_and_those_without_the_role_may_not_decide(

@@ -89,6 +89,25 @@ def test_a_refusal_is_kept_unless_it_can_pass(house: ApiHouse, acme: httpx.Clien
     eventually(is_accepted)
 
 
+def test_a_bulk_of_which_a_part_can_pass_keeps_its_key_free(house: ApiHouse) -> None:
+    limited = house.new_owner("bulk-limited")
+    house.limit(limited, in_flight_max=1)
+    client = house.client(limited)
+    known = {**WANTED, "externalId": "known"}
+    assert client.post("/v1/transactions", json=known).status_code == 202
+    both = {"transactions": [known, WANTED]}
+
+    def statuses() -> list[int]:
+        answer = client.post("/v1/transactions/bulk", json=both, headers=with_key("b"))
+        assert "Idempotent-Replayed" not in answer.headers or answer.status_code == 202
+        return [each["status"] for each in answer.json().get("results", [])]
+
+    assert statuses() == [200, 429]
+    house.limit(limited, in_flight_max=5)
+    eventually(lambda: statuses() == [200, 202])
+    assert count(client) == 2
+
+
 def test_an_action_is_done_once_and_shows_the_transaction_as_of_now(acme: httpx.Client) -> None:
     tx_id = acme.post("/v1/transactions", json=WANTED).json()["txId"]
     url = f"/v1/transactions/{tx_id}/cancel"

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from datp_tasks import Pipeline
+from datp_tasks.api.lists import make_cursor
 from datp_tasks.model.actor import Role
 from datp_tasks.record import listing
 from datp_tasks.testing import Kit
@@ -81,6 +82,18 @@ def test_transactions_are_found_and_sorted_by_attributes(
     owner = acme.get("/v1/transactions").json()["transactions"][0]["owner"]
     assert listed(ops, order="amount", owner=owner) == rising
     assert set(rising) < set(listed(ops, order="amount"))
+
+
+def test_a_cursor_with_a_transaction_of_another_owner_tells_nothing_about_it(
+    house: ApiHouse, acme: httpx.Client, zeta: httpx.Client
+) -> None:
+    theirs = submit(zeta, "50")
+    submit(acme, "10")
+    params = {"order": "amount", "cursor": make_cursor("amount", "", theirs)}
+    assert acme.get("/v1/transactions", params=params).status_code == 422
+    assert zeta.get("/v1/transactions", params=params).status_code == 200
+    ops = house.client(house.new_owner("ops"), Role.ADMIN)
+    assert ops.get("/v1/transactions", params=params).status_code == 200
 
 
 def test_metadata_and_times_narrow_a_list(house: ApiHouse, acme: httpx.Client) -> None:

@@ -12,6 +12,7 @@ from datp_tasks import Abort, Fail, Pipeline
 from datp_tasks.errors import PipelineInvalid
 from datp_tasks.model.texts_by_language import language_wanted
 from datp_tasks.testing import Kit
+from tests.support.search_everywhere import places_with
 
 REPLY = {"fields": {"cents": {"from": "amount", "amount": "minor", "scale": 2}}}
 MESSAGES = {
@@ -154,3 +155,12 @@ def test_values_that_are_not_json_do_not_keep_a_failure_from_ending(
     replying(datp, say, messages=MESSAGES)
     ended = datp.run("p", {})
     assert (ended.status, ended.note) == ("failed", note)
+
+
+def test_a_reply_that_cannot_be_made_quotes_nothing_of_a_sealed_output(datp: Kit) -> None:
+    word = "zanzibar"
+    replying(datp, lambda ctx, data: {"amount": word}, reply=REPLY, sealed=True)
+    ended = datp.run("p", {})
+    assert ended.status == "success"
+    assert ended.note == "left out of the reply: cents: its value does not fit"
+    assert places_with(datp, word) == []

@@ -56,6 +56,16 @@ def test_values_are_not_repeated_in_the_mistakes() -> None:
         {"properties": {"a": {"pattern": r"(a)\1"}}},
         {"properties": {"a": {"pattern": "(?=a)a"}}},
         {"patternProperties": {"(x*)*": {}}},
+        # One character or two, as often as it takes: as many ways as Fibonacci numbers.
+        {"properties": {"a": {"pattern": "^(aa?)*$"}}},
+        # A property may be called as a keyword is; its schema is looked at all the same.
+        {"properties": {"properties": {"$ref": "https://example.com/schema"}}},
+        {"properties": {"a/properties": {"pattern": "(a+)+$"}}},
+        {"$defs": {"$defs": {"properties": {"a": {"pattern": "(a+)+$"}}}}},
+        # Values are not looked at, so that no reference may lead there.
+        {"$ref": "#/default", "default": {"$ref": "https://example.com/schema"}},
+        {"$ref": "#/%64efault", "%64efault": {}, "default": {"$ref": "https://example.com/"}},
+        {"properties": {"pattern": {}, "a": {"$ref": "#/properties"}}},
         {"properties": {"a": {"pattern": "("}}},
         {"type": "array"},
         {"type": "strong"},
@@ -83,6 +93,12 @@ DOUBLING = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in ran
         ({"$ref": "#"}, {}),
         ({"$ref": "#/$defs/d0", "$defs": {**DOUBLING, "d40": {}}}, {}),
         ({"properties": {"a": {"pattern": "a*a*a*a*b"}}}, {"a": "a" * 200_000}),
+        ({"properties": {"a": {"pattern": "a?" * 40 + "a" * 40 + "$"}}}, {"a": "a" * 40 + "b"}),
+        ({"properties": {"a": {"pattern": "(a|aa)" * 40 + "$"}}}, {"a": "a" * 60 + "b"}),
+        (
+            {"properties": {"a": {"items": {"enum": list(range(10_000))}}}},
+            {"a": [9_999] * 40_000},
+        ),
         ({"properties": {"a": {"uniqueItems": True}}}, {"a": [{"n": n} for n in range(20_000)]}),
         ({"patternProperties": {"x*x*x*y": {}}}, {"x" * 5_000: 1}),
     ],
