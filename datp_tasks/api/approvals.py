@@ -10,6 +10,7 @@ from pydantic import Field
 
 from datp_tasks.api.lists import LIMIT, Cursor, Limit, listed, page_of_more, read_cursor
 from datp_tasks.api.models import Sent, Text
+from datp_tasks.api.once import keeps
 from datp_tasks.api.operator_models import ApprovalShown, ApprovalsShown
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.services import caller_of, services_of
@@ -81,6 +82,7 @@ async def approval(request: Request, number: Number) -> Response:
     response_model=ApprovalShown,
     responses=CONFLICT,
 )
+@keeps("again")
 async def approve(request: Request, number: Number, wanted: ApproveIn) -> Response:
     """Agree. The last one whose word is needed makes it happen; the request says whose."""
     services, actor = services_of(request), caller_of(request).actor
@@ -95,6 +97,7 @@ async def approve(request: Request, number: Number, wanted: ApproveIn) -> Respon
     response_model=ApprovalShown,
     responses=CONFLICT,
 )
+@keeps("again")
 async def reject(request: Request, number: Number, wanted: RejectIn) -> Response:
     """Refuse; one rejection ends the request."""
     services, actor = services_of(request), caller_of(request).actor

@@ -36,8 +36,9 @@ MIXED = 207
 KEPT_HEADERS = ("location", "content-type")
 
 #: What is kept of an answer: all of it; the id of the transaction that it shows, which is then
-#: shown as of now, so that no payload rests here; nothing, because it has a secret in it.
-Keeps = Literal["answer", "transaction", "nothing"]
+#: shown as of now, so that no payload rests here; nothing, because it has a secret in it; nothing,
+#: because what is done again finds itself done, and its answer may have payloads in it.
+Keeps = Literal["answer", "transaction", "nothing", "again"]
 Handle = Callable[[Any], Awaitable[Response]]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 #: Shows a transaction to the caller of a request.
@@ -134,7 +135,10 @@ async def _settle(
 
     def settle() -> None:
         with translate_outage():
-            store.release(begun) if _is_passing(response) else store.keep(begun, kept)
+            if what == "again" or _is_passing(response):
+                store.release(begun)
+            else:
+                store.keep(begun, kept)
 
     try:
         await services.threads.run(settle)

@@ -84,13 +84,21 @@ def test_a_decision_that_waits_for_another_person_is_answered_alike_under_its_ke
     wanted = {"pipeline": "doubtful", "input": {}}
     tx_id = client.post("/v1/transactions", json=wanted).json()["txId"]
     kit.recover()
-    place, decided = f"/v1/transactions/{tx_id}/resolve", {"decision": "done", "reason": "seen"}
+    place = f"/v1/transactions/{tx_id}/resolve"
+    decided = {"decision": "done", "reason": "seen", "output": {"iban": "DE4711"}}
     key = {"Idempotency-Key": "decide"}
     first = ann.post(place, json=decided, headers=key)
     assert (first.status_code, "approval" in first.json()) == (202, True)
     again = ann.post(place, json=decided, headers=key)
     assert (again.headers["Idempotent-Replayed"], again.json()) == ("true", first.json())
     assert again.headers["Location"] == first.headers["Location"]
+    # What another person agrees to may hold payloads: the answer is made again, and not kept.
+    agreed = [bob.post(f"{first.json()['href']}/approve", json={}, headers=key) for _ in range(2)]
+    assert ["DE4711" in each.text for each in agreed] == [True, True]
+    assert [each.json()["state"] for each in agreed] == ["executed", "executed"]
+    with kit.connections.engine.connect() as sql:
+        kept = sql.exec_driver_sql("SELECT body FROM idempotency_key").scalars().all()
+    assert kept and "DE4711" not in str(kept)
 
 
 def test_the_requester_and_those_without_the_role_may_not_decide(
