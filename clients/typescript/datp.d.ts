@@ -936,6 +936,26 @@ export type ViolationShown = {
   what: string;
 };
 
+export type WebhookEvent = {
+  type: "transaction.completed" | "transaction.progress";
+  timestamp: string;
+  data: WebhookTransaction;
+};
+
+export type WebhookTransaction = {
+  txId: string;
+  externalId: string | null;
+  pipeline: string;
+  status: "queued" | "running" | "sleeping" | "in-doubt" | "success" | "failed" | "aborted" | "cancelled" | "expired" | "internal-error";
+  sequence: number;
+  output: Record<string, unknown> | null;
+  progress: Record<string, unknown> | null;
+  note: string | null;
+  metadata: Record<string, unknown> | null;
+  createdAt: string;
+  completedAt: string | null;
+};
+
 /** Which transactions; at least one filter, because all of them are never meant. */
 export type WhereIn = {
   status?: ("queued" | "running" | "sleeping" | "in-doubt" | "success" | "failed" | "aborted" | "cancelled" | "expired" | "internal-error") | null;
@@ -966,7 +986,7 @@ export type Woken = {
 
 export interface Operations {
   /** Add Service */
-  add_service_v1_services_post: {
+  addService: {
     method: "POST";
     path: "/v1/services";
     body: ServiceIn;
@@ -986,7 +1006,7 @@ export interface Operations {
     };
   };
   /** Add */
-  add_v1_webhook_endpoints_post: {
+  addWebhookEndpoint: {
     method: "POST";
     path: "/v1/webhook-endpoints";
     body: EndpointIn;
@@ -1006,7 +1026,7 @@ export interface Operations {
     };
   };
   /** Apply Pipeline */
-  apply_pipeline_v1_pipelines_post: {
+  applyPipeline: {
     method: "POST";
     path: "/v1/pipelines";
     body: DefinitionIn;
@@ -1027,7 +1047,7 @@ export interface Operations {
     };
   };
   /** Approve */
-  approve: {
+  approveRequest: {
     method: "POST";
     path: "/v1/approvals/{number}/approve";
     pathParameters: {
@@ -1051,7 +1071,7 @@ export interface Operations {
     };
   };
   /** Bulk Action */
-  bulk_action_v1_bulk_actions_post: {
+  bulkAction: {
     method: "POST";
     path: "/v1/bulk-actions";
     body: BulkActionIn;
@@ -1098,7 +1118,7 @@ export interface Operations {
     };
   };
   /** Change */
-  change_v1_webhook_endpoints__id__patch: {
+  changeWebhookEndpoint: {
     method: "PATCH";
     path: "/v1/webhook-endpoints/{id}";
     pathParameters: {
@@ -1132,7 +1152,7 @@ export interface Operations {
     };
   };
   /** Check Pipeline */
-  check_pipeline_v1_pipelines_check_post: {
+  checkPipeline: {
     method: "POST";
     path: "/v1/pipelines/check";
     body: DefinitionIn;
@@ -1151,28 +1171,8 @@ export interface Operations {
       503: Problem;
     };
   };
-  /** Claims */
-  claims_v1_claims_get: {
-    method: "GET";
-    path: "/v1/claims";
-    queryParameters: {
-      service?: string | null;
-      limit?: number;
-    };
-    replies: {
-      200: Record<string, unknown>;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
   /** Clone Pipeline */
-  clone_pipeline_v1_pipelines__name__clone_post: {
+  clonePipeline: {
     method: "POST";
     path: "/v1/pipelines/{name}/clone";
     pathParameters: {
@@ -1219,7 +1219,7 @@ export interface Operations {
     };
   };
   /** Commit Pipeline */
-  commit_pipeline_v1_pipelines__name__versions__version__commit_post: {
+  commitPipeline: {
     method: "POST";
     path: "/v1/pipelines/{name}/versions/{version}/commit";
     pathParameters: {
@@ -1243,7 +1243,7 @@ export interface Operations {
     };
   };
   /** Compare Pipeline */
-  compare_pipeline_v1_pipelines__name__diff_get: {
+  comparePipeline: {
     method: "GET";
     path: "/v1/pipelines/{name}/diff";
     pathParameters: {
@@ -1266,7 +1266,7 @@ export interface Operations {
     };
   };
   /** Create Key */
-  create_key_v1_keys_post: {
+  createKey: {
     method: "POST";
     path: "/v1/keys";
     body: KeyIn;
@@ -1286,7 +1286,7 @@ export interface Operations {
     };
   };
   /** Delete Draft */
-  delete_draft_v1_pipelines__name__versions__version__delete: {
+  deleteDraft: {
     method: "DELETE";
     path: "/v1/pipelines/{name}/versions/{version}";
     pathParameters: {
@@ -1296,47 +1296,6 @@ export interface Operations {
     replies: {
       200: PipelineVersion;
       409: Problem;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Delete */
-  delete_v1_webhook_endpoints__id__delete: {
-    method: "DELETE";
-    path: "/v1/webhook-endpoints/{id}";
-    pathParameters: {
-      id: string;
-    };
-    replies: {
-      204: undefined;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Deliveries */
-  deliveries_v1_webhook_endpoints__id__deliveries_get: {
-    method: "GET";
-    path: "/v1/webhook-endpoints/{id}/deliveries";
-    pathParameters: {
-      id: string;
-    };
-    queryParameters: {
-      limit?: number;
-    };
-    replies: {
-      200: Record<string, unknown>;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1366,72 +1325,13 @@ export interface Operations {
       503: Problem;
     };
   };
-  /** Doctor */
-  doctor_v1_doctor_get: {
-    method: "GET";
-    path: "/v1/doctor";
-    replies: {
-      200: DiagnosisShown;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Events */
-  events_v1_events_get: {
-    method: "GET";
-    path: "/v1/events";
-    queryParameters: {
-      after?: string | null;
-      limit?: number;
-      wait?: number;
-      type?: string | null;
-      owner?: string | null;
-      format?: "cloudevents" | null;
-    };
-    replies: {
-      200: Record<string, unknown>;
-      410: Problem;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
   /** Export Pipeline */
-  export_pipeline_v1_pipelines__name__versions__version__export_get: {
+  exportPipeline: {
     method: "GET";
     path: "/v1/pipelines/{name}/versions/{version}/export";
     pathParameters: {
       name: string;
       version: string;
-    };
-    replies: {
-      200: Record<string, unknown>;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Find */
-  find_v1_webhook_endpoints_get: {
-    method: "GET";
-    path: "/v1/webhook-endpoints";
-    queryParameters: {
-      owner?: string | null;
     };
     replies: {
       200: Record<string, unknown>;
@@ -1493,6 +1393,40 @@ export interface Operations {
     };
     replies: {
       200: DeliveryWithAttempts;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Doctor */
+  getDiagnosis: {
+    method: "GET";
+    path: "/v1/doctor";
+    replies: {
+      200: DiagnosisShown;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Group */
+  getGroup: {
+    method: "GET";
+    path: "/v1/groups/{name}";
+    pathParameters: {
+      name: string;
+    };
+    replies: {
+      200: GroupShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1642,6 +1576,44 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Step Type */
+  getStepType: {
+    method: "GET";
+    path: "/v1/step-types/{name}";
+    pathParameters: {
+      name: string;
+    };
+    replies: {
+      200: Record<string, unknown>;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Timeouts */
+  getTimeouts: {
+    method: "GET";
+    path: "/v1/timeouts";
+    queryParameters: {
+      limit?: number;
+    };
+    replies: {
+      200: TimeoutsShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Status */
   getTransaction: {
     method: "GET";
@@ -1727,15 +1699,15 @@ export interface Operations {
       503: Problem;
     };
   };
-  /** Group */
-  group_v1_groups__name__get: {
+  /** Show */
+  getWebhookEndpoint: {
     method: "GET";
-    path: "/v1/groups/{name}";
+    path: "/v1/webhook-endpoints/{id}";
     pathParameters: {
-      name: string;
+      id: string;
     };
     replies: {
-      200: GroupShown;
+      200: Record<string, unknown>;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1746,23 +1718,8 @@ export interface Operations {
       503: Problem;
     };
   };
-  /** Groups */
-  groups_v1_groups_get: {
-    method: "GET";
-    path: "/v1/groups";
-    replies: {
-      200: GroupsShown;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
   /** Import Pipeline */
-  import_pipeline_v1_pipelines_import_post: {
+  importPipeline: {
     method: "POST";
     path: "/v1/pipelines/import";
     body: Record<string, unknown>;
@@ -1777,25 +1734,6 @@ export interface Operations {
       408: Problem;
       413: Problem;
       415: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Keys */
-  keys_v1_keys_get: {
-    method: "GET";
-    path: "/v1/keys";
-    queryParameters: {
-      owner?: string | null;
-    };
-    replies: {
-      200: KeysShown;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
       429: Problem;
       500: Problem;
       503: Problem;
@@ -1908,6 +1846,26 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Claims */
+  listClaims: {
+    method: "GET";
+    path: "/v1/claims";
+    queryParameters: {
+      service?: string | null;
+      limit?: number;
+    };
+    replies: {
+      200: Record<string, unknown>;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Find */
   listDeliveries: {
     method: "GET";
@@ -1930,6 +1888,68 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Deliveries */
+  listEndpointDeliveries: {
+    method: "GET";
+    path: "/v1/webhook-endpoints/{id}/deliveries";
+    pathParameters: {
+      id: string;
+    };
+    queryParameters: {
+      limit?: number;
+    };
+    replies: {
+      200: Record<string, unknown>;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Events */
+  listEvents: {
+    method: "GET";
+    path: "/v1/events";
+    queryParameters: {
+      after?: string | null;
+      limit?: number;
+      wait?: number;
+      type?: string | null;
+      owner?: string | null;
+      format?: "cloudevents" | null;
+    };
+    replies: {
+      200: Record<string, unknown>;
+      410: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Groups */
+  listGroups: {
+    method: "GET";
+    path: "/v1/groups";
+    replies: {
+      200: GroupsShown;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** In Doubt */
   listInDoubt: {
     method: "GET";
@@ -1940,6 +1960,25 @@ export interface Operations {
     };
     replies: {
       200: DoubtsShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Keys */
+  listKeys: {
+    method: "GET";
+    path: "/v1/keys";
+    queryParameters: {
+      owner?: string | null;
+    };
+    replies: {
+      200: KeysShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1981,6 +2020,40 @@ export interface Operations {
     replies: {
       200: PipelinesShown;
       422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Services List */
+  listServices: {
+    method: "GET";
+    path: "/v1/services";
+    queryParameters: {
+      limit?: number;
+    };
+    replies: {
+      200: Record<string, unknown>;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Step Types */
+  listStepTypes: {
+    method: "GET";
+    path: "/v1/step-types";
+    replies: {
+      200: Record<string, unknown>;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -2044,8 +2117,27 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Find */
+  listWebhookEndpoints: {
+    method: "GET";
+    path: "/v1/webhook-endpoints";
+    queryParameters: {
+      owner?: string | null;
+    };
+    replies: {
+      200: Record<string, unknown>;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Owner Limits */
-  owner_limits_v1_owners__owner__limits_get: {
+  ownerLimits: {
     method: "GET";
     path: "/v1/owners/{owner}/limits";
     pathParameters: {
@@ -2064,7 +2156,7 @@ export interface Operations {
     };
   };
   /** Park */
-  park_v1_batches__service___batchId__park_post: {
+  parkBatch: {
     method: "POST";
     path: "/v1/batches/{service}/{batchId}/park";
     pathParameters: {
@@ -2100,7 +2192,7 @@ export interface Operations {
     };
   };
   /** Pipeline Version */
-  pipeline_version_v1_pipelines__name__versions__version__get: {
+  pipelineVersion: {
     method: "GET";
     path: "/v1/pipelines/{name}/versions/{version}";
     pathParameters: {
@@ -2120,7 +2212,7 @@ export interface Operations {
     };
   };
   /** Preview Bulk Action */
-  preview_bulk_action_v1_bulk_actions_preview_post: {
+  previewBulkAction: {
     method: "POST";
     path: "/v1/bulk-actions/preview";
     body: PreviewIn;
@@ -2140,7 +2232,7 @@ export interface Operations {
     };
   };
   /** Redeliver */
-  redeliver: {
+  redeliverWebhook: {
     method: "POST";
     path: "/v1/webhooks/{id}/redeliver";
     pathParameters: {
@@ -2160,7 +2252,7 @@ export interface Operations {
     };
   };
   /** Reject */
-  reject: {
+  rejectRequest: {
     method: "POST";
     path: "/v1/approvals/{number}/reject";
     pathParameters: {
@@ -2183,8 +2275,27 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Delete */
+  removeWebhookEndpoint: {
+    method: "DELETE";
+    path: "/v1/webhook-endpoints/{id}";
+    pathParameters: {
+      id: string;
+    };
+    replies: {
+      204: undefined;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Replay Transaction */
-  replay_transaction_v1_transactions__txId__replay_get: {
+  replayTransaction: {
     method: "GET";
     path: "/v1/transactions/{txId}/replay";
     pathParameters: {
@@ -2203,7 +2314,7 @@ export interface Operations {
     };
   };
   /** Replay */
-  replay_v1_webhook_endpoints__id__replay_post: {
+  replayWebhookEvents: {
     method: "POST";
     path: "/v1/webhook-endpoints/{id}/replay";
     pathParameters: {
@@ -2212,6 +2323,31 @@ export interface Operations {
     body: ReplayIn;
     replies: {
       202: Record<string, unknown>;
+      409: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Resolve */
+  resolveBatch: {
+    method: "POST";
+    path: "/v1/batches/{service}/{batchId}/resolve";
+    pathParameters: {
+      service: string;
+      batchId: string;
+    };
+    body: ResolveBatchIn;
+    replies: {
+      200: Record<string, unknown>;
       409: Problem;
       422: Problem;
       400: Problem;
@@ -2252,33 +2388,8 @@ export interface Operations {
       503: Problem;
     };
   };
-  /** Resolve */
-  resolve_v1_batches__service___batchId__resolve_post: {
-    method: "POST";
-    path: "/v1/batches/{service}/{batchId}/resolve";
-    pathParameters: {
-      service: string;
-      batchId: string;
-    };
-    body: ResolveBatchIn;
-    replies: {
-      200: Record<string, unknown>;
-      409: Problem;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
-      408: Problem;
-      413: Problem;
-      415: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
   /** Resubmit */
-  resubmit_v1_batches__service___batchId__resubmit_post: {
+  resubmitBatch: {
     method: "POST";
     path: "/v1/batches/{service}/{batchId}/resubmit";
     pathParameters: {
@@ -2303,7 +2414,7 @@ export interface Operations {
     };
   };
   /** Resume */
-  resume_v1_batches__service___batchId__resume_post: {
+  resumeBatch: {
     method: "POST";
     path: "/v1/batches/{service}/{batchId}/resume";
     pathParameters: {
@@ -2354,7 +2465,7 @@ export interface Operations {
     };
   };
   /** Revoke Key */
-  revoke_key_v1_keys__keyId__revoke_post: {
+  revokeKey: {
     method: "POST";
     path: "/v1/keys/{keyId}/revoke";
     pathParameters: {
@@ -2377,7 +2488,7 @@ export interface Operations {
     };
   };
   /** Rotate */
-  rotate_v1_webhook_endpoints__id__rotate_secret_post: {
+  rotateWebhookSecret: {
     method: "POST";
     path: "/v1/webhook-endpoints/{id}/rotate-secret";
     pathParameters: {
@@ -2411,20 +2522,47 @@ export interface Operations {
       503: Problem;
     };
   };
-  /** Services List */
-  services_list_v1_services_get: {
-    method: "GET";
-    path: "/v1/services";
-    queryParameters: {
-      limit?: number;
+  /** Set Group */
+  setGroup: {
+    method: "PATCH";
+    path: "/v1/groups/{name}";
+    pathParameters: {
+      name: string;
     };
+    body: GroupIn;
     replies: {
-      200: Record<string, unknown>;
+      200: GroupShown;
       422: Problem;
       400: Problem;
       401: Problem;
       403: Problem;
       404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Set Owner Limits */
+  setOwnerLimits: {
+    method: "PUT";
+    path: "/v1/owners/{owner}/limits";
+    pathParameters: {
+      owner: string;
+    };
+    body: LimitsIn;
+    replies: {
+      200: OwnerLimitsShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
       429: Problem;
       500: Problem;
       503: Problem;
@@ -2456,71 +2594,6 @@ export interface Operations {
       503: Problem;
     };
   };
-  /** Set Group */
-  set_group_v1_groups__name__patch: {
-    method: "PATCH";
-    path: "/v1/groups/{name}";
-    pathParameters: {
-      name: string;
-    };
-    body: GroupIn;
-    replies: {
-      200: GroupShown;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
-      408: Problem;
-      413: Problem;
-      415: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Set Owner Limits */
-  set_owner_limits_v1_owners__owner__limits_put: {
-    method: "PUT";
-    path: "/v1/owners/{owner}/limits";
-    pathParameters: {
-      owner: string;
-    };
-    body: LimitsIn;
-    replies: {
-      200: OwnerLimitsShown;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
-      408: Problem;
-      413: Problem;
-      415: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Show */
-  show_v1_webhook_endpoints__id__get: {
-    method: "GET";
-    path: "/v1/webhook-endpoints/{id}";
-    pathParameters: {
-      id: string;
-    };
-    replies: {
-      200: Record<string, unknown>;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
   /** Start */
   startOriginal: {
     method: "PUT";
@@ -2540,40 +2613,6 @@ export interface Operations {
       408: Problem;
       413: Problem;
       415: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Step Type */
-  step_type_v1_step_types__name__get: {
-    method: "GET";
-    path: "/v1/step-types/{name}";
-    pathParameters: {
-      name: string;
-    };
-    replies: {
-      200: Record<string, unknown>;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Step Types */
-  step_types_v1_step_types_get: {
-    method: "GET";
-    path: "/v1/step-types";
-    replies: {
-      200: Record<string, unknown>;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
       429: Problem;
       500: Problem;
       503: Problem;
@@ -2646,7 +2685,7 @@ export interface Operations {
     };
   };
   /** Test */
-  test_v1_webhook_endpoints__id__test_post: {
+  testWebhookEndpoint: {
     method: "POST";
     path: "/v1/webhook-endpoints/{id}/test";
     pathParameters: {
@@ -2654,25 +2693,6 @@ export interface Operations {
     };
     replies: {
       202: Record<string, unknown>;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
-      429: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Timeouts */
-  timeouts_v1_timeouts_get: {
-    method: "GET";
-    path: "/v1/timeouts";
-    queryParameters: {
-      limit?: number;
-    };
-    replies: {
-      200: TimeoutsShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -2753,7 +2773,7 @@ export interface Operations {
     };
   };
   /** Why Transaction */
-  why_transaction_v1_transactions__txId__why_get: {
+  whyTransaction: {
     method: "GET";
     path: "/v1/transactions/{txId}/why";
     pathParameters: {

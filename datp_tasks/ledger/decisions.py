@@ -10,7 +10,7 @@ from datp_tasks.ledger.rules import NOT_ALLOWED, Rule, judge
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.notes import clean_note
-from datp_tasks.outbound.messages import Exchange, Response
+from datp_tasks.outbound.messages import Exchange, NoResponse, Response
 from datp_tasks.record.ledger_batches import (
     ANOMALY_ALERT,
     DELAYED_ALERT,
@@ -29,7 +29,13 @@ def ended(
 ) -> AttemptEnd:
     """How an attempt ended, by the table of answers."""
     kind = KINDS.get(begun.kind)
-    code = kind.error_code(outcome) if kind and isinstance(outcome, Response) else None
+    code = None
+    if kind and isinstance(outcome, Response):
+        try:
+            code = kind.error_code(outcome)
+        except Exception as error:
+            # What the ledger did is not known then: it is asked.
+            outcome = NoResponse(f"its kind cannot read the answer: {type(error).__name__}")
     rule = judge(outcome, code, kind.rules) if kind and allowed else NOT_ALLOWED
     return AttemptEnd(
         begun=begun,

@@ -110,7 +110,7 @@ class Asking:
         found: dict[tuple[str, str], Seen] = {}
         answers = self._send([(part[0], request) for request, part in questions], within_s)
         for (request, part), answer in zip(questions, answers, strict=True):
-            said = KINDS[part[0].kind].statuses(answer) if isinstance(answer, Response) else {}
+            said = _statuses(part[0].kind, answer) if isinstance(answer, Response) else {}
             if not said:
                 log.warning("no statuses from %s: %.200s", request.url.split("?")[0], answer)
             found |= {each.key: said[each.batch_id] for each in part if each.batch_id in said}
@@ -151,3 +151,12 @@ class Asking:
 
 def _credential(asked: Asked) -> tuple[str, str]:
     return asked.kind, asked.secret or ""
+
+
+def _statuses(kind: str, answer: Response) -> dict[str, Seen]:
+    """What an answer says; one that the package of the kind cannot read says nothing."""
+    try:
+        return KINDS[kind].statuses(answer)
+    except Exception:
+        log.exception("the kind %s cannot read an answer", kind)
+        return {}

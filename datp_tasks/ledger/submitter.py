@@ -100,11 +100,18 @@ class Submitter:
 
     def _post(self, begun: Begun, give_up_s: float) -> Future[Exchange]:
         mistake = address_mistake(begun, self._settings.ledger_hosts)
-        if mistake:
-            refused: Future[Exchange] = Future()
-            refused.set_result(NotSent(mistake))
-            return refused
-        return self._wire.start(begun, KINDS[begun.kind].submission(begun), give_up_s)
+        if not mistake:
+            try:
+                request = KINDS[begun.kind].submission(begun)
+            except Exception as error:
+                # Of the package that brings the kind; others of this run have been sent.
+                log.exception("the kind %s made no request", begun.kind)
+                mistake = f"its kind made no request: {type(error).__name__}"
+            else:
+                return self._wire.start(begun, request, give_up_s)
+        refused: Future[Exchange] = Future()
+        refused.set_result(NotSent(mistake))
+        return refused
 
     def finish(
         self, posts: Sequence[tuple[Future[Exchange], Begun]], result: SubmitResult

@@ -38,7 +38,8 @@ PAGES = (
 SERIOUS = ("serious", "critical")
 
 
-@pytest.fixture(scope="session")
+# Not for the session: while it is open its event loop runs, and other tests start one of their own.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with opened_browser() as made:
         yield made

@@ -256,3 +256,24 @@ def test_each_service_shows_its_own_credential(paper: PaperBook, new_world: NewW
     assert paper.entries == ["e000", "other"] or paper.entries == ["other", "e000"]
     with pytest.raises(ServiceInvalid, match="no name of a secret"):
         intake.add_service("paper-3", kind="paper", url="paper://shelf", secret="a b")
+
+
+@pytest.mark.parametrize("broken", ["submission", "error_code", "statuses"])
+def test_a_kind_that_raises_holds_up_its_own_batches_only_until_it_does_not(
+    paper: PaperBook, new_world: NewWorld, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """Its code meets an answer that it cannot read, in a run with the batches of other ledgers."""
+
+    def raises(*_: Any) -> Any:
+        raise ValueError("not what this package expects")
+
+    world = paper_world(new_world)
+    [name] = hand_in(world, 1)
+    with monkeypatch.context() as unread:
+        unread.setattr(Paper, broken, raises)
+        world.settle(world.instances[0], rounds=3)
+        is_committed = states(world, [name]) == {BatchState.COMMITTED}
+        assert is_committed == (broken == "error_code"), "the ledger is asked what it did"
+    world.settle(world.instances[0], rounds=60, step_s=10.0)
+    assert states(world, [name]) == {BatchState.COMMITTED}
+    assert paper.entries == [name]
