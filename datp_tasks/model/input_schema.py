@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 from datp_tasks.errors import InputInvalid
@@ -140,9 +141,8 @@ def repeats_of(pattern: str) -> tuple[int, ...]:
     the pattern needs to remember or look around: such patterns can take exponentially long."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        from re import _constants as words
-        from re import _parser as parser
-
+        # Python's own reading of a pattern; its types are not described.
+        words, parser = import_module("re._constants"), import_module("re._parser")
         parsed = parser.parse(pattern)
     repeats: list[int] = []
     _walk(parsed, words, repeats, inside=False)
@@ -239,6 +239,9 @@ def _validator(schema: Mapping[str, Any]) -> Any:
 
 def mistakes_in(schema: Mapping[str, Any], document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """A JSON pointer and a sentence for each, without the values, which others may read."""
+    # Late: a command that checks no input need not import it.
+    from referencing.exceptions import Unresolvable
+
     _steps.left = STEPS_MAX
     found: list[tuple[str, str]] = []
     try:
@@ -248,6 +251,9 @@ def mistakes_in(schema: Mapping[str, Any], document: Mapping[str, Any]) -> list[
                 break
     except (TooCostly, RecursionError):
         found.append(("", f"to check it takes more than {STEPS_MAX} steps"))
+    except (ValueError, Unresolvable):
+        # Stored before a rule of today: what cannot be checked safely is refused, not guessed.
+        found.append(("", "the schema of the pipeline must be corrected and applied again"))
     return found
 
 

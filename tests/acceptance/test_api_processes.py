@@ -256,9 +256,11 @@ def test_the_examples_of_the_page_work(served: Served, url: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    accepted, waited, events, switched, cancelled, bulk = answers
+    accepted, waited, events, switched, cancelled, keyed, found, schema, bulk = answers
     assert accepted["status"] == "queued"
     assert (waited["txId"], waited["status"]) == (accepted["txId"], "success")
     assert [each["kind"] for each in events["events"]] == ["final"]
     assert (switched["status"], cancelled["status"]) == (403, 409)
+    assert keyed["status"] == "queued" and keyed["txId"] != accepted["txId"]
+    assert found["hasMore"] is False and {"inputSchema", "name"} & schema.keys()
     assert bulk["accepted"] == 1

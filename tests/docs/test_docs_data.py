@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
 
+from datp_tasks.api.console.identity_file import load_identity
 from datp_tasks.engine.registry import discover, param_mistakes, registry
 from datp_tasks.model.mapping import parse_mapping
 from datp_tasks.model.pipeline import parse_definition
@@ -19,12 +21,17 @@ OF_PIPELINES = [
 
 
 @pytest.mark.parametrize("block", OF_PIPELINES, ids=str)
-def test_pipelines_on_the_pages_have_no_mistake(block: Block) -> None:
+def test_pipelines_on_the_pages_have_no_mistake(block: Block, tmp_path: Path) -> None:
     """A list is a part of a pipeline: its steps."""
     discover(())
     found = yaml.safe_load(block.text)
     if isinstance(found, dict) and "policy" in found:
         parse_policy(block.text, source=str(block))
+        return
+    if isinstance(found, dict) and "oidc" in found:
+        file = tmp_path / "identity.yaml"
+        file.write_text(block.text)
+        assert load_identity(str(file)).oidc
         return
     if isinstance(found, dict) and "mapping" in found:
         parse_mapping(found, source=str(block))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from datp_tasks.engine.builtin.params import mistakes_in
+from datp_tasks.engine.builtin.params import mistakes_in, schema_of
 from datp_tasks.engine.registry import step
 from datp_tasks.errors import LinkRefused
 from datp_tasks.model.outcome import Fail, Sleep
@@ -26,9 +26,18 @@ LINK_CHARS_MAX = 255
 #: How soon it looks whether the others have come, and how much later each time.
 LOOK_FIRST_S = 0.5
 LOOK_S_MAX = 10.0
+KNOWN = {"link": "text", "legs": "any"}
+LEGS = {"type": "integer", "minimum": 2, "maximum": LEGS_MAX}
+PARAMETERS = schema_of(KNOWN, *KNOWN, legs=LEGS)
+DEFAULT = {"link": "{{determiningTransferId}}", "legs": 2}
 
 
-@step("util/link", description="Makes the transaction a leg of a link: one deadline for all legs.")
+@step(
+    "util/link",
+    description="Makes the transaction a leg of a link: one deadline for all legs.",
+    parameters=PARAMETERS,
+    default=DEFAULT,
+)
 def link(ctx: StepContext, data: dict[str, Any]) -> Sleep | None:
     try:
         has_joined = ctx.join_link(_name(ctx, data), ctx.params["legs"])
@@ -37,7 +46,12 @@ def link(ctx: StepContext, data: dict[str, Any]) -> Sleep | None:
     return None if has_joined else _look_again(ctx)
 
 
-@step("util/commit-linked", description="Passes the point of no return with all legs of a link.")
+@step(
+    "util/commit-linked",
+    description="Passes the point of no return with all legs of a link.",
+    parameters=PARAMETERS,
+    default=DEFAULT,
+)
 def commit_linked(ctx: StepContext, data: dict[str, Any]) -> Sleep | None:
     verdict = ctx.commit_link(_name(ctx, data))
     if verdict.word == "stop":
@@ -48,7 +62,7 @@ def commit_linked(ctx: StepContext, data: dict[str, Any]) -> Sleep | None:
 @link.check
 @commit_linked.check
 def params_ok(params: Mapping[str, Any]) -> list[str]:
-    mistakes = mistakes_in(params, {"link": "text", "legs": "any"})
+    mistakes = mistakes_in(params, KNOWN)
     mistakes += template_mistakes(params.get("link"), "link")
     if not params.get("link"):
         mistakes.append("link must be given: the name that all legs share")
