@@ -12,6 +12,9 @@ QUICK := tests/tidy tests/model tests/bells tests/runtime tests/mutants tests/li
 	tests/engine/test_hop.py tests/engine/test_outcomes.py tests/engine/test_rollback.py tests/docs/test_docs_blocks.py \
 	tests/docs/test_docs_reference.py tests/docs/test_operations_doc.py --ignore=tests/live/test_state_machine.py
 
+# Tests start hundreds of processes: each would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install up demo quick test test-failed clients diagrams screenshots test-cluster chaos ledger-chaos mutants lint format bench bench-peers bench-table lock clean
 
