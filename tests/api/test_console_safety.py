@@ -111,3 +111,21 @@ def test_a_reason_of_a_bulk_action_has_a_limit(house: ApiHouse, kit: Kit) -> Non
     answer = opal.post("/console/bulk/wake", data=form)
     assert answer.status_code == 303
     assert "1000 characters" in opal.get(answer.headers["location"]).text
+
+
+def test_a_bulk_action_is_on_what_its_preview_showed(house: ApiHouse, kit: Kit) -> None:
+    seen = kit.submit("nap", {}, owner="moving-owner")
+    opal = person(house, "opal-two", Role.OPERATOR)
+    page = opal.get("/console/bulk/cancel", params={"owner": "moving-owner"}).text
+    token, selection = (
+        page.partition(f'name="{name}" value="')[2].partition('"')[0]
+        for name in ("token", "selection")
+    )
+    # As many as before, and not the same.
+    kit.client.cancel(seen, "gone")
+    other = kit.submit("nap", {}, owner="moving-owner")
+    form = {"token": token, "query": "owner=moving-owner", "count": "1", "reason": "a wrong file"}
+    answer = opal.post("/console/bulk/cancel", data={**form, "selection": selection})
+    assert answer.status_code == 303
+    assert "other transactions" in opal.get(answer.headers["location"]).text
+    assert kit.status(other).status == "sleeping"

@@ -112,3 +112,14 @@ def test_no_schema_and_no_input_keeps_a_process_busy(
     found = mistakes_in(clean, document)
     assert time.process_time() - began_s < 3
     assert found and "steps" in found[-1][1]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [{"type": "string", "pattern": r"(\d-?)*"}, {"$ref": "http://127.0.0.1:9/elsewhere"}],
+)
+def test_a_stored_schema_that_is_not_allowed_any_more_refuses_and_does_not_break(
+    part: dict[str, object],
+) -> None:
+    [(_, sentence)] = mistakes_in({"properties": {"a": part}}, {"a": "1"})
+    assert "corrected and applied again" in sentence
