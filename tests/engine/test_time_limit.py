@@ -119,15 +119,20 @@ def test_a_timeout_that_was_lost_in_a_callback_comes_again(where: str) -> None:
 
 
 def test_a_step_that_cleans_up_after_its_time_limit_is_left_alone_for_a_while() -> None:
-    limit, cleaned = TimeLimit(grace_s=1.0), False
-    with pytest.raises(StepTimeout), limit(0.01):
-        try:
-            while True:
-                some_bytecodes()
-        finally:
-            time.sleep(0.1)
-            cleaned = True
-    assert cleaned
+    limit, cleaned = TimeLimit(grace_s=1.0), []
+
+    def step() -> None:
+        with limit(0.01):
+            try:
+                while True:
+                    some_bytecodes()
+            finally:
+                time.sleep(0.1)
+                cleaned.append(True)
+
+    with pytest.raises(StepTimeout):
+        step()
+    assert cleaned == [True]
 
 
 def test_after_a_block_that_was_cut_off_the_alarm_does_not_come_again() -> None:
