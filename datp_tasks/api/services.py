@@ -72,7 +72,7 @@ class SharedTrips:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waits:
+class OpenRequests:
     """Requests that stay open until there is news."""
 
     polls: Waiters
@@ -106,7 +106,7 @@ class Callers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Health:
+class HealthParts:
     """How the installation and this process are."""
 
     alerts: Alerts
@@ -142,10 +142,10 @@ class Services:
     transactions: TransactionStores
     callers: Callers
     node_groups: NodeGroups
-    health: Health
+    health: HealthParts
     admission: Admission
     shared: SharedTrips
-    waits: Waits
+    waits: OpenRequests
     threads: Threads
 
     async def close(self) -> None:

@@ -21,12 +21,12 @@ from datp_tasks.api.series import scrape
 from datp_tasks.api.services import (
     Admission,
     Callers,
-    Health,
+    HealthParts,
     NodeGroups,
+    OpenRequests,
     Services,
     SharedTrips,
     TransactionStores,
-    Waits,
     mark_seen,
 )
 from datp_tasks.api.shares import Shares
@@ -122,7 +122,7 @@ def open_services(container: Container) -> Services:
             nodes=_nodes(container),
             queues=GroupQueues(make_celery(settings)),
         ),
-        health=Health(
+        health=HealthParts(
             alerts=alerts,
             metrics=metrics,
             meter=meter,
@@ -142,7 +142,7 @@ def open_services(container: Container) -> Services:
             looks=Batcher(client.status_many, threads, lanes=LOOK_LANES, **queues),
             seen=Batcher(partial(mark_seen, events), threads, **queues),
         ),
-        waits=Waits(polls=polls, streams=EventStreams(EventFeed(engine), settings, threads)),
+        waits=OpenRequests(polls=polls, streams=EventStreams(EventFeed(engine), settings, threads)),
         threads=threads,
     )
 
