@@ -55,7 +55,7 @@ class StepCaller:
         self._registry = registry
         self.services = services
         self._observer = observer
-        self.time_limit = TimeLimit(settings.step_kill_grace_s)
+        self.time_limit = TimeLimit()
 
     # What a call is.
 
@@ -184,7 +184,7 @@ class StepCaller:
         """Call the step type that wants to know of a late success; what went wrong, if it did."""
         context = StepContext(run, self.services, data=data, idempotency_key=f"{run.tx_id}:late")
         # Its own limit: the guard may come here while a step runs under the other one.
-        limit = TimeLimit(self._settings.step_kill_grace_s)
+        limit = TimeLimit()
         try:
             step_type = self._registry.get(name)
             if step_type.vector:
