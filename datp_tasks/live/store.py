@@ -12,7 +12,7 @@ from typing import Any
 from redis import Redis
 
 from datp_tasks.clock import Clock
-from datp_tasks.live.keys import Keys
+from datp_tasks.live.keys import SHARED_LISTS, Keys
 from datp_tasks.live.live_types import (
     Bell,
     Claimed,
@@ -33,20 +33,6 @@ from datp_tasks.settings import Settings
 #: Frames kept for reuse: some for each shard, script and node. Only tests, whose time moves, need
 #: more.
 FRAMES_MAX = 2_000
-
-#: The lists that all transactions of a call share, by script; `runningS` is that of a node.
-SHARED_LISTS = {
-    "create": ("queuedZ", "countsH"),
-    "claim": ("queuedZ", "processingZ", "runningS", "journalX", "countsH"),
-    "checkpoint": ("toArchiveZ", "journalX"),
-    "hand_over": ("queuedZ", "processingZ", "runningS", "toArchiveZ", "journalX"),
-    "sleep": ("processingZ", "runningS", "sleepingZ", "toArchiveZ", "journalX"),
-    "park": ("processingZ", "runningS", "exceptionZ", "toArchiveZ", "journalX"),
-    "finish": (
-        *("queuedZ", "processingZ", "runningS", "sleepingZ", "exceptionZ"),
-        *("toArchiveZ", "journalX", "countsH"),
-    ),
-}
 
 
 class LiveStore(Reading):
