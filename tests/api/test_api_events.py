@@ -359,7 +359,7 @@ def test_a_revoked_key_ends_its_stream(house: ApiHouse) -> None:
     client, other = house.client(key=made.text), house.client(owner)
     with stream(other) as kept, stream(client) as messages:
         next(messages)
-        house.keys.revoke(made.id, actor=Actor(name="test"))
+        house.keys.revoke(made.key.id, actor=Actor(name="test"))
         [told] = [each for each in messages if "event" in each]
         assert (told["event"], json.loads(told["data"])["status"]) == ("problem", 401)
         # Another key of the same owner goes on.

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from datp_tasks import Pipeline
 from datp_tasks.cli import app
 from datp_tasks.errors import DatpError
+from datp_tasks.ledger.batch_list import derived_id, unsigned_batch_list
 from datp_tasks.ledger.batch_types import Service
 from datp_tasks.model.actor import Role
 from tests.support.api_house import ApiHouse
@@ -135,13 +136,16 @@ def test_a_ledger(admin: RemoteTerminal, acme: RemoteTerminal, house: ApiHouse) 
     ledger.batches.add_service(Service(service_id=name, kind="sawtooth", url="http://127.0.0.1:1"))
     assert name in [each["service"] for each in admin.json("services", "list")]
     assert [each["service"] for each in admin.json("claims", "--service", name)] == [name]
-    stored = house.kit.client.submit_batch(name, b"bytes", batch_id="b-1", owner="someone")
+    stored = house.kit.client.submit_batch(
+        name, unsigned_batch_list(derived_id(name), b"{}"), owner="someone"
+    )
     [batch] = admin.json("batches", "list", "--service", name)
-    assert (batch["batch"], batch["seq"]) == ("b-1", stored.seq)
-    assert "without --url" in admin("batches", "show", name, "b-")
-    assert "PARKED" in admin("batches", "park", name, "b-1", "--reason", "asked")
-    assert admin.json("batches", "show", name, "b-1")["state"] == "PARKED"
-    assert admin("batches", "resume", name, "b-1", "--reason", "asked").strip()
+    assert (batch["batch"], batch["seq"]) == (stored.batch_id, stored.seq)
+    start = stored.batch_id[:16]
+    assert "without --url" in admin("batches", "show", name, start)
+    assert "PARKED" in admin("batches", "park", name, start, "--reason", "asked")
+    assert admin.json("batches", "show", name, start)["state"] == "PARKED"
+    assert admin("batches", "resume", name, start, "--reason", "asked").strip()
     with pytest.raises(DatpError, match="no batch"):
         admin("batches", "show", name, "other")
 
