@@ -247,7 +247,7 @@ def test_a_heartbeat_carries_a_cursor(acme: httpx.Client) -> None:
 def test_a_hundred_streams_cost_what_one_costs_and_all_get_everything(
     house: ApiHouse, acme: httpx.Client
 ) -> None:
-    streams = house.services.event_streams
+    streams = house.services.waits.streams
     got: list[list[str]] = []
 
     def follow() -> None:
@@ -279,7 +279,7 @@ def test_a_hundred_streams_cost_what_one_costs_and_all_get_everything(
 
 
 def test_an_owner_does_not_get_all_places(house: ApiHouse, acme: httpx.Client) -> None:
-    shares = house.services.event_streams.places
+    shares = house.services.waits.streams.places
     owner = acme.get("/v1/keys").json()["keys"][0]["owner"]
     held = 0
     while shares.take(owner):
@@ -301,8 +301,8 @@ def test_an_owner_does_not_get_all_places(house: ApiHouse, acme: httpx.Client) -
 def test_a_client_that_left_gives_its_place_back(house: ApiHouse, acme: httpx.Client) -> None:
     with stream(acme) as messages:
         next(messages)
-        assert len(house.services.event_streams) == 1
-    eventually(lambda: len(house.services.event_streams) == 0)
+        assert len(house.services.waits.streams) == 1
+    eventually(lambda: len(house.services.waits.streams) == 0)
 
 
 def ahead_of(cursor: str) -> str:
@@ -330,7 +330,7 @@ def test_a_stream_whose_server_is_lost_meanwhile_says_so_and_ends(
     house: ApiHouse, acme: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a backup was restored: the place of the stream is one that is not reached yet."""
-    streams = house.services.event_streams
+    streams = house.services.waits.streams
     lost = threading.Event()
     page_of = type(streams).next_page
 
@@ -396,14 +396,14 @@ def test_what_is_sealed_is_opened_in_a_stream_and_kept_nowhere(kit: Kit, house: 
         next(messages)
         acme.post("/v1/transactions", json={"pipeline": "sealed", "input": {"card": "4111"}})
         end = json.loads(with_data(messages, 2)[1]["data"])
-        kept = [e for tail in house.services.event_streams._tails.values() for e in tail.events]
+        kept = [e for tail in house.services.waits.streams._tails.values() for e in tail.events]
     assert end["data"]["output"] == {"echo": {"card": "4111"}}
     assert [each.texts for each in kept if each.tx_id == end["data"]["txId"]][1] == {}
 
 
 def test_the_look_for_all_is_in_the_name_of_none(house: ApiHouse, acme: httpx.Client) -> None:
     """Else one owner with many slow requests would keep the streams of all others waiting."""
-    streams = house.services.event_streams
+    streams = house.services.waits.streams
     eventually(lambda: len(streams) == 0 and not streams._tails)
     cursor = acme.get("/v1/events").json()["nextCursor"]
     seen: list[str] = []
