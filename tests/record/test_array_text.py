@@ -69,7 +69,7 @@ def test_any_text_arrives(engine: Engine) -> None:
     # What PostgreSQL cannot keep is refused long before.
     kept = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 
-    @settings(max_examples=30)
+    @settings(max_examples=30, deadline=None)
     @given(st.lists(st.none() | kept, min_size=1, max_size=50))
     def arrives(column: list[str | None]) -> None:
         assert read_back(engine, "text", column) == column
