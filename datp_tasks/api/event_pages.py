@@ -37,6 +37,8 @@ LATEST = "latest"
 SEND_S = 30.0
 #: How long a client waits before it comes back, as the stream tells it.
 RETRY_MS = 1_000
+#: Then a client comes back and shows its key again, which may have been revoked.
+STREAM_S_MAX = 300.0
 GONE: dict[int | str, dict[str, Any]] = {
     410: {"description": "What came after the cursor may be dropped by now."}
 }
@@ -220,8 +222,7 @@ class EventStream(Response):
             await _cancelled(gone)
 
     async def _pump(self, send: Send, gone: asyncio.Future[None]) -> None:
-        # A key that was revoked meanwhile is refused when its client comes back.
-        until_s = time.monotonic() + self._settings.event_stream_s_max
+        until_s = time.monotonic() + STREAM_S_MAX
         beat_s = self._settings.event_heartbeat_s
         while not (gone.done() or self._streams.is_closing):
             wait_s = min(beat_s, until_s - time.monotonic())
