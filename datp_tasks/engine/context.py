@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 SwitchValue = bool | int | float | str
 
+#: A link of which no leg has a deadline waits for a day: the other leg may never come.
+LINK_EXPIRES_S = 86_400.0
+
 
 class StepServices(Protocol):
     """What a step can do to its transaction while it runs."""
@@ -32,7 +35,7 @@ class StepServices(Protocol):
     def report_held(self, run: Run) -> None: ...
     def set_switch(self, run: Run, name: str, value: SwitchValue) -> None: ...
     def commit_to_finish(self, run: Run, *, in_sql: bool) -> None: ...
-    def join_link(self, run: Run, link: str, legs: int) -> bool: ...
+    def join_link(self, run: Run, link: str, legs: int, *, expires_in_s: float) -> bool: ...
     def commit_link(self, run: Run, link: str) -> LinkVerdict: ...
     def submit_batch(
         self, run: Run, service_id: str, batch_id: str, payload: bytes, switch: str
@@ -118,6 +121,11 @@ class StepContext:
         return self._params
 
     @property
+    def is_sealed(self) -> bool:
+        """Whether its payloads rest sealed: then a note, which does not, must quote none."""
+        return self._run.edge is not None
+
+    @property
     def deadline(self) -> datetime | None:
         """When the transaction must be over, if it has an expiry."""
         return self._run.deadline
@@ -155,12 +163,13 @@ class StepContext:
         """
         self._services.commit_to_finish(self._run, in_sql=self._sql is not None)
 
-    def join_link(self, link: str, legs: int) -> bool:
-        """Make this transaction a leg of a link: all legs expire with the first that does.
+    def join_link(self, link: str, legs: int, *, expires_in_s: float = LINK_EXPIRES_S) -> bool:
+        """Make this transaction a leg of a link: all legs expire with the first that does, or
+        after `expires_in_s` if none has a deadline.
 
         False: not now, because another leg is in the middle of a step or PostgreSQL is unavailable.
         """
-        return self._services.join_link(self._run, link, legs)
+        return self._services.join_link(self._run, link, legs, expires_in_s=expires_in_s)
 
     def commit_link(self, link: str) -> LinkVerdict:
         """This leg is ready; `commit` once all are: they are past their point of no return."""

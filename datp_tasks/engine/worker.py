@@ -121,18 +121,18 @@ class WorkerServices:
     def commit_to_finish(self, run: Run, *, in_sql: bool) -> None:
         self._points.commit_to_finish(run, in_sql=in_sql)
 
-    def join_link(self, run: Run, link: str, legs: int) -> bool:
+    def join_link(self, run: Run, link: str, legs: int, *, expires_in_s: float) -> bool:
         try:
-            expires_at = self._linked.join(_leg(run), link, legs)
+            expires_at = self._linked.join(_leg(run), link, legs, expires_in_s=expires_in_s)
         except OperationalError as error:
             if not (is_away(error) or is_conflict(error)):
                 raise
             return False
-        if expires_at is not None:
-            run.expires_at_ms = round(expires_at.timestamp() * 1_000)
+        run.expires_at_ms = round(expires_at.timestamp() * 1_000)
         return True
 
     def commit_link(self, run: Run, link: str) -> LinkVerdict:
+        run.asked_for_point = True
         try:
             verdict = self._linked.commit(_leg(run), link)
             if verdict.word == "commit":
