@@ -27,6 +27,7 @@ POINTS = (
     "hop.after_begun",
     "hop.after_point",
     "linked.after_commit",
+    "bulk_transfer.before_commit",
     "hop.after_step",
     "hop.after_checkpoint",
     "hop.after_hand_over",

@@ -139,6 +139,10 @@ def _types(text: str | None) -> frozenset[str]:
     return wanted
 
 
+#: In events of transactions; `data` is what a payee is shown.
+PAYLOADS = ("output", "progress", "metadata", "data")
+
+
 class Shape:
     """How events look to the one who asks."""
 
@@ -177,7 +181,7 @@ class Shape:
 
     def _data(self, event: TransactionEvent) -> dict[str, Any]:
         """Payloads are the owner's. An operator asks for the transaction, which is audited."""
-        payloads = ("output", "progress", "metadata")
+        payloads = [name for name in PAYLOADS if name in event.data]
         if self._actor.owner != event.owner or not sees_payloads(self._actor):
             return event.data | {name: event.data[name] and dict(MASK) for name in payloads}
         if self._vault.ring is None:

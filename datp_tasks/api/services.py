@@ -29,6 +29,7 @@ from datp_tasks.live.store import LiveStore
 from datp_tasks.model.actor import Actor
 from datp_tasks.operator.operator import Operator
 from datp_tasks.pipelines.catalogue import Catalogue
+from datp_tasks.pipelines.mapping_store import MappingStore
 from datp_tasks.pipelines.version_store import PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
@@ -63,6 +64,7 @@ class Services:
     catalogue: Catalogue
     #: The same, in the name of an actor: it writes down who did it.
     pipelines_as: Callable[[Actor], PipelineStore]
+    mappings_as: Callable[[Actor], MappingStore]
     webhooks: WebhookService
     vault: Vault
     saved_views: SavedViews

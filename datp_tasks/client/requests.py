@@ -16,6 +16,7 @@ from datp_tasks.live.keys import shard_of_external_id
 from datp_tasks.live.live_types import NewTransaction
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.input_schema import check_input
+from datp_tasks.model.payee import PayeeInvalid
 from datp_tasks.model.payload import NotJson, canonical, checked, encode
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.rights import check_submit
@@ -155,6 +156,7 @@ def prepare(
             origin=by.origin if by else None,
             webhook_style=request.webhook_style,
             attributes=attributes_of(definition.search, "input", given),
+            payee_json=_payee_json(definition, given),
         ),
         NewTransaction(
             tx_id=tx_id,
@@ -181,6 +183,14 @@ def _in_language(
     if wanted is None or "lang" in (metadata or {}):
         return None
     return encode({**(metadata or {}), "lang": wanted})
+
+
+def _payee_json(definition: PipelineDefinition, given: Mapping[str, Any]) -> str | None:
+    try:
+        found = None if definition.payee is None else definition.payee.of(given)
+    except PayeeInvalid as error:
+        raise InputInvalid(f"input.{error}") from None
+    return None if found is None else encode(found)
 
 
 def raw_asked(request: Request) -> str | None:

@@ -6,7 +6,7 @@ A context looks things up when it is asked: most steps want their input and noth
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from datp_tasks.engine.run import Run
     from datp_tasks.ledger.batch_types import LedgerBatch
     from datp_tasks.model.approval import Approval, Need
+    from datp_tasks.record.bulk_transfers import TransferStanding
     from datp_tasks.record.database import Connection
     from datp_tasks.record.linked import LinkVerdict
 
@@ -37,6 +38,9 @@ class StepServices(Protocol):
     def commit_to_finish(self, run: Run, *, in_sql: bool) -> None: ...
     def join_link(self, run: Run, link: str, legs: int, *, expires_in_s: float) -> bool: ...
     def commit_link(self, run: Run, link: str) -> LinkVerdict: ...
+    def standing_of(
+        self, run: Run, tx_ids: Sequence[str]
+    ) -> Mapping[str, TransferStanding] | None: ...
     def submit_batch(
         self, run: Run, service_id: str, batch_id: str, payload: bytes, switch: str
     ) -> LedgerBatch: ...
@@ -174,6 +178,13 @@ class StepContext:
     def commit_link(self, link: str) -> LinkVerdict:
         """This leg is ready; `commit` once all are: they are past their point of no return."""
         return self._services.commit_link(self._run, link)
+
+    def standing_of(self, tx_ids: Sequence[str]) -> Mapping[str, TransferStanding] | None:
+        """What became of other transactions of the same owner; without those that are not kept.
+
+        None: PostgreSQL is unavailable.
+        """
+        return self._services.standing_of(self._run, tx_ids)
 
     def submit_batch(
         self, service_id: str, batch_id: str, payload: bytes, switch: str

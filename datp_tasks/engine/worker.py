@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping, Sequence
 
 from datp_tasks.engine.calls import StepCaller
 from datp_tasks.engine.commit import Committer, Desks
@@ -28,6 +29,7 @@ from datp_tasks.model.switch import switch_json
 from datp_tasks.observe.logs import hide
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
+from datp_tasks.record.bulk_transfers import BulkRecord, TransferStanding
 from datp_tasks.record.database import is_away, is_conflict
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.linked import Leg, LinkedTransactions, LinkVerdict
@@ -102,6 +104,7 @@ class WorkerServices:
         points: PointDesk,
     ) -> None:
         self._points = points
+        self._bulks = BulkRecord(stores.record.engine, stores.record)
         self._linked = LinkedTransactions(stores.record.engine, stores.clock)
         self._live = stores.live
         self._secrets = stores.secrets
@@ -143,6 +146,14 @@ class WorkerServices:
                 raise
             return LinkVerdict("wait")
         return verdict
+
+    def standing_of(self, run: Run, tx_ids: Sequence[str]) -> Mapping[str, TransferStanding] | None:
+        try:
+            return self._bulks.standing(run.fields.get("owner", ""), tx_ids)
+        except OperationalError as error:
+            if not is_away(error):
+                raise
+            return None
 
     def set_switch(self, run: Run, name: str, value: SwitchValue) -> None:
         answer = self._live.set_switch(run.tx_id, name, switch_json(name, value), fence=run.fence)

@@ -17,6 +17,7 @@ from datp_tasks.model import payload
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.input_schema import clean_schema
 from datp_tasks.model.mapping import MAPPING_BYTES_MAX, MAPPING_NAME, content_mistakes
+from datp_tasks.model.payee import payee_mistakes
 from datp_tasks.model.pipeline_access import SUBMIT_WHO, WHO
 from datp_tasks.model.pipeline_cases import cases_mistakes
 from datp_tasks.model.search_attributes import clean_search
@@ -76,6 +77,9 @@ def clean_definition(raw: object, *, source: str, steps_max: int) -> dict[str, A
     if clean.get("sealed") and clean.get("search"):
         # An index of what is sealed would have it in clear text.
         mistakes.append(f"{source}: search: a sealed pipeline has no search attributes")
+    if clean.get("sealed") and clean.get("payee", {}).get("show"):
+        # It rests in clear text until the end.
+        mistakes.append(f"{source}: payee: of a sealed pipeline a payee is shown nothing")
     if not mistakes and len(payload.encode(clean).encode()) > DEFINITION_BYTES_MAX:
         mistakes.append(f"{source}: is more than {DEFINITION_BYTES_MAX} bytes of JSON")
     if mistakes:
@@ -335,6 +339,7 @@ PIPELINE_RULES: dict[str, Rule] = {
     "tests": _checked_by(cases_mistakes),
     "search": _search,
     "inputSchema": _input_schema,
+    "payee": _checked_by(payee_mistakes),
 }
 
 STEP_RULES: dict[str, Rule] = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, Engine
@@ -363,27 +364,21 @@ def hold_keys(connection: Any, key_ids: Sequence[str]) -> None:
         raise DataKeyGone("data keys were erased with their owners", gone)
 
 
+#: Parameters of `accept`, by the attribute of a request that each is made of.
+ACCEPT_COLUMNS = {
+    name.removesuffix("_json"): attrgetter(name)
+    for name in (
+        *("tx_id", "owner", "external_id", "fingerprint", "pipeline", "version", "input_json"),
+        *("metadata_json", "expires_at", "webhook", "progress_reports", "cancel_webhook_on_poll"),
+        *("trace", "submitted_by", "origin", "webhook_style", "payee_json"),
+    )
+}
+
+
 def accept_columns(wanted: Sequence[Acceptance], now: datetime | None) -> dict[str, Any]:
     """The parameters of `accept`."""
-    return {
-        "tx_id": [each.tx_id for each in wanted],
-        "owner": [each.owner for each in wanted],
-        "external_id": [each.external_id for each in wanted],
-        "fingerprint": [each.fingerprint for each in wanted],
-        "pipeline": [each.pipeline for each in wanted],
-        "version": [each.version for each in wanted],
-        "input": [each.input_json for each in wanted],
-        "metadata": [each.metadata_json for each in wanted],
-        "expires_at": [each.expires_at for each in wanted],
-        "webhook": [each.webhook for each in wanted],
-        "progress_reports": [each.progress_reports for each in wanted],
-        "cancel_webhook_on_poll": [each.cancel_webhook_on_poll for each in wanted],
-        "trace": [each.trace for each in wanted],
-        "submitted_by": [each.submitted_by for each in wanted],
-        "origin": [each.origin for each in wanted],
-        "webhook_style": [each.webhook_style for each in wanted],
-        "now": now,
-    }
+    columns = {name: list(map(of, wanted)) for name, of in ACCEPT_COLUMNS.items()}
+    return {**columns, "now": now}
 
 
 def existing_of(

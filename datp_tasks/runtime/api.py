@@ -96,6 +96,7 @@ def open_services(container: Container) -> Services:
         pipelines=container.pipelines,
         catalogue=container.catalogue,
         pipelines_as=container.pipelines.acting,
+        mappings_as=container.mappings.acting,
         webhooks=container.webhooks,
         vault=container.vault,
         saved_views=SavedViews(engine),

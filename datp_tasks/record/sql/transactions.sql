@@ -12,21 +12,22 @@ WITH accepted AS (
     INSERT INTO tx_summary (tx_id, owner, external_id, fingerprint, pipeline, version, status,
                             input, metadata, created_at, expires_at, webhook,
                             progress_reports, cancel_webhook_on_poll, trace, submitted_by, origin,
-                            webhook_style)
+                            webhook_style, payee)
     SELECT v.tx_id, v.owner, v.external_id, v.fingerprint, v.pipeline, v.version, 'queued',
            v.input::json, v.metadata::json, coalesce(%(now)s, now()), v.expires_at, v.webhook,
            v.progress_reports, v.cancel_webhook_on_poll, v.trace, v.submitted_by, v.origin,
-           v.webhook_style
+           v.webhook_style, v.payee::json
     FROM unnest(%(tx_id)s::text[], %(owner)s::text[], %(external_id)s::text[],
                 %(fingerprint)s::text[], %(pipeline)s::text[], %(version)s::text[],
                 %(input)s::text[], %(metadata)s::text[], %(expires_at)s::timestamptz[],
                 %(webhook)s::text[], %(progress_reports)s::boolean[],
                 %(cancel_webhook_on_poll)s::boolean[], %(trace)s::text[],
-                %(submitted_by)s::text[], %(origin)s::text[], %(webhook_style)s::text[])
+                %(submitted_by)s::text[], %(origin)s::text[], %(webhook_style)s::text[],
+                %(payee)s::text[])
          WITH ORDINALITY
          AS v (tx_id, owner, external_id, fingerprint, pipeline, version, input, metadata,
                expires_at, webhook, progress_reports, cancel_webhook_on_poll, trace, submitted_by,
-               origin, webhook_style, place)
+               origin, webhook_style, payee, place)
     ORDER BY v.owner, v.external_id, v.place
     ON CONFLICT (owner, external_id) WHERE external_id IS NOT NULL DO NOTHING
     RETURNING tx_id, created_at, expires_at, owner
@@ -50,7 +51,8 @@ JOIN unnest(%(owner)s::text[], %(external_id)s::text[]) AS v (owner, external_id
 -- would be read. A success must be in time, unless
 -- it had passed its point of no return; then no expiry or cancel can end it. The history calls an
 -- expiry by the names of the seed, which depend on whether work had begun. A client that asked for
--- a webhook gets it from this commit on, with what it says: no later crash can forget it.
+-- a webhook gets it from this commit on, with what it says: no later crash can forget it. So does
+-- the payee, unless the transaction expired before work began: then it never heard of it.
 WITH locked AS MATERIALIZED (
     SELECT tx_id FROM tx_summary
     WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') = 'infinity'
@@ -72,7 +74,7 @@ WITH locked AS MATERIALIZED (
            OR s.no_return_at IS NOT NULL OR s.forwarded_at IS NOT NULL
            OR (s.expires_at > coalesce(%(now)s, now()) AND s.expiring_at IS NULL))
     RETURNING s.tx_id, s.status, s.note, s.completed_at, s.expires_at, s.expiring_at,
-              s.owner, s.webhook, s.event_count + 1 AS sequence,
+              s.owner, s.webhook, s.event_count + 1 AS sequence, s.payee, s.pipeline,
               CASE WHEN s.webhook IS NULL THEN NULL
               WHEN s.webhook_style = 'original' THEN json_build_object(
                   'eventType', 'complete', 'metadata', json_build_object(
@@ -95,6 +97,13 @@ WITH locked AS MATERIALIZED (
            CASE WHEN status <> 'expired' THEN NULL WHEN expiring_at IS NULL
                 THEN 'EXPIRED_PREPARED' ELSE 'EXPIRED_RESERVED' END
     FROM won
+), told AS (
+    INSERT INTO tx_event (tx_id, sequence, kind, payload, created_at, owner, id)
+    SELECT tx_id, sequence, 'payee',
+           json_build_object('txId', tx_id, 'pipeline', pipeline, 'status', status,
+                             'payer', owner, 'data', payee -> 'data', 'completedAt', completed_at),
+           completed_at, payee ->> 'owner', nextval('tx_event_id')
+    FROM won WHERE payee IS NOT NULL AND (status <> 'expired' OR expiring_at IS NOT NULL)
 ), due AS (
     INSERT INTO webhook_delivery (id, tx_id, sequence, kind, owner, url, target, payload, begun_at,
                                   next_at, created_at)
