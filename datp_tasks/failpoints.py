@@ -28,6 +28,7 @@ POINTS = (
     "hop.after_point",
     "linked.after_commit",
     "bulk_transfer.before_commit",
+    "bulk_transfer.after_commit",
     "hop.after_step",
     "hop.after_checkpoint",
     "hop.after_hand_over",

@@ -135,11 +135,10 @@ class BulkTransfers:
             return made[-1].acceptance
 
         with translate_outage():
-            reach("submit.before_accept")
             items = [each.acceptance for each in good.values()]
             owner = answer.acceptance.owner
             before = self._record.accept(owner, answer.acceptance.external_id, items, make)
-        reach("submit.after_accept")
+        reach("bulk_transfer.after_commit")
         if before is None:
             accepted = [each for n, each in good.items() if n not in refused]
             self._acceptor.place([*accepted, made[-1]])

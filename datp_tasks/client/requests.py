@@ -118,12 +118,7 @@ def prepare(
     given, input_json = _checked_json(request.input, "input", settings.input_bytes_max, settings)
     if definition.input_schema is not None:
         check_input(definition.input_schema, given)
-    metadata: dict[str, Any] | None = None
-    metadata_json: str | None = None
-    if request.metadata is not None and request.metadata != {}:
-        metadata, metadata_json = _checked_json(
-            request.metadata, "metadata", METADATA_BYTES_MAX, settings
-        )
+    metadata, metadata_json = _checked_metadata(request, settings)
     # Not a part of what was asked for: the same request may come by way of another browser.
     kept_json = _in_language(request, definition, metadata) or metadata_json
     _check_webhook(request, settings)
@@ -173,6 +168,14 @@ def prepare(
         overdue,
         whole,
     )
+
+
+def _checked_metadata(
+    request: Request, settings: Settings
+) -> tuple[dict[str, Any], str] | tuple[None, None]:
+    if request.metadata is None or request.metadata == {}:
+        return None, None
+    return _checked_json(request.metadata, "metadata", METADATA_BYTES_MAX, settings)
 
 
 def _in_language(

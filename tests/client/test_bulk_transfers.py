@@ -229,9 +229,8 @@ def test_two_that_hand_in_a_bulk_at_once_hand_in_one(datp: Kit, paid: Counter[st
 @pytest.mark.parametrize(
     ("point", "accepted"),
     [
-        ("submit.before_accept", False),
         ("bulk_transfer.before_commit", False),
-        ("submit.after_accept", True),
+        ("bulk_transfer.after_commit", True),
         ("submit.after_create", True),
     ],
 )

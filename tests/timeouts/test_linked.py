@@ -191,7 +191,10 @@ def test_a_worker_that_lost_the_transaction_decides_nothing(datp: Kit, books: Co
     tx_id = submit(datp, "a")
     datp.connections.record.raise_fences([(tx_id, 1_000)])
     linked = LinkedTransactions(datp.connections.engine, datp.clock)
-    for act in (lambda leg: linked.join(leg, "d", 2, expires_in_s=60), lambda leg: linked.commit(leg, "d")):
+    for act in (
+        lambda leg: linked.join(leg, "d", 2, expires_in_s=60),
+        lambda leg: linked.commit(leg, "d"),
+    ):
         with pytest.raises(StaleFence):
             act(Leg(tx_id, "local", 5))
     assert datp.status(tx_id).status is Status.QUEUED
