@@ -85,9 +85,9 @@ async def submit_bulk_transfer(request: Request, wanted: BulkTransferIn) -> Resp
     count = len(wanted.transfers)
     bulk = wanted.request(caller.owner, caller.actor, name=external_id_of(request))
     transfers = [each.request(caller.owner, caller.actor) for each in wanted.transfers]
-    await services.limits.take(caller.owner, cost=count)
+    await services.admission.limits.take(caller.owner, cost=count)
     try:
-        await services.limits.admit(caller.owner, count + 1)
+        await services.admission.limits.admit(caller.owner, count + 1)
     except Problem as over:
         # Only what was accepted before: a client that is told "refused" pays elsewhere.
         answer = await _accepted_before(services, bulk, transfers)

@@ -186,7 +186,7 @@ async def use_mapping(
 async def _stored(request: Request, work: Callable[[MappingStore], T]) -> T:
     """Work on the store, in the name of the caller and in a thread."""
     services = services_of(request)
-    store = services.mappings_as(caller_of(request).actor)
+    store = services.mappings.acting(caller_of(request).actor)
 
     def run() -> T:
         with translate_outage():

@@ -12,11 +12,11 @@ from sqlalchemy.exc import OperationalError
 
 from datp_tasks.failpoints import reach
 from datp_tasks.model.status import Status
+from datp_tasks.record.acceptance import accept_statement, existing_of, hold_keys
 from datp_tasks.record.attributes import set_attributes
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.record_types import Acceptance, Existing
-from datp_tasks.record.transactions import Query as Accepting
-from datp_tasks.record.transactions import Record, accept_columns, existing_of, hold_keys
+from datp_tasks.record.transactions import Record
 
 #: Rows of one statement, as for other requests that come together.
 ROWS_MAX = 500
@@ -95,8 +95,7 @@ class BulkRecord:
         keys = sorted({each.data_key for each in wanted if each.data_key})
         if keys:
             hold_keys(connection, keys)
-        columns = accept_columns(wanted, self._record.clock.now())
-        rows = connection.exec_driver_sql(Accepting.accept, columns)
+        rows = connection.exec_driver_sql(*accept_statement(wanted, self._record.clock.now()))
         accepted = {row.tx_id for row in rows}
         set_attributes(connection, wanted, accepted)
         names = [(each.owner, each.external_id or "") for each in wanted]
