@@ -231,7 +231,8 @@ class BulkTransfers:
         known = {each.tx_id: each for each in found if each is not None}
         reported = {each.get("txId"): each for each in transfers_of(summary.output or {})}
         shown = [_shown(each, known, reported) for each in transfers]
-        statuses = [each["status"] for each in shown]
+        # Of one that is masked or erased only its own status is known.
+        statuses = [each["status"] for each in shown] or [str(summary.status)]
         text = summary.input.get("expiresAt")
         deadline = datetime.fromisoformat(text) if isinstance(text, str) else None
         now = self._acceptor.record.server_now()

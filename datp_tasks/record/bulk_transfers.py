@@ -78,10 +78,14 @@ class BulkRecord:
                 before = existing_of(connection, [(owner, name)])
                 if before:
                     return before[owner, name]
-            existing: list[Existing | None] = []
-            for start in range(0, len(transfers), ROWS_MAX):
-                existing += self._insert(connection, transfers[start : start + ROWS_MAX])
-            bulk = make(existing)
+            found: dict[str, Existing | None] = {}
+            # In one order for all: two bulks that share names must not wait for each other.
+            ordered = sorted(transfers, key=lambda each: each.external_id or "")
+            for start in range(0, len(ordered), ROWS_MAX):
+                part = ordered[start : start + ROWS_MAX]
+                rows = self._insert(connection, part)
+                found |= {each.tx_id: row for each, row in zip(part, rows, strict=True)}
+            bulk = make([found[each.tx_id] for each in transfers])
             if self._insert(connection, [bulk]) != [None]:
                 raise _NameTaken
             values = {"tx_id": bulk.tx_id, "now": self._record.clock.now()}
