@@ -8,7 +8,7 @@ transfer, what has committed stays so, and the report of the bulk says what beca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -27,6 +27,7 @@ from datp_tasks.errors import (
     DataKeyGone,
     DatpError,
     ExpiryInvalid,
+    InputInvalid,
     PipelineInvalid,
     RequestError,
     TransactionUnknown,
@@ -39,6 +40,7 @@ from datp_tasks.model.bulk_transfer import (
     BulkState,
     bulk_state,
     counted,
+    has_ended,
     ids_of,
     transfers_of,
 )
@@ -152,6 +154,8 @@ class BulkTransfers:
         limit = self._acceptor.settings.bulk_items_max
         if not 1 <= len(transfers) <= limit:
             raise RequestError(f"a bulk has 1 to {limit} transfers, was {len(transfers)}")
+        if not isinstance(bulk.input, Mapping):
+            raise InputInvalid("input must be an object")
         if "transfers" in bulk.input:
             raise RequestError("the input of a bulk has no `transfers`: they are given beside it")
 
@@ -228,7 +232,9 @@ class BulkTransfers:
         if not is_bulk:
             raise TransactionUnknown(f"{summary.tx_id} is no bulk transfer")
         found = self._reader.status_many(ids_of(transfers))
-        known = {each.tx_id: each for each in found if each is not None}
+        # Whose input it is may have written any id into it.
+        own = [each for each in found if each is not None and each.owner == summary.owner]
+        known = {each.tx_id: each for each in own}
         reported = {each.get("txId"): each for each in transfers_of(summary.output or {})}
         shown = [_shown(each, known, reported) for each in transfers]
         # Of one that is masked or erased only its own status is known.
@@ -240,7 +246,7 @@ class BulkTransfers:
             summary,
             bulk_state(
                 statuses,
-                is_over=summary.is_final,
+                is_over=summary.is_final and all(map(has_ended, statuses)),
                 is_overdue=deadline is not None and deadline <= now,
             ),
             deadline,

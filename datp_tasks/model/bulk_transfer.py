@@ -29,6 +29,10 @@ def bulk_state(statuses: Sequence[str], *, is_over: bool, is_overdue: bool = Fal
     return "RECEIVED" if set(statuses) <= {str(Status.QUEUED), REFUSED} else "PROCESSING"
 
 
+def has_ended(status: str) -> bool:
+    return status in (GONE, REFUSED) or Status(status).is_final
+
+
 def transfers_of(input: Json) -> list[Json]:
     """What a bulk was made of, as its input has it; nothing where that is masked or erased."""
     given = input.get("transfers")

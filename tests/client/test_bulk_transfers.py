@@ -263,6 +263,25 @@ def test_a_bulk_goes_on_after_its_worker_is_lost_and_after_redis_is(
     assert paid["paid bob"] == paid["paid cid"] == 1
 
 
+def test_an_input_that_names_transfers_of_another_owner_tells_nothing_of_them(
+    datp: Kit, paid: Counter[str]
+) -> None:
+    foreign = datp.submit("transfer", {"to": "bob"}, owner="bank")
+    made_up = {"transfers": [{"index": 0, "txId": foreign}]}
+    tx_id = datp.submit("bulk", made_up, owner="mallory")
+    datp.advance(seconds=A_WHILE_S)
+    assert show(datp, tx_id).transfers == [{"index": 0, "txId": foreign, "status": "gone"}]
+
+
+def test_a_bulk_that_a_person_ended_is_not_completed_before_its_transfers_are(
+    datp: Kit, paid: Counter[str]
+) -> None:
+    tx_id = submit(datp, to("bob", "slow"))
+    bulk = show(datp, tx_id)
+    ended = replace(bulk.summary, status=Status.INTERNAL_ERROR)
+    assert datp.client.bulk_transfers.view(ended).state == "PROCESSING"
+
+
 def test_a_bulk_is_sealed_if_one_of_its_transfers_is(datp: Kit, paid: Counter[str]) -> None:
     datp.use(Pipeline("secret", sealed=True).step("t/reserve").step("t/pay").build())
     tx_id = submit(datp, to("bob", "secret"), to("cid"))
