@@ -254,7 +254,8 @@ def test_a_leg_that_postgresql_is_lost_for_ends_as_the_others_do(
     [("before", "final_from"), ("at", "final_from"), ("at", "forwards"), ("link", "forwards")],
 )
 def test_a_point_of_no_return_before_the_link_commits_is_refused(where: str, flag: str) -> None:
-    options = {each: {flag: True} if each == where else {} for each in ("before", "at", "link")}
+    options: dict[str, dict[str, Any]] = {"before": {}, "at": {}, "link": {}}
+    options[where] = {flag: True}
     pipeline = (
         Pipeline("leg")
         .step("util/link", params=LINK, **options["link"])
@@ -326,7 +327,7 @@ def test_a_step_that_breaks_after_the_verdict_ends_no_leg_otherwise(
     )  # fmt: skip
     first = submit(datp, "a")
     commit = LinkedTransactions.commit
-    late = []
+    late: list[Leg] = []
 
     def commit_and_time_out(self: LinkedTransactions, leg: Leg, link: str) -> Any:
         verdict = commit(self, leg, link)
