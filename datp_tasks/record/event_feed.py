@@ -131,7 +131,7 @@ class TransactionEvent:
 
     @property
     def is_sealed(self) -> bool:
-        return any(data_key_of(self.data[name]) for name in ("output", "progress"))
+        return any(data_key_of(self.data.get(name)) for name in ("output", "progress"))
 
     @property
     def id(self) -> str:
