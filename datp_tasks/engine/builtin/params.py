@@ -96,5 +96,7 @@ def told(ctx: StepContext, value: object, chars_max: int = 60) -> str:
 
 
 def _did_you_mean(name: object, known: Mapping[str, str]) -> str:
+    if not known:
+        return "; it takes none"
     close = difflib.get_close_matches(str(name), known, n=1)
     return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(sorted(known))}"
