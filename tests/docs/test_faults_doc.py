@@ -15,10 +15,12 @@ MUTANTS = {mutant.name: mutant for mutant in load()}
 
 def rows() -> list[tuple[str, str, str, str]]:
     page = (ROOT / "docs" / "faults.md").read_text()
-    lines = [line for line in page.splitlines() if line.startswith("| ") and "`" in line]
-    cells = [[cell.strip().strip("`") for cell in line.strip("| \n").split("|")] for line in lines]
-    # Without a mutant the last cell is empty, and was stripped.
-    return [(*(each + [""])[:4],) for each in cells]  # type: ignore[misc]
+    found = []
+    for line in page.splitlines():
+        if line.startswith("| ") and "`" in line:
+            fault, guard, test, mutant = (cell.strip(" `") for cell in line.split("|")[1:-1])
+            found.append((fault, guard, test, mutant))
+    return found
 
 
 @cache
