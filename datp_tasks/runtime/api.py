@@ -98,6 +98,7 @@ def open_services(container: Container) -> Services:
         pipelines_as=container.pipelines.acting,
         webhooks=container.webhooks,
         vault=container.vault,
+        secrets=container.secrets,
         saved_views=SavedViews(engine),
         search=Search(engine),
         keys=keys,
