@@ -109,9 +109,9 @@ async def delete_secret(request: Request, name: Name) -> Response:
 async def key_ring(request: Request) -> Response:
     """The ids of the keys, and how many rows each seals; never a key."""
     services = services_of(request)
-    ring = needed(services.vault.ring, "the key ring")
+    ring = needed(services.transactions.vault.ring, "the key ring")
 
     def read() -> list[dict[str, Any]]:
-        return ring_use(ring, Rekeying(services.record.engine, ring).usage())
+        return ring_use(ring, Rekeying(services.transactions.record.engine, ring).usage())
 
     return json_response({"keys": await services.threads.run(read)})
