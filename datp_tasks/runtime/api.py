@@ -90,7 +90,6 @@ def open_services(container: Container) -> Services:
         ledger=container.ledger,
         pipelines=container.pipelines,
         catalogue=container.catalogue,
-        secrets=container.secrets,
         live=container.live,
         transactions=stores,
         callers=callers,
@@ -146,6 +145,7 @@ def _callers(container: Container, gate_engine: Engine) -> Callers:
         keys=ApiKeys(gate_engine, clock, settings.key_pepper, settings.key_pepper_previous),
         idempotency=IdempotencyKeys(engine, clock),
         saved_views=SavedViews(engine),
+        secrets=container.secrets,
     )
 
 
