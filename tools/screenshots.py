@@ -163,7 +163,7 @@ def _one_of_each(scene: Scene) -> None:
     datp, names = scene.datp, scene.names
     client = datp.client
     amount = {"from": "ann", "to": "bob", "amount": 250_000, "currency": "EUR"}
-    hook = {"owner": "shop", "webhook": "http://127.0.0.1:9/hooks/payments"}
+    hook = {"owner": "shop", "webhook": "https://hooks.shop.example/payments"}
     dead = client.submit("payout", {**amount, "worker": "dies"}, external_id="order-1044", **hook)
     names["doubt"] = dead.tx_id
     client.submit("payout-booking", amount, owner="shop", external_id="order-1045")
@@ -189,7 +189,7 @@ def _one_of_each(scene: Scene) -> None:
 def _endpoint(scene: Scene) -> None:
     made, _ = scene.datp.webhooks.endpoints.add(
         "shop",
-        "http://127.0.0.1:9/events",
+        "https://books.shop.example/events",
         types=["transaction.completed", "transaction.in-doubt"],
         description="Bookkeeping of the shop",
         actor=LOCAL,
