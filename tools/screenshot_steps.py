@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from datp_tasks import step
+from datp_tasks import Sleep, step
 
 
 @step("payout/send", on_crash="review", timeout_s=30)
@@ -19,3 +19,11 @@ def send(ctx: Any, data: dict[str, Any]) -> dict[str, Any]:
 @step("payout/book", retry={"max_attempts": 8, "first_s": 600})
 def book(ctx: Any, data: dict[str, Any]) -> dict[str, Any]:
     raise ConnectionError("the bank answered 503")
+
+
+@step("payout/review")
+def review(ctx: Any, data: dict[str, Any]) -> Any:
+    if ctx.switch("reviewed") is None:
+        ctx.progress({"stage": "waits for the review"})
+        return Sleep(switch="reviewed", seconds=86_400)
+    return data

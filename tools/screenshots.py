@@ -142,7 +142,6 @@ def fill(scene: Scene) -> None:
             _one_of_each(scene)
         time.sleep(max(0.0, ROUND_S - (time.monotonic() - began_s)))
     _wait(lambda: datp.client.status(names["doubt"]).status == "in-doubt", "the one in doubt")
-    names["failed"] = _newest(datp, "failed", "transfer")
     names["cancelled"] = _newest(datp, "cancelled", "transfer")
 
 
@@ -151,7 +150,8 @@ def _pipelines(datp: Context) -> None:
     head = {"description": "Sends money to a bank account", "tests": CASES}
     first = Pipeline("payout", **head).step("payout/send", name="send the money")
     booked = Pipeline("payout-booking").step("payout/book", name="book it")
-    for each in (first, booked):
+    checked = Pipeline("payout-review").step("payout/review", name="wait for the review")
+    for each in (first, booked, checked):
         applied = store.apply(each.build())
         store.commit(applied.name, applied.version, "first version")
         store.use(applied.name, applied.version)
@@ -169,7 +169,7 @@ def _one_of_each(scene: Scene) -> None:
     client.submit("payout-booking", amount, owner="shop", external_id="order-1045")
     for number in range(4):
         asleep = client.submit(
-            "transfer",
+            "payout-review",
             amount,
             owner="shop",
             external_id=f"order-{1050 + number}",
@@ -252,7 +252,7 @@ def _paths(scene: Scene) -> dict[str, str]:
     return {
         "now": "/now",
         "transactions": "/transactions",
-        "transaction": f"/transactions/{names['failed']}",
+        "transaction": f"/transactions/{names['cancelled']}",
         "doubt": f"/transactions/{names['doubt']}",
         "resolve": f"/transactions/{names['doubt']}/act/resolve",
         "bulk": "/bulk/wake?owner=shop",
@@ -279,7 +279,6 @@ def _paths(scene: Scene) -> dict[str, str]:
         "audit": "/audit",
         "chain": "/audit/chain",
         "try": "/try?pipeline=payout&case=a%20small%20one",
-        "search": "/search?q=order-10",
     }
 
 

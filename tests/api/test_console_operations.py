@@ -17,6 +17,7 @@ from datp_tasks.model.status import Status
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.audit_chain import AuditChain, Noted
 from datp_tasks.testing import Kit
+from datp_tasks.testing.servers import Servers
 from tests.api.test_console_access import Guest, signed_in
 from tests.support.api_house import ApiHouse, api_house
 from tests.support.console_surroundings import Surroundings
@@ -278,19 +279,19 @@ def test_an_endpoint_is_registered_tested_rotated_replayed_and_disabled(house: A
 def test_a_ledger_service_is_registered_and_gets_another_address(house: ApiHouse) -> None:
     admin, opal = signed_in(house, "adam", Role.ADMIN), signed_in(house, "opal", Role.OPERATOR)
     token, store = admin.token(), house.kit.connections.ledger.batches
-    form = {"service": "notary", "kind": "sawtooth", "url": "http://ledger:8008", "secret": ""}
+    form = {"service": "notary", "kind": "sawtooth", "url": "http://127.0.0.1:8008", "secret": ""}
     assert admin.post("/services", token=token, **form).status_code == 422, "without a reason"
-    for change in ({"kind": "paper"}, {"service": "no/name"}, {"url": "http://a:b@ledger"}):
+    for change in ({"kind": "paper"}, {"service": "no/name"}, {"url": "http://elsewhere"}):
         refused = admin.post("/services", token=token, **{**form, **change}, **REASON)
         assert refused.status_code == 422, change
     assert opal.post("/services", token=opal.token(), **form, **REASON).status_code == 403
     assert store.services(["notary"]) == []
     answer = admin.post("/services", token=token, **form, **REASON)
-    assert "go to http://ledger:8008" in said(admin, answer.headers["location"])
+    assert "go to http://127.0.0.1:8008" in said(admin, answer.headers["location"])
     shown = admin.get("/services/new?service=notary").text
-    assert 'value="http://ledger:8008"' in shown
-    admin.post("/services", token=token, **{**form, "url": "http://other:8008"}, **REASON)
-    assert [each.url for each in store.services(["notary"])] == ["http://other:8008"]
+    assert 'value="http://127.0.0.1:8008"' in shown
+    admin.post("/services", token=token, **{**form, "url": "http://127.0.0.1:8009"}, **REASON)
+    assert [each.url for each in store.services(["notary"])] == ["http://127.0.0.1:8009"]
     rows = noted(house, "service.add", "notary")
     assert {each.reason for each in rows} == {"ticket 12"} and len(rows) == 2
 
@@ -305,7 +306,12 @@ tests:
 """
 
 
-def test_stored_cases_are_run_and_each_result_is_shown(house: ApiHouse) -> None:
+def test_stored_cases_are_run_and_each_result_is_shown(
+    house: ApiHouse, datp_servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A database and keys of their own, on servers that run already.
+    monkeypatch.setenv("DATP_TEST_REDIS_URL", datp_servers.redis_url)
+    monkeypatch.setenv("DATP_TEST_DATABASE_URL", datp_servers.database_url)
     admin, opal = signed_in(house, "adam", Role.ADMIN), signed_in(house, "opal", Role.OPERATOR)
     token = admin.token()
     stored = admin.post("/drafts", token=token, yaml=CASES_YAML).headers["location"]

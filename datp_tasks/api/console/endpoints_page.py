@@ -62,6 +62,14 @@ DEEDS = {
         ],
         cli="rotate {id}",
     ),
+    "replay": EndpointDeed(
+        button="Replay",
+        says=[
+            "It is told again of what happened in the time below, and of what was not told then. "
+            "A receiver that keeps to the id of an event does nothing twice."
+        ],
+        cli="replay {id} --from 2027-01-31T12:00:00Z --to 2027-01-31T13:00:00Z",
+    ),
     "enable": EndpointDeed(
         button="Enable",
         says=[
@@ -74,14 +82,6 @@ DEEDS = {
         says=["It is told nothing until it is enabled. What waits for it is cancelled."],
         cli="set {id} --disable",
         is_danger=True,
-    ),
-    "replay": EndpointDeed(
-        button="Replay",
-        says=[
-            "It is told again of what happened in the time below, and of what was not told then. "
-            "A receiver that keeps to the id of an event does nothing twice."
-        ],
-        cli="replay {id} --from 2027-01-31T12:00:00Z --to 2027-01-31T13:00:00Z",
     ),
     "delete": EndpointDeed(
         button="Delete",
