@@ -71,7 +71,7 @@ async def run_tests(visit: Visit) -> Response:
 def _note(visit: Visit, stored: StoredVersion, reason: str) -> None:
     with translate_outage():
         record_action(
-            visit.services.record.engine,
+            visit.services.transactions.record.engine,
             actor=visit.caller.actor,
             action="pipeline.test",
             subject=stored.info.name,
