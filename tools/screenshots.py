@@ -147,7 +147,7 @@ def fill(scene: Scene) -> None:
 
 def _pipelines(datp: Context) -> None:
     store = datp.pipelines
-    head = {"description": "Sends money to a bank account", "tests": CASES}
+    head: dict[str, Any] = {"description": "Sends money to a bank account", "tests": CASES}
     first = Pipeline("payout", **head).step("payout/send", name="send the money")
     booked = Pipeline("payout-booking").step("payout/book", name="book it")
     checked = Pipeline("payout-review").step("payout/review", name="wait for the review")
@@ -163,7 +163,7 @@ def _one_of_each(scene: Scene) -> None:
     datp, names = scene.datp, scene.names
     client = datp.client
     amount = {"from": "ann", "to": "bob", "amount": 250_000, "currency": "EUR"}
-    hook = {"owner": "shop", "webhook": "https://hooks.shop.example/payments"}
+    hook: dict[str, Any] = {"owner": "shop", "webhook": "https://hooks.shop.example/payments"}
     dead = client.submit("payout", {**amount, "worker": "dies"}, external_id="order-1044", **hook)
     names["doubt"] = dead.tx_id
     client.submit("payout-booking", amount, owner="shop", external_id="order-1045")
