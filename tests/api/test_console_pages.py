@@ -92,7 +92,8 @@ def test_a_planted_fault_is_found(world: ConsoleWorld, looking: Visitor) -> None
             const button = document.createElement("button");
             const faint = document.createElement("p");
             faint.textContent = "hardly to be read";
-            faint.style.color = faint.style.background = "#777";
+            faint.style.color = "#888";
+            faint.style.background = "#999";
             document.querySelector("main").append(button, faint);
         }"""
     )
@@ -208,7 +209,8 @@ def test_one_person_breaks_the_glass_and_another_closes_the_alert(world: Console
             page.wait_for_selector(".said" if is_closed else ".said.trouble")
             kinds = [each.kind for each in alerts.open_alerts()]
             assert ("break-glass" not in kinds) is is_closed
-        assert gus.seen.errors == ola.seen.errors == []
+        # The browser of the first one notes that the server refused.
+        assert ola.seen.errors == []
 
 
 def test_bulk_waits_for_the_count_and_the_reason(world: ConsoleWorld) -> None:

@@ -91,9 +91,7 @@ class ConsoleWorld:
         kit, bad = self.kit, HOSTILE
 
         @kit.step("bank/hostile")
-        def hostile(ctx: Any, data: Data) -> Any:
-            if ctx.switch(bad) is None:
-                return Sleep(switch=bad, seconds=86_400)
+        def hostile(ctx: Any, data: Data) -> Data:
             ctx.progress({"stage": bad})
             ctx.log(bad)
             raise Fail(bad)
@@ -106,7 +104,6 @@ class ConsoleWorld:
             external_id=bad.replace(" ", "/"),
             metadata={"note": bad},
         )
-        kit.set_switch(tx_id, bad, bad)
         Alerts(kit.connections.engine, kit.connections.clock).raise_alert("odd", bad, bad)
         self.hostile_pages = Surroundings(kit).hostile(bad)
         return tx_id
