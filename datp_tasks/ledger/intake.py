@@ -42,6 +42,7 @@ class Intake:
         url: str,
         secret: str | None = None,
         by: Actor | None = None,
+        reason: str = "",
     ) -> Service:
         """Make a line of batches to a ledger, or give it another address; the audit has `by`.
 
@@ -66,7 +67,7 @@ class Intake:
             mistake = credential_mistake(known, url)
         if mistake:
             raise ServiceInvalid(mistake)
-        if not self._batches.add_service(service, by):
+        if not self._batches.add_service(service, by, reason):
             raise ServiceInvalid(f"{service_id} exists and is of another kind than {kind}")
         return service
 
