@@ -37,6 +37,7 @@ from datp_tasks.record.idempotency_keys import IdempotencyKeys
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.record_types import Summary
 from datp_tasks.record.saved_views import SavedViews
+from datp_tasks.record.sealed_secrets import SealedSecrets
 from datp_tasks.record.search import Search
 from datp_tasks.record.states import States
 from datp_tasks.record.timeouts import Timeouts
@@ -98,11 +99,12 @@ class TransactionStores:
 
 @dataclass(frozen=True, kw_only=True)
 class Callers:
-    """What PostgreSQL keeps of those who call."""
+    """What PostgreSQL keeps of those who call, and the secrets that they give to pipelines."""
 
     keys: ApiKeys
     idempotency: IdempotencyKeys
     saved_views: SavedViews
+    secrets: SealedSecrets
 
 
 @dataclass(frozen=True, kw_only=True)

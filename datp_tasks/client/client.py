@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from datp_tasks.client.batches import LedgerBatches
+from datp_tasks.client.bulk_transfers import BulkTransfers
 from datp_tasks.client.reads import Reader
 from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.client.submit import Before, RequestAcceptor
@@ -25,6 +26,7 @@ from datp_tasks.errors import (
 from datp_tasks.ledger.batch_types import BatchAttempt, LedgerBatch, Service, Sighting, Stored
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.ledger_batch import BatchState
+from datp_tasks.record.bulk_transfers import BulkRecord
 from datp_tasks.record.record_types import Summary
 from datp_tasks.settings import Settings
 from datp_tasks.transactions.send_signals import SignalSender
@@ -48,6 +50,8 @@ class Client:
         self._reader = reader
         self._signals = signals
         self._batches = batches
+        #: Many transactions with one deadline and one report.
+        self.bulk_transfers = BulkTransfers(acceptor, BulkRecord(acceptor.record), reader)
         self._close = close
 
     @classmethod

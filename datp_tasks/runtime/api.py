@@ -145,6 +145,7 @@ def _callers(container: Container, gate_engine: Engine) -> Callers:
         keys=ApiKeys(gate_engine, clock, settings.key_pepper, settings.key_pepper_previous),
         idempotency=IdempotencyKeys(engine, clock),
         saved_views=SavedViews(engine),
+        secrets=container.secrets,
     )
 
 
