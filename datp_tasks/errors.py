@@ -228,6 +228,10 @@ class TransactionUnknown(TransactionError):
     """There is no transaction with this id."""
 
 
+class TransactionMoved(TransactionError):
+    """The transaction is not any more as the caller saw it."""
+
+
 class NoReturn(TransactionError):
     """The transaction has passed its point of no return: it can only finish."""
 

@@ -54,6 +54,66 @@ class InputSchemaShown(Given):
     ]
 
 
+class ExportedPipeline(Given):
+    """For `importPipeline` elsewhere; the hash is that of the definition."""
+
+    format: str
+    name: str
+    version: str
+    content_hash: str
+    comment: str | None
+    definition: Object
+
+
+class StepTypeShown(Given):
+    """Of a node of an earlier release only the name is known."""
+
+    name: str
+    groups: Annotated[list[str], Field(description="Whose live nodes offer it.")]
+    nodes: Annotated[int, Field(description="How many live nodes offer it.")]
+    description: str = ""
+    parameters: Annotated[Object, Field(description="JSON Schema of its params.")] = Field(
+        default_factory=dict
+    )
+    default_definition: Annotated[Object, Field(description="A step to begin with.")] = Field(
+        default_factory=dict
+    )
+    on_crash: str | None = None
+    transactional: bool | None = None
+    vector: bool | None = None
+
+
+class StepTypesShown(Paged):
+    step_types: list[StepTypeShown]
+
+
+class ServiceShown(Given):
+    service: str
+    kind: str
+    url: str
+    secret: Annotated[str | None, Field(description="Name of the secret its requests carry.")]
+
+
+class ServicesShown(Paged):
+    services: list[ServiceShown]
+    kinds: Annotated[list[str], Field(description="Kinds of ledgers that are known here.")]
+
+
+class ClaimShown(Given):
+    service: str
+    claimant: str | None
+    epoch: int
+    expires_at: datetime | None
+    is_live: bool | None
+    waiting: int
+    head: Annotated[str | None, Field(description="The batch that is first in line.")]
+    head_state: str | None
+
+
+class ClaimsShown(Paged):
+    claims: list[ClaimShown]
+
+
 class NodeShown(Given):
     """Beside these, whatever a node says of itself."""
 
@@ -238,7 +298,8 @@ class DeliveryShown(Given):
 
     id: str
     tx_id: str
-    sequence: int
+    sequence: Annotated[int | None, Field(description="null of one to an endpoint.")]
+    endpoint_id: str | None
     kind: str
     owner: str
     url: str

@@ -179,7 +179,7 @@ def retry(tx_id: TxId, reason: Reason = "retried by hand", as_json: AsJson = Fal
     One that sleeps is woken, one in doubt runs its step again, for others a bell is rung again.
     """
     context = connect()
-    done = context.operator.act("retry", tx_id, reason=reason, actor=context.actor)
+    done = context.operator.retry(tx_id, reason=reason, actor=context.actor)
     if as_json:
         print_json(Console(), _done_json(done))
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
@@ -35,6 +35,16 @@ class RemoteCalls:
     def get(self, *path: str, **params: Any) -> Json:
         given = {name: value for name, value in params.items() if value is not None}
         return self.api.request("GET", place(*path), params=given)
+
+    def pages(self, name: str, **params: Any) -> Iterator[Json]:
+        """Everything in a list, page by page."""
+        cursor: str | None = None
+        while True:
+            found = self.get(name, **params, cursor=cursor)
+            yield from found[name]
+            cursor = found["nextCursor"]
+            if cursor is None:
+                return
 
     def send(self, method: str, *path: str, body: Mapping[str, Any] | None = None) -> Json:
         """A change; ApprovalNeeded is raised if it waits for another person now."""

@@ -134,8 +134,7 @@ class RemoteOperator:
             if cursor is None or given == rows_max:
                 return
 
-    def act(self, action: Action, tx_id: str, *, reason: str, actor: Actor) -> ActionResult:
-        assert action == "retry"
+    def retry(self, tx_id: str, *, reason: str, actor: Actor) -> ActionResult:
         try:
             found = self._calls.post("transactions", tx_id, "retry", body={"reason": reason})
         except ApiError as error:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from datp_tasks.bells.ringer import Ringer
-from datp_tasks.errors import ApprovalNeeded, DatpError, FilterInvalid
+from datp_tasks.errors import ApprovalNeeded, DatpError, FilterInvalid, TransactionMoved
 from datp_tasks.failpoints import reach
 from datp_tasks.live.live_types import Bell
 from datp_tasks.live.store import LiveStore
@@ -24,7 +24,7 @@ from datp_tasks.operator.resolve import Resolver
 from datp_tasks.record.database import Connection, Engine, translate_outage
 from datp_tasks.record.listing import Listing, ListingFilter
 from datp_tasks.record.operator_actions import note_action, record_action
-from datp_tasks.record.record_types import Summary
+from datp_tasks.record.record_types import Precondition, Summary
 from datp_tasks.record.transactions import Record
 from datp_tasks.transactions.locate import Locator
 from datp_tasks.transactions.send_signals import SignalSender
@@ -217,14 +217,23 @@ class Bulk:
             return None
         return f"{counts.get('done', 0)} of {sum(counts.values())} done"
 
-    def act(self, action: Action, tx_id: str, *, reason: str, actor: Actor = LOCAL) -> ActionResult:
-        """One action on one transaction; what is impossible is told, not raised.
+    def retry(
+        self,
+        tx_id: str,
+        *,
+        reason: str,
+        actor: Actor = LOCAL,
+        only_if: Precondition | None = None,
+    ) -> ActionResult:
+        """Make one transaction go on; what is impossible is told, not raised.
 
-        ApprovalNeeded is raised if the policy wants another person to agree.
+        ApprovalNeeded is raised if the policy wants another person to agree, TransactionMoved if
+        it is not as `only_if` says.
         """
         try:
-            return ActionResult(tx_id, self._act(action, tx_id, reason, actor, None), True)
-        except ApprovalNeeded:
+            what = self._retry(tx_id, reason, actor, None, only_if=only_if)
+            return ActionResult(tx_id, what, True)
+        except (ApprovalNeeded, TransactionMoved):
             raise
         except DatpError as error:
             return ActionResult(tx_id, str(error), False)
@@ -253,17 +262,30 @@ class Bulk:
             return "woken" if self.signals.wake(tx_id, by=actor) else "did not sleep"
         return self._retry(tx_id, reason, actor, approval)
 
-    def _retry(self, tx_id: str, reason: str, actor: Actor, approval: Approval | None) -> str:
+    def _retry(
+        self,
+        tx_id: str,
+        reason: str,
+        actor: Actor,
+        approval: Approval | None,
+        *,
+        only_if: Precondition | None = None,
+    ) -> str:
         """Whatever makes it go on now: wake it, run its step again, or ring again."""
-        status = self.locator.status(tx_id).status
+        found = self.locator.status(tx_id)
+        status = found.status
         if status is Status.IN_DOUBT:
             if approval is not None:
                 self.resolver.redo(tx_id, reason=reason, actor=actor, approval=approval)
             else:
-                self.resolver.resolve(tx_id, "redo", reason=reason, actor=actor)
+                self.resolver.resolve(tx_id, "redo", reason=reason, actor=actor, only_if=only_if)
             return "its step is run again"
         if status is Status.SLEEPING:
-            return "woken" if self.signals.wake(tx_id, by=actor) else "did not sleep any more"
+            woken = self.signals.wake(tx_id, by=actor, only_if=only_if)
+            return "woken" if woken else "did not sleep any more"
+        # To ring again changes nothing of the transaction, so there is nothing to hold it by.
+        if only_if and not only_if(found):
+            raise TransactionMoved(f"{tx_id} is not as it was seen any more: {status}")
         with translate_outage():
             record_action(
                 self.engine,
