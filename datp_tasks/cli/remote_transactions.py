@@ -15,7 +15,7 @@ from datp_tasks.live.invariants import Violation
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.approval import Approval, ApprovalState, Vote, selection_of
 from datp_tasks.model.status import Status
-from datp_tasks.operator.bulk import Action, ActionResult, Where
+from datp_tasks.operator.bulk import Action, ActionResult, Where, checked_order
 from datp_tasks.operator.doctor import Diagnosis, InDoubt, InFlight
 from datp_tasks.operator.resolve import Decision
 from datp_tasks.operator.why import Why
@@ -112,8 +112,11 @@ class RemoteOperator:
             body["output"] = output
         self._calls.post("transactions", tx_id, "resolve", body=body)
 
-    def choose(self, where: Where, *, rows_max: int | None = None) -> Iterator[Summary]:
-        """The newest first, page by page."""
+    def choose(
+        self, where: Where, *, rows_max: int | None = None, order: str | None = None
+    ) -> Iterator[Summary]:
+        """The newest first, or by a search attribute, page by page."""
+        checked_order(order)
         if where.group:
             raise FilterInvalid("over HTTP a list cannot be narrowed to a node group")
         params = {
@@ -122,6 +125,8 @@ class RemoteOperator:
             "owner": where.owner,
             "createdAt[gte]": _ago(where.newer_s),
             "createdAt[lt]": _ago(where.older_s),
+            "order": order,
+            **{f"attr.{name}": value for name, value in where.attributes.items()},
         }
         given, cursor = 0, None
         while True:
@@ -157,6 +162,7 @@ class RemoteOperator:
             "owner": where.owner,
             "olderThanSeconds": where.older_s,
             "newerThanSeconds": where.newer_s,
+            "attributes": dict(where.attributes) or None,
         }
         body = {
             "action": action,

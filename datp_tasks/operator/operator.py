@@ -144,9 +144,11 @@ class Operator:
 
     # Many at once.
 
-    def choose(self, where: Where, *, rows_max: int | None = None) -> Iterator[Summary]:
+    def choose(
+        self, where: Where, *, rows_max: int | None = None, order: str | None = None
+    ) -> Iterator[Summary]:
         """Transactions as of now, the newest first."""
-        return self._bulk.choose(where, rows_max=rows_max)
+        return self._bulk.choose(where, rows_max=rows_max, order=order)
 
     def act_on_many(
         self,

@@ -13,6 +13,7 @@ from datp_tasks.model.actor import Role
 from datp_tasks.record import listing
 from datp_tasks.testing import Kit
 from tests.support.api_house import ApiHouse
+from tests.support.remote_terminal import RemoteTerminal
 
 SEARCH = {
     "amount": {"from": "input.amount", "type": "decimal"},
@@ -127,6 +128,37 @@ def test_who_sees_no_payloads_cannot_ask_for_them(house: ApiHouse, acme: httpx.C
     for params in ({"metadata.shop": "12"}, {"attr.amount": "1"}, {"order": "amount"}):
         assert viewer.get("/v1/transactions", params=params).status_code == 403
     assert viewer.get("/v1/transactions").status_code == 200
+
+
+def test_a_bulk_action_is_narrowed_by_attributes(house: ApiHouse, acme: httpx.Client) -> None:
+    kit = house.kit
+    kit.use(Pipeline("resting", search=SEARCH).step("t/nap").build())
+    ids = {}
+    for amount in ("5", "50", "500"):
+        wanted = {"pipeline": "resting", "input": {"amount": amount}}
+        ids[amount] = acme.post("/v1/transactions", json=wanted).json()["txId"]
+    ops = house.client(house.new_owner("ops"), Role.ADMIN)
+    where = {"pipeline": "resting", "attributes": {"amount[gte]": "50", "amount[lt]": "500"}}
+    body: dict[str, Any] = {"action": "cancel", "where": where}
+    preview = ops.post("/v1/bulk-actions/preview", json=body).json()
+    assert [each["txId"] for each in preview["sample"]] == [ids["50"]]
+    body |= {"expectedCount": 1, "selection": preview["selection"], "reason": "narrow"}
+    assert ops.post("/v1/bulk-actions", json=body).json()["done"] == 1
+    statuses = {
+        each: acme.get(f"/v1/transactions/{tx}").json()["status"] for each, tx in ids.items()
+    }
+    assert statuses == {"5": "sleeping", "50": "cancelled", "500": "sleeping"}
+    body["where"] = {"attributes": {"amount[near]": "1"}}
+    wrong = ops.post("/v1/bulk-actions", json=body)
+    assert wrong.status_code == 422
+    assert wrong.json()["errors"][0]["pointer"] == "#/body/where/attributes"
+    terminal = RemoteTerminal(house.url, house.new_key(house.new_owner("op"), Role.ADMIN))
+    rows = terminal.json("list", "--where", "pipeline=resting", "--order", "-amount")
+    assert [each["txId"] for each in rows] == [ids["500"], ids["50"], ids["5"]]
+    rows = terminal.json("list", "--where", "attr.amount>=100", "--where", "pipeline=resting")
+    assert [each["txId"] for each in rows] == [ids["500"]]
+    said = terminal("bulk", "cancel", "--where", "attr.amount>=500", "--reason", "over HTTP")
+    assert "1 of 1 done" in said
 
 
 def test_what_is_erased_or_of_another_order_is_not_found(kit: Kit, acme: httpx.Client) -> None:
