@@ -73,7 +73,7 @@ def test_what_moves_between_the_check_and_the_action_is_not_acted_on(
     tx_id = asleep(acme)
     url = f"/v1/transactions/{tx_id}"
     etag = acme.get(url).headers["ETag"]
-    moved = []
+    moved: list[str] = []
     send = SignalSender._sent
 
     def move() -> None:
