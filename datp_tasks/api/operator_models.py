@@ -52,6 +52,11 @@ class InputSchemaShown(Given):
     input_schema: Annotated[
         Object, Field(description="JSON Schema 2020-12; any object if the pipeline has none.")
     ]
+    source: Annotated[
+        Literal["written", "derived", "none"],
+        Field(description="derived: from the type of the input of its first step."),
+    ]
+    checked: Annotated[bool, Field(description="Whether an input that does not fit is refused.")]
 
 
 class ExportedPipeline(Given):
@@ -78,6 +83,9 @@ class StepTypeShown(Given):
     default_definition: Annotated[Object, Field(description="A step to begin with.")] = Field(
         default_factory=dict
     )
+    input: Annotated[
+        Object | None, Field(description="JSON Schema of its input, if its function is typed.")
+    ] = None
     on_crash: str | None = None
     transactional: bool | None = None
     vector: bool | None = None
