@@ -116,6 +116,13 @@ export type AuditActionsShown = {
   actions: AuditActionShown[];
 };
 
+export type BatchDecided = {
+  service: string;
+  batchId: string;
+  /** After the decision. */
+  state: string;
+};
+
 export type BatchIn = {
   service: string;
   /** The bytes for the ledger, in base64. */
@@ -132,6 +139,12 @@ export type BatchReceipt = {
 };
 
 export type BatchReceipts = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
   receipts: BatchReceipt[];
 };
 
@@ -204,6 +217,28 @@ export type CheckedDefinition = {
   warnings: string[];
 };
 
+export type ClaimShown = {
+  service: string;
+  claimant: string | null;
+  epoch: number;
+  expiresAt: string | null;
+  isLive: boolean | null;
+  waiting: number;
+  /** The batch that is first in line. */
+  head: string | null;
+  headState: string | null;
+};
+
+export type ClaimsShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  claims: ClaimShown[];
+};
+
 export type CloneIn = {
   /** What the new pipeline is called. */
   name: string;
@@ -214,6 +249,18 @@ export type CloneIn = {
 export type CloseIn = {
   /** Kept in the audit table. */
   reason: string;
+};
+
+/** With `format=cloudevents`. */
+export type CloudEvent = {
+  specversion: "1.0";
+  id: string;
+  source: string;
+  type: string;
+  subject: string;
+  time: string;
+  datacontenttype: "application/json";
+  data: FeedData;
 };
 
 export type CommitIn = {
@@ -250,7 +297,9 @@ export type DeliveryAttemptShown = {
 export type DeliveryShown = {
   id: string;
   txId: string;
-  sequence: number;
+  /** null of one to an endpoint. */
+  sequence: number | null;
+  endpointId: string | null;
   kind: string;
   owner: string;
   url: string;
@@ -268,7 +317,9 @@ export type DeliveryShown = {
 export type DeliveryWithAttempts = {
   id: string;
   txId: string;
-  sequence: number;
+  /** null of one to an endpoint. */
+  sequence: number | null;
+  endpointId: string | null;
   kind: string;
   owner: string;
   url: string;
@@ -329,6 +380,53 @@ export type EndpointIn = {
   owner?: string | null;
 };
 
+export type EndpointMade = {
+  id: string;
+  owner: string;
+  url: string;
+  /** Empty: all types of events. */
+  types: string[];
+  description: string;
+  enabled: boolean;
+  disabledReason: string | null;
+  createdAt: string;
+  updatedAt: string;
+  /** What is told again just now. */
+  replay: EndpointReplay | null;
+  /** Signs what is sent: shown now and never again. */
+  secret: string;
+};
+
+export type EndpointReplay = {
+  from: string;
+  to: string;
+};
+
+export type EndpointShown = {
+  id: string;
+  owner: string;
+  url: string;
+  /** Empty: all types of events. */
+  types: string[];
+  description: string;
+  enabled: boolean;
+  disabledReason: string | null;
+  createdAt: string;
+  updatedAt: string;
+  /** What is told again just now. */
+  replay: EndpointReplay | null;
+};
+
+export type EndpointsShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  endpoints: EndpointShown[];
+};
+
 export type EventOut = {
   sequence: number;
   kind: string;
@@ -344,6 +442,42 @@ export type Events = {
   /** The most that this page could have. */
   limit: number;
   events: EventOut[];
+};
+
+/** For `importPipeline` elsewhere; the hash is that of the definition. */
+export type ExportedPipeline = {
+  format: string;
+  name: string;
+  version: string;
+  contentHash: string;
+  comment: string | null;
+  definition: Record<string, unknown>;
+};
+
+/** The transaction as of the event; with more fields as they come. */
+export type FeedData = {
+  txId: string;
+  status: string;
+};
+
+export type FeedEvent = {
+  id: string;
+  /** Send as `after` to go on behind this one. */
+  cursor: string;
+  type: string;
+  timestamp: string;
+  owner: string;
+  data: FeedData;
+};
+
+export type FeedPageShown = {
+  events: (FeedEvent | CloudEvent)[];
+  /** Send as `after`; a feed has no end. */
+  nextCursor: string;
+  /** Whether there is another page now. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
 };
 
 export type GroupIn = {
@@ -367,6 +501,12 @@ export type GroupShown = {
 };
 
 export type GroupsShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
   groups: GroupShown[];
 };
 
@@ -405,6 +545,10 @@ export type InputSchemaShown = {
   version: string;
   /** JSON Schema 2020-12; any object if the pipeline has none. */
   inputSchema: Record<string, unknown>;
+  /** derived: from the type of the input of its first step. */
+  source: "written" | "derived" | "none";
+  /** Whether an input that does not fit is refused. */
+  checked: boolean;
 };
 
 export type JournalEntryShown = {
@@ -460,6 +604,12 @@ export type KeyShown = {
 };
 
 export type KeysShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
   keys: KeyShown[];
 };
 
@@ -725,6 +875,12 @@ export type RotateIn = {
   overlapSeconds?: number | null;
 };
 
+export type SecretRotated = {
+  id: string;
+  /** The new one: shown now and never again. */
+  secret: string;
+};
+
 export type SegmentShown = {
   value: number;
   /** Of PostgreSQL; larger than a float can hold. */
@@ -747,6 +903,26 @@ export type ServiceIn = {
   url: string;
   /** Name of the secret that its requests carry. */
   secret?: string | null;
+};
+
+export type ServiceShown = {
+  service: string;
+  kind: string;
+  url: string;
+  /** Name of the secret its requests carry. */
+  secret: string | null;
+};
+
+export type ServicesShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  services: ServiceShown[];
+  /** Kinds of ledgers that are known here. */
+  kinds: string[];
 };
 
 export type SlotShown = {
@@ -790,6 +966,35 @@ export type StateShown = {
   state: Record<string, unknown>;
 };
 
+/** Of a node of an earlier release only the name is known. */
+export type StepTypeShown = {
+  name: string;
+  /** Whose live nodes offer it. */
+  groups: string[];
+  /** How many live nodes offer it. */
+  nodes: number;
+  description?: string;
+  /** JSON Schema of its params. */
+  parameters?: Record<string, unknown>;
+  /** A step to begin with. */
+  defaultDefinition?: Record<string, unknown>;
+  /** JSON Schema of its input, if its function is typed. */
+  input?: Record<string, unknown> | null;
+  onCrash?: string | null;
+  transactional?: boolean | null;
+  vector?: boolean | null;
+};
+
+export type StepTypesShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  stepTypes: StepTypeShown[];
+};
+
 export type StoredBatch = {
   service: string;
   batchId: string;
@@ -812,6 +1017,11 @@ export type SummaryMetadata = {
 export type SwitchIn = {
   /** null removes the switch. */
   value: boolean | number | string | null;
+};
+
+export type TestSent = {
+  /** Its id, for getDelivery. */
+  delivery: string;
 };
 
 export type TimeoutShown = {
@@ -965,6 +1175,8 @@ export type WhereIn = {
   group?: string | null;
   olderThanSeconds?: number | null;
   newerThanSeconds?: number | null;
+  /** Search attributes: name[eq|gt|gte|lt|lte|prefix] and value, all of them. */
+  attributes?: Record<string, unknown> | null;
 };
 
 export type WhyShown = {
@@ -991,7 +1203,7 @@ export interface Operations {
     path: "/v1/services";
     body: ServiceIn;
     replies: {
-      201: Record<string, unknown>;
+      201: ServiceShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1011,7 +1223,7 @@ export interface Operations {
     path: "/v1/webhook-endpoints";
     body: EndpointIn;
     replies: {
-      201: Record<string, unknown>;
+      201: EndpointMade;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1126,7 +1338,7 @@ export interface Operations {
     };
     body: EndpointChange;
     replies: {
-      200: Record<string, unknown>;
+      200: EndpointShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1334,7 +1546,7 @@ export interface Operations {
       version: string;
     };
     replies: {
-      200: Record<string, unknown>;
+      200: ExportedPipeline;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1584,7 +1796,7 @@ export interface Operations {
       name: string;
     };
     replies: {
-      200: Record<string, unknown>;
+      200: StepTypeShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1707,7 +1919,7 @@ export interface Operations {
       id: string;
     };
     replies: {
-      200: Record<string, unknown>;
+      200: EndpointShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1811,6 +2023,10 @@ export interface Operations {
       service: string;
       batchId: string;
     };
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
     replies: {
       200: BatchReceipts;
       422: Problem;
@@ -1853,9 +2069,10 @@ export interface Operations {
     queryParameters: {
       service?: string | null;
       limit?: number;
+      cursor?: string | null;
     };
     replies: {
-      200: Record<string, unknown>;
+      200: ClaimsShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1897,9 +2114,10 @@ export interface Operations {
     };
     queryParameters: {
       limit?: number;
+      cursor?: string | null;
     };
     replies: {
-      200: Record<string, unknown>;
+      200: DeliveriesShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1923,7 +2141,7 @@ export interface Operations {
       format?: "cloudevents" | null;
     };
     replies: {
-      200: Record<string, unknown>;
+      200: FeedPageShown;
       410: Problem;
       422: Problem;
       400: Problem;
@@ -1939,8 +2157,13 @@ export interface Operations {
   listGroups: {
     method: "GET";
     path: "/v1/groups";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
     replies: {
       200: GroupsShown;
+      422: Problem;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -1976,6 +2199,8 @@ export interface Operations {
     path: "/v1/keys";
     queryParameters: {
       owner?: string | null;
+      limit?: number;
+      cursor?: string | null;
     };
     replies: {
       200: KeysShown;
@@ -2035,9 +2260,10 @@ export interface Operations {
     path: "/v1/services";
     queryParameters: {
       limit?: number;
+      cursor?: string | null;
     };
     replies: {
-      200: Record<string, unknown>;
+      200: ServicesShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -2052,8 +2278,13 @@ export interface Operations {
   listStepTypes: {
     method: "GET";
     path: "/v1/step-types";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
     replies: {
-      200: Record<string, unknown>;
+      200: StepTypesShown;
+      422: Problem;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -2123,9 +2354,11 @@ export interface Operations {
     path: "/v1/webhook-endpoints";
     queryParameters: {
       owner?: string | null;
+      limit?: number;
+      cursor?: string | null;
     };
     replies: {
-      200: Record<string, unknown>;
+      200: EndpointsShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -2165,7 +2398,7 @@ export interface Operations {
     };
     body: ReasonIn;
     replies: {
-      200: Record<string, unknown>;
+      200: BatchDecided;
       409: Problem;
       422: Problem;
       400: Problem;
@@ -2322,7 +2555,7 @@ export interface Operations {
     };
     body: ReplayIn;
     replies: {
-      202: Record<string, unknown>;
+      202: EndpointShown;
       409: Problem;
       422: Problem;
       400: Problem;
@@ -2347,8 +2580,9 @@ export interface Operations {
     };
     body: ResolveBatchIn;
     replies: {
-      200: Record<string, unknown>;
+      200: BatchDecided;
       409: Problem;
+      202: ApprovalAsked;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -2398,8 +2632,9 @@ export interface Operations {
     };
     body: ReasonIn;
     replies: {
-      200: Record<string, unknown>;
+      200: BatchDecided;
       409: Problem;
+      202: ApprovalAsked;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -2423,7 +2658,7 @@ export interface Operations {
     };
     body: ReasonIn;
     replies: {
-      200: Record<string, unknown>;
+      200: BatchDecided;
       409: Problem;
       422: Problem;
       400: Problem;
@@ -2496,7 +2731,7 @@ export interface Operations {
     };
     body: RotateIn | null;
     replies: {
-      200: Record<string, unknown>;
+      200: SecretRotated;
       409: Problem;
       422: Problem;
       400: Problem;
@@ -2692,7 +2927,7 @@ export interface Operations {
       id: string;
     };
     replies: {
-      202: Record<string, unknown>;
+      202: TestSent;
       422: Problem;
       400: Problem;
       401: Problem;
