@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from datp_tasks.api.examples import Examples
+from datp_tasks.api.links import add_links
 from datp_tasks.api.models import ProblemDocument, WebhookEvent
 from datp_tasks.api.problems import MEDIA_TYPE
 from datp_tasks.api.routing import GuardedRoute
@@ -68,6 +69,7 @@ def document(app: FastAPI) -> dict[str, Any]:
         for method, operation in operations.items():
             _complete(operation, rights.get((method.upper(), path), []))
             examples.add_to(operation)
+            add_links(operation["operationId"], operation["responses"])
     made["webhooks"] = {"transactionEvent": {"post": deepcopy(WEBHOOK)}}
     schemas["WebhookEvent"] = WebhookEvent.model_json_schema(
         by_alias=True, ref_template="#/components/schemas/{model}"

@@ -90,6 +90,20 @@ def test_a_list_without_pages_is_found() -> None:
     assert any("/v1/keys" in each for each in found)
 
 
+def test_links_lead_to_operations_that_have_the_parameter() -> None:
+    by_name = {each["operationId"]: each for _, each in operations(FOUND)}
+    links = [
+        link
+        for each in by_name.values()
+        for response in each["responses"].values()
+        for link in response.get("links", {}).values()
+    ]
+    assert len(links) > 20
+    for link in links:
+        names = {each["name"] for each in by_name[link["operationId"]]["parameters"]}
+        assert link["parameters"].keys() <= names, link
+
+
 def test_an_example_that_does_not_fit_is_found() -> None:
     broken = copy.deepcopy(FOUND)
     broken["components"]["schemas"]["Accepted"]["properties"]["txId"]["examples"] = ["none"]
