@@ -115,7 +115,7 @@ async def keys(
 
     def read() -> list[ApiKey]:
         with translate_outage():
-            return services.keys.list(owner, after=after, rows_max=limit + 1)
+            return services.callers.keys.list(owner, after=after, rows_max=limit + 1)
 
     found = await services.threads.run(read)
     page, more = page_of_more(found, lambda each: (each.created_at.isoformat(), each.id), limit)
@@ -131,7 +131,7 @@ async def create_key(request: Request, wanted: KeyIn) -> Response:
     def make() -> NewKey:
         grants = None if wanted.grants is None else Grants.parse(wanted.grants)
         with translate_outage():
-            return services.keys.create(
+            return services.callers.keys.create(
                 wanted.owner,
                 wanted.role,
                 actor=actor,
@@ -155,8 +155,8 @@ async def revoke_key(request: Request, key_id: KeyId, wanted: RevokeIn | None = 
     def revoke() -> ApiKey:
         with translate_outage():
             try:
-                services.keys.revoke(key_id, actor=actor, reason=reason)
-                return services.keys.one(key_id)
+                services.callers.keys.revoke(key_id, actor=actor, reason=reason)
+                return services.callers.keys.one(key_id)
             except KeyUnknown:
                 raise not_found("such key") from None
 
@@ -171,7 +171,7 @@ async def owner_limits(request: Request, owner: Owner) -> Response:
 
     def read() -> OwnerLimits:
         with translate_outage():
-            return services.keys.limits(owner)
+            return services.callers.keys.limits(owner)
 
     return json_response(_limits_json(owner, await services.threads.run(read)))
 
@@ -188,7 +188,7 @@ async def set_owner_limits(request: Request, owner: Owner, wanted: LimitsIn) -> 
 
     def put() -> None:
         with translate_outage():
-            services.keys.set_limits(owner, limits, actor=actor)
+            services.callers.keys.set_limits(owner, limits, actor=actor)
 
     await services.threads.run(put)
     return json_response(_limits_json(owner, limits))

@@ -93,7 +93,7 @@ def create_app(open_services: Callable[[], Services], settings: Settings) -> Fas
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         services = open_services()
         app.state.services = services
-        services.waiters.start()
+        services.waits.polls.start()
         if console is not None:
             console.open(services)
 
@@ -233,7 +233,7 @@ def _about(scope: Scope, state: dict[str, Any]) -> list[tuple[bytes, bytes]]:
     if "traceparent" in state:
         found.append((b"traceparent", state["traceparent"].encode()))
     if "caller" in state:
-        found += scope["app"].state.services.limits.headers(state["caller"].owner)
+        found += scope["app"].state.services.admission.limits.headers(state["caller"].owner)
     return found
 
 
@@ -251,4 +251,4 @@ def _count(scope: Scope, status: int) -> None:
     if services is not None:
         # Paths that are no routes are not counted one by one: there is no end to them.
         route = getattr(scope.get("route"), "path", "") or "none"
-        services.meter.answered(scope["method"], route, status)
+        services.health.meter.answered(scope["method"], route, status)

@@ -38,7 +38,7 @@ async def actions(
 
     def read() -> list[Noted]:
         with translate_outage():
-            return AuditChain(services.record.engine).actions(
+            return AuditChain(services.transactions.record.engine).actions(
                 subject=subject, key_id=key_id, action=action, before=before, rows_max=limit + 1
             )
 

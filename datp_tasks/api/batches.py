@@ -58,7 +58,7 @@ async def submit(request: Request, wanted: models.BatchIn) -> Response:
     given: dict[str, Any] = {"batch_id": wanted.batch_id, "owner": caller.owner}
     client, run = services.client, services.threads.run
     try:
-        await services.limits.admit(caller.owner)
+        await services.admission.limits.admit(caller.owner)
     except Problem:
         # What was stored before is found before it is refused.
         before = await run(partial(client.batch_before, wanted.service, payload, **given))

@@ -42,10 +42,10 @@ async def submit_bulk(request: Request, wanted: models.BulkIn) -> Response:
         mistake = {"loc": ("body", "transactions"), "msg": f"at most {limit} are allowed"}
         raise invalid([mistake])
     if len(items) > 1:
-        await services.limits.take(caller.owner, cost=len(items) - 1)
+        await services.admission.limits.take(caller.owner, cost=len(items) - 1)
     over: Problem | None = None
     try:
-        await services.limits.admit(caller.owner, len(items))
+        await services.admission.limits.admit(caller.owner, len(items))
     except Problem as error:
         over = error
     names = [external_id_of(request, n) for n in range(len(items))]

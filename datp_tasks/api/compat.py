@@ -138,7 +138,7 @@ async def status_by_external_id(
 
     def find() -> Summary | None:
         with translate_outage():
-            return services.record.by_external_id(caller.owner, external_id)
+            return services.transactions.record.by_external_id(caller.owner, external_id)
 
     check_read(caller.actor)
     found = await services.threads.run(find)
@@ -197,7 +197,7 @@ async def _reply(request: Request, services: Services, tx_id: str, *, wait: bool
 
 def _last_news(services: Services, tx_id: str) -> datetime | None:
     with translate_outage():
-        return services.events.last_news(tx_id)
+        return services.transactions.events.last_news(tx_id)
 
 
 def original_summary(summary: Summary, updated: datetime | None) -> dict[str, Any]:

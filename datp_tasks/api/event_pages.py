@@ -69,12 +69,12 @@ async def events(
     whose = owner if caller.is_operator else caller.owner
     accept = request.headers.get("accept", "")
     is_cloud = format == "cloudevents" or BATCH in accept
-    shape = Shape(caller.actor, services.vault, _types(type), is_cloud=is_cloud)
+    shape = Shape(caller.actor, services.transactions.vault, _types(type), is_cloud=is_cloud)
     is_stream = STREAM in accept
     text = (request.headers.get("last-event-id") if is_stream else None) or after
     cursor = await _cursor(services, LATEST if is_stream and text is None else text)
     if is_stream:
-        services.event_streams.places.take_or_refuse(caller.owner)
+        services.waits.streams.places.take_or_refuse(caller.owner)
         return EventStream(services, shape, whose, cursor, caller.owner)
     page = await _page(request, services, whose, cursor, limit, wait)
     shown = [shape.of(each) for each in page.events if shape.wants(each)]
@@ -94,7 +94,7 @@ async def _page(
     limit: int,
     wait_s: float,
 ) -> FeedPage:
-    streams = services.event_streams
+    streams = services.waits.streams
     wait_s = min(wait_s, services.settings.long_poll_s_max)
     if wait_s <= 0:
         return await streams.read(owner, cursor.place, limit)
@@ -111,7 +111,7 @@ async def _page(
 
 async def _cursor(services: Services, text: str | None) -> FeedCursor:
     """Where to begin; a cursor whose next events may be dropped is refused."""
-    head = await services.threads.run(services.event_streams.feed.head)
+    head = await services.threads.run(services.waits.streams.feed.head)
     if text is None:
         return FeedCursor(BEGINNING, head.at)
     if text == LATEST:
@@ -196,7 +196,7 @@ class EventStream(Response):
         self, services: Services, shape: Shape, owner: str | None, cursor: FeedCursor, holder: str
     ) -> None:
         super().__init__(headers={"Cache-Control": "no-store"}, media_type=STREAM)
-        self._streams: EventStreams = services.event_streams
+        self._streams: EventStreams = services.waits.streams
         self._threads = services.threads
         self._settings = services.settings
         self._shape = shape

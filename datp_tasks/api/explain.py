@@ -141,7 +141,7 @@ async def timeouts(
 
 
 def _timeouts(services: Services, limit: int) -> dict[str, Any]:
-    store = services.timeouts
+    store = services.transactions.timeouts
     with translate_outage():
         peek, standing, due = store.peek(), store.standing(), store.next_due(limit)
     return timeouts_json(peek, standing, due, lag_alert_s=services.settings.timeout_lag_alert_s)

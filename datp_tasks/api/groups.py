@@ -90,22 +90,22 @@ def change_group(
 ) -> None:
     """Change values of a group and tell its workers. In a thread."""
     with translate_outage():
-        services.groups.set(
+        services.node_groups.store.set(
             name,
             values,
             actor=actor,
             reason=reason,
             maintenance_group=services.settings.maintenance_group,
         )
-    services.queues.tell_workers()
+    services.node_groups.queues.tell_workers()
 
 
 def all_groups(services: Services) -> list[dict[str, Any]]:
     with translate_outage():
-        known = services.groups.list()
-    nodes = services.nodes()
+        known = services.node_groups.store.list()
+    nodes = services.node_groups.nodes()
     names = sorted(known.keys() | {node.group for node in nodes})
-    waiting = services.queues.waiting(names)
+    waiting = services.node_groups.queues.waiting(names)
     return [
         group_json(known.get(name, NodeGroup(name, {})), nodes, waiting.get(name)) for name in names
     ]
@@ -113,8 +113,10 @@ def all_groups(services: Services) -> list[dict[str, Any]]:
 
 def one_group(services: Services, name: str) -> dict[str, Any]:
     with translate_outage():
-        known = services.groups.list().get(name, NodeGroup(name, {}))
-    return group_json(known, services.nodes(), services.queues.waiting([name]).get(name))
+        known = services.node_groups.store.list().get(name, NodeGroup(name, {}))
+    return group_json(
+        known, services.node_groups.nodes(), services.node_groups.queues.waiting([name]).get(name)
+    )
 
 
 def group_json(group: NodeGroup, nodes: list[Node], waiting: int | None) -> dict[str, Any]:

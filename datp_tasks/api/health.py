@@ -26,7 +26,7 @@ async def healthz() -> Response:
 async def readyz(request: Request) -> Response:
     """Transactions can be accepted. Without Redis they can: they are only late."""
     services = services_of(request)
-    sql, redis = await services.servers.get()
+    sql, redis = await services.health.servers.get()
     if not sql:
         raise Problem(
             503,
@@ -36,7 +36,7 @@ async def readyz(request: Request) -> Response:
         )
     status = "ok" if redis else "degraded"
     servers = {"postgresql": "ok", "redis": "ok" if redis else "unavailable"}
-    return json_response({"status": status, **servers, "longPolls": len(services.waiters)})
+    return json_response({"status": status, **servers, "longPolls": len(services.waits.polls)})
 
 
 def look_at_servers(engine: Engine, live: LiveStore) -> tuple[bool, bool]:

@@ -226,7 +226,7 @@ def _state(services: Services, tx_id: str) -> dict[str, Any]:
     if fields:
         return {"txId": tx_id, "source": "live", **_view_json(fields, changes)}
     with translate_outage():
-        archived = services.states.load([tx_id])
+        archived = services.transactions.states.load([tx_id])
     if tx_id not in archived:
         raise not_found("state of this transaction yet")
     copy = archived[tx_id]

@@ -89,7 +89,7 @@ async def once(request: Request, handle: Handle, what: Keeps) -> Response:
 
     def begin() -> KeyTaken | KeptAnswer | KeyOfAnother | KeyInUse:
         with translate_outage():
-            return services.idempotency.begin(owner, key, digest)
+            return services.callers.idempotency.begin(owner, key, digest)
 
     found = await services.threads.run(begin)
     if not isinstance(found, KeyTaken):
@@ -182,7 +182,7 @@ async def _settle(
     services: Services, begun: KeyTaken, response: Response, what: Keeps, request: Request
 ) -> None:
     """Keep the answer; what can succeed later keeps nothing, so that the same key is free."""
-    store = services.idempotency
+    store = services.callers.idempotency
     status = response.status_code
     tx_id = request.path_params.get("txId") if what == "transaction" and status < 300 else None
     body = bytes(response.body).decode() if what == "answer" or status >= 400 else None

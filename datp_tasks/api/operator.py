@@ -81,7 +81,7 @@ async def use(request: Request, name: Name, version: Name, wanted: UseIn | None 
     given = wanted or UseIn()
     if given.break_glass and not given.reason.strip():
         raise invalid([{"loc": ("body", "reason"), "msg": "breakGlass needs a reason"}])
-    store = services.pipelines_as(caller_of(request).actor)
+    store = services.pipelines.acting(caller_of(request).actor)
 
     def put() -> VersionInfo:
         with translate_outage():
@@ -101,7 +101,7 @@ async def use(request: Request, name: Name, version: Name, wanted: UseIn | None 
 async def disable(request: Request, name: Name) -> Response:
     """Take no new transactions; those on their way go on."""
     services = services_of(request)
-    store = services.pipelines_as(caller_of(request).actor)
+    store = services.pipelines.acting(caller_of(request).actor)
 
     def put() -> None:
         with translate_outage():
@@ -142,7 +142,7 @@ async def alerts(request: Request, limit: Limit = LIMIT_MAX, cursor: Cursor = No
 
     def read() -> list[dict[str, Any]]:
         with translate_outage():
-            return [alert_json(each) for each in services.alerts.open_alerts()]
+            return [alert_json(each) for each in services.health.alerts.open_alerts()]
 
     found = await services.threads.run(read)
     page, more = page_of_all(found, lambda each: f"{each['id']:020d}", cursor, limit)
@@ -187,7 +187,10 @@ def _queues(services: Services) -> dict[str, Any]:
     live = services.live
     groups = {node.group for node in live_nodes(live.redis, live.keys)}
     groups |= {services.settings.maintenance_group, services.settings.ledger_group}
-    return {"transactions": live.sizes(), "bells": services.queues.waiting(sorted(groups))}
+    return {
+        "transactions": live.sizes(),
+        "bells": services.node_groups.queues.waiting(sorted(groups)),
+    }
 
 
 def _pipeline_json(info: PipelineInfo) -> dict[str, Any]:

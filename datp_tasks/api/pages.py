@@ -131,7 +131,7 @@ def page_of(services: Services, caller: Caller, wanted: Filter) -> tuple[list[Su
     if (metadata or attributes or name != CREATED) and not sees_payloads(caller.actor):
         raise forbidden("This key does not see payloads, so it cannot look for what is in them.")
     with translate_outage():
-        page = services.listing.page(
+        page = services.transactions.listing.page(
             ListingFilter(
                 owner=owner,
                 external_id=wanted.external_id,
@@ -180,7 +180,7 @@ def _place(services: Services, wanted: Filter, owner: str | None) -> Place | Non
         raise strange_cursor()
     name = order.removeprefix("-")
     if name != CREATED:
-        found = services.listing.attribute(tx_id, name, owner)
+        found = services.transactions.listing.attribute(tx_id, name, owner)
         if found is None:
             raise strange_cursor()
         return found, tx_id

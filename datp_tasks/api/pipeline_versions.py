@@ -207,7 +207,7 @@ async def compare_pipeline(
 async def _stored(request: Request, work: Callable[[PipelineStore], T]) -> T:
     """Work on the store, in the name of the caller and in a thread."""
     services = services_of(request)
-    store = services.pipelines_as(caller_of(request).actor)
+    store = services.pipelines.acting(caller_of(request).actor)
 
     def run() -> T:
         with translate_outage():

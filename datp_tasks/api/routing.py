@@ -35,7 +35,7 @@ def one_transaction(settings: Settings) -> int:
 
 
 async def by_key(services: Services, request: Request) -> Caller:
-    return await services.gate.admit(
+    return await services.admission.gate.admit(
         request.headers.get("authorization"),
         request_id=request.state.request_id,
         address=request.client.host if request.client else "",
@@ -103,7 +103,7 @@ def strict_request(request: Request, caller: Caller, bytes_max: BytesMax) -> Str
     strict = StrictRequest(request.scope, request.receive)
     strict.state.caller = caller
     settings = services.settings
-    return strict.limit(bytes_max(settings), settings.body_read_s, services.body_bytes)
+    return strict.limit(bytes_max(settings), settings.body_read_s, services.admission.body_bytes)
 
 
 class GuardedRoute(APIRoute):
@@ -129,11 +129,11 @@ class GuardedRoute(APIRoute):
             request.state.caller = caller
             if needed is not None and not caller.actor.has(needed):
                 raise forbidden(f"This needs a key with the role {needed}.")
-            await services.limits.take(caller.owner)
+            await services.admission.limits.take(caller.owner)
             if request.scope["query_string"]:
                 refuse_doubled(request)
             strict = strict_request(request, caller, self.bytes_max)
-            with services.requests.held(caller.owner), acting_for(caller.owner):
+            with services.admission.requests.held(caller.owner), acting_for(caller.owner):
                 try:
                     # Here, and not by the framework, which would call its errors its own.
                     await strict.body()

@@ -49,7 +49,7 @@ async def series(
 
 def _series(services: Services, resolution: str, by: list[str]) -> dict[str, Any]:
     chosen = RESOLUTIONS[resolution]
-    slots = services.metrics.series(chosen, services.live.server_now_ms() // 1_000)
+    slots = services.health.metrics.series(chosen, services.live.server_now_ms() // 1_000)
     return {
         "resolution": resolution,
         "slotSeconds": chosen.slot_s,
@@ -88,5 +88,5 @@ def scrape(metrics: Metrics, alerts: Alerts, meter: Meter) -> bytes:
 @open_routes.get("/metrics", operation_id="scrapeMetrics", response_class=PlainTextResponse)
 async def scraped(request: Request) -> Response:
     """For Prometheus: totals, gauges, open alerts, and what this process counts."""
-    text = await services_of(request).scraped.get()
+    text = await services_of(request).health.scraped.get()
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -26,7 +26,6 @@ from datp_tasks.ledger.ledger_service import Ledger
 from datp_tasks.live.metrics import Metrics
 from datp_tasks.live.nodes import Node
 from datp_tasks.live.store import LiveStore
-from datp_tasks.model.actor import Actor
 from datp_tasks.operator.operator import Operator
 from datp_tasks.pipelines.catalogue import Catalogue
 from datp_tasks.pipelines.version_store import PipelineStore
@@ -50,77 +49,128 @@ log = logging.getLogger("datp.api")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Services:
-    settings: Settings
-    client: Client
-    operator: Operator
-    live: LiveStore
-    record: Record
-    states: States
-    alerts: Alerts
-    metrics: Metrics
-    pipelines: PipelineStore
-    catalogue: Catalogue
-    #: The same, in the name of an actor: it writes down who did it.
-    pipelines_as: Callable[[Actor], PipelineStore]
-    webhooks: WebhookService
-    vault: Vault
-    saved_views: SavedViews
-    search: Search
-    keys: ApiKeys
-    threads: Threads
-    #: For keys, limits and health only: these never wait for a slow query.
-    gate_threads: Threads
+class Admission:
+    """What a request passes before its route: its key, its owner's rate and its share of memory."""
+
     gate: Gate
     limits: RequestLimits
-    accepts: Batcher[Wanted, Accepted]
-    looks: Batcher[str, Summary | None]
-    seen: Batcher[Summary, None]
-    waiters: Waiters
-    event_streams: EventStreams
-    listing: Listing
-    events: EventStore
-    idempotency: IdempotencyKeys
-    meter: Meter
     #: Bytes of bodies that are being read or worked on, and requests, by owner.
     body_bytes: Shares
     requests: Shares
+    #: For keys, limits and health only: these never wait for a slow query.
+    threads: Threads
+    close: Callable[[], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedTrips:
+    """Requests that arrive together, and share a statement or a round trip."""
+
+    accepts: Batcher[Wanted, Accepted]
+    looks: Batcher[str, Summary | None]
+    seen: Batcher[Summary, None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenRequests:
+    """Requests that stay open until there is news."""
+
+    polls: Waiters
+    streams: EventStreams
+
+    async def close(self) -> None:
+        await self.polls.close()
+        await self.streams.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransactionStores:
+    """What PostgreSQL keeps of transactions."""
+
+    record: Record
+    states: States
+    listing: Listing
+    search: Search
+    events: EventStore
+    timeouts: Timeouts
+    vault: Vault
+
+
+@dataclass(frozen=True, kw_only=True)
+class Callers:
+    """What PostgreSQL keeps of those who call."""
+
+    keys: ApiKeys
+    idempotency: IdempotencyKeys
+    saved_views: SavedViews
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthParts:
+    """How the installation and this process are."""
+
+    alerts: Alerts
+    metrics: Metrics
+    meter: Meter
     #: Whether PostgreSQL and Redis answer.
     servers: Recent[tuple[bool, bool]]
     #: What Prometheus reads.
     scraped: Recent[bytes]
-    #: What operators decided about node groups, their live workers, and their queues.
-    groups: GroupStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeGroups:
+    """What operators decided about node groups, their live workers, and their queues."""
+
+    store: GroupStore
     nodes: Callable[[], list[Node]]
     queues: GroupQueues
-    timeouts: Timeouts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """Each room that routes ask, and the parts of this process by topic."""
+
+    settings: Settings
+    client: Client
+    operator: Operator
+    webhooks: WebhookService
     ledger: Ledger
-    close_gate: Callable[[], None]
+    pipelines: PipelineStore
+    catalogue: Catalogue
+    live: LiveStore
+    transactions: TransactionStores
+    callers: Callers
+    node_groups: NodeGroups
+    health: HealthParts
+    admission: Admission
+    shared: SharedTrips
+    waits: OpenRequests
+    threads: Threads
 
     async def close(self) -> None:
-        await self.waiters.close()
-        await self.event_streams.close()
+        await self.waits.close()
         await self.threads.run(self.client.close)
         self.threads.close()
-        self.gate_threads.close()
-        self.queues.close()
-        self.close_gate()
+        self.admission.threads.close()
+        self.node_groups.queues.close()
+        self.admission.close()
 
     def end_waits(self) -> None:
         """The process ends: those who wait get what there is, and streams end."""
-        self.waiters.answer_all()
-        self.event_streams.end_all()
+        self.waits.polls.answer_all()
+        self.waits.streams.end_all()
 
     async def note_seen(self, summary: Summary) -> None:
         """Its client knows what it shows; if that cannot be written down, the webhook tells."""
         try:
-            await self.seen.do(summary)
+            await self.shared.seen.do(summary)
         except Exception as error:
             log.warning("that %s was seen is not written down: %s", summary.tx_id, error)
 
     async def look(self, caller: Caller, tx_id: str) -> Summary:
         """A transaction that the caller may see, or a problem that tells nothing else."""
-        found = await self.looks.do(tx_id)
+        found = await self.shared.looks.do(tx_id)
         if found is None or not caller.may_see(found.owner):
             raise not_found("such transaction")
         return found
@@ -128,7 +178,7 @@ class Services:
     async def shown(self, caller: Caller, summary: Summary) -> Summary:
         """With what is sealed opened for its owner, and masked for everyone else."""
         if summary.is_sealed and caller.owner == summary.owner:
-            return await self.threads.run(self.vault.opened, summary)
+            return await self.threads.run(self.transactions.vault.opened, summary)
         return summary.masked()
 
     async def shown_many(self, caller: Caller, found: Sequence[Summary]) -> list[Summary]:

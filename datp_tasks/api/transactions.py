@@ -99,12 +99,12 @@ def in_language(request: Request, wanted: Wanted) -> Wanted:
 async def hand_in(services: Services, wanted: Wanted) -> Submitted:
     """Accept one, or raise why not. What was accepted before is found before it is refused."""
     try:
-        await services.limits.admit(wanted.owner)
+        await services.admission.limits.admit(wanted.owner)
     except Problem as over:
         [before] = await services.threads.run(services.client.accepted_before, [wanted])
         answer: Accepted = before or over
     else:
-        answer = await services.accepts.do(wanted)
+        answer = await services.shared.accepts.do(wanted)
     if not isinstance(answer, Submitted):
         raise answer
     return answer
@@ -181,7 +181,9 @@ async def events(
     check_read(caller.actor)
     summary = await services.look(caller, tx_id)
     await note_read(request, "transaction.events", tx_id, [summary])
-    more = await services.threads.run(services.events.list, tx_id, after=after, rows_max=limit + 1)
+    more = await services.threads.run(
+        services.transactions.events.list, tx_id, after=after, rows_max=limit + 1
+    )
     found = more[:limit]
     if summary.is_sealed:
         found = await _shown_events(services, caller, summary, found)
@@ -277,7 +279,9 @@ async def _shown_events(
 ) -> list[Event]:
     if caller.owner != summary.owner:
         return [each.masked() for each in found]
-    return await services.threads.run(services.vault.opened_events, summary.tx_id, found)
+    return await services.threads.run(
+        services.transactions.vault.opened_events, summary.tx_id, found
+    )
 
 
 async def _acted(request: Request, tx_id: str, act: Callable[..., T], actor: Actor) -> T:
@@ -308,7 +312,7 @@ async def note_read(request: Request, action: str, subject: str, shown: Sequence
     if others and sees_payloads(caller.actor):
         note = partial(
             record_action,
-            services.record.engine,
+            services.transactions.record.engine,
             actor=caller.actor,
             action=action,
             subject=subject,
@@ -326,7 +330,7 @@ async def look(
     wait_s = min(wait_s, services.settings.long_poll_s_max)
     if wait_s <= 0:
         return await services.look(caller, tx_id)
-    return await services.waiters.news(
+    return await services.waits.polls.news(
         request, tx_id, lambda: services.look(caller, tx_id), wait_s=wait_s, after=after
     )
 

@@ -19,12 +19,12 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import OperationalError
 
 from datp_tasks.errors import CallerTransactionUnfit
+from datp_tasks.record.acceptance import accept_statement, existing_of, hold_keys
 from datp_tasks.record.attributes import set_attributes
 from datp_tasks.record.database import CONFLICTS
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.record_types import Acceptance, Existing
-from datp_tasks.record.transactions import Query as Accepting
-from datp_tasks.record.transactions import Record, accept_columns, existing_of, hold_keys
+from datp_tasks.record.transactions import Record
 
 #: Is called right before or after a commit, with whatever the library says of it.
 Tell = Callable[..., None]
@@ -180,7 +180,7 @@ class CallerAccepts:
         # When it was submitted, not when the caller's transaction began: the reconciler looks for
         # what is new by that time.
         now: datetime = self._record.clock.now() or here.now
-        rows = statements.exec_driver_sql(Accepting.accept, accept_columns(wanted, now))
+        rows = statements.exec_driver_sql(*accept_statement(wanted, now))
         accepted = {row.tx_id for row in rows}
         set_attributes(statements, wanted, accepted)
         refused = [each for each in wanted if each.tx_id not in accepted]

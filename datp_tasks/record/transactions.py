@@ -16,8 +16,8 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import OperationalError
 
 from datp_tasks.clock import Clock
-from datp_tasks.errors import DataKeyGone
 from datp_tasks.model.status import Status
+from datp_tasks.record.acceptance import accept_statement, existing_of, hold_keys
 from datp_tasks.record.attributes import set_attributes
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.record_types import (
@@ -33,9 +33,6 @@ from datp_tasks.record.sole_statement import SoleStatements
 
 
 class Query(Queries, topic="transactions"):
-    hold_keys: str
-    accept: str
-    existing: str
     finish: str
     report_progress: str
     raise_fences: str
@@ -100,7 +97,7 @@ class Record:
             return [None if each.tx_id in found else next(answers) for each in wanted]
 
     def _accept(self, wanted: Sequence[Acceptance]) -> list[Existing | None]:
-        columns = accept_columns(wanted, self._now())
+        statement = accept_statement(wanted, self._now())
         self.commits += 1
         keys = sorted({each.data_key for each in wanted if each.data_key})
         is_searched = any(each.attributes for each in wanted)
@@ -108,10 +105,10 @@ class Record:
             with self.engine.begin() as connection:
                 if keys:
                     hold_keys(connection, keys)
-                rows = connection.exec_driver_sql(Query.accept, columns).all()
+                rows = connection.exec_driver_sql(*statement).all()
                 set_attributes(connection, wanted, {row.tx_id for row in rows})
         else:
-            rows = self._sole.execute(Query.accept, columns)
+            rows = self._sole.execute(*statement)
         accepted = {row.tx_id for row in rows}
         refused = [each for each in wanted if each.tx_id not in accepted]
         names = [(each.owner, each.external_id or "") for each in refused]
@@ -353,48 +350,3 @@ def _again_if_cut_off(change: Callable[[], set[str]]) -> set[str]:
         if not error.connection_invalidated:
             raise
         return change()
-
-
-def hold_keys(connection: Any, key_ids: Sequence[str]) -> None:
-    """None of these data keys is deleted before the commit; a process may have kept one longer."""
-    rows = connection.exec_driver_sql(Query.hold_keys, {"ids": list(key_ids)})
-    gone = sorted(set(key_ids) - {row.id for row in rows})
-    if gone:
-        raise DataKeyGone("data keys were erased with their owners", gone)
-
-
-def accept_columns(wanted: Sequence[Acceptance], now: datetime | None) -> dict[str, Any]:
-    """The parameters of `accept`."""
-    return {
-        "tx_id": [each.tx_id for each in wanted],
-        "owner": [each.owner for each in wanted],
-        "external_id": [each.external_id for each in wanted],
-        "fingerprint": [each.fingerprint for each in wanted],
-        "pipeline": [each.pipeline for each in wanted],
-        "version": [each.version for each in wanted],
-        "input": [each.input_json for each in wanted],
-        "metadata": [each.metadata_json for each in wanted],
-        "expires_at": [each.expires_at for each in wanted],
-        "webhook": [each.webhook for each in wanted],
-        "progress_reports": [each.progress_reports for each in wanted],
-        "cancel_webhook_on_poll": [each.cancel_webhook_on_poll for each in wanted],
-        "trace": [each.trace for each in wanted],
-        "submitted_by": [each.submitted_by for each in wanted],
-        "origin": [each.origin for each in wanted],
-        "webhook_style": [each.webhook_style for each in wanted],
-        "now": now,
-    }
-
-
-def existing_of(
-    connection: Any, names: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str], Existing]:
-    """The transactions that have these external ids, by owner and external id."""
-    columns = {
-        "owner": [owner for owner, _ in names],
-        "external_id": [external_id for _, external_id in names],
-    }
-    return {
-        (row.owner, row.external_id): Existing(row.tx_id, Status(row.status), row.fingerprint)
-        for row in connection.exec_driver_sql(Query.existing, columns)
-    }

@@ -18,7 +18,17 @@ from datp_tasks.api.limits import RequestLimits
 from datp_tasks.api.process_metrics import Meter
 from datp_tasks.api.recent import Recent
 from datp_tasks.api.series import scrape
-from datp_tasks.api.services import Services, mark_seen
+from datp_tasks.api.services import (
+    Admission,
+    Callers,
+    HealthParts,
+    NodeGroups,
+    OpenRequests,
+    Services,
+    SharedTrips,
+    TransactionStores,
+    mark_seen,
+)
 from datp_tasks.api.shares import Shares
 from datp_tasks.api.threads import Threads
 from datp_tasks.api.waiting import Waiters
@@ -79,51 +89,61 @@ def open_services(container: Container) -> Services:
     listing = Listing(engine)
     events = EventStore(engine, clock)
     notifications = Notifications(redis, live.keys.notify)
-    waiters = Waiters(notifications, listing.sequences, settings, threads)
+    polls = Waiters(notifications, listing.sequences, settings, threads)
     metrics, alerts = Metrics(redis, live.keys), Alerts(engine, clock)
-    meter = Meter(lambda: len(waiters))
+    meter = Meter(lambda: len(polls))
     requests_max = ACCEPT_QUEUE_MAX + settings.long_poll_waiters_max
     queues = {"batch_max": settings.submit_batch_max, "waiting_max": ACCEPT_QUEUE_MAX}
     return Services(
         settings=settings,
         client=client,
         operator=make_operator(container),
-        live=live,
-        record=container.record,
-        states=States(engine, clock),
-        alerts=alerts,
-        metrics=metrics,
+        webhooks=container.webhooks,
+        ledger=container.ledger,
         pipelines=container.pipelines,
         catalogue=container.catalogue,
-        pipelines_as=container.pipelines.acting,
-        webhooks=container.webhooks,
-        vault=container.vault,
-        saved_views=SavedViews(engine),
-        search=Search(engine),
-        keys=keys,
+        live=live,
+        transactions=TransactionStores(
+            record=container.record,
+            states=States(engine, clock),
+            listing=listing,
+            search=Search(engine),
+            events=events,
+            timeouts=Timeouts(engine, clock),
+            vault=container.vault,
+        ),
+        callers=Callers(
+            keys=keys,
+            idempotency=IdempotencyKeys(engine, clock),
+            saved_views=SavedViews(engine),
+        ),
+        node_groups=NodeGroups(
+            store=container.groups,
+            nodes=_nodes(container),
+            queues=GroupQueues(make_celery(settings)),
+        ),
+        health=HealthParts(
+            alerts=alerts,
+            metrics=metrics,
+            meter=meter,
+            servers=Recent(partial(look_at_servers, gate_engine, live), gate_threads),
+            scraped=Recent(partial(scrape, metrics, alerts, meter), threads, keep_s=0),
+        ),
+        admission=Admission(
+            gate=Gate(keys, settings, gate_threads),
+            limits=RequestLimits(keys, Rates(redis, live.keys, clock), settings, gate_threads),
+            body_bytes=Shares(settings.bodies_bytes_max, what="bytes of bodies"),
+            requests=Shares(requests_max, what="requests at a time"),
+            threads=gate_threads,
+            close=gate_engine.dispose,
+        ),
+        shared=SharedTrips(
+            accepts=Batcher(partial(accept, client), threads, lanes=ACCEPT_LANES, **queues),
+            looks=Batcher(client.status_many, threads, lanes=LOOK_LANES, **queues),
+            seen=Batcher(partial(mark_seen, events), threads, **queues),
+        ),
+        waits=OpenRequests(polls=polls, streams=EventStreams(EventFeed(engine), settings, threads)),
         threads=threads,
-        gate_threads=gate_threads,
-        gate=Gate(keys, settings, gate_threads),
-        limits=RequestLimits(keys, Rates(redis, live.keys, clock), settings, gate_threads),
-        accepts=Batcher(partial(accept, client), threads, lanes=ACCEPT_LANES, **queues),
-        looks=Batcher(client.status_many, threads, lanes=LOOK_LANES, **queues),
-        seen=Batcher(partial(mark_seen, events), threads, **queues),
-        waiters=waiters,
-        event_streams=EventStreams(EventFeed(engine), settings, threads),
-        listing=listing,
-        events=events,
-        idempotency=IdempotencyKeys(engine, clock),
-        meter=meter,
-        body_bytes=Shares(settings.bodies_bytes_max, what="bytes of bodies"),
-        requests=Shares(requests_max, what="requests at a time"),
-        servers=Recent(partial(look_at_servers, gate_engine, live), gate_threads),
-        scraped=Recent(partial(scrape, metrics, alerts, meter), threads, keep_s=0),
-        groups=container.groups,
-        ledger=container.ledger,
-        nodes=_nodes(container),
-        queues=GroupQueues(make_celery(settings)),
-        timeouts=Timeouts(engine, clock),
-        close_gate=gate_engine.dispose,
     )
 
 

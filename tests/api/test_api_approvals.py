@@ -158,7 +158,7 @@ def test_an_alert_of_broken_glass_is_closed_over_http_by_another_person(
     definition = Pipeline("alone").step("util/fixed-reply", params={"output": {}}).build()
     kit.connections.pipelines.apply(definition)
     actor = Actor(name="key of ann", role=Role.ADMIN, owner="ann")
-    store = house.services.pipelines_as(actor)
+    store = house.services.pipelines.acting(actor)
     store.use("alone", definition.version, reason="night", break_glass=True)
     [alert] = [
         each

@@ -173,7 +173,7 @@ def test_a_mistake_of_ours_is_shown_without_its_inside(
     def broken(*_: object) -> None:
         raise RuntimeError("secret inside")
 
-    monkeypatch.setattr(house.services.listing, "page", broken)
+    monkeypatch.setattr(house.services.transactions.listing, "page", broken)
     found = refused(acme.get("/v1/transactions"), 500, "internal-error")
     assert "secret" not in json.dumps(found)
     assert found["errorId"] in found["detail"]

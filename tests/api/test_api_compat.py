@@ -67,7 +67,7 @@ def test_a_long_poll_waits_for_the_end_or_gives_up(house: ApiHouse) -> None:
     with ThreadPoolExecutor(1) as pool:
         path = f"/datp/1.0/tx/status/{first['txId']}"
         waiting = pool.submit(client.get, path, params={"reply": "longpoll"})
-        eventually(lambda: len(house.services.waiters) == 1)
+        eventually(lambda: len(house.services.waits.polls) == 1)
         house.kit.client.set_switch(first["txId"], "go", True)
         assert waiting.result(10).json()["data"] == {"went": True}
 

@@ -206,8 +206,8 @@ def test_a_client_that_goes_in_the_middle_of_its_body_is_no_error(
         with connected(house) as sock:
             head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
             sock.sendall(head.encode() + b"Content-Length: 100\r\n\r\n{")
-            eventually(lambda: house.services.body_bytes.used > 0)
-        eventually(lambda: house.services.body_bytes.used == 0)
+            eventually(lambda: house.services.admission.body_bytes.used > 0)
+        eventually(lambda: house.services.admission.body_bytes.used == 0)
     assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
 
 
@@ -226,13 +226,13 @@ def test_made_up_keys_are_refused_without_asking_the_record(
     house: ApiHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    verify = house.services.keys.verify
+    verify = house.services.callers.keys.verify
 
     def noted(text: str) -> Any:
         asked.append(text)
         return verify(text)
 
-    monkeypatch.setattr(house.services.keys, "verify", noted)
+    monkeypatch.setattr(house.services.callers.keys, "verify", noted)
     right = house.new_key("made")
     flipped = right[:30] + ("A" if right[30] != "A" else "B") + right[31:]
     for key in ("nonsense", right[:-1], flipped, right + "x", f"datp_{'0' * 16}_{right[22:]}"):
@@ -275,7 +275,7 @@ def test_slow_queries_do_not_keep_keys_from_being_looked_up(
 ) -> None:
     """Nor, as owners take turns, the lists of others."""
     go = threading.Event()
-    page = house.services.listing.page
+    page = house.services.transactions.listing.page
     slow = house.new_owner("slow")
 
     def held(wanted: Any) -> Any:
@@ -283,7 +283,7 @@ def test_slow_queries_do_not_keep_keys_from_being_looked_up(
             go.wait(20)
         return page(wanted)
 
-    monkeypatch.setattr(house.services.listing, "page", held)
+    monkeypatch.setattr(house.services.transactions.listing, "page", held)
     slow_key = house.new_key(slow)
     threads = house.services.settings.api_threads_max
     with ThreadPoolExecutor(threads + 4) as pool:
@@ -326,12 +326,12 @@ def test_an_owner_leaves_long_polls_to_others(
     with ThreadPoolExecutor(8) as pool:
         for n in range(1, 5):
             pool.submit(acme.get, f"/v1/transactions/{mine}", params={"wait": 20})
-            eventually(lambda n=n: len(house.services.waiters) == n)  # type: ignore[misc]
+            eventually(lambda n=n: len(house.services.waits.polls) == n)  # type: ignore[misc]
         fifth = acme.get(f"/v1/transactions/{mine}", params={"wait": 20})
         assert "retry-after" in fifth.headers
         refused(fifth, 429, "limited")
         other = pool.submit(zeta.get, f"/v1/transactions/{theirs}", params={"wait": 20})
-        eventually(lambda: len(house.services.waiters) == 5)
+        eventually(lambda: len(house.services.waits.polls) == 5)
         for tx_id in (mine, theirs):
             house.kit.client.set_switch(tx_id, "go", True)
         assert other.result(30).status_code == 200
@@ -343,12 +343,12 @@ def test_bodies_of_an_owner_leave_room_for_those_of_others(house: ApiHouse) -> N
     head = f"POST /v1/transactions/bulk HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
     with connected(house) as sock:
         sock.sendall(head.encode() + b"Content-Length: 200000\r\n\r\n")
-        eventually(lambda: house.services.body_bytes.used == 200_000)
+        eventually(lambda: house.services.admission.body_bytes.used == 200_000)
         second = sent(house, head.encode() + b"Content-Length: 200000\r\n\r\n")
         assert status(second) == 429 and b"retry-after" in second.lower()
         assert submitted(house.client(house.new_owner("small")))
         assert status(told(sock)) == 408
-    eventually(lambda: house.services.body_bytes.used == 0)
+    eventually(lambda: house.services.admission.body_bytes.used == 0)
 
 
 def test_batches_count_as_in_flight(house: ApiHouse) -> None:

@@ -245,7 +245,7 @@ def test_a_heartbeat_carries_a_cursor(acme: httpx.Client) -> None:
 def test_a_hundred_streams_cost_what_one_costs_and_all_get_everything(
     house: ApiHouse, acme: httpx.Client
 ) -> None:
-    streams = house.services.event_streams
+    streams = house.services.waits.streams
     got: list[list[str]] = []
 
     def follow() -> None:
@@ -277,7 +277,7 @@ def test_a_hundred_streams_cost_what_one_costs_and_all_get_everything(
 
 
 def test_an_owner_does_not_get_all_places(house: ApiHouse, acme: httpx.Client) -> None:
-    shares = house.services.event_streams.places
+    shares = house.services.waits.streams.places
     owner = acme.get("/v1/keys").json()["keys"][0]["owner"]
     held = 0
     while shares.take(owner):
@@ -299,5 +299,5 @@ def test_an_owner_does_not_get_all_places(house: ApiHouse, acme: httpx.Client) -
 def test_a_client_that_left_gives_its_place_back(house: ApiHouse, acme: httpx.Client) -> None:
     with stream(acme) as messages:
         next(messages)
-        assert len(house.services.event_streams) == 1
-    eventually(lambda: len(house.services.event_streams) == 0)
+        assert len(house.services.waits.streams) == 1
+    eventually(lambda: len(house.services.waits.streams) == 0)

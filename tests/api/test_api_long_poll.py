@@ -32,17 +32,17 @@ def poll_meanwhile(
     house: ApiHouse, client: httpx.Client, tx_id: str, act: Callable[[], object], **params: Any
 ) -> Answer:
     """Do something while a long poll waits."""
-    before = len(house.services.waiters)
+    before = len(house.services.waits.polls)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(poll, client, tx_id, **params)
-        eventually(lambda: len(house.services.waiters) > before)
+        eventually(lambda: len(house.services.waits.polls) > before)
         act()
         return waiting.result(30)
 
 
 def without_tick(house: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever misses a publish waits for ever."""
-    monkeypatch.setattr(house.services.waiters, "_sequences", lambda _: {})
+    monkeypatch.setattr(house.services.waits.polls, "_sequences", lambda _: {})
 
 
 def go(house: ApiHouse, tx_id: str) -> Callable[[], object]:
@@ -87,11 +87,11 @@ def test_many_may_wait_for_one_transaction(house: ApiHouse, acme: httpx.Client) 
     tx_id = submitted(acme, "nap")
     with ThreadPoolExecutor(8) as pool:
         waiting = [pool.submit(poll, acme, tx_id) for _ in range(8)]
-        eventually(lambda: len(house.services.waiters) == 8)
+        eventually(lambda: len(house.services.waits.polls) == 8)
         go(house, tx_id)()
         answers = [each.result(30)[1].json() for each in waiting]
     assert [each["status"] for each in answers] == ["success"] * 8
-    assert len(house.services.waiters) == 0
+    assert len(house.services.waits.polls) == 0
 
 
 def test_nothing_is_missed_between_looking_and_waiting(
@@ -109,10 +109,10 @@ def test_nothing_is_missed_between_looking_and_waiting(
             ended.set()
             go(house, tx_id)()
             # The news is there before what was read is looked at.
-            eventually(lambda: any(b.is_set() for b in services.waiters._watched[tx_id].bells))
+            eventually(lambda: any(b.is_set() for b in services.waits.polls._watched[tx_id].bells))
         return found
 
-    monkeypatch.setattr(services.looks, "_work", look_then_end)
+    monkeypatch.setattr(services.shared.looks, "_work", look_then_end)
     without_tick(house, monkeypatch)
     took_s, answer = poll(acme, tx_id)
     assert (answer.json()["status"], took_s < 5) == ("success", True)
@@ -121,14 +121,14 @@ def test_nothing_is_missed_between_looking_and_waiting(
 def test_an_answer_comes_although_its_publish_was_lost(
     house: ApiHouse, acme: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(house.services.waiters, "_on_news", lambda _: None)
-    followers = house.services.waiters._notifications._followers
-    monkeypatch.setattr(house.services.waiters._notifications, "_followers", [])
+    monkeypatch.setattr(house.services.waits.polls, "_on_news", lambda _: None)
+    followers = house.services.waits.polls._notifications._followers
+    monkeypatch.setattr(house.services.waits.polls._notifications, "_followers", [])
     assert followers
     tx_ids = [submitted(acme, "nap") for _ in range(10)]
     with ThreadPoolExecutor(10) as pool:
         waiting = [pool.submit(poll, acme, tx_id) for tx_id in tx_ids]
-        eventually(lambda: len(house.services.waiters) == 10)
+        eventually(lambda: len(house.services.waits.polls) == 10)
         for tx_id in tx_ids:
             go(house, tx_id)()
         answers = [each.result(30) for each in waiting]
@@ -140,7 +140,7 @@ def test_what_a_later_poll_sees_is_news_to_those_who_wait_already(
     house: ApiHouse, acme: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The publish was lost, and the tick thinks that what one poll has seen, all have."""
-    waiters = house.services.waiters
+    waiters = house.services.waits.polls
     monkeypatch.setattr(waiters._notifications, "_followers", [])
     tx_id = submitted(acme, "nap")
 
@@ -181,15 +181,15 @@ def test_a_client_that_goes_away_is_forgotten_at_once(house: ApiHouse) -> None:
             f"Authorization: Bearer {key}\r\n\r\n"
         )
         sock.sendall(request.encode())
-        eventually(lambda: len(house.services.waiters) == 1)
-    eventually(lambda: len(house.services.waiters) == 0, within_s=2)
+        eventually(lambda: len(house.services.waits.polls) == 1)
+    eventually(lambda: len(house.services.waits.polls) == 0, within_s=2)
     # Nobody was told, so nothing is written down.
     assert house.kit.client.status(tx_id).notified_at is None
 
 
 def test_there_is_a_limit_to_those_who_wait(house: ApiHouse, acme: httpx.Client) -> None:
     tx_id = submitted(acme, "nap")
-    waiters = house.services.waiters
+    waiters = house.services.waits.polls
     count, waiters._places.used = waiters._places.used, 400
     try:
         _, answer = poll(acme, tx_id)
@@ -203,10 +203,10 @@ def test_shutdown_answers_everybody_who_waits(kit: Kit) -> None:
         client = leaving.client("acme")
         tx_id = submitted(client, "nap")
         waiting = [pool.submit(poll, client, tx_id, wait=30) for _ in range(5)]
-        eventually(lambda: len(leaving.services.waiters) == 5)
-        loop = leaving.services.waiters._loop
+        eventually(lambda: len(leaving.services.waits.polls) == 5)
+        loop = leaving.services.waits.polls._loop
         assert loop is not None
-        loop.call_soon_threadsafe(leaving.services.waiters.answer_all)
+        loop.call_soon_threadsafe(leaving.services.waits.polls.answer_all)
         answers = [each.result(10) for each in waiting]
     assert [answer.json()["status"] for _, answer in answers] == ["sleeping"] * 5
     assert max(took_s for took_s, _ in answers) < 10

@@ -113,9 +113,9 @@ def test_a_long_poll_outlasts_an_outage_of_postgresql(
 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(acme.get, f"/v1/transactions/{tx_id}", params={"wait": 20})
-        eventually(lambda: len(services.waiters) == 1)
-        eventually(lambda: services.waiters._watched[tx_id].seen >= 0)
-        monkeypatch.setattr(services.looks, "_work", away)
+        eventually(lambda: len(services.waits.polls) == 1)
+        eventually(lambda: services.waits.polls._watched[tx_id].seen >= 0)
+        monkeypatch.setattr(services.shared.looks, "_work", away)
         house.kit.client.set_switch(tx_id, "go", True)
         answer = waiting.result(20)
     assert (answer.status_code, answer.json()["status"]) == (200, "success")

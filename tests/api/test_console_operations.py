@@ -84,7 +84,7 @@ def test_a_change_of_a_pipeline_goes_from_a_draft_to_use_by_two_persons(strict: 
 def test_counts_of_a_version_are_of_its_transactions(house: ApiHouse) -> None:
     kit = house.kit
     before = kit.connections.pipelines.show("nap").info.version
-    listing = house.services.listing
+    listing = house.services.transactions.listing
     was = listing.by_version(5_000).get(("nap", before))
     sleeping, woken = (kit.submit("nap", {}, owner="counted") for _ in range(2))
     house.services.client.cancel(woken, "a test", by=LOCAL)

@@ -20,7 +20,8 @@ from datp_tasks.settings import Settings
 PACKAGE = Path(datp_tasks.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 SOURCES = [*MODULES, *sorted(PACKAGE.rglob("*.lua"))]
-MODULE_LINES_MAX = 400
+#: The largest module stays below this.
+MODULE_LINES_LIMIT = 400
 FUNCTION_LINES_MAX = 70
 PARAMETERS_MAX = 6
 #: Beside the jobs in `jobs/`.
@@ -94,7 +95,7 @@ def test_there_is_something_to_look_at() -> None:
 
 
 def test_modules_are_short_and_say_what_they_are_for() -> None:
-    long = [shown(path) for path in MODULES if path.read_text().count("\n") > MODULE_LINES_MAX]
+    long = [shown(path) for path in MODULES if path.read_text().count("\n") >= MODULE_LINES_LIMIT]
     silent = [shown(path) for path in MODULES if not ast.get_docstring(tree(path))]
     assert (long, silent) == ([], [])
 

@@ -30,8 +30,8 @@ GROUP_KINDS = ("group-without-worker", "node-lost", "queue-long", "queue-grows")
 
 def read(services: Services, _: Params) -> Mapping[str, Any]:
     with translate_outage():
-        found = services.alerts.open_alerts(rows_max=ROWS_MAX + 1)
-        recent = services.alerts.recent(RECENT_S, rows_max=ROWS_MAX)
+        found = services.health.alerts.open_alerts(rows_max=ROWS_MAX + 1)
+        recent = services.health.alerts.recent(RECENT_S, rows_max=ROWS_MAX)
     cleared = [each for each in recent if each.is_cleared]
     return {
         "now_ms": services.live.server_now_ms(),
@@ -110,7 +110,7 @@ def _number(visit: Visit) -> int:
 
 def _open_one(services: Services, number: int) -> Alert:
     with translate_outage():
-        found = [each for each in services.alerts.open_alerts() if each.id == number]
+        found = [each for each in services.health.alerts.open_alerts() if each.id == number]
     if not found:
         raise not_found("open alert with this id")
     return found[0]

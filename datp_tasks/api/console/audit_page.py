@@ -29,7 +29,7 @@ HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 
 def read(services: Services, given: Mapping[str, str], before: int | None) -> Mapping[str, Any]:
     with translate_outage():
-        found = AuditChain(services.record.engine).actions(
+        found = AuditChain(services.transactions.record.engine).actions(
             subject=given.get("subject"),
             key_id=given.get("keyId"),
             action=given.get("action"),
@@ -80,4 +80,4 @@ async def chain(visit: Visit) -> Response:
 
 def _verify(services: Services, expected: ChainHead | None) -> ChainReport:
     with translate_outage():
-        return AuditChain(services.record.engine).verify(expected)
+        return AuditChain(services.transactions.record.engine).verify(expected)

@@ -66,7 +66,7 @@ async def apply(visit: Visit) -> Response:
     def put() -> Applied:
         definition = parsed_definition(visit.services, DefinitionIn(yaml=text))
         with translate_outage():
-            return visit.services.pipelines_as(visit.caller.actor).apply(definition)
+            return visit.services.pipelines.acting(visit.caller.actor).apply(definition)
 
     try:
         applied: Applied = await visit.run(put)

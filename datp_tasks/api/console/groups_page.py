@@ -27,15 +27,15 @@ DIGITS_MAX = 9
 
 def read(services: Services, _: Params) -> Mapping[str, Any]:
     now_ms = services.live.server_now_ms()
-    slots = services.metrics.series(RESOLUTIONS["fine"], now_ms // 1_000)
+    slots = services.health.metrics.series(RESOLUTIONS["fine"], now_ms // 1_000)
     recent = slots[-1 - RATE_SLOTS : -1]
     seconds = RESOLUTIONS["fine"].slot_s * max(1, len(recent))
     with translate_outage():
-        decided = services.groups.list()
+        decided = services.node_groups.store.list()
     rows = group_rows(services, recent, seconds, now_ms, decided=decided)
     return {
         "groups": [(each, decided.get(each["name"], NodeGroup(each["name"], {}))) for each in rows],
-        "nodes": [_node(each, now_ms) for each in services.nodes()],
+        "nodes": [_node(each, now_ms) for each in services.node_groups.nodes()],
     }
 
 
@@ -175,7 +175,7 @@ def _name(visit: Visit) -> str:
 
 def _decided(services: Services, name: str) -> NodeGroup:
     with translate_outage():
-        return services.groups.list().get(name, NodeGroup(name, {}))
+        return services.node_groups.store.list().get(name, NodeGroup(name, {}))
 
 
 def _value(visit: Visit, key: str) -> int | None:

@@ -40,9 +40,9 @@ def read(services: Services, params: Params) -> Mapping[str, Any]:
     resolution = RESOLUTIONS[span]
     now_s = services.live.server_now_ms() // 1_000
     # The last slot is not over.
-    slots = services.metrics.series(resolution, now_s)[:-1]
+    slots = services.health.metrics.series(resolution, now_s)[:-1]
     starts = [slot.start_s for slot in slots]
-    times = services.metrics.step_times()
+    times = services.health.metrics.step_times()
     slowest = sorted(times.items(), key=lambda each: -each[1][1])[:STEPS_MAX]
     return {
         "span": span,

@@ -220,7 +220,7 @@ class Console:
             raise Problem(401, "unauthorized", str(error) or "Sign in first.") from None
         if not caller.actor.has(Role.VIEWER):
             raise forbidden("This needs a key with a role.")
-        await desk.services.limits.take(caller.owner)
+        await desk.services.admission.limits.take(caller.owner)
         refuse_doubled(request)
         params = dict(request.query_params)
         view = VIEWS.get(params.pop("view", ""))
@@ -266,13 +266,13 @@ class Console:
                 f"This needs the role {route.role}; you are signed in as "
                 f"{visit.caller.actor.role or 'a client'}."
             )
-        await services.limits.take(owner)
+        await services.admission.limits.take(owner)
         if request.method == "POST":
             visit.form = await form_of(request, self._settings)
             if not self.desk.sessions.is_form_token(visit.session, visit.form.pop("token", "")):
                 raise forbidden("This form is not of your session. Load the page again.")
         refuse_doubled(request)
-        with services.requests.held(owner), acting_for(owner):
+        with services.admission.requests.held(owner), acting_for(owner):
             response = await route.handle(visit)
         renewed = await self.desk.sessions.renewed(visit.session)
         if renewed is not None and visit.session.way != "proxy":

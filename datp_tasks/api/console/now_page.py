@@ -32,11 +32,11 @@ RATE_SLOTS = 3
 def read(services: Services, _: Params) -> Mapping[str, Any]:
     live = services.live
     now_ms = live.server_now_ms()
-    slots = services.metrics.series(RESOLUTIONS["fine"], now_ms // 1_000)
+    slots = services.health.metrics.series(RESOLUTIONS["fine"], now_ms // 1_000)
     recent = slots[-1 - RATE_SLOTS : -1]
     seconds = RESOLUTIONS["fine"].slot_s * max(1, len(recent))
     with translate_outage():
-        alerts = services.alerts.open_alerts(rows_max=ALERTS_MAX + 1)
+        alerts = services.health.alerts.open_alerts(rows_max=ALERTS_MAX + 1)
         waiting = services.operator.approvals.store.page(
             state=ApprovalState.PENDING, rows_max=ALERTS_MAX
         )
@@ -94,7 +94,7 @@ def group_rows(
     """Groups with a live worker, with messages, or `decided` about by an operator."""
     settings, live = services.settings, services.live
     nodes = live_nodes(live.redis, live.keys, now_ms - settings.node_stale_ms)
-    gauges = services.metrics.gauges()
+    gauges = services.health.metrics.gauges()
     oldest = _oldest(services, now_ms)
     started = [summed(slot, by=["what", "group"]) for slot in recent]
     known = {name.partition("|")[2] for name in gauges if name.startswith("queue|")} | set(decided)

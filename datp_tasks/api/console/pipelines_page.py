@@ -35,7 +35,7 @@ DIFF_HEAD = 2
 def read(services: Services, _: Params) -> Mapping[str, Any]:
     with translate_outage():
         found = services.pipelines.list()
-        counts = services.listing.by_version(COUNTED_MAX)
+        counts = services.transactions.listing.by_version(COUNTED_MAX)
     return {
         "rows": [(each, _of_pipeline(counts, each)) for each in found],
         "counted_max": COUNTED_MAX,
@@ -58,7 +58,7 @@ def read_one(services: Services, params: Params) -> Mapping[str, Any]:
     versions = _stored(services.pipelines, lambda store: store.versions(name))
     with translate_outage():
         head = services.pipelines.head(name)
-        counts = services.listing.by_version(COUNTED_MAX)
+        counts = services.transactions.listing.by_version(COUNTED_MAX)
     return {
         "name": name,
         "is_disabled": head is not None and head.disabled,
@@ -221,7 +221,7 @@ def _look(services: Services, name: str, version: str | None) -> StoredVersion:
 
 
 def _own(visit: Visit) -> PipelineStore:
-    return visit.services.pipelines_as(visit.caller.actor)
+    return visit.services.pipelines.acting(visit.caller.actor)
 
 
 def _stored(store: PipelineStore, work: Callable[[PipelineStore], T]) -> T:

@@ -43,4 +43,4 @@ async def search(visit: Visit) -> Response:
 
 def _anything(visit: Visit, text: str) -> list[Match]:
     with translate_outage():
-        return visit.services.search.anything(text.removeprefix("#"))
+        return visit.services.transactions.search.anything(text.removeprefix("#"))

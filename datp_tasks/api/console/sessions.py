@@ -90,13 +90,13 @@ class SessionClock:
 
     async def now_s(self) -> int:
         if not self._asked_s or time.monotonic() - self._asked_s > CLOCK_S:
-            now = await self._services.gate_threads.run(self._ask)
+            now = await self._services.admission.threads.run(self._ask)
             self._asked_s, self._then_s = time.monotonic(), now
         return int(self._then_s + time.monotonic() - self._asked_s)
 
     def _ask(self) -> float:
         with translate_outage():
-            return self._services.record.server_now().timestamp()
+            return self._services.transactions.record.server_now().timestamp()
 
 
 class Sessions:
@@ -184,7 +184,7 @@ class Sessions:
         if until_s > time.monotonic():
             return known
         until_s = time.monotonic() + self._settings.key_cache_s
-        found = await self._services.gate_threads.run(self._live_key, session.key_id)
+        found = await self._services.admission.threads.run(self._live_key, session.key_id)
         actor = None if found is None else found.actor()
         self._known[session.key_id] = (until_s, actor)
         while len(self._known) > KNOWN_MAX:
@@ -193,7 +193,7 @@ class Sessions:
 
     def _live_key(self, key_id: str) -> ApiKey | None:
         with translate_outage():
-            return self._services.keys.live_key(key_id)
+            return self._services.callers.keys.live_key(key_id)
 
 
 def person(way: str, name: str, role: Role) -> Actor:

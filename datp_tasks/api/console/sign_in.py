@@ -69,7 +69,7 @@ async def with_key(request: Request, desk: Desk, form: dict[str, str]) -> Respon
     """Flooding it with wrong keys is refused by the same gate that guards the API."""
     on = local_path(form.get("on", "/now"))
     try:
-        caller = await desk.services.gate.admit(
+        caller = await desk.services.admission.gate.admit(
             f"Bearer {form.get('key', '').strip()}",
             request_id=request.state.request_id,
             address=request.client.host if request.client else "",

@@ -18,7 +18,7 @@ ROWS_MAX = 100
 
 
 def read(services: Services, _: Params) -> Mapping[str, Any]:
-    store = services.timeouts
+    store = services.transactions.timeouts
     with translate_outage():
         peek, standing, rows = store.peek(), store.standing(), store.next_due(ROWS_MAX)
     limit_s = services.settings.timeout_lag_alert_s

@@ -85,7 +85,7 @@ def look(services: Services, tx_id: str) -> Summary:
 def _why(services: Services, tx_id: str) -> Why:
     def bells_in(group: str) -> int:
         # What the broker does not tell is not taken for a lost bell.
-        return services.queues.waiting((group,)).get(group, 1)
+        return services.node_groups.queues.waiting((group,)).get(group, 1)
 
     # All tabs are told the same, so it is what a viewer may see.
     return services.operator.why(tx_id, bells_in=bells_in, actor=LOOKS.actor)
@@ -125,7 +125,7 @@ def _facts(services: Services, summary: Summary, replay: Replay) -> dict[str, An
 def _told(services: Services, tx_id: str) -> dict[str, Any]:
     """What its client was or will be told, and what waits for a second person."""
     with translate_outage():
-        events: list[Event] = services.events.list(tx_id, rows_max=EVENTS_MAX)
+        events: list[Event] = services.transactions.events.list(tx_id, rows_max=EVENTS_MAX)
         deliveries: list[Delivery] = services.webhooks.store.deliveries(
             tx_id=tx_id, rows_max=WEBHOOKS_MAX
         )
@@ -151,7 +151,7 @@ def mark(services: Services, params: Params) -> object:
     ((version, node),) = services.live.versions_many([tx_id])
     if version is None:
         with translate_outage():
-            return services.listing.sequences([tx_id]).get(tx_id)
+            return services.transactions.listing.sequences([tx_id]).get(tx_id)
     return version, node, services.live.server_now_ms() // 1_000 // REFRESH_S
 
 
@@ -201,14 +201,14 @@ async def _page(visit: Visit, payloads: ShownPayloads | None) -> Response:
 def _payloads(visit: Visit, tx_id: str, reason: str) -> ShownPayloads:
     services, actor = visit.services, visit.caller.actor
     with translate_outage():
-        (stored,) = services.record.summaries([tx_id])
+        (stored,) = services.transactions.record.summaries([tx_id])
     if stored.is_sealed:
         unmasked = services.operator.unmask(tx_id, actor=actor, reason=reason)
         summary, errors = unmasked.summary, unmasked.errors
     else:
         with translate_outage():
             record_action(
-                services.record.engine,
+                services.transactions.record.engine,
                 actor=actor,
                 action="transaction.unmask",
                 subject=tx_id,
@@ -217,15 +217,15 @@ def _payloads(visit: Visit, tx_id: str, reason: str) -> ShownPayloads:
         summary, errors = stored, _errors(services, tx_id)
 
     def opened(value: Any) -> Any:
-        return services.vault.open(tx_id, value)
+        return services.transactions.vault.open(tx_id, value)
 
     replay = services.operator.replay(tx_id)
     drawing = Drawing(summary, services.catalogue.version, opened)
     rows = drawing.draw(replay.entries, services.live.server_now_ms()).rows
     with translate_outage():
-        events = services.events.list(tx_id, rows_max=EVENTS_MAX)
+        events = services.transactions.events.list(tx_id, rows_max=EVENTS_MAX)
         if stored.is_sealed:
-            events = services.vault.opened_events(tx_id, events)
+            events = services.transactions.vault.opened_events(tx_id, events)
     return ShownPayloads(
         input=summary.input,
         metadata=summary.metadata,
@@ -234,7 +234,7 @@ def _payloads(visit: Visit, tx_id: str, reason: str) -> ShownPayloads:
         errors=errors,
         steps=[(row, diff(row.data, row.output)) for row in rows if row.data is not None],
         events=events,
-        logs=opened_lines(tx_id, replay.entries, services.vault),
+        logs=opened_lines(tx_id, replay.entries, services.transactions.vault),
     )
 
 

@@ -130,7 +130,7 @@ def query_of(given: Mapping[str, str]) -> str:
 
 def _views(visit: Visit) -> list[SavedView]:
     with translate_outage():
-        return visit.services.saved_views.of(visit.caller.actor.person)
+        return visit.services.callers.saved_views.of(visit.caller.actor.person)
 
 
 @pages.action("/views", role=Role.VIEWER, back="/transactions")
@@ -146,7 +146,7 @@ async def save_view(visit: Visit) -> Response:
 
     def save() -> bool:
         with translate_outage():
-            return visit.services.saved_views.save(visit.caller.actor.person, view)
+            return visit.services.callers.saved_views.save(visit.caller.actor.person, view)
 
     if not await visit.run(save):
         return visit.back_to(
@@ -161,7 +161,7 @@ async def forget_view(visit: Visit) -> Response:
 
     def forget() -> bool:
         with translate_outage():
-            return visit.services.saved_views.forget(visit.caller.actor.person, name)
+            return visit.services.callers.saved_views.forget(visit.caller.actor.person, name)
 
     gone = await visit.run(forget)
     return visit.back_to("/transactions", f"The view {name} is dropped." if gone else "")
