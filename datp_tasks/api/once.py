@@ -138,7 +138,7 @@ class Hold:
     async def _renew(self) -> None:
         def renew() -> KeyTaken | None:
             with translate_outage():
-                return self._services.idempotency.renew(self._begun)
+                return self._services.callers.idempotency.renew(self._begun)
 
         try:
             # Not in the threads of requests: those may all be as slow as this one.

@@ -88,7 +88,7 @@ def prepared(house: ApiHouse, tmp_path: Path) -> dict[str, str]:
         kit.crash_at("hop.after_step")
         kit.client.submit("pay", {})
         kit.recover()
-    house.services.alerts.raise_alert("page", "something", "A person should look at it.")
+    house.services.health.alerts.raise_alert("page", "something", "A person should look at it.")
     for number in (1, 2):
         name = derived_id(house.new_owner("page"))
         (tmp_path / f"batch-{number}.bin").write_bytes(unsigned_batch_list(name, b"{}"))
