@@ -20,6 +20,7 @@ import httpx
 
 from benchmarks.bench import Bench
 from benchmarks.http_load import load
+from benchmarks.process_times import own_s, snapshot
 from benchmarks.report import Figures
 from datp_tasks import Pipeline, Settings
 from datp_tasks.local.ports import pick_free_port
@@ -87,6 +88,7 @@ class Side:
     port: int
     key: str
     path: str
+    pid: int
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ class Posted:
     per_s: float
     p50_ms: float
     p99_ms: float
+    #: Of the server's process for one request, all its threads.
+    cpu_us: float
 
 
 def post(
@@ -108,9 +112,11 @@ def post(
         "requests": requests,
         "connections": connections,
     }
+    before_s = own_s(snapshot(), side.pid)
     found = load(order, GIVE_UP_S)
+    cpu_us = (own_s(snapshot(), side.pid) - before_s) * 1e6 / requests
     cuts = quantiles(found["took_s"], n=100)
-    return Posted(requests / found["seconds"], cuts[49] * 1_000, cuts[98] * 1_000)
+    return Posted(requests / found["seconds"], cuts[49] * 1_000, cuts[98] * 1_000, cpu_us)
 
 
 def _long_polls(bench: Bench, api: Side, crowd: int) -> list[float]:
@@ -188,8 +194,8 @@ def served(bench: Bench) -> Iterator[Side]:
     program = "from datp_tasks.cli import main; main()"
     port = pick_free_port()
     argv = (sys.executable, "-W", "ignore", "-c", program, "api", "--port", str(port))
-    with _process(bench, "api", argv, port):
-        yield Side(port, key, "/v1/transactions")
+    with _process(bench, "api", argv, port) as pid:
+        yield Side(port, key, "/v1/transactions", pid)
 
 
 @contextmanager
@@ -200,17 +206,18 @@ def _bare(bench: Bench) -> Iterator[Side]:
         *("--port", str(port), "--loop", "uvloop", "--http", "httptools"),
         *("--log-level", "warning", "--no-access-log"),
     )
-    with _process(bench, "bare", argv, port):
-        yield Side(port, "none", "/accept")
+    with _process(bench, "bare", argv, port) as pid:
+        yield Side(port, "none", "/accept", pid)
 
 
 @contextmanager
-def _process(bench: Bench, name: str, argv: tuple[str, ...], port: int) -> Iterator[None]:
+def _process(bench: Bench, name: str, argv: tuple[str, ...], port: int) -> Iterator[int]:
     process = bench.stack.process(name, argv, api_environment(bench))
     process.start()
     try:
         _wait(lambda: _lives(port))
-        yield
+        assert process.pid is not None
+        yield process.pid
     finally:
         bench.stack.stop(process)
 
@@ -235,23 +242,30 @@ def _report(
     bulk_per_s = median(bulk) * BULK_ITEMS
     late_p99 = quantiles(late_ms, n=100)[98]
     rows = [
-        (name, f"{rate:,.0f}", f"{median(p.p50_ms for p in side):.1f}", f"{p99:.1f}")
-        for name, side, rate, p99 in (
-            ("POST /v1/transactions", ours, per_s, median(p.p99_ms for p in ours)),
-            ("a bare handler, one INSERT", theirs, bare_per_s, median(p.p99_ms for p in theirs)),
+        (
+            name,
+            f"{rate:,.0f}",
+            *(f"{median(getattr(p, one) for p in side):.1f}" for one in ("p50_ms", "p99_ms")),
+            f"{median(p.cpu_us for p in side):.0f}",
+        )
+        for name, side, rate in (
+            ("POST /v1/transactions", ours, per_s),
+            ("a bare handler, one INSERT", theirs, bare_per_s),
         )
     ]
-    rows.append((f"in bulk, {BULK_ITEMS} each", f"{bulk_per_s:,.0f}", "", ""))
+    rows.append((f"in bulk, {BULK_ITEMS} each", f"{bulk_per_s:,.0f}", "", "", ""))
     bench.report.table(
         f"Accepts over HTTP, one process, {CONNECTIONS} connections; "
         f"{crowd} long polls are answered {median(late_ms):.0f} ms (p50), {late_p99:.0f} ms (p99) "
         "after the end",
-        ("", "a second", "p50 ms", "p99 ms"),
+        ("", "a second", "p50 ms", "p99 ms", "CPU µs"),
         tuple(rows),
     )
     return {
         "http_accepts_per_s": per_s,
         "http_accept_ratio_to_bare_insert": median(ratios),
+        "http_accept_cpu_us": median(p.cpu_us for p in ours),
+        "http_bare_insert_cpu_us": median(p.cpu_us for p in theirs),
         "http_bulk_accepts_per_s": bulk_per_s,
         "http_accept_p50_ms": median(p.p50_ms for p in ours),
         "http_accept_p99_ms": median(p.p99_ms for p in ours),

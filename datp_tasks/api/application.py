@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import secrets
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -45,6 +44,7 @@ from datp_tasks.api import (
 )
 from datp_tasks.api.console.mount import Console
 from datp_tasks.api.door import HEADERS, Door
+from datp_tasks.api.request_ids import new_request_id
 from datp_tasks.api.routing import GuardedRoute
 from datp_tasks.api.services import Services
 from datp_tasks.api.waiting import ClientGone
@@ -84,6 +84,17 @@ REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,64}")
 QUERY_PARAMETERS_MAX = 50
 
 
+class Application(FastAPI):
+    """Routes that read their bodies themselves also pass the framework's middleware by."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (scope["method"], scope["path"]) in self.state.direct:
+            scope["app"] = self
+            await self.state.shell(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+
 def create_app(open_services: Callable[[], Services], settings: Settings) -> FastAPI:
     # Fail at start-up if the pepper is invalid.
     KeyHash(settings.key_pepper, settings.key_pepper_previous)
@@ -110,7 +121,7 @@ def create_app(open_services: Callable[[], Services], settings: Settings) -> Fas
                 console.close()
             await services.close()
 
-    app = FastAPI(
+    app = Application(
         title="DATP Tasks",
         version=version("datp-tasks"),
         lifespan=lifespan,
@@ -129,6 +140,7 @@ def create_app(open_services: Callable[[], Services], settings: Settings) -> Fas
         console.install(app)
     app.state.show_transaction = transactions.show
     app.state.direct = _direct_routes(app)
+    app.state.shell = Shell(app.router)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]
     app.add_middleware(Shell)
     return app
@@ -222,7 +234,7 @@ def _taken_over(scope: Scope, state: dict[str, Any]) -> str:
             request_id = value.decode()
         elif name == b"traceparent" and (clean := clean_traceparent(value.decode("latin-1"))):
             state["traceparent"] = clean
-    request_id = request_id or f"req_{secrets.token_hex(8)}"
+    request_id = request_id or new_request_id()
     state["request_id"] = request_id
     return request_id
 

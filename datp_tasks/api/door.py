@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import resource
-import secrets
 import time
 from typing import Any
 
@@ -16,6 +15,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from datp_tasks.api.problems import RETRY_AFTER_S, Problem
+from datp_tasks.api.request_ids import new_request_id
 from datp_tasks.api.shares import Shares
 from datp_tasks.settings import Settings
 
@@ -208,7 +208,7 @@ class DoorProtocol(HttpToolsProtocol):
             # The answer before is on its way; two would be taken for one.
             self.transport.abort()
             return
-        request_id = f"req_{secrets.token_hex(8)}"
+        request_id = new_request_id()
         made = problem.response(request_id)
         ours = [(b"request-id", request_id.encode()), (b"connection", b"close")]
         lines = [*made.raw_headers, *HEADERS, *ours]

@@ -13,8 +13,8 @@ from starlette.types import Receive, Scope, Send
 
 from datp_tasks.api.event_streams import EventStreams
 from datp_tasks.api.models import FeedPageShown
-from datp_tasks.api.problems import forbidden, invalid
-from datp_tasks.api.routing import json_response, router
+from datp_tasks.api.problems import answer_of, forbidden, invalid
+from datp_tasks.api.routing import by_key, json_response, router
 from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.waiting import ClientGone
@@ -35,6 +35,10 @@ BATCH = "application/cloudevents-batch+json"
 LATEST = "latest"
 #: A client that takes nothing for so long does not read any more.
 SEND_S = 30.0
+#: The event that says why a stream ends early; its data is a problem document.
+PROBLEM = "problem"
+#: So many new events are written by the event loop itself; a thread costs as much as five.
+INLINE_MAX = 20
 #: How long a client waits before it comes back, as the stream tells it.
 RETRY_MS = 1_000
 GONE: dict[int | str, dict[str, Any]] = {
@@ -75,7 +79,7 @@ async def events(
     cursor = await _cursor(services, LATEST if is_stream and text is None else text)
     if is_stream:
         services.waits.streams.places.take_or_refuse(caller.owner)
-        return EventStream(services, shape, whose, cursor, caller.owner)
+        return EventStream(request, shape, whose, cursor)
     page = await _page(request, services, whose, cursor, limit, wait)
     shown = [shape.of(each) for each in page.events if shape.wants(each)]
     cursor_text = str(page.next)
@@ -113,11 +117,13 @@ async def _cursor(services: Services, text: str | None) -> FeedCursor:
     """Where to begin; a cursor whose next events may be dropped is refused."""
     head = await services.threads.run(services.waits.streams.feed.head)
     if text is None:
-        return FeedCursor(BEGINNING, head.at)
+        return FeedCursor(BEGINNING, head.cursor.at)
     if text == LATEST:
-        return head
+        return head.cursor
     cursor = FeedCursor.parse(text)
-    cursor.check_kept(kept_days(services.settings), head.at)
+    cursor.check_kept(kept_days(services.settings), head.cursor.at)
+    # Here, because a stream that has begun cannot be refused any more.
+    head.check_known(cursor.place)
     return cursor
 
 
@@ -151,6 +157,17 @@ class Shape:
         self._types = types
         self._is_cloud = is_cloud
 
+    def view(self, event: TransactionEvent) -> str:
+        """The same for all who are shown this event in the same way; empty if it is opened for
+        one of them, and must not rest anywhere."""
+        is_own = self._sees(event)
+        if is_own and event.is_sealed:
+            return ""
+        return f"{'own' if is_own else 'masked'} {'cloud' if self._is_cloud else 'plain'}"
+
+    def _sees(self, event: TransactionEvent) -> bool:
+        return self._actor.owner == event.owner and sees_payloads(self._actor)
+
     def wants(self, event: TransactionEvent) -> bool:
         return not self._types or event.type in self._types
 
@@ -179,7 +196,7 @@ class Shape:
     def _data(self, event: TransactionEvent) -> dict[str, Any]:
         """Payloads are the owner's. An operator asks for the transaction, which is audited."""
         payloads = ("output", "progress", "metadata")
-        if self._actor.owner != event.owner or not sees_payloads(self._actor):
+        if not self._sees(event):
             return event.data | {name: event.data[name] and dict(MASK) for name in payloads}
         if self._vault.ring is None:
             return event.data | {name: masked(event.data[name]) for name in payloads}
@@ -193,16 +210,16 @@ class EventStream(Response):
     """Server-sent events: each with its cursor as id, a heartbeat in between, a bounded life."""
 
     def __init__(
-        self, services: Services, shape: Shape, owner: str | None, cursor: FeedCursor, holder: str
+        self, request: Request, shape: Shape, owner: str | None, cursor: FeedCursor
     ) -> None:
         super().__init__(headers={"Cache-Control": "no-store"}, media_type=STREAM)
-        self._streams: EventStreams = services.waits.streams
-        self._threads = services.threads
-        self._settings = services.settings
+        self._request = request
+        self._services = services_of(request)
+        self._streams: EventStreams = self._services.waits.streams
+        self._caller = caller_of(request)
         self._shape = shape
         self._owner = owner
         self._cursor = cursor
-        self._holder = holder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.ensure_future(_until_gone(receive))
@@ -210,20 +227,30 @@ class EventStream(Response):
             headers = [each for each in self.raw_headers if each[0] != b"content-length"]
             headers.append((b"x-accel-buffering", b"no"))
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await self._chunk(send, f"retry: {RETRY_MS}\n\n")
-            await self._pump(send, gone)
+            # With an id at once: one that is cut before its first event comes back to this place.
+            await self._chunk(send, f"retry: {RETRY_MS}\nid: {self._cursor}\n\n")
+            try:
+                await self._pump(send, gone)
+            except OSError:
+                raise
+            except Exception as error:
+                # Too late for a status: the stream says why it ends, and ends in order.
+                problem = answer_of(self._request, error)
+                text = bytes(problem.body).decode()
+                await self._chunk(send, f"event: {PROBLEM}\ndata: {text}\n\n")
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-        except TimeoutError:
-            # The client does not read; it comes back with its last id.
+        except OSError:
+            # The client does not read (TimeoutError), or has gone; it comes back with its last id.
             return
         finally:
-            self._streams.places.give_back(self._holder)
+            self._streams.places.give_back(self._caller.owner)
             await _cancelled(gone)
 
     async def _pump(self, send: Send, gone: asyncio.Future[None]) -> None:
-        # A key that was revoked meanwhile is refused when its client comes back.
-        until_s = time.monotonic() + self._settings.event_stream_s_max
-        beat_s = self._settings.event_heartbeat_s
+        settings = self._services.settings
+        beat_s = settings.event_heartbeat_s
+        until_s = time.monotonic() + settings.event_stream_s_max
+        check_again_s = time.monotonic() + beat_s
         while not (gone.done() or self._streams.is_closing):
             wait_s = min(beat_s, until_s - time.monotonic())
             page = await self._streams.next_page(
@@ -231,19 +258,40 @@ class EventStream(Response):
             )
             if gone.done():
                 return
+            if time.monotonic() >= check_again_s:
+                if not await self._is_still_admitted():
+                    return
+                check_again_s = time.monotonic() + beat_s
             self._cursor = page.next
-            wanted = [each for each in page.events if self._shape.wants(each)]
-            text = await self._threads.run(self._written, wanted) if wanted else ""
+            text = await self._written([each for each in page.events if self._shape.wants(each)])
             # Also without an event: a client that comes back need not read the others again.
             await self._chunk(send, f"{text}: beat\nid: {page.next}\n\n")
             if time.monotonic() >= until_s:
                 return
 
-    def _written(self, events: list[TransactionEvent]) -> str:
-        return "".join(
-            f"id: {each.cursor}\nevent: {each.type}\ndata: {encode(self._shape.of(each))}\n\n"
-            for each in events
-        )
+    async def _is_still_admitted(self) -> bool:
+        """A key that was revoked is a problem; one with other rights now comes back with them."""
+        return await by_key(self._services, self._request) == self._caller
+
+    async def _written(self, events: list[TransactionEvent]) -> str:
+        views = [self._shape.view(each) for each in events]
+        new = [view for each, view in zip(events, views, strict=True) if view not in each.texts]
+        if len(new) > INLINE_MAX or "" in views:
+            # Opening what is sealed may ask PostgreSQL for its key.
+            return await self._services.threads.run(self._write, events, views)
+        return self._write(events, views)
+
+    def _write(self, events: list[TransactionEvent], views: list[str]) -> str:
+        return "".join(self._text(*each) for each in zip(events, views, strict=True))
+
+    def _text(self, event: TransactionEvent, view: str) -> str:
+        text = event.texts.get(view)
+        if text is None:
+            shown = encode(self._shape.of(event))
+            text = f"id: {event.cursor}\nevent: {event.type}\ndata: {shown}\n\n"
+            if view:
+                event.texts[view] = text
+        return text
 
     async def _chunk(self, send: Send, text: str) -> None:
         message = {"type": "http.response.body", "body": text.encode(), "more_body": True}

@@ -11,10 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import Context
 from dataclasses import dataclass, field
+from itertools import islice
 
 from datp_tasks.api.shares import Shares
 from datp_tasks.api.threads import Threads
@@ -57,7 +60,8 @@ class Tail:
         if after.place > self.head.place:
             # Of one who has read further by itself, or of another server: PostgreSQL can tell.
             return None
-        found = [each for each in self.events if each.place > after.place][: rows_max + 1]
+        first = bisect_right(self.events, after.place, key=lambda each: each.place)
+        found = list(islice(self.events, first, first + rows_max + 1))
         if len(found) > rows_max:
             last = found[rows_max - 1]
             return FeedPage(found[:rows_max], FeedCursor(last.place, last.at), is_full=True)
@@ -148,7 +152,8 @@ class EventStreams:
         tail = self._tails.setdefault(owner, Tail())
         tail.bells.add(bell)
         if self._ticker is None or self._ticker.done():
-            self._ticker = asyncio.create_task(self._tick())
+            # For all owners: not in the name of the one that happened to wait first.
+            self._ticker = asyncio.create_task(self._tick(), context=Context())
         try:
             yield tail, bell
         finally:
@@ -156,20 +161,25 @@ class EventStreams:
 
     async def _tick(self) -> None:
         """While there is anything to look for."""
+        is_behind = False
         while self._tails and not self.is_closing:
-            await asyncio.sleep(self._tick_s)
+            # What did not fit into one look is read at once.
+            await asyncio.sleep(0 if is_behind else self._tick_s)
             # A stream that writes to its client at this moment is back before the next tick.
             quiet = [owner for owner, tail in self._tails.items() if not tail.bells]
             try:
-                await self._look()
+                is_behind = await self._look()
             except Exception as error:
+                is_behind = False
                 log.warning("event streams were not looked after: %s", error)
                 await asyncio.sleep(1)
             for owner in quiet:
                 if owner in self._tails and not self._tails[owner].bells:
                     del self._tails[owner]
 
-    async def _look(self) -> None:
+    async def _look(self) -> bool:
+        """Read what is new, once for all; whether there is more at once."""
+        pages: list[FeedPage] = []
         wanted = [
             (owner, tail.head.place)
             for owner, tail in self._tails.items()
@@ -181,9 +191,13 @@ class EventStreams:
             for owner, page in found.items():
                 if owner in self._tails:
                     self._tails[owner].add(page)
+                    pages.append(page)
         every = self._tails.get("")
         if every is not None and every.head is not None:
-            every.add(await self.read(None, every.head.place, TICK_ROWS_MAX))
+            page = await self.read(None, every.head.place, TICK_ROWS_MAX)
+            every.add(page)
+            pages.append(page)
+        return any(page.is_full for page in pages)
 
 
 async def _first_of(bell: asyncio.Event, gone: asyncio.Future[None], left_s: float) -> None:

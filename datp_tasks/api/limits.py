@@ -41,6 +41,8 @@ class _Share:
     per_s: float = 0.0
     burst: int = 0
     in_flight_max: int = 0
+    #: The header that says so.
+    policy: bytes = b""
     read_again_s: float = 0.0
     tokens: int = 0
     #: Of the bucket, when it was asked last.
@@ -101,11 +103,9 @@ class RequestLimits:
         if share.refused_until_s > now_s:
             left = 0.0
         left = max(0.0, min(share.burst, left))
-        window_s = math.ceil(share.burst / share.per_s)
         full_s = math.ceil((share.burst - left) / share.per_s)
-        policy = f'"requests";q={share.burst};w={window_s}'
         return [
-            (b"ratelimit-policy", policy.encode()),
+            (b"ratelimit-policy", share.policy),
             (b"ratelimit", f'"requests";r={int(left)};t={full_s}'.encode()),
         ]
 
@@ -162,6 +162,8 @@ class RequestLimits:
         settings = self._settings
         share.per_s = found.requests_per_s or settings.owner_requests_per_s
         share.burst = found.burst_max or settings.owner_burst_max
+        window_s = math.ceil(share.burst / share.per_s)
+        share.policy = f'"requests";q={share.burst};w={window_s}'.encode()
         given = found.in_flight_max
         share.in_flight_max = settings.owner_in_flight_max if given is None else given
         share.read_again_s = time.monotonic() + settings.key_cache_s

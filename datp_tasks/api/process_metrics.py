@@ -16,9 +16,15 @@ class Meter:
             ("method", "route", "status"),
             registry=self.registry,
         )
+        #: Looked up once: there are as many as there are routes with their statuses.
+        self._counts: dict[tuple[str, str, int], Counter] = {}
         Gauge(
             "datp_api_long_polls", "Long polls that wait now.", registry=self.registry
         ).set_function(waiting)
 
     def answered(self, method: str, route: str, status: int) -> None:
-        self._requests.labels(method, route, str(status)).inc()
+        which = method, route, status
+        count = self._counts.get(which)
+        if count is None:
+            count = self._counts[which] = self._requests.labels(method, route, str(status))
+        count.inc()

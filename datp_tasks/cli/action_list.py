@@ -9,10 +9,11 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.command_context import connect, is_remote
+from datp_tasks.cli.remote_calls import refuse_over_http
 from datp_tasks.cli.terminal_tables import list_table, print_json, print_list, short_time
 from datp_tasks.errors import DecisionInvalid
-from datp_tasks.record.audit_chain import AuditChain, ChainHead, Noted
+from datp_tasks.record.audit_chain import ChainHead, Noted
 
 #: Exit code when the chain is not whole, as that of `doctor` and `audit`.
 SOMETHING_WRONG = 5
@@ -34,18 +35,27 @@ def actions(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
     """List who did what, the newest first, and verify the chain. Exit code 5: it is not whole."""
-    chain = AuditChain(connect().engine)
-    found = chain.actions(subject=subject, key_id=key, action=action, rows_max=limit)
-    report = chain.verify(_parsed(head))
-    console = Console()
-    if as_json:
-        from datp_tasks.api.audit_actions import noted_json
+    from datp_tasks.api.audit_actions import noted_json
 
+    chain = connect().audit_chain
+    found = chain.actions(subject=subject, key_id=key, action=action, rows_max=limit)
+    console = Console()
+    if is_remote():
+        # The whole chain is read for it, which the API does not do.
+        if head is not None:
+            refuse_over_http("the whole chain of the audit")
+        if as_json:
+            print_json(console, {"actions": [noted_json(each) for each in found]})
+        else:
+            _print(console, found)
+            console.print("the chain is verified where the command runs without --url")
+        return
+    report = chain.verify(_parsed(head))
+    if as_json:
         verdict = {"sealed": report.sealed, "head": str(report.head), "faults": report.faults}
         print_json(console, {**verdict, "actions": [noted_json(each) for each in found]})
     else:
-        columns, rows = _filled([_row(each) for each in found])
-        print_list(console, list_table(columns, rows, whole=("at", "id", "action")))
+        _print(console, found)
         for fault in report.faults:
             console.print(f"[bold red]{escape(fault)}[/bold red]")
         colour = "bold red" if report.faults else "green"
@@ -54,6 +64,11 @@ def actions(
         console.print(f"head {report.head}", soft_wrap=True, highlight=False)
     if report.faults:
         raise typer.Exit(SOMETHING_WRONG)
+
+
+def _print(console: Console, found: Sequence[Noted]) -> None:
+    columns, rows = _filled([_row(each) for each in found])
+    print_list(console, list_table(columns, rows, whole=("at", "id", "action")))
 
 
 def _row(each: Noted) -> tuple[str, ...]:

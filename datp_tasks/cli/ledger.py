@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.command_context import connect, is_remote
 from datp_tasks.cli.terminal_tables import list_table, print_json, print_list, short_time
 from datp_tasks.errors import BatchInvalid, LedgerError, LocalStackError
 from datp_tasks.ledger.batch_types import Claim, LedgerBatch
@@ -117,6 +117,9 @@ def show(service: Service, batch: BatchId, as_json: AsJson = False) -> None:
     """Show one batch with every submission and every state in which it was seen."""
     ledger = _ledger()
     found = _find(ledger, service, batch)
+    if is_remote():
+        _show_alone(found, as_json)
+        return
     attempts = ledger.batches.attempts(service, found.batch_id)
     sightings = ledger.batches.sightings(service, found.batch_id)
     if as_json:
@@ -146,10 +149,7 @@ def show(service: Service, batch: BatchId, as_json: AsJson = False) -> None:
         print_json(Console(), value)
         return
     console = Console()
-    console.print(f"{found.service_id} no. {found.seq}  {_state(found.state)}")
-    console.print(found.batch_id, soft_wrap=True)
-    if found.note:
-        console.print(found.note, markup=False)
+    _print_batch(console, found)
     tries = [
         (
             str(each.attempt),
@@ -175,6 +175,22 @@ def show(service: Service, batch: BatchId, as_json: AsJson = False) -> None:
         for each in sightings
     ]
     print_list(console, list_table(("Seen", "State", "By", "Note"), seen, whole=("Seen", "State")))
+
+
+def _show_alone(found: LedgerBatch, as_json: bool) -> None:
+    """Over HTTP: submissions and sightings are not given there."""
+    if as_json:
+        print_json(Console(), _batch_json(found))
+        return
+    _print_batch(Console(), found)
+    typer.echo("its submissions are shown where the command runs without --url")
+
+
+def _print_batch(console: Console, found: LedgerBatch) -> None:
+    console.print(f"{found.service_id} no. {found.seq}  {_state(found.state)}")
+    console.print(found.batch_id, soft_wrap=True)
+    if found.note:
+        console.print(found.note, markup=False)
 
 
 @batches_app.command()

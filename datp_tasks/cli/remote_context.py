@@ -20,12 +20,17 @@ if TYPE_CHECKING:
     from datp_tasks.bells.group_queues import GroupQueues
     from datp_tasks.cli.reader import StatusReader
     from datp_tasks.client.client import Client
+    from datp_tasks.engine.step_types import StepTypeInfo
+    from datp_tasks.ledger.ledger_service import Ledger
     from datp_tasks.live.nodes import NodeRegister
     from datp_tasks.operator.operator import Operator
     from datp_tasks.pipelines.version_store import PipelineStore
     from datp_tasks.record.alerts import Alerts
     from datp_tasks.record.api_keys import ApiKeys
+    from datp_tasks.record.audit_chain import AuditChain
     from datp_tasks.record.groups import GroupStore
+    from datp_tasks.record.timeouts import Timeouts
+    from datp_tasks.webhooks.webhook_service import WebhookService
 
 KEY_VARIABLE = "DATP_KEY"
 
@@ -112,6 +117,40 @@ class RemoteContext(Context):
         from datp_tasks.cli.remote_settings import RemoteQueues
 
         return cast("GroupQueues", RemoteQueues(self._calls))
+
+    @cached_property
+    def webhooks(self) -> WebhookService:
+        from datp_tasks.cli.remote_webhooks import RemoteWebhooks
+
+        return cast("WebhookService", RemoteWebhooks(self._calls))
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        from datp_tasks.cli.remote_ledger import RemoteLedger
+
+        return cast("Ledger", RemoteLedger(self._calls))
+
+    @cached_property
+    def timeouts(self) -> Timeouts:
+        from datp_tasks.cli.remote_reports import RemoteTimeouts
+
+        return cast("Timeouts", RemoteTimeouts(self._calls))
+
+    @cached_property
+    def audit_chain(self) -> AuditChain:
+        from datp_tasks.cli.remote_reports import RemoteAudit
+
+        return cast("AuditChain", RemoteAudit(self._calls))
+
+    def step_types(self) -> list[StepTypeInfo]:
+        from datp_tasks.cli.remote_reports import step_types_of
+
+        return step_types_of(self._calls)
+
+    def step_type(self, name: str) -> StepTypeInfo:
+        from datp_tasks.cli.remote_reports import step_type_of
+
+        return step_type_of(self._calls, name)
 
     def offered_step_types(self) -> set[str] | None:
         """The server warns by itself."""

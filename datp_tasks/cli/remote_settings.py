@@ -81,6 +81,15 @@ class RemotePipelines:
     def import_(self, document: Any) -> Applied:
         return _applied(self._calls.post("pipelines", "import", body=document))
 
+    def clone(self, name: str, new_name: str, version: str | None = None) -> Applied:
+        body: Json = {"name": new_name}
+        if version is not None:
+            body["version"] = version
+        return _applied(self._calls.post("pipelines", name, "clone", body=body))
+
+    def delete(self, name: str, version: str) -> VersionInfo:
+        return _version(self._calls.send("DELETE", "pipelines", name, "versions", version))
+
     def diff(self, name: str, a: str, b: str) -> str:
         return str(self._calls.get("pipelines", name, "diff", **{"from": a, "to": b})["diff"])
 

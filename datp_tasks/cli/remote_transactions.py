@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from datp_tasks.cli.remote_calls import Json, RemoteCalls, known_moment, moment, refuse_over_http
+from datp_tasks.cli.remote_reports import RemoteLogs, log_line_of, replay_of
 from datp_tasks.client.requests import Submitted
 from datp_tasks.errors import FilterInvalid
 from datp_tasks.http.api_error import ApiError
@@ -17,7 +18,9 @@ from datp_tasks.model.approval import Approval, ApprovalState, Vote, selection_o
 from datp_tasks.model.status import Status
 from datp_tasks.operator.bulk import Action, ActionResult, Where, checked_order
 from datp_tasks.operator.doctor import Diagnosis, InDoubt, InFlight
+from datp_tasks.operator.replay import Replay
 from datp_tasks.operator.resolve import Decision
+from datp_tasks.operator.unmask import Unmasked
 from datp_tasks.operator.why import Why
 from datp_tasks.record.alerts import Alert
 from datp_tasks.record.record_types import Summary
@@ -73,6 +76,7 @@ class RemoteOperator:
     def __init__(self, calls: RemoteCalls) -> None:
         self._calls = calls
         self.approvals = RemoteApprovals(calls)
+        self.logs = RemoteLogs(calls)
 
     def why(self, tx_id: str, *, actor: Actor | None = None) -> Why:
         found = self._calls.get("transactions", tx_id, "why")
@@ -111,6 +115,18 @@ class RemoteOperator:
         if output is not None:
             body["output"] = output
         self._calls.post("transactions", tx_id, "resolve", body=body)
+
+    def replay(self, tx_id: str) -> Replay:
+        return replay_of(self._calls.get("transactions", tx_id, "replay"))
+
+    def unmask(self, tx_id: str, *, reason: str, actor: Actor) -> Unmasked:
+        found = self._calls.post("transactions", tx_id, "unmask", body={"reason": reason})
+        return Unmasked(
+            summary_of(found),
+            list(found["errors"]),
+            [(each["id"], each["params"]) for each in found["approvals"]],
+            [log_line_of(each) for each in found["logs"]],
+        )
 
     def choose(
         self, where: Where, *, rows_max: int | None = None, order: str | None = None

@@ -10,7 +10,6 @@ from rich.markup import escape
 
 from datp_tasks.cli.command_context import connect
 from datp_tasks.cli.terminal_tables import list_table, print_json, print_list
-from datp_tasks.engine.step_types import list_step_types, show_step_type
 
 steps_app = typer.Typer(
     help="Step types: what they are for and what params they take.", no_args_is_help=True
@@ -25,7 +24,7 @@ def add_commands(app: typer.Typer) -> None:
 @steps_app.command("list")
 def list_types(as_json: AsJson = False) -> None:
     """List the step types of live nodes, and those that come with the package."""
-    found = list_step_types(connect().live)
+    found = connect().step_types()
     if as_json:
         print_json(Console(), [each.to_json() for each in found])
         return
@@ -47,7 +46,7 @@ def show(
     name: Annotated[str, typer.Argument(help="Such as util/delay.")], as_json: AsJson = False
 ) -> None:
     """Show a step type: description, the JSON schema of its params, a definition to begin with."""
-    found = show_step_type(connect().live, name)
+    found = connect().step_type(name)
     console = Console()
     if as_json:
         print_json(console, found.to_json())

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.command_context import connect, is_remote
 from datp_tasks.cli.terminal_tables import list_table, print_json, print_list, short_time
 from datp_tasks.errors import SettingsError
 from datp_tasks.record.timeouts import NextTimeout, Peek, TimeoutStanding
@@ -41,6 +41,9 @@ def timeouts(
     store = datp.timeouts
     peek, standing, due = store.peek(), store.standing(), store.next_due(limit)
     is_behind = peek.lag_s > datp.settings.timeout_lag_alert_s
+    if is_remote():
+        # Only the server knows its settings.
+        is_behind = peek.is_alarmed
     console = Console()
     if as_json:
         print_json(console, _as_mapping(peek, standing, due, is_behind))

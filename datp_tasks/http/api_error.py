@@ -50,6 +50,13 @@ def unreachable(reason: str) -> ApiError:
     return ApiError(detail, status=0, kind=UNREACHABLE, retryable=True)
 
 
+def redirected(status: int, headers: Mapping[str, str]) -> ApiError:
+    """Not followed: a key goes only to the URL that it was given with."""
+    where = headers.get("location", "another URL")
+    detail = f"The API answered {status} and points to {where}: is the URL right?"
+    return ApiError(detail, status=status, kind=f"http-{status}", retryable=False)
+
+
 def refused(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     """The error that an answer of 400 and above stands for, whatever its body is."""
     document = _document(body)

@@ -10,10 +10,10 @@ from typing import Any, Self, TypeVar, Unpack
 import httpx
 
 from datp_tasks.http import operations
+from datp_tasks.http.connecting import TIMEOUT_S, authorization, base_url_of, reason_of
 from datp_tasks.http.flows import Answered, CallRetry, Flow, NoReply, Outgoing, Pause, Reply
 from datp_tasks.http.operations import ListFilters, SubmitOptions
 from datp_tasks.http.replies import BulkAnswer, FeedEvent, Json, Receipt, RemoteTransaction
-from datp_tasks.http.sync_client import TIMEOUT_S, reason_of
 
 T = TypeVar("T")
 
@@ -33,9 +33,7 @@ class AsyncApiClient:
         self._retry = retry or CallRetry()
         self._timeout_s = timeout_s
         self._http = httpx.AsyncClient(
-            base_url=url.rstrip("/"),
-            headers={"Authorization": f"Bearer {key}"},
-            transport=transport,
+            base_url=base_url_of(url), headers=authorization(key), transport=transport
         )
 
     async def __aenter__(self) -> Self:
@@ -136,6 +134,6 @@ class AsyncApiClient:
                 headers=dict(wanted.headers),
                 timeout=self._timeout_s + wanted.extra_s,
             )
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             return NoReply(reason_of(error))
         return Answered(response.status_code, response.headers, response.content)

@@ -11,7 +11,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from datp_tasks.http.api_error import ApiError, refused, unreachable
+from datp_tasks.http.api_error import ApiError, redirected, refused, unreachable
 
 T = TypeVar("T")
 
@@ -88,6 +88,8 @@ def call(outgoing: Outgoing, policy: CallRetry) -> Flow[Answered]:
 
 def _error_of(reply: Reply) -> ApiError | None:
     if isinstance(reply, Answered):
+        if 300 <= reply.status < 400:
+            return redirected(reply.status, reply.headers)
         failed = reply.status >= 400
         return refused(reply.status, reply.headers, reply.body) if failed else None
     return unreachable(reply.reason if isinstance(reply, NoReply) else "no reply was given")

@@ -11,7 +11,9 @@ from typing import Any, TypedDict
 from urllib.parse import quote
 
 from datp_tasks.errors import WaitTimeout
-from datp_tasks.http.flows import Answered, CallRetry, Flow, Outgoing, call
+from datp_tasks.http.api_error import ApiError
+from datp_tasks.http.connecting import PRINTABLE
+from datp_tasks.http.flows import Answered, CallRetry, Flow, Outgoing, Pause, call
 from datp_tasks.http.replies import (
     BulkAnswer,
     FeedEvent,
@@ -23,6 +25,7 @@ from datp_tasks.http.replies import (
     json_of,
     receipt_of,
     transaction_of,
+    understood,
 )
 
 TRANSACTIONS = "/v1/transactions"
@@ -31,7 +34,10 @@ POLL_S = 30.0
 PAGE_MAX = 200
 EVENTS = "/v1/events"
 EVENTS_MAX = 1_000
+#: Instead of a cursor: what happens from now on.
+LATEST = "latest"
 IDEMPOTENCY_KEY = "Idempotency-Key"
+IDEMPOTENCY_KEY_CHARS_MAX = 255
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -88,13 +94,16 @@ def submission(pipeline: str, data: Mapping[str, Any], options: SubmitOptions) -
 
 
 def submit(wanted: Json, key: str | None, policy: CallRetry) -> Flow[Receipt]:
-    return receipt_of((yield from post(TRANSACTIONS, wanted, policy, key=key)))
+    found = yield from post(TRANSACTIONS, wanted, policy, key=key)
+    with understood():
+        return receipt_of(found)
 
 
 def submit_bulk(wanted: Sequence[Json], policy: CallRetry) -> Flow[list[BulkAnswer]]:
     body = {"transactions": list(wanted)}
     found = json_of((yield from post(f"{TRANSACTIONS}/bulk", body, policy)))
-    return [bulk_answer_of(number, each) for number, each in enumerate(found["results"])]
+    with understood():
+        return [bulk_answer_of(number, each) for number, each in enumerate(found["results"])]
 
 
 def read(
@@ -106,18 +115,27 @@ def read(
     found = yield from call(
         Outgoing("GET", transaction_path(tx_id), params=params, extra_s=wait_s), policy
     )
-    return transaction_of(json_of(found))
+    with understood():
+        return transaction_of(json_of(found))
 
 
 def wait(tx_id: str, timeout_s: float, policy: CallRetry) -> Flow[RemoteTransaction]:
-    """Long polls until it has ended; WaitTimeout leaves it running."""
+    """Long polls until it has ended; WaitTimeout leaves it running.
+
+    A server that has answered once may be unavailable for as long as there is time to wait.
+    """
     give_up_s = time.monotonic() + timeout_s
     seen = yield from read(tx_id, policy)
     while not seen.is_final:
         left_s = give_up_s - time.monotonic()
         if left_s <= 0:
             raise WaitTimeout(f"{tx_id} is still {seen.status} after {timeout_s:g} s")
-        seen = yield from read(tx_id, policy, wait_s=min(left_s, POLL_S), after=seen.sequence)
+        try:
+            seen = yield from read(tx_id, policy, wait_s=min(left_s, POLL_S), after=seen.sequence)
+        except ApiError as error:
+            if not error.retryable or time.monotonic() >= give_up_s:
+                raise
+            yield Pause(policy.pause_s(policy.attempts_max, error))
     return seen
 
 
@@ -126,7 +144,8 @@ def page(filters: ListFilters, cursor: str | None, policy: CallRetry) -> Flow[Fo
     if cursor is not None:
         params["cursor"] = cursor
     found = json_of((yield from call(Outgoing("GET", TRANSACTIONS, params=params), policy)))
-    listed = [transaction_of(each) for each in found["transactions"]]
+    with understood():
+        listed = [transaction_of(each) for each in found["transactions"]]
     return FoundPage(listed, found.get("nextCursor"))
 
 
@@ -134,6 +153,9 @@ def events(
     after: str | None, types: Sequence[str], wait_s: float, policy: CallRetry
 ) -> Flow[EventsFound]:
     """One page of the feed; with `wait_s` it waits for news if there are none."""
+    if after == LATEST:
+        # Asked for the place alone: a long poll that breaks would begin later the second time.
+        wait_s = 0.0
     params: Json = {"limit": EVENTS_MAX, "wait": wait_s}
     if after is not None:
         params["after"] = after
@@ -142,19 +164,23 @@ def events(
     found = json_of(
         (yield from call(Outgoing("GET", EVENTS, params=params, extra_s=wait_s), policy))
     )
-    listed = [event_of(each) for each in found["events"]]
-    return EventsFound(listed, found["nextCursor"], found["hasMore"])
+    with understood():
+        listed = [event_of(each) for each in found["events"]]
+        return EventsFound(listed, found["nextCursor"], found["hasMore"])
 
 
 def cancel(tx_id: str, reason: str | None, policy: CallRetry) -> Flow[RemoteTransaction]:
     body = {} if reason is None else {"reason": reason}
     path = f"{transaction_path(tx_id)}/cancel"
-    return transaction_of(json_of((yield from post(path, body, policy))))
+    found = yield from post(path, body, policy)
+    with understood():
+        return transaction_of(json_of(found))
 
 
 def wake(tx_id: str, policy: CallRetry) -> Flow[bool]:
     found = yield from post(f"{transaction_path(tx_id)}/wake", None, policy)
-    return bool(json_of(found)["woken"])
+    with understood():
+        return bool(json_of(found)["woken"])
 
 
 def set_switch(
@@ -162,7 +188,8 @@ def set_switch(
 ) -> Flow[bool]:
     path = f"{transaction_path(tx_id)}/switches/{quote(name, safe='')}"
     found = yield from call(Outgoing("PUT", path, body={"value": value}), policy)
-    return bool(json_of(found)["woken"])
+    with understood():
+        return bool(json_of(found)["woken"])
 
 
 def request(
@@ -187,9 +214,20 @@ def post(
     params: Mapping[str, Any] | None = None,
 ) -> Flow[Answered]:
     """A POST under one idempotency key, so that a second try does nothing twice."""
-    headers = {IDEMPOTENCY_KEY: key or str(uuid.uuid4())}
+    headers = {IDEMPOTENCY_KEY: str(uuid.uuid4()) if key is None else _checked_key(key)}
     outgoing = Outgoing("POST", path, params=dict(params or {}), body=body, headers=headers)
     return (yield from call(outgoing, policy))
+
+
+def _checked_key(key: str) -> str:
+    """A header that cannot be sent must not look like a server that does not answer."""
+    if not PRINTABLE.fullmatch(key) or len(key) > IDEMPOTENCY_KEY_CHARS_MAX:
+        detail = (
+            f"An idempotency key is 1 to {IDEMPOTENCY_KEY_CHARS_MAX} printable ASCII characters "
+            f"without spaces, was {key!r:.100}."
+        )
+        raise ApiError(detail, status=0, kind="idempotency-key-invalid", retryable=False)
+    return key
 
 
 def transaction_path(tx_id: str) -> str:

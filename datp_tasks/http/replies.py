@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -87,6 +88,16 @@ def json_of(reply: Answered) -> Json:
         detail = f"The answer with status {reply.status} is not a JSON object: is the URL right?"
         raise ApiError(detail, status=reply.status, kind="not-json", retryable=False)
     return found
+
+
+@contextmanager
+def understood() -> Iterator[None]:
+    """An answer of another shape, of another server or of a later release, is an ApiError."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        detail = f"The answer is not what this client expects ({error!r:.100}): is the URL right?"
+        raise ApiError(detail, status=200, kind="answer-unknown", retryable=False) from None
 
 
 def receipt_of(reply: Answered) -> Receipt:

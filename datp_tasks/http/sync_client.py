@@ -10,13 +10,12 @@ from typing import Any, Self, TypeVar, Unpack
 import httpx
 
 from datp_tasks.http import operations
+from datp_tasks.http.connecting import TIMEOUT_S, authorization, base_url_of, reason_of
 from datp_tasks.http.flows import Answered, CallRetry, Flow, NoReply, Outgoing, Pause, Reply
 from datp_tasks.http.operations import ListFilters, SubmitOptions
 from datp_tasks.http.replies import BulkAnswer, FeedEvent, Json, Receipt, RemoteTransaction
 
 T = TypeVar("T")
-
-TIMEOUT_S = 30.0
 
 
 class ApiClient:
@@ -37,8 +36,9 @@ class ApiClient:
     ) -> None:
         self._retry = retry or CallRetry()
         self._timeout_s = timeout_s
-        headers = {"Authorization": f"Bearer {key}"}
-        self._http = httpx.Client(base_url=url.rstrip("/"), headers=headers, transport=transport)
+        self._http = httpx.Client(
+            base_url=base_url_of(url), headers=authorization(key), transport=transport
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -75,7 +75,8 @@ class ApiClient:
         return self._run(operations.read(tx_id, self._retry))
 
     def wait(self, tx_id: str, timeout_s: float = 60.0) -> RemoteTransaction:
-        """Wait for its end, by long polls; WaitTimeout leaves it running."""
+        """Wait for its end, by long polls, also while the server restarts; WaitTimeout leaves it
+        running."""
         return self._run(operations.wait(tx_id, timeout_s, self._retry))
 
     def transactions(self, **filters: Unpack[ListFilters]) -> Iterator[RemoteTransaction]:
@@ -94,6 +95,7 @@ class ApiClient:
         """What happens to the transactions of this key's owner, in order and without a gap.
 
         It goes on for ever, by long polls; without `follow` it ends with the last event there is.
+        A server that stays unavailable for longer than the retries take is an ApiError.
         Keep the `cursor` of what you have handled and give it as `after` when you come back;
         "latest" begins now, None with the oldest event that is kept.
         """
@@ -147,11 +149,6 @@ class ApiClient:
                 headers=dict(wanted.headers),
                 timeout=self._timeout_s + wanted.extra_s,
             )
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             return NoReply(reason_of(error))
         return Answered(response.status_code, response.headers, response.content)
-
-
-def reason_of(error: httpx.TransportError) -> str:
-    """What broke, in a few words; some errors of the library have no text."""
-    return str(error) or type(error).__name__

@@ -127,7 +127,7 @@ class KeyHash:
         return is_right
 
     def __call__(self, text: str) -> str:
-        return hmac.new(self._pepper, text.encode(), sha256).hexdigest()
+        return hmac.digest(self._pepper, text.encode(), "sha256").hex()
 
     def matches(self, text: str, stored: str) -> bool:
         """Whether the text has this hash under one of the peppers."""

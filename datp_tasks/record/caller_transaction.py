@@ -84,7 +84,9 @@ class CallerTransaction:
             self._use_django(found)
         else:
             kind = f"{type(found).__module__}.{type(found).__qualname__}"
-            raise CallerTransactionUnfit(f"submit_in needs {KINDS}; this is a {kind}")
+            raise CallerTransactionUnfit(
+                f"submit_in needs {KINDS}; this is a {kind}{_instead(found)}"
+            )
 
     def _use_sqlalchemy(self, connection: Connection) -> None:
         if connection.dialect.driver != "psycopg2":
@@ -263,6 +265,19 @@ def _before_commit(connection: Connection, tell: Tell) -> None:
     # Once, however much is submitted over a connection that is kept for long.
     if not event.contains(connection, "commit", tell):
         event.listen(connection, "commit", tell)
+
+
+def _instead(connection: object) -> str:
+    """What to do with a connection that is often tried."""
+    module = type(connection).__module__
+    if module.startswith(("sqlalchemy.ext.asyncio", "asyncpg")):
+        return (
+            ". Its statements are awaited, ours are not: do the whole SQL transaction in a thread "
+            "(asyncio.to_thread) with psycopg2, or commit it and then submit() with an external id"
+        )
+    if module.split(".")[0] == "psycopg":
+        return ", of psycopg 3. Open the connection for this SQL transaction with psycopg2"
+    return ""
 
 
 def _cannot_tell(tell: Tell) -> None:

@@ -12,7 +12,7 @@ import base64
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from sqlalchemy import Engine
 
 from datp_tasks.errors import CursorInvalid, CursorTooOld
 from datp_tasks.model.payload import Json
+from datp_tasks.model.sealed import data_key_of
 from datp_tasks.record.queries import Queries
 
 ACCEPTED, PROGRESS, IN_DOUBT, RESUMED, COMPLETED = TYPES = (
@@ -100,6 +101,21 @@ class FeedCursor:
 
 
 @dataclass(frozen=True, slots=True)
+class FeedHead:
+    """How far the feed goes now."""
+
+    #: The place after everything that is committed by now.
+    cursor: FeedCursor
+    #: Transaction ids up to this one have been given out by this server.
+    xact_max: int
+
+    def check_known(self, place: FeedPlace) -> None:
+        """Raise CursorTooOld for a place that this server cannot have given."""
+        if place.xact > self.xact_max:
+            raise _of_another_server()
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionEvent:
     place: FeedPlace
     type: str
@@ -108,6 +124,12 @@ class TransactionEvent:
     at: datetime
     #: As a webhook has it; what is sealed is sealed.
     data: Json
+    #: As streams have written it before, by the way it is shown: written once for all of them.
+    texts: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def is_sealed(self) -> bool:
+        return any(data_key_of(self.data[name]) for name in ("output", "progress"))
 
     @property
     def id(self) -> str:
@@ -132,11 +154,11 @@ class EventFeed:
     def __init__(self, engine: Engine) -> None:
         self._alone = engine.execution_options(isolation_level="AUTOCOMMIT")
 
-    def head(self) -> FeedCursor:
-        """The place after everything that is committed by now."""
+    def head(self) -> FeedHead:
         with self._alone.connect() as connection:
             row = connection.exec_driver_sql(Query.head).one()
-        return FeedCursor(FeedPlace(int(row.xmin), CHANGES, 0), row.at)
+        cursor = FeedCursor(FeedPlace(int(row.xmin), CHANGES, 0), row.at)
+        return FeedHead(cursor, int(row.xmax))
 
     def renumber(self, rows_max: int) -> int:
         """Rows that come from another server, with transaction ids that this one has not reached;
@@ -152,8 +174,9 @@ class EventFeed:
         Times and transaction ids grow together, but for writers that take long; so it is looked
         for by halves, some time earlier.
         """
-        wanted = moment - timedelta(seconds=WRITER_S_MAX)
-        low, high = 0, self.head().place.xact
+        early_s = (moment - datetime.min.replace(tzinfo=UTC)).total_seconds()
+        wanted = moment - timedelta(seconds=min(WRITER_S_MAX, early_s))
+        low, high = 0, self.head().cursor.place.xact
         with self._alone.connect() as connection:
             while low < high:
                 middle = (low + high) // 2
@@ -205,10 +228,7 @@ def _bounds(after: FeedPlace) -> dict[str, int]:
 
 def _page(rows: Sequence[Any], rows_max: int) -> FeedPage:
     if rows[0].is_ahead:
-        raise CursorTooOld(
-            "this cursor comes from another database server, or from before a backup was "
-            "restored. Begin anew without a cursor."
-        )
+        raise _of_another_server()
     found = [row for row in rows if row.id is not None]
     is_full = len(found) >= rows_max
     end = FeedCursor(FeedPlace(int(rows[0].xmin), CHANGES, 0), rows[0].at)
@@ -216,6 +236,13 @@ def _page(rows: Sequence[Any], rows_max: int) -> FeedPage:
         end = FeedCursor(_place(found[-1]), found[-1].created_at)
     # What retention has dropped since leaves no event.
     return FeedPage([_event(row) for row in found if row.data is not None], end, is_full)
+
+
+def _of_another_server() -> CursorTooOld:
+    return CursorTooOld(
+        "this cursor comes from another database server, or from before a backup was "
+        "restored. Begin anew without a cursor."
+    )
 
 
 def _place(row: Any) -> FeedPlace:

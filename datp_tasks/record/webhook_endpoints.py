@@ -85,6 +85,10 @@ class Endpoint:
         return not self.types or type in self.types
 
 
+def new_endpoint_id() -> str:
+    return f"ep_{secrets.token_hex(12)}"
+
+
 def signer_of(endpoint_id: str) -> str:
     """The name under which its secrets are kept. No owner can have such a name."""
     return f":endpoint:{endpoint_id}"
@@ -126,13 +130,13 @@ class Endpoints:
         owner: str,
         url: str,
         *,
+        id: str,
         types: Sequence[str] = (),
         description: str = "",
         endpoints_max: int,
         actor: Actor | None = None,
     ) -> Endpoint:
         """It is told of what commits from now on."""
-        id = f"ep_{secrets.token_hex(12)}"
         with self._engine.begin() as connection:
             connection.exec_driver_sql(Query.hold_owner, {"owner": owner})
             count = connection.exec_driver_sql(Query.count, {"owner": owner}).scalar_one()
@@ -180,6 +184,11 @@ class Endpoints:
             self._alerts.clear_alert(ENDPOINT_GONE, subject, connection=connection)
             self._note(connection, actor, "webhook-endpoint.delete", id)
 
+    def drop_secrets(self, id: str) -> None:
+        """Of an endpoint that could not be added."""
+        with self._engine.begin() as connection:
+            connection.exec_driver_sql(Query.drop_secrets, {"signer": signer_of(id)})
+
     def begin_replay(self, id: str, replay: EndpointReplay, *, actor: Actor | None = None) -> None:
         """Tell again what happened in that time, and what was not told then."""
         since, until = replay.since, replay.until
@@ -197,9 +206,10 @@ class Endpoints:
 
     # For the sender and the feeder.
 
-    def disable(self, id: str, reason: str) -> bool:
-        """Its receiver wants nothing any more; True if it was enabled."""
-        values = self._values(id=id, reason=reason)
+    def disable(self, id: str, reason: str, *, target: str) -> bool:
+        """Its receiver at this URL wants nothing any more; True if it was enabled, and has not been
+        given another URL since."""
+        values = self._values(id=id, reason=reason, target=target)
         with self._engine.begin() as connection:
             row = connection.exec_driver_sql(Query.disable, values).first()
             if row is None:

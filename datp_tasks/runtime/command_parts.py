@@ -15,6 +15,7 @@ from datp_tasks.clock import ServerClock
 if TYPE_CHECKING:
     from datp_tasks.bells.group_queues import GroupQueues
     from datp_tasks.client.client import Client
+    from datp_tasks.engine.step_types import StepTypeInfo
     from datp_tasks.ledger.ledger_service import Ledger
     from datp_tasks.live.metrics import Metrics
     from datp_tasks.live.nodes import NodeRegister
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from datp_tasks.pipelines.version_store import PipelineStore
     from datp_tasks.record.alerts import Alerts
     from datp_tasks.record.api_keys import ApiKeys
+    from datp_tasks.record.audit_chain import AuditChain
     from datp_tasks.record.database import Engine
     from datp_tasks.record.groups import GroupStore
     from datp_tasks.record.retention_rules import RetentionRules
@@ -102,6 +104,12 @@ class CommandParts:
 
         return SealedSecrets(self.engine, self._clock, load(self.settings))
 
+    @property
+    def audit_chain(self) -> AuditChain:
+        from datp_tasks.record.audit_chain import AuditChain
+
+        return AuditChain(self.engine)
+
     # What needs Redis.
 
     @cached_property
@@ -149,6 +157,17 @@ class CommandParts:
         from datp_tasks.pipelines.step_availability import offered_step_types
 
         return offered_step_types(self.live.redis, self.live.keys)
+
+    def step_types(self) -> list[StepTypeInfo]:
+        """Those of live nodes, and those that come with the package."""
+        from datp_tasks.engine.step_types import list_step_types
+
+        return list_step_types(self.live)
+
+    def step_type(self, name: str) -> StepTypeInfo:
+        from datp_tasks.engine.step_types import show_step_type
+
+        return show_step_type(self.live, name)
 
     # What acts on transactions, pipelines, batches and webhooks needs all of it.
 

@@ -15,7 +15,14 @@ from datp_tasks.model.actor import Actor
 from datp_tasks.model.payload import encode
 from datp_tasks.outbound.addresses import check_url
 from datp_tasks.record.event_feed import TYPES, EventFeed, FeedPage, TransactionEvent
-from datp_tasks.record.webhook_endpoints import Endpoint, EndpointReplay, Endpoints, Feeding
+from datp_tasks.record.webhook_endpoints import (
+    Endpoint,
+    EndpointReplay,
+    Endpoints,
+    Feeding,
+    new_endpoint_id,
+    signer_of,
+)
 from datp_tasks.record.webhook_queue import Member
 from datp_tasks.record.webhooks import SECRET_OVERLAP_S, Webhooks
 from datp_tasks.settings import Settings
@@ -64,20 +71,24 @@ class EndpointService:
         """A new endpoint and the secret that signs for it, which is shown only now."""
         check_url(url, self._settings, owner)
         _check(types, description)
-        made = self.store.add(
-            owner,
-            url,
-            types=types,
-            description=description,
-            endpoints_max=self._settings.webhook_endpoints_max,
-            actor=actor,
-        )
+        id = new_endpoint_id()
+        # First, so that no crash leaves an endpoint whose secret was shown to no one; without a key
+        # ring there is no secret, and so no endpoint.
+        secret = self._secrets.rotate(signer_of(id), overlap_s=0)
         try:
-            return made, self._secrets.rotate(made.signer, overlap_s=0)
+            made = self.store.add(
+                owner,
+                url,
+                id=id,
+                types=types,
+                description=description,
+                endpoints_max=self._settings.webhook_endpoints_max,
+                actor=actor,
+            )
         except Exception:
-            # Without a key ring there is no secret, and so no endpoint.
-            self.store.delete(made.id)
+            self.store.drop_secrets(id)
             raise
+        return made, secret
 
     def change(
         self,
@@ -120,7 +131,7 @@ class EndpointService:
         found = self.store.find(id, owner=owner)
         if not found.enabled:
             raise WebhookInvalid(f"{id} is disabled; enable it first")
-        now = self._feed.head().at.isoformat()
+        now = self._feed.head().cursor.at.isoformat()
         body = {"type": TEST, "timestamp": now, "data": {"endpointId": id}}
         member = self.store.add_test(found, f"t{SHARD}-{uuid_utils.uuid7().hex}", encode(body))
         self._tell_due([member])
@@ -169,7 +180,7 @@ class EndpointService:
         except CursorTooOld:
             # A backup was restored into another server: what it counts is not what we counted.
             log.warning("endpoint %s goes on with what happens from now on", endpoint.id)
-            feeding.advance(self._feed.head().place)
+            feeding.advance(self._feed.head().cursor.place)
             return []
         wanted = [each for each in page.events if endpoint.wants(each.type)]
         members = feeding.add([_told(each) for each in wanted])

@@ -181,7 +181,7 @@ class WebhookService:
 
     def _end_endpoint(self, endpoint_id: str, outcome: DeliveryOutcome) -> None:
         reason = f"{outcome.claimed.target} answered 410 Gone; nothing is sent there any more"
-        if self.endpoints.store.disable(endpoint_id, reason):
+        if self.endpoints.store.disable(endpoint_id, reason, target=outcome.claimed.target):
             log.error("endpoint %s of %s: %s", endpoint_id, outcome.claimed.owner, reason)
 
     def _headers(self, claimed: ClaimedDelivery) -> dict[str, str]:

@@ -218,21 +218,38 @@ def test_no_answer_is_lost_while_publishes_are(served: Served, url: str) -> None
     assert took_s < 15
 
 
-def test_a_polite_end_answers_everybody_who_waits(served: Served) -> None:
+def test_a_polite_end_answers_all_that_wait_and_ends_streams(served: Served) -> None:
     process, url = served.start()
     with served.client(url) as client:
         made = client.post("/v1/transactions", json={"pipeline": "held", "input": {}})
     path = made.headers["location"]
+    began: list[str] = []
 
-    async def wait_while_it_ends() -> list[httpx.Response]:
+    async def follow(many: httpx.AsyncClient) -> list[str]:
+        """The lines of a stream to its orderly end; a connection that breaks is an error."""
+        lines = []
+        accept = {"Accept": "text/event-stream"}
+        async with many.stream("GET", "/v1/events", headers=accept, timeout=60) as stream:
+            async for line in stream.aiter_lines():
+                lines.append(line)
+                if line.startswith("id: ") and len(lines) < 6:
+                    began.append(line)
+        return lines
+
+    async def wait_while_it_ends() -> tuple[list[httpx.Response], list[list[str]]]:
         async with served.many(url) as many:
             polls = [asyncio.create_task(many.get(path, params={"wait": 50})) for _ in range(20)]
+            streams = [asyncio.create_task(follow(many)) for _ in range(5)]
             await asyncio.to_thread(served.wait_for_polls, url, 20)
+            await asyncio.to_thread(eventually, lambda: len(began) == 5)
             process.send_signal(signal.SIGTERM)
-            return list(await asyncio.gather(*polls))
+            return list(await asyncio.gather(*polls)), list(await asyncio.gather(*streams))
 
     began_s = time.monotonic()
-    answers = asyncio.run(wait_while_it_ends())
+    answers, streamed = asyncio.run(wait_while_it_ends())
+    # A place to come back to, and no problem.
+    assert all(any(line.startswith("id: ") for line in lines) for lines in streamed)
+    assert not any("event: problem" in lines for lines in streamed)
     assert Counter(each.status_code for each in answers) == {200: 20}
     assert {each.json()["status"] for each in answers} == {"sleeping"}
     eventually(lambda: not process.is_running(), what="the end")

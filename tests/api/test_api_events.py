@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.model.actor import Role
+from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.sealed import MASK
 from datp_tasks.record.event_feed import FeedCursor
 from datp_tasks.testing import Kit
@@ -191,8 +191,7 @@ def test_cursors_that_are_wrong_or_too_old(kit: Kit, acme: httpx.Client) -> None
 def test_a_cursor_of_another_server_is_refused_while_others_wait(acme: httpx.Client) -> None:
     """It would be told nothing until this server has counted as far as the other one."""
     submit(acme)
-    cursor = FeedCursor.parse(acme.get("/v1/events").json()["nextCursor"])
-    ahead = str(replace(cursor, place=cursor.place._replace(xact=cursor.place.xact + 10**9)))
+    ahead = ahead_of(acme.get("/v1/events").json()["nextCursor"])
     with stream(acme) as messages:
         next(messages)
         next(messages)
@@ -223,14 +222,17 @@ def test_a_long_poll_without_news_ends_with_a_cursor(acme: httpx.Client) -> None
 def test_a_stream_tells_what_happens_and_goes_on_at_the_last_id(acme: httpx.Client) -> None:
     before = submit(acme)
     with stream(acme) as messages:
-        assert next(messages) == {"retry": "1000"}
+        first = next(messages)
+        assert first["retry"] == "1000"
         assert "id" in next(messages)
         tx_id = submit(acme)
         [accepted, completed] = with_data(messages, 2)
     assert accepted["event"] == "transaction.accepted"
     assert json.loads(completed["data"])["data"]["txId"] == tx_id != before
-    with stream(acme, headers={"Last-Event-ID": accepted["id"]}) as messages:
-        assert with_data(messages, 1) == [completed]
+    # Also one that was cut before its first event.
+    for last, rest in ((first["id"], [accepted, completed]), (accepted["id"], [completed])):
+        with stream(acme, headers={"Last-Event-ID": last}) as messages:
+            assert with_data(messages, len(rest)) == rest
 
 
 def test_a_heartbeat_carries_a_cursor(acme: httpx.Client) -> None:
@@ -301,3 +303,119 @@ def test_a_client_that_left_gives_its_place_back(house: ApiHouse, acme: httpx.Cl
         next(messages)
         assert len(house.services.waits.streams) == 1
     eventually(lambda: len(house.services.waits.streams) == 0)
+
+
+def ahead_of(cursor: str) -> str:
+    """As a server gave it that had counted further: another one, or this one before a restore."""
+    parsed = FeedCursor.parse(cursor)
+    return str(replace(parsed, place=parsed.place._replace(xact=parsed.place.xact + 10**9)))
+
+
+def test_a_stream_with_a_cursor_of_a_lost_server_is_refused_before_it_begins(
+    acme: httpx.Client,
+) -> None:
+    submit(acme)
+    ahead = ahead_of(acme.get("/v1/events").json()["nextCursor"])
+    for given in ({"headers": {"Last-Event-ID": ahead}}, {"params": {"after": ahead}}):
+        refused = acme.get(
+            "/v1/events",
+            headers=STREAM | given.get("headers", {}),
+            params=given.get("params"),
+        )
+        assert refused.status_code == 410
+        assert refused.json()["type"].endswith("cursor-too-old")
+
+
+def test_a_stream_whose_server_is_lost_meanwhile_says_so_and_ends(
+    house: ApiHouse, acme: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a backup was restored: the place of the stream is one that is not reached yet."""
+    streams = house.services.waits.streams
+    lost = threading.Event()
+    page_of = type(streams).next_page
+
+    async def next_page(self: Any, owner: Any, after: FeedCursor, *args: Any, **more: Any) -> Any:
+        if lost.is_set():
+            after = FeedCursor.parse(ahead_of(str(after)))
+        return await page_of(self, owner, after, *args, **more)
+
+    monkeypatch.setattr(type(streams), "next_page", next_page)
+    with stream(acme) as messages:
+        [_, beat] = [next(messages) for _ in range(2)]
+        lost.set()
+        rest = [each for each in messages if "event" in each]
+    [told] = rest
+    problem = json.loads(told["data"])
+    assert (told["event"], problem["status"]) == ("problem", 410)
+    assert problem["type"].endswith("cursor-too-old")
+    assert problem["requestId"]
+    # No id: what the client has seen stays what it has seen.
+    assert "id" not in told and "id" in beat
+
+
+def test_a_revoked_key_ends_its_stream(house: ApiHouse) -> None:
+    owner = house.new_owner("acme")
+    made = house.keys.create(owner, actor=Actor(name="test"))
+    client, other = house.client(key=made.text), house.client(owner)
+    with stream(other) as kept, stream(client) as messages:
+        next(messages)
+        house.keys.revoke(made.key.id, actor=Actor(name="test"))
+        [told] = [each for each in messages if "event" in each]
+        assert (told["event"], json.loads(told["data"])["status"]) == ("problem", 401)
+        # Another key of the same owner goes on.
+        tx_id = submit(other)
+        assert json.loads(with_data(kept, 1)[0]["data"])["data"]["txId"] == tx_id
+
+
+def test_streams_of_one_owner_share_what_is_written_and_others_see_their_own(
+    house: ApiHouse, ops: httpx.Client
+) -> None:
+    owner = house.new_owner("acme")
+    clients = [house.client(owner), house.client(owner, Role.VIEWER), ops]
+    got = []
+    with ExitStack() as opened:
+        streams = [opened.enter_context(stream(each)) for each in clients]
+        clouds = opened.enter_context(stream(clients[0], params={"format": "cloudevents"}))
+        for each in (*streams, clouds):
+            next(each)
+            next(each)
+        submit(clients[0], 7)
+        for each in (*streams, clouds):
+            got.append(json.loads(with_data(each, 2)[1]["data"]))
+    own, viewed, watched, cloud = got
+    assert own["data"]["output"] == cloud["data"]["output"] == {"echo": {"n": 7}}
+    assert viewed["data"]["output"] == watched["data"]["output"] == MASK
+    assert (cloud["specversion"], "specversion" in own) == ("1.0", False)
+
+
+def test_what_is_sealed_is_opened_in_a_stream_and_kept_nowhere(kit: Kit, house: ApiHouse) -> None:
+    kit.use(Pipeline("sealed", sealed=True).step("t/echo").build())
+    acme = house.client(house.new_owner("acme"))
+    with stream(acme) as messages:
+        next(messages)
+        next(messages)
+        acme.post("/v1/transactions", json={"pipeline": "sealed", "input": {"card": "4111"}})
+        end = json.loads(with_data(messages, 2)[1]["data"])
+        kept = [e for tail in house.services.waits.streams._tails.values() for e in tail.events]
+    assert end["data"]["output"] == {"echo": {"card": "4111"}}
+    assert [each.texts for each in kept if each.tx_id == end["data"]["txId"]][1] == {}
+
+
+def test_the_look_for_all_is_in_the_name_of_none(house: ApiHouse, acme: httpx.Client) -> None:
+    """Else one owner with many slow requests would keep the streams of all others waiting."""
+    streams = house.services.waits.streams
+    eventually(lambda: len(streams) == 0 and not streams._tails)
+    cursor = acme.get("/v1/events").json()["nextCursor"]
+    seen: list[str] = []
+    pages = streams.feed.pages
+
+    def noted(wanted: Any, rows_max: int) -> Any:
+        seen.extend(streams._threads._turns._running)
+        return pages(wanted, rows_max)
+
+    streams.feed.pages = noted  # type: ignore[method-assign]
+    try:
+        acme.get("/v1/events", params={"after": cursor, "wait": 0.3})
+    finally:
+        streams.feed.pages = pages  # type: ignore[method-assign]
+    assert "" in seen

@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from datp_tasks import Pipeline
 from datp_tasks.cli import app
 from datp_tasks.errors import DatpError
+from datp_tasks.ledger.batch_list import derived_id, unsigned_batch_list
+from datp_tasks.ledger.batch_types import Service
 from datp_tasks.model.actor import Role
 from tests.support.api_house import ApiHouse
 from tests.support.remote_terminal import RemoteTerminal, no_servers
@@ -100,11 +103,86 @@ def test_the_server_decides_what_a_key_may(acme: RemoteTerminal) -> None:
         acme("doctor")
 
 
+def test_webhooks_and_endpoints(admin: RemoteTerminal, house: ApiHouse) -> None:
+    owner = house.new_owner("told")
+    url = "https://shop.example.com/hooks"
+    id, secret = admin("endpoints", "add", url, "--owner", owner).split()
+    assert secret.startswith("whsec_")
+    assert [each["id"] for each in admin.json("endpoints", "list", "--owner", owner)] == [id]
+    admin("endpoints", "set", id, "--type", "transaction.completed", "--description", "books")
+    shown = admin.json("endpoints", "show", id)
+    assert (shown["types"], shown["description"]) == (["transaction.completed"], "books")
+    assert admin("endpoints", "rotate", id, "--overlap-s", "0").startswith("whsec_")
+    delivery = admin("endpoints", "test", id).strip()
+    assert admin.json("endpoints", "show", id)["deliveries"][0]["id"] == delivery
+    admin(*("endpoints", "replay", id, "--from", "2027-01-31T12:00:00Z"), "--to", "2027-02-01T00Z")
+    assert admin.json("endpoints", "show", id)["replayTo"].startswith("2027-02-01")
+    listed = admin.json("webhooks", "list", "--state", "all", "--owner", owner)
+    assert [each["id"] for each in listed] == [delivery]
+    shown = admin.json("webhooks", "show", delivery)
+    assert (shown["kind"], shown["state"], shown["log"]) == ("test", "pending", [])
+    assert "0 deliveries" in admin("webhooks", "redeliver", "--dead", "--owner", owner)
+    admin("endpoints", "set", id, "--disable")
+    assert admin.json("webhooks", "show", delivery)["state"] == "cancelled"
+    assert "is sent again" in admin("webhooks", "redeliver", delivery)
+    assert "deleted" in admin("endpoints", "delete", id)
+    with pytest.raises(DatpError, match="Run it without --url"):
+        admin("webhooks", "secrets", "show", "--owner", owner)
+
+
+def test_a_ledger(admin: RemoteTerminal, acme: RemoteTerminal, house: ApiHouse) -> None:
+    name = house.new_owner("grid")
+    ledger = house.kit.connections.ledger
+    ledger.batches.add_service(Service(service_id=name, kind="sawtooth", url="http://127.0.0.1:1"))
+    assert name in [each["service"] for each in admin.json("services", "list")]
+    assert [each["service"] for each in admin.json("claims", "--service", name)] == [name]
+    stored = house.kit.client.submit_batch(
+        name, unsigned_batch_list(derived_id(name), b"{}"), owner="someone"
+    )
+    [batch] = admin.json("batches", "list", "--service", name)
+    assert (batch["batch"], batch["seq"]) == (stored.batch_id, stored.seq)
+    start = stored.batch_id[:16]
+    assert "without --url" in admin("batches", "show", name, start)
+    assert "PARKED" in admin("batches", "park", name, start, "--reason", "asked")
+    assert admin.json("batches", "show", name, start)["state"] == "PARKED"
+    assert admin("batches", "resume", name, start, "--reason", "asked").strip()
+    with pytest.raises(DatpError, match="no batch"):
+        admin("batches", "show", name, "other")
+
+
+def test_what_explains(admin: RemoteTerminal, acme: RemoteTerminal, tmp_path: Path) -> None:
+    tx_id = acme("submit", "echo", "-q").strip()
+    assert "leads to what we have" in admin("replay", tx_id)
+    assert admin.json("replay", tx_id)["status"] == "success"
+    admin("logs", tx_id)
+    assert admin.json("timeouts")["next"] == [] and "behind" in admin("timeouts")
+    assert "util/delay" in [each["name"] for each in admin.json("steps", "list")]
+    assert admin.json("steps", "show", "util/delay")["name"] == "util/delay"
+    assert "verified where" in admin("audit", "actions", "--limit", "3")
+    assert len(admin.json("audit", "actions", "--limit", "3")["actions"]) == 3
+    file = tmp_path / "remote.yaml"
+    file.write_text((YAML % "three").replace("remote", "to-clone"))
+    version = admin("pipelines", "apply", str(file)).split()[1].rstrip(":")
+    assert "new draft" in admin("pipelines", "clone", "to-clone", "cloned", "--version", version)
+    assert "deleted" in admin("pipelines", "delete", "to-clone", version)
+
+
+def test_what_is_sealed_is_unmasked_over_http(
+    admin: RemoteTerminal, acme: RemoteTerminal, house: ApiHouse
+) -> None:
+    house.kit.use(Pipeline("sealed", sealed=True).step("t/echo").build())
+    tx_id = acme("submit", "sealed", "--data", '{"card": "4111"}', "-q").strip()
+    assert "4111" not in admin("status", tx_id)
+    shown = json.loads(admin("unmask", tx_id, "--reason", "a complaint"))
+    assert shown["input"] == {"card": "4111"}
+
+
 def test_what_needs_the_servers_says_so(admin: RemoteTerminal) -> None:
+    for words in (("audit",), ("secrets", "list"), ("top", "--once")):
+        with pytest.raises(DatpError, match="Run it without --url"):
+            admin(*words)
     with pytest.raises(DatpError, match="Run it without --url"):
-        admin("replay", "t00-" + "0" * 32)
-    with pytest.raises(DatpError, match="Run it without --url"):
-        admin("audit")
+        admin("audit", "actions", "--head", "1:abc")
 
 
 def test_a_url_needs_a_key(house: ApiHouse) -> None:

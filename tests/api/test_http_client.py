@@ -219,9 +219,12 @@ def test_the_python_of_the_page_works(newcomer: Callable[..., str]) -> None:
 def test_the_commands_of_the_page_work(newcomer: Callable[..., str]) -> None:
     shown = newcomer("bash", "-euo", "pipefail", "-c", block_of("sh", "api()"))
     answers = [json.loads(line) for line in shown.splitlines() if line.startswith("{")]
-    accepted, waited, events = answers
+    accepted, waited, events, endpoint, tested = answers
     assert (waited["txId"], waited["status"]) == (accepted["txId"], "success")
     assert events["events"] and "retry: 1000" in shown
+    # The stream goes on after the first event.
+    assert "event: transaction.completed" in shown and "event: transaction.accepted" not in shown
+    assert endpoint["secret"].startswith("whsec_") and tested["delivery"].startswith("msg_")
 
 
 def test_the_receiver_of_the_page_tells_ours_from_others(capsys: Any) -> None:
@@ -231,5 +234,5 @@ def test_the_receiver_of_the_page_tells_ours_from_others(capsys: Any) -> None:
     body = json.dumps({"type": "transaction.completed", "data": {"txId": "t1"}}).encode()
     headers = signed_headers("msg_1", int(time.time()), body, [secret])
     assert names["on_request"](headers, body, secret) == 204
-    assert capsys.readouterr().out == "msg_1 transaction.completed t1\n"
+    assert capsys.readouterr().out == "msg_1 transaction.completed {'txId': 't1'}\n"
     assert names["on_request"](headers, body + b" ", secret) == 401

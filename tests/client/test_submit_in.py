@@ -18,6 +18,7 @@ import psycopg2
 import psycopg2.extras
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from datp_tasks import Pipeline, Request
@@ -185,9 +186,13 @@ def test_a_crash_between_commit_and_placing_only_delays(
 def test_of_a_thousand_callers_exactly_those_that_commit_end(
     datp: Kit, orders: Engine, runs: list[str]
 ) -> None:
+    """A thread for each of them, all of which are there before the first begins; the pool of the
+    caller's program lets 40 SQL transactions be open at a time."""
     callers = 1_000
+    all_there = threading.Barrier(callers)
 
     def call(number: int) -> str | None:
+        all_there.wait(60)
         with orders.connect() as sql:
             name = f"o{number // 2}"
             sql.execute(text("INSERT INTO an_order VALUES (:id)"), {"id": f"{name}-{number}"})
@@ -198,7 +203,7 @@ def test_of_a_thousand_callers_exactly_those_that_commit_end(
             sql.commit()
             return submitted.tx_id
 
-    with ThreadPoolExecutor(200) as pool:
+    with ThreadPoolExecutor(callers) as pool:
         committed = {tx_id for tx_id in pool.map(call, range(callers)) if tx_id}
     datp.client.place_committed()
     datp.advance(seconds=10)
@@ -328,6 +333,11 @@ def test_a_transactional_step_submits_in_its_own_commit(datp: Kit, runs: list[st
         (lambda kit, engine: "postgresql://…", "this is a builtins.str"),
         (lambda kit, engine: engine, "sqlalchemy.engine.base.Engine"),
         (lambda kit, engine: create_engine("sqlite://").connect(), r"uses sqlite\+pysqlite"),
+        (lambda kit, engine: AsyncSession(), "AsyncSession.*asyncio.to_thread.*psycopg2"),
+        (
+            lambda kit, engine: type("Connection", (), {"__module__": "psycopg"})(),
+            "this is a psycopg.Connection, of psycopg 3",
+        ),
     ],
 )
 def test_what_is_no_connection_to_postgresql_is_refused(

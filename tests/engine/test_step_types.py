@@ -17,6 +17,7 @@ from datp_tasks.engine.step_types import BUILTIN, list_step_types, show_step_typ
 from datp_tasks.errors import StepTypeInvalid, StepTypeUnknown
 from datp_tasks.live.nodes import live_nodes
 from datp_tasks.testing.kit import Kit
+from tests.support.command_parts import command_parts
 
 SCHEMA = {"type": "object", "properties": {"bank": {"type": "string"}}, "required": ["bank"]}
 
@@ -85,7 +86,7 @@ def test_what_is_no_json_is_refused_where_it_is_declared(given: dict[str, Any]) 
 
 
 def test_the_command_lists_and_shows_them(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "connect", lambda: kit.connections)
+    monkeypatch.setattr(command, "connect", lambda: command_parts(kit))
     monkeypatch.setenv("COLUMNS", "120")
     app = typer.Typer()
     command.add_commands(app)

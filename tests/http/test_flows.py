@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from datp_tasks.errors import WaitTimeout
-from datp_tasks.http import operations
+from datp_tasks.http import ApiClient, AsyncApiClient, operations
 from datp_tasks.http.api_error import ApiError
 from datp_tasks.http.flows import Answered, CallRetry, Flow, NoReply, Outgoing, Pause, Reply
 from datp_tasks.http.operations import IDEMPOTENCY_KEY
@@ -138,3 +138,62 @@ def test_waiting_ends_after_its_time() -> None:
 
 def test_a_transaction_id_cannot_leave_its_place_in_the_url() -> None:
     assert operations.transaction_path("../keys?x=1") == "/v1/transactions/..%2Fkeys%3Fx%3D1"
+
+
+def test_waiting_goes_on_while_the_server_is_restarted() -> None:
+    flow = operations.wait("t00-1", 60.0, POLICY)
+    outage = [NoReply("refused")] * (2 * POLICY.attempts_max + 1)
+    found, _, pauses = played(flow, [shown("queued", 0), *outage, shown("success", 1)])
+    assert found.is_final
+    assert len(pauses) == len(outage)
+
+
+def test_waiting_does_not_outlast_a_refusal_or_its_time() -> None:
+    flow = operations.wait("t00-1", 60.0, POLICY)
+    with pytest.raises(ApiError, match="it is not-found"):
+        played(flow, [shown("queued", 0), problem(404, "not-found")])
+    with pytest.raises(ApiError, match="refused"):
+        played(operations.wait("t00-1", 60.0, POLICY), [NoReply("refused")] * POLICY.attempts_max)
+
+
+def test_what_happens_from_now_on_begins_once() -> None:
+    """A long poll that breaks after half a minute must not begin at another now."""
+    answer = Answered(200, {}, b'{"events": [], "nextCursor": "c1", "hasMore": false}')
+    found, [sent], _ = played(operations.events("latest", (), 30.0, POLICY), [answer])
+    assert (sent.params["wait"], sent.extra_s, found.next_cursor) == (0.0, 0.0, "c1")
+    _, [sent], _ = played(operations.events("c1", (), 30.0, POLICY), [answer])
+    assert (sent.params["wait"], sent.extra_s) == (30.0, 30.0)
+
+
+@pytest.mark.parametrize("answer", [b"", b"{}", b'{"status": "ok"}', b'{"txId": "t", "status": 1}'])
+def test_an_answer_of_another_server_is_no_stack_trace(answer: bytes) -> None:
+    with pytest.raises(ApiError, match="is the URL right"):
+        played(submit(), [Answered(200, {}, answer)])
+
+
+def test_a_redirect_is_told_and_not_followed() -> None:
+    with pytest.raises(ApiError, match="points to https://x/v1") as found:
+        played(submit(), [Answered(301, {"location": "https://x/v1"}, b"")])
+    assert (found.value.status, found.value.retryable) == (301, False)
+
+
+@pytest.mark.parametrize("key", ["", "a b", "a\nb", "\u00e4", "x" * 256])
+def test_an_idempotency_key_that_cannot_be_sent_is_refused_at_once(key: str) -> None:
+    with pytest.raises(ApiError, match="An idempotency key is") as found:
+        played(operations.submit({"pipeline": "p", "input": {}}, key, POLICY), [])
+    assert found.value.kind == "idempotency-key-invalid"
+
+
+@pytest.mark.parametrize("client", [ApiClient, AsyncApiClient])
+def test_a_url_or_key_that_is_none_is_told_before_anything_is_sent(client: type[Any]) -> None:
+    for url in ("localhost:8000", "", "ftp://host", "http://", "http://a:x"):
+        with pytest.raises(ApiError, match="is no URL") as found:
+            client(url, "datp_key")
+        assert not found.value.retryable
+    for key in ("", " ", "datp_a\ndatp_b", "datp_\u00e4"):
+        with pytest.raises(ApiError, match="API key is empty or has") as found:
+            client("http://host", key)
+        assert "datp_a" not in str(found.value)
+    made = client(" http://host/datp/ ", "datp_key\n")
+    assert made._http.headers["authorization"] == "Bearer datp_key"
+    assert str(made._http.base_url) == "http://host/datp/"

@@ -24,6 +24,7 @@ from datp_tasks.model.approval import ApprovalState
 from datp_tasks.model.journal import chained_hash, content_hash
 from datp_tasks.operator.bulk import ActionResult
 from datp_tasks.operator.erase import ERASED, NOT_ARCHIVED, Chosen
+from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.record.operator_actions import record_action
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -620,7 +621,9 @@ def test_the_chain_of_the_audit_stays_whole_when_a_sealed_row_is_erased(
     list(kit.operator.eraser.erase([tx_id], permit))
     kit.run_job("audit_sealer")
     assert SECRET not in dumped_tables(strict)["operator_action"]
-    monkeypatch.setattr(action_list, "connect", lambda: SimpleNamespace(engine=engine))
+    monkeypatch.setattr(
+        action_list, "connect", lambda: SimpleNamespace(audit_chain=AuditChain(engine))
+    )
     app = typer.Typer()
     app.command()(action_list.actions)
     shown = CliRunner().invoke(app, ["--json"], catch_exceptions=False)

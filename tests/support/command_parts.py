@@ -5,9 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from datp_tasks.engine.step_types import list_step_types, show_step_type
 from datp_tasks.live.metrics import Metrics
 from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.testing import Kit
 
@@ -30,6 +32,9 @@ def command_parts(kit: Kit, **others: Any) -> SimpleNamespace:
         "groups": container.groups,
         "alerts": Alerts(engine, kit.clock),
         "timeouts": Timeouts(engine, kit.clock),
+        "audit_chain": AuditChain(engine),
+        "step_types": lambda: list_step_types(live),
+        "step_type": lambda name: show_step_type(live, name),
         "ledger": container.ledger,
         "webhooks": container.webhooks,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -213,6 +213,29 @@ def test_410_disables_it_with_an_alert_and_cancels_what_waits(kit: Kit, receiver
     ]
 
 
+def test_410_of_the_url_before_does_not_disable_the_new_one(kit: Kit, receiver: Receiver) -> None:
+    """Its answer may come after the owner has given another URL."""
+    store = service(kit).store
+    endpoint = register(kit, receiver, "/old?key=1")
+    service(kit).change(endpoint.id, url=receiver.url("/new"))
+    assert not store.disable(endpoint.id, "gone", target=receiver.url("/old"))
+    assert store.find(endpoint.id).enabled
+    assert store.disable(endpoint.id, "gone", target=receiver.url("/new"))
+    assert not store.find(endpoint.id).enabled
+
+
+def test_a_crash_while_one_is_added_leaves_no_endpoint_without_a_known_secret(
+    kit: Kit, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: Any, **__: Any) -> str:
+        raise SimulatedCrash
+
+    monkeypatch.setattr(service(kit)._secrets, "rotate", crash)
+    with pytest.raises(SimulatedCrash):
+        register(kit, receiver)
+    assert service(kit).store.find_all() == []
+
+
 def test_what_is_not_acceptable_is_refused(new_kit: NewKit, receiver: Receiver) -> None:
     kit = new_kit(webhook_endpoints_max=1)
     made = service(kit)
@@ -225,6 +248,9 @@ def test_what_is_not_acceptable_is_refused(new_kit: NewKit, receiver: Receiver) 
     endpoint = register(kit, receiver)
     with pytest.raises(WebhookInvalid, match="as many as may be"):
         register(kit, receiver)
+    with kit.connections.engine.connect() as sql:
+        signers = sql.execute(text("SELECT owner FROM webhook_secret")).scalars().all()
+    assert signers == [endpoint.signer]
     with pytest.raises(WebhookInvalid):
         made.change(endpoint.id, url="http://10.0.0.1/")
     with pytest.raises(WebhookUnknown):
@@ -296,6 +322,10 @@ def test_a_replay_tells_again_what_happened_in_that_time_and_what_was_missed(
     assert service(kit).store.find(endpoint.id).replay is None
     with pytest.raises(WebhookInvalid):
         service(kit).replay(endpoint.id, until, began - timedelta(seconds=1))
+    # All that there is; and one that is disabled meanwhile is not told of it later.
+    service(kit).replay(endpoint.id, datetime.min.replace(tzinfo=UTC), until)
+    service(kit).change(endpoint.id, enabled=False)
+    assert service(kit).change(endpoint.id, enabled=True).replay is None
 
 
 def test_the_commands(kit: Kit, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

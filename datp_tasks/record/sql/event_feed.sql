@@ -117,4 +117,5 @@ WHERE r.tx_id = ahead.tx_id AND r.sequence = ahead.sequence
 
 -- :name head
 -- Everything that is committed by now lies below this transaction id, or is still to come.
-SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin, now() AS at
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
+       pg_snapshot_xmax(pg_current_snapshot())::text AS xmax, now() AS at

@@ -34,7 +34,7 @@ VALUES (%(id)s, %(owner)s, %(url)s, %(types)s::json, %(description)s, true,
 
 -- :name change
 -- Other values for an endpoint; NULL leaves one as it is. One that is enabled again is told of what
--- commits from now on.
+-- commits from now on; a replay ends when it is disabled.
 UPDATE webhook_endpoint
 SET url = coalesce(%(url)s, url), types = coalesce(%(types)s::json, types),
     description = coalesce(%(description)s, description),
@@ -43,7 +43,12 @@ SET url = coalesce(%(url)s, url), types = coalesce(%(types)s::json, types),
     xact = CASE WHEN %(enabled)s AND NOT enabled
                 THEN pg_snapshot_xmin(pg_current_snapshot()) ELSE xact END,
     part = CASE WHEN %(enabled)s AND NOT enabled THEN 0 ELSE part END,
-    row_id = CASE WHEN %(enabled)s AND NOT enabled THEN 0 ELSE row_id END
+    row_id = CASE WHEN %(enabled)s AND NOT enabled THEN 0 ELSE row_id END,
+    replay_xact = CASE WHEN %(enabled)s::boolean = false THEN NULL ELSE replay_xact END,
+    replay_part = CASE WHEN %(enabled)s::boolean = false THEN NULL ELSE replay_part END,
+    replay_row_id = CASE WHEN %(enabled)s::boolean = false THEN NULL ELSE replay_row_id END,
+    replay_from = CASE WHEN %(enabled)s::boolean = false THEN NULL ELSE replay_from END,
+    replay_to = CASE WHEN %(enabled)s::boolean = false THEN NULL ELSE replay_to END
 WHERE id = %(id)s
 
 -- :name move_pending
@@ -58,12 +63,12 @@ SET state = 'cancelled', finished_at = coalesce(%(now)s, now()), held = false
 WHERE endpoint_id = %(id)s AND state = 'pending'
 
 -- :name disable
--- The endpoint takes nothing any more; no row if it was disabled before.
+-- The endpoint takes nothing any more; no row if it was disabled before, or has another URL.
 UPDATE webhook_endpoint
 SET enabled = false, disabled_reason = %(reason)s, updated_at = coalesce(%(now)s, now()),
     replay_xact = NULL, replay_part = NULL, replay_row_id = NULL, replay_from = NULL,
     replay_to = NULL
-WHERE id = %(id)s AND enabled RETURNING owner
+WHERE id = %(id)s AND enabled AND split_part(url, '?', 1) = %(target)s RETURNING owner
 
 -- :name delete
 -- The endpoint is gone; its deliveries stay as long as others do.
