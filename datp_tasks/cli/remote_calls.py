@@ -36,12 +36,12 @@ class RemoteCalls:
         given = {name: value for name, value in params.items() if value is not None}
         return self.api.request("GET", place(*path), params=given)
 
-    def pages(self, name: str, **params: Any) -> Iterator[Json]:
-        """Everything in a list, page by page."""
+    def pages(self, *path: str, items: str = "", **params: Any) -> Iterator[Json]:
+        """Everything in a list, page by page; `items` is the name of the field that it is in."""
         cursor: str | None = None
         while True:
-            found = self.get(name, **params, cursor=cursor)
-            yield from found[name]
+            found = self.get(*path, **params, cursor=cursor)
+            yield from found[items or path[-1]]
             cursor = found["nextCursor"]
             if cursor is None:
                 return

@@ -22,7 +22,7 @@ POLICY = Path(__file__).parent / "two_persons_for_batches.yaml"
 SETTINGS = {"ledger_hosts": ("127.0.0.1:8008",), "policy_file": str(POLICY)}
 NAMED = re.compile(r"^# ([a-z]+(?:[A-Z][A-Za-z]*)+)$")
 #: How a command begins, that may stand in an assignment.
-CALL = re.compile(r"(?:^|\$\()(?:client|admin|approver|call) ")
+CALL = re.compile(r"(?:^|\$\()(?:client|admin|approver|call) ", re.MULTILINE)
 
 
 def script() -> str:
