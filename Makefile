@@ -55,7 +55,8 @@ chaos: $(STAMP) ## Break everything under load for SECONDS (300), with a SEED if
 	DATP_CHAOS_S=$(or $(SECONDS),300) $(if $(SEED),DATP_CHAOS_SEED=$(SEED)) \
 		$(BIN)/python -m pytest -q -s tests/chaos/test_chaos_minute.py
 	DATP_SWEEP_ALL=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile tests/chaos -k "not minute"
-	DATP_RACE_TRIES=5000 $(BIN)/python -m pytest -q tests/acceptance/test_no_return_processes.py
+	DATP_RACE_TRIES=5000 DATP_EXPIRY_RACE=20000 $(BIN)/python -m pytest -q \
+		tests/acceptance/test_no_return_processes.py tests/timeouts/test_expiry_race.py
 
 ledger-chaos: $(STAMP) ## Break the ledger room for SECONDS (300), with a SEED if given
 	DATP_CHAOS_S=$(or $(SECONDS),300) $(if $(SEED),DATP_CHAOS_SEED=$(SEED)) \

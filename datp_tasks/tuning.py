@@ -266,8 +266,6 @@ class Tuning:
     event_streams_max: int = number(1_000, 1, 100_000)
     #: Proxies close what is silent for a minute, some after half of that.
     event_heartbeat_s: float = number(15.0, 0.05, 3_600)
-    #: Then a client comes back and shows its key again, which may have been revoked.
-    event_stream_s_max: float = number(300.0, 0.1, 86_400)
 
     # Databases.
     #: A script takes milliseconds; a server that is silent for so long is gone.

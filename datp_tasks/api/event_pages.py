@@ -41,6 +41,8 @@ PROBLEM = "problem"
 INLINE_MAX = 20
 #: How long a client waits before it comes back, as the stream tells it.
 RETRY_MS = 1_000
+#: Then a client comes back and shows its key again, which may have been revoked.
+STREAM_S_MAX = 300.0
 GONE: dict[int | str, dict[str, Any]] = {
     410: {"description": "What came after the cursor may be dropped by now."}
 }
@@ -247,9 +249,8 @@ class EventStream(Response):
             await _cancelled(gone)
 
     async def _pump(self, send: Send, gone: asyncio.Future[None]) -> None:
-        settings = self._services.settings
-        beat_s = settings.event_heartbeat_s
-        until_s = time.monotonic() + settings.event_stream_s_max
+        beat_s = self._services.settings.event_heartbeat_s
+        until_s = time.monotonic() + STREAM_S_MAX
         check_again_s = time.monotonic() + beat_s
         while not (gone.done() or self._streams.is_closing):
             wait_s = min(beat_s, until_s - time.monotonic())

@@ -82,15 +82,15 @@ def list_(
             _state(each),
             str(each.role or "client"),
             short_time(each.last_used_at) if each.last_used_at else "never",
-            short_time(each.created_at),
             escape(each.owner),
             escape(each.name or ""),
-            escape(" ".join(each.grants.texts) if each.grants else "by default"),
+            escape(" ".join(each.grants.texts) if each.grants else "default"),
         )
         for each in found
     ]
-    columns = ("id", "state", "role", "last used", "made", "owner", "name", "grants")
-    print_list(console, list_table(columns, rows, whole=columns[:5]))
+    # When each was made is in the JSON: here it would leave no room for names.
+    columns = ("id", "state", "role", "last used", "owner", "name", "grants")
+    print_list(console, list_table(columns, rows, whole=columns[:4]))
 
 
 @app.command()

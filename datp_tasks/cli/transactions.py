@@ -29,6 +29,7 @@ NOT_ENDED = 4
 WATCH_EVERY_S = 0.25
 #: How long `submit --wait` is silent, and how often it looks whether the reason has changed.
 EXPLAIN_EVERY_S = 2.0
+OLD_DATA = "--data is now --input; this release still reads --data, the next one does not"
 NUMBERS = re.compile(r"[\d.]+")
 FILE_BYTES_MAX = 64 * 1024 * 1024
 
@@ -44,9 +45,10 @@ def add_commands(app: typer.Typer) -> None:
 def submit(
     pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
     *,
-    data: Annotated[
-        str, typer.Option("--data", "-d", help="JSON object, @file, or - for standard input.")
+    input_: Annotated[
+        str, typer.Option("--input", "-i", help="JSON object, @file, or - for standard input.")
     ] = "{}",
+    data: Annotated[str | None, typer.Option("--data", "-d", hidden=True)] = None,
     owner: Annotated[
         str | None, typer.Option(help="Whose transaction it is; else the key's owner, or local.")
     ] = None,
@@ -61,11 +63,13 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Hand in a transaction. Exit code 3: it ended otherwise than successfully; 4: not yet."""
+    if data is not None:
+        typer.echo(OLD_DATA, err=True)
     context = connect()
     client = context.client
     submitted = client.submit(
         pipeline,
-        _parsed("--data", data),
+        _parsed("--input", input_) if data is None else _parsed("--data", data),
         owner=owner or context.actor.owner or "local",
         external_id=external_id,
         metadata=_parsed("--metadata", metadata) if metadata else None,

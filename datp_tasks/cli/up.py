@@ -96,14 +96,14 @@ def _what_to_try(with_example: bool) -> str:
     if with_example:
         lines += [
             "  [bold]datp demo[/bold]",
-            "  [bold]datp submit transfer --wait --data "
+            "  [bold]datp submit transfer --wait --input "
             '\'{"from": "ann", "to": "bob", "amount": 2500, "currency": "EUR"}\'[/bold]',
-            '  [bold]datp submit settlement --wait --data \'{"currency": "EUR"}\'[/bold]',
+            '  [bold]datp submit settlement --wait --input \'{"currency": "EUR"}\'[/bold]',
         ]
     else:
         lines += [
             "  [bold]datp pipelines apply my_pipeline.yaml --use[/bold]",
-            "  [bold]datp submit my_pipeline --wait --data '{}'[/bold]",
+            "  [bold]datp submit my_pipeline --wait --input '{}'[/bold]",
         ]
     return "\n".join([*lines, "Ctrl-C stops everything; the data stay."])
 

@@ -41,7 +41,7 @@ from datp_tasks.live.rates import Rates
 from datp_tasks.observe import logs
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
-from datp_tasks.record.database import make_engine
+from datp_tasks.record.database import Engine, make_engine
 from datp_tasks.record.event_feed import EventFeed
 from datp_tasks.record.events import EventStore
 from datp_tasks.record.idempotency_keys import IdempotencyKeys
@@ -73,26 +73,14 @@ def from_environment() -> FastAPI:
 
 def open_services(container: Container) -> Services:
     """Within the event loop; nothing is connected yet. Closing them closes the container."""
-    settings, engine, clock = container.settings, container.engine, container.clock
-    live, redis = container.live, container.redis
-    threads, gate_threads = Threads(settings.api_threads_max), Threads(GATE_THREADS)
-    gate_engine = make_engine(
-        replace(
-            settings,
-            # As many may be opened beyond the pool as are in it.
-            sql_pool_size=GATE_THREADS // 2,
-            sql_statement_timeout_s=min(GATE_STATEMENT_S, settings.sql_statement_timeout_s),
-        )
-    )
+    settings, engine = container.settings, container.engine
+    threads, admission_threads = Threads(settings.api_threads_max), Threads(GATE_THREADS)
+    gate_engine = _gate_engine(settings)
     client = make_client(container, opens=False)
-    keys = ApiKeys(gate_engine, clock, settings.key_pepper, settings.key_pepper_previous)
-    listing = Listing(engine)
-    events = EventStore(engine, clock)
-    notifications = Notifications(redis, live.keys.notify)
-    polls = Waiters(notifications, listing.sequences, settings, threads)
-    metrics, alerts = Metrics(redis, live.keys), Alerts(engine, clock)
-    meter = Meter(lambda: len(polls))
-    requests_max = ACCEPT_QUEUE_MAX + settings.long_poll_waiters_max
+    stores = _transaction_stores(container)
+    callers = _callers(container, gate_engine)
+    notifications = Notifications(container.redis, container.live.keys.notify)
+    polls = Waiters(notifications, stores.listing.sequences, settings, threads)
     queues = {"batch_max": settings.submit_batch_max, "waiting_max": ACCEPT_QUEUE_MAX}
     return Services(
         settings=settings,
@@ -102,48 +90,91 @@ def open_services(container: Container) -> Services:
         ledger=container.ledger,
         pipelines=container.pipelines,
         catalogue=container.catalogue,
-        live=live,
-        transactions=TransactionStores(
-            record=container.record,
-            states=States(engine, clock),
-            listing=listing,
-            search=Search(engine),
-            events=events,
-            timeouts=Timeouts(engine, clock),
-            vault=container.vault,
-        ),
-        callers=Callers(
-            keys=keys,
-            idempotency=IdempotencyKeys(engine, clock),
-            saved_views=SavedViews(engine),
-        ),
+        live=container.live,
+        transactions=stores,
+        callers=callers,
         node_groups=NodeGroups(
             store=container.groups,
             nodes=_nodes(container),
             queues=GroupQueues(make_celery(settings)),
         ),
-        health=HealthParts(
-            alerts=alerts,
-            metrics=metrics,
-            meter=meter,
-            servers=Recent(partial(look_at_servers, gate_engine, live), gate_threads),
-            scraped=Recent(partial(scrape, metrics, alerts, meter), threads, keep_s=0),
+        health=_health(
+            container,
+            Meter(lambda: len(polls)),
+            Recent(partial(look_at_servers, gate_engine, container.live), admission_threads),
+            threads,
         ),
-        admission=Admission(
-            gate=Gate(keys, settings, gate_threads),
-            limits=RequestLimits(keys, Rates(redis, live.keys, clock), settings, gate_threads),
-            body_bytes=Shares(settings.bodies_bytes_max, what="bytes of bodies"),
-            requests=Shares(requests_max, what="requests at a time"),
-            threads=gate_threads,
-            close=gate_engine.dispose,
-        ),
+        admission=_admission(container, callers.keys, admission_threads, gate_engine.dispose),
         shared=SharedTrips(
             accepts=Batcher(partial(accept, client), threads, lanes=ACCEPT_LANES, **queues),
             looks=Batcher(client.status_many, threads, lanes=LOOK_LANES, **queues),
-            seen=Batcher(partial(mark_seen, events), threads, **queues),
+            seen=Batcher(partial(mark_seen, stores.events), threads, **queues),
         ),
         waits=OpenRequests(polls=polls, streams=EventStreams(EventFeed(engine), settings, threads)),
         threads=threads,
+    )
+
+
+def _gate_engine(settings: Settings) -> Engine:
+    return make_engine(
+        replace(
+            settings,
+            # As many may be opened beyond the pool as are in it.
+            sql_pool_size=GATE_THREADS // 2,
+            sql_statement_timeout_s=min(GATE_STATEMENT_S, settings.sql_statement_timeout_s),
+        )
+    )
+
+
+def _transaction_stores(container: Container) -> TransactionStores:
+    engine, clock = container.engine, container.clock
+    return TransactionStores(
+        record=container.record,
+        states=States(engine, clock),
+        listing=Listing(engine),
+        search=Search(engine),
+        events=EventStore(engine, clock),
+        timeouts=Timeouts(engine, clock),
+        vault=container.vault,
+    )
+
+
+def _callers(container: Container, gate_engine: Engine) -> Callers:
+    settings, engine, clock = container.settings, container.engine, container.clock
+    return Callers(
+        keys=ApiKeys(gate_engine, clock, settings.key_pepper, settings.key_pepper_previous),
+        idempotency=IdempotencyKeys(engine, clock),
+        saved_views=SavedViews(engine),
+    )
+
+
+def _health(
+    container: Container, meter: Meter, servers: Recent[tuple[bool, bool]], threads: Threads
+) -> HealthParts:
+    metrics = Metrics(container.redis, container.live.keys)
+    alerts = Alerts(container.engine, container.clock)
+    return HealthParts(
+        alerts=alerts,
+        metrics=metrics,
+        meter=meter,
+        servers=servers,
+        scraped=Recent(partial(scrape, metrics, alerts, meter), threads, keep_s=0),
+    )
+
+
+def _admission(
+    container: Container, keys: ApiKeys, threads: Threads, close: Callable[[], None]
+) -> Admission:
+    settings = container.settings
+    rates = Rates(container.redis, container.live.keys, container.clock)
+    requests_max = ACCEPT_QUEUE_MAX + settings.long_poll_waiters_max
+    return Admission(
+        gate=Gate(keys, settings, threads),
+        limits=RequestLimits(keys, rates, settings, threads),
+        body_bytes=Shares(settings.bodies_bytes_max, what="bytes of bodies"),
+        requests=Shares(requests_max, what="requests at a time"),
+        threads=threads,
+        close=close,
     )
 
 

@@ -12,11 +12,12 @@ import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from redis import Redis
-from sqlalchemy import create_engine, text
+from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.engine import make_url
 
 from datp_tasks.local.postgres import PostgresServer
@@ -51,12 +52,44 @@ class Servers:
         return found
 
     def empty_tables(self) -> None:
-        """Leave no row behind; quicker than a new database for each test."""
-        names = ", ".join(table.name for table in metadata.sorted_tables)
-        engine = create_engine(_psycopg2(self.database_url))
-        with engine.begin() as connection:
-            connection.execute(text(f"TRUNCATE {names}"))
-        engine.dispose()
+        """Leave no row behind. Only tables that were written to cost anything.
+
+        Deleting a few rows takes a tenth of the time of TRUNCATE, which makes new files for a
+        table and each of its indexes; what has grown or was analysed starts from nothing.
+        """
+        with _keeper(_psycopg2(self.database_url)).begin() as connection:
+            written = connection.execute(WRITTEN, {"names": [*metadata.tables]}).all()
+            grown = {row.relname for row in written if row.is_grown}
+            if grown:
+                connection.execute(text(f"TRUNCATE {', '.join(_with_references(grown))}"))
+            few = {row.relname for row in written} - grown
+            # Those that refer to others first.
+            for table in reversed(metadata.sorted_tables):
+                if table.name in few:
+                    connection.execute(table.delete())
+
+
+#: A file that holds nothing was not written to since the last TRUNCATE.
+WRITTEN = text(
+    "SELECT relname, pg_table_size(oid) > 131072 OR reltuples > 0 AS is_grown FROM pg_class"
+    " WHERE relkind = 'r' AND relname = ANY(:names) AND pg_table_is_visible(oid)"
+    " AND pg_relation_size(oid) > 0"
+)
+
+
+@cache
+def _keeper(url: str) -> Engine:
+    """One connection for all tests: a new one reads the catalogue of all tables anew."""
+    return create_engine(url, pool_size=1, pool_pre_ping=True)
+
+
+def _with_references(names: set[str]) -> set[str]:
+    """And the tables that refer to them: TRUNCATE demands that they are named, too."""
+    found = set(names)
+    for table in metadata.sorted_tables:
+        if {key.column.table.name for key in table.foreign_keys} & found:
+            found.add(table.name)
+    return found
 
 
 @contextmanager
@@ -68,6 +101,7 @@ def test_servers(folder: Path) -> Iterator[Servers]:
         redis_url = stack.enter_context(redis)
         database_url = stack.enter_context(_database(folder))
         migrate(database_url)
+        stack.callback(_keeper(_psycopg2(database_url)).dispose)
         yield Servers(redis_url, database_url, prefix, clustered)
 
 

@@ -156,7 +156,7 @@ def test_a_newcomer_gets_from_an_empty_folder_to_an_order_and_a_test(newcomer: N
     assert applied.endswith(": new version, committed, in use\n")
     newcomer.printed("node group shop is new: its worker has started, see .datp/logs/worker-shop")
 
-    order = newcomer.run("datp", "submit", "order", "--wait", "--data", '{"cups": 2}')
+    order = newcomer.run("datp", "submit", "order", "--wait", "--input", '{"cups": 2}')
     assert '{"cups": 2, "cents": 700, "confirmed": true}' in order
     tx = re.search(r"t\d\d-[0-9a-f]{32}", order)
     assert tx is not None

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
@@ -40,7 +41,7 @@ CHECKS = [
     negative_data_rejection,
     unsupported_method,
 ]
-#: More, and others each time, if somebody wants to look for longer.
+#: More, and others each time, for those who want to look for longer.
 EXAMPLES = int(os.environ.get("DATP_FUZZ_EXAMPLES", "4"))
 #: Chains of requests, and how long each may be.
 CHAINS = int(os.environ.get("DATP_FUZZ_CHAINS", "24"))
@@ -112,6 +113,7 @@ def test_every_operation_answers_every_role_as_documented_whatever_is_sent(
             answer = case.call_and_validate(
                 headers={"Authorization": f"Bearer {keys[name]}"},
                 checks=CHECKS if name == Role.ADMIN else REFUSED_CHECKS,
+                session=session,
                 timeout=20,
             )
             answers[name][answer.status_code] += 1
@@ -125,12 +127,13 @@ def test_every_operation_answers_every_role_as_documented_whatever_is_sent(
                 case.path_parameters[name] = value
         call(case)
 
-    for strategy, is_right in strategies(house):
-        try:
-            seed(1)(limits(given(case=strategy)(call_by_name if is_right else call)))()
-        except Unsatisfiable:
-            # An operation that takes nothing can be called in no wrong way.
-            continue
+    with requests.Session() as session:
+        for strategy, is_right in strategies(house):
+            try:
+                seed(1)(limits(given(case=strategy)(call_by_name if is_right else call)))()
+            except Unsatisfiable:
+                # An operation that takes nothing can be called in no wrong way.
+                continue
     assert answers[Role.ADMIN].keys() >= {200, 202, 404, 422}, answers
     assert all(found.keys() >= {200, 403, 422} for found in answers.values() if found[403]), answers
     assert [name for name, found in answers.items() if not found[403]] == [Role.ADMIN], answers

@@ -44,7 +44,7 @@ def acme(house: ApiHouse) -> RemoteTerminal:
 
 
 def test_a_client_submits_waits_and_signals(acme: RemoteTerminal) -> None:
-    shown = acme("submit", "echo", "--data", '{"amount": 5}', "--wait")
+    shown = acme("submit", "echo", "--input", '{"amount": 5}', "--wait")
     assert "success" in shown and '"amount": 5' in shown
     sleeper = acme("submit", "nap", "--quiet").strip()
     assert acme.json("status", sleeper)["status"] == "sleeping"

@@ -111,6 +111,11 @@ def test_keys_are_listed_with_whole_ids(run: Callable[..., list[str]], datp: Kit
         expires_in_s=86_400 * 30,
     )
     assert holds(run("keys", "list"), made.key.id)
+    # What `datp up` makes takes a line.
+    store.create(
+        "local", Role.ADMIN, actor=Actor(name="ann"), name="made by datp up", expires_in_s=86_400
+    )
+    assert len(run("keys", "list", "--owner", "local")) == 2
 
 
 def test_nodes_are_listed_with_whole_names(run: Callable[..., list[str]], datp: Kit) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -207,3 +208,12 @@ def test_a_group_whose_steps_are_not_known_here_gets_no_worker_and_that_is_said_
     assert said == [
         "node group shop gets no worker here: DATP_STEPS names no module with util/fixed-reply"
     ]
+
+
+def test_the_old_name_of_the_input_is_read_with_a_warning(datp: Kit, submit: Any) -> None:
+    datp.use(Pipeline("keep").step("util/delay", params={"seconds": 1}).build())
+    new = submit("keep", "--input", '{"cups": 2}', "--json")
+    old = submit("keep", "--data", '{"cups": 2}', "--json")
+    assert (new.exit_code, old.exit_code) == (0, 0)
+    assert (new.stderr, old.stderr) == ("", f"{transactions.OLD_DATA}\n")
+    assert [json.loads(each.stdout)["input"] for each in (new, old)] == [{"cups": 2}] * 2

@@ -226,11 +226,13 @@ def test_what_the_guard_has_handed_to_others_is_not_committed_here(datp_servers:
     """One step hangs; those before it in the shared transaction go on elsewhere, and only there."""
     kit = Kit(datp_servers, vector_stuck_ms=50)
     books = Books(kit.connections.engine)
-    hangs, may_end = threading.Event(), threading.Event()
+    hangs, may_return, may_end = (threading.Event() for _ in range(3))
 
     def odd(ctx: StepContext) -> None:
+        is_first = not hangs.is_set()
         hangs.set()
-        may_end.wait(20)
+        # When it returns, its shared transaction must not be committed: it runs again, alone.
+        (may_return if is_first else may_end).wait(20)
 
     Pay(kit, books, odd, timeout_s=30)
     kit.lose_bells()
@@ -243,6 +245,9 @@ def test_what_the_guard_has_handed_to_others_is_not_committed_here(datp_servers:
     hop.start("t/pay", pairs)
     try:
         assert hangs.wait(20)
+        eventually(hop.looks)
+        # Until then its rows are locked, and other workers wait for them.
+        may_return.set()
 
         def others_went_on() -> bool:
             hop.go_on()

@@ -33,6 +33,9 @@ UNITS = ("_s", "_ms", "_days", "_max")
 WITHOUT_UNIT = {"shards", "sql_pool_size", "webhook_workers"}
 NUMBERS = [item.name for item in fields(Settings) if isinstance(item.default, int | float)]
 
+#: Limits that `runtime/jobs.py` hands to a job, and a number that docs/seeds.md names.
+READ_BY_ONE = {"queue_age_alert_s", "queue_short_bells_max", "reconciler_window_s", "state_cache_s"}
+
 #: What tells the time of the machine it runs on.
 WALL_CLOCKS = {
     ("time", "time"),
@@ -233,6 +236,29 @@ def test_every_constant_has_its_reason_above_it() -> None:
         if not re.match(r"    #: .+[^:]$", before)
     ]
     assert bare == []
+
+
+def test_a_constant_that_one_module_reads_stands_beside_its_use() -> None:
+    """In `tuning.py` is what several modules read, or what tests and benchmarks change."""
+    root = PACKAGE.parent
+    names = re.findall(r"^    (\w+): ", (PACKAGE / "tuning.py").read_text(), re.MULTILINE)
+    modules = [set(re.findall(r"\w+", path.read_text())) for path in MODULES]
+    changed = {
+        word
+        for top in ("tests", "benchmarks")
+        for path in (root / top).rglob("*.py")
+        if path != Path(__file__)
+        for word in re.findall(r"\w+", path.read_text())
+    }
+    # Itself, and one more.
+    alone = {
+        name
+        for name in names
+        if name not in changed and sum(name in words for words in modules) <= 2
+        # The table of jobs in `jobs/schedule.py` looks periods up by the name of the job.
+        if not name.endswith("_period_s")
+    }
+    assert alone == READ_BY_ONE
 
 
 def test_every_failpoint_is_reached_and_every_one_reached_is_known() -> None:

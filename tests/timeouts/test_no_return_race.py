@@ -22,6 +22,8 @@ Data = dict[str, Any]
 
 TRANSACTIONS = 3_000
 EXPIRY_S_MAX = 60
+#: In which a second passes.
+TICK_S = 0.15
 PAY = "INSERT INTO test_paid SELECT unnest(cast(:tx AS text[]))"
 ENDS = """
 SELECT s.tx_id, s.status, s.no_return_at IS NOT NULL AS is_past, p.tx IS NOT NULL AS is_paid
@@ -111,7 +113,7 @@ class Race:
         self._over.wait(0.05)
 
     def _tick(self) -> None:
-        self._over.wait(0.25)
+        self._over.wait(TICK_S)
         self.kit.clock.advance(seconds=1)
         self.kit.run_job("sleeper")
         with self.kit.connections.engine.connect() as sql:
