@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal, NotRequired, TypedDict
@@ -281,5 +282,6 @@ def test_hints_that_cannot_be_read_say_nothing(kit: Kit) -> None:
 
     def untyped(ctx: Any, data: dict[str, Any]) -> None: ...
 
-    for number, function in enumerate((postponed, untyped, lambda ctx: None)):
+    functions: list[Callable[..., Any]] = [postponed, untyped, lambda ctx: None]
+    for number, function in enumerate(functions):
         assert kit.step(f"t/hints-{number}")(function).input_schema() is None
