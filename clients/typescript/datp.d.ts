@@ -749,6 +749,12 @@ export type MappingVersionShown = {
 };
 
 export type MappingsShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
   mappings: MappingListed[];
 };
 
@@ -2441,8 +2447,13 @@ export interface Operations {
   listMappings: {
     method: "GET";
     path: "/v1/mappings";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
     replies: {
       200: MappingsShown;
+      422: Problem;
       400: Problem;
       401: Problem;
       403: Problem;

@@ -301,12 +301,8 @@ class Pipeline:
         messages: Mapping[str, Any] | None = None,
         tests: Iterable[Mapping[str, Any]] = (),
         search: Mapping[str, Any] | None = None,
-<<<<<<< HEAD
         input_schema: Mapping[str, Any] | type | None = None,
-=======
-        input_schema: Mapping[str, Any] | None = None,
         payee: Mapping[str, Any] | None = None,
->>>>>>> main
         description: str = "",
     ) -> None:
         self._mapping = {
@@ -325,12 +321,8 @@ class Pipeline:
             "messages": _as_dict(messages),
             "tests": [_as_dict(each) for each in tests] or None,
             "search": _as_dict(search),
-<<<<<<< HEAD
             "inputSchema": given_schema(name, input_schema),
-=======
-            "inputSchema": _as_dict(input_schema),
             "payee": _as_dict(payee),
->>>>>>> main
         }
         self._steps: list[dict[str, Any]] = []
 
