@@ -80,8 +80,8 @@ class StepTypeShown(Given):
     parameters: Annotated[Object, Field(description="JSON Schema of its params.")] = Field(
         default_factory=dict
     )
-    default_definition: Annotated[Object, Field(description="A step to begin with.")] = Field(
-        default_factory=dict
+    default: Object = Field(
+        default_factory=dict, alias="defaultDefinition", description="A step to begin with."
     )
     input: Annotated[
         Object | None, Field(description="JSON Schema of its input, if its function is typed.")
