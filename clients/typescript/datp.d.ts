@@ -639,6 +639,10 @@ export type KeyMade = {
   key: string;
 };
 
+export type KeyRingShown = {
+  keys: RingKeyShown[];
+};
+
 export type KeyShown = {
   id: string;
   owner: string;
@@ -972,6 +976,37 @@ export type ResolveIn = {
   output?: Record<string, unknown> | null;
 };
 
+export type RetentionRuleIn = {
+  /** After the end. */
+  days: number;
+  /** Kept in the audit table. */
+  reason: string;
+  /** Act alone although the policy wants another person; an alert stays. */
+  breakGlass?: boolean;
+};
+
+export type RetentionRuleRemoved = {
+  kind: "owner" | "pipeline";
+  name: string;
+  removed: boolean;
+};
+
+export type RetentionRuleShown = {
+  kind: "owner" | "pipeline";
+  name: string;
+  days: number;
+};
+
+export type RetentionRulesShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  rules: RetentionRuleShown[];
+};
+
 export type RetryIn = {
   /** Kept in the audit table. */
   reason: string;
@@ -979,6 +1014,16 @@ export type RetryIn = {
 
 export type RevokeIn = {
   reason?: string | null;
+};
+
+export type RingKeyShown = {
+  /** Its id; (plain): rows from before the key ring. */
+  key: string;
+  active: boolean;
+  /** Whether this process has it in its ring. */
+  known: boolean;
+  /** How many rows are sealed under it. */
+  rows: number;
 };
 
 /** What an operator may do; each includes what the ones before it may. */
@@ -989,10 +1034,43 @@ export type RotateIn = {
   overlapSeconds?: number | null;
 };
 
+export type SecretGone = {
+  name: string;
+  removed: boolean;
+};
+
+export type SecretIn = {
+  /** It is sealed, and never shown again. */
+  value: string;
+};
+
 export type SecretRotated = {
   id: string;
   /** The new one: shown now and never again. */
   secret: string;
+};
+
+export type SecretShown = {
+  name: string;
+  /** The key of the ring that it is sealed under. */
+  key: string;
+  changedAt: string;
+};
+
+export type SecretStored = {
+  name: string;
+  /** false: it had a value, which is replaced. */
+  new: boolean;
+};
+
+export type SecretsShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  secrets: SecretShown[];
 };
 
 export type SegmentShown = {
@@ -1689,6 +1767,25 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Delete Secret */
+  deleteSecret: {
+    method: "DELETE";
+    path: "/v1/secrets/{name}";
+    pathParameters: {
+      name: string;
+    };
+    replies: {
+      200: SecretGone;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Disable */
   disablePipeline: {
     method: "POST";
@@ -1860,6 +1957,21 @@ export interface Operations {
     replies: {
       200: InputSchemaShown;
       422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Key Ring */
+  getKeyRing: {
+    method: "GET";
+    path: "/v1/key-ring";
+    replies: {
+      200: KeyRingShown;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -2503,6 +2615,46 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Rules */
+  listRetentionRules: {
+    method: "GET";
+    path: "/v1/retention-rules";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
+    replies: {
+      200: RetentionRulesShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Secrets */
+  listSecrets: {
+    method: "GET";
+    path: "/v1/secrets";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
+    replies: {
+      200: SecretsShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Services List */
   listServices: {
     method: "GET";
@@ -2752,6 +2904,32 @@ export interface Operations {
       408: Problem;
       413: Problem;
       415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Remove Rule */
+  removeRetentionRule: {
+    method: "DELETE";
+    path: "/v1/retention-rules/{kind}/{name}";
+    pathParameters: {
+      kind: "owner" | "pipeline";
+      name: string;
+    };
+    queryParameters: {
+      reason: string;
+      breakGlass?: boolean;
+    };
+    replies: {
+      200: RetentionRuleRemoved;
+      202: ApprovalAsked;
+      409: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
       429: Problem;
       500: Problem;
       503: Problem;
@@ -3039,6 +3217,55 @@ export interface Operations {
     body: LimitsIn;
     replies: {
       200: OwnerLimitsShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Set Rule */
+  setRetentionRule: {
+    method: "PUT";
+    path: "/v1/retention-rules/{kind}/{name}";
+    pathParameters: {
+      kind: "owner" | "pipeline";
+      name: string;
+    };
+    body: RetentionRuleIn;
+    replies: {
+      200: RetentionRuleShown;
+      202: ApprovalAsked;
+      409: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Set Secret */
+  setSecret: {
+    method: "PUT";
+    path: "/v1/secrets/{name}";
+    pathParameters: {
+      name: string;
+    };
+    body: SecretIn;
+    replies: {
+      200: SecretStored;
       422: Problem;
       400: Problem;
       401: Problem;
