@@ -23,6 +23,7 @@ from datp_tasks.api import (
     batches,
     bulk_actions,
     bulk_submit,
+    bulk_transfers,
     compat,
     event_pages,
     explain,
@@ -31,6 +32,7 @@ from datp_tasks.api import (
     input_schemas,
     inspect,
     ledger_operator,
+    mappings,
     openapi,
     operator,
     pipeline_versions,
@@ -53,6 +55,7 @@ from datp_tasks.settings import Settings
 
 ROUTERS = (
     bulk_submit.routes,
+    bulk_transfers.routes,
     transactions.routes,
     batches.routes,
     ledger_operator.routes,
@@ -71,6 +74,7 @@ ROUTERS = (
     explain.routes,
     groups.routes,
     pipeline_versions.routes,
+    mappings.routes,
     compat.routes,
     compat.open_routes,
     health.router,

@@ -288,6 +288,7 @@ class Hop:
         return [run for run in unsure if not run.owns_undo]
 
     def _decide(self, runs: list[Run]) -> Moves:
+        self._points.look_at_broken(runs)
         return [(run, self._decider.decide(run)) for run in runs]
 
     def rescue(self, stuck: Stuck) -> None:

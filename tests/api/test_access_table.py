@@ -43,6 +43,11 @@ DECISION = {"decision": "redo", "reason": "table"}
 ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "POST /v1/transactions": (WANTED, {"client", "submitter", *ADMINS}),
     "POST /v1/transactions/bulk": ({"transactions": [WANTED]}, EVERYONE),
+    "POST /v1/bulk-transfers": (
+        {"pipeline": "echo", "expiresInSeconds": 9, "transfers": [WANTED]},
+        {"client", "submitter", *ADMINS},
+    ),
+    "GET /v1/bulk-transfers/{txId}": (None, READERS),
     "GET /v1/transactions": (None, READERS),
     "GET /v1/transactions/{txId}": (None, READERS),
     "GET /v1/transactions/{txId}/events": (None, READERS),
@@ -115,6 +120,12 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "GET /v1/transactions/{txId}/replay": (None, OPERATORS),
     "GET /v1/doctor": (None, VIEWERS),
     "GET /v1/timeouts": (None, VIEWERS),
+    "GET /v1/mappings": (None, VIEWERS),
+    "POST /v1/mappings": ({"definition": {}}, ADMINS),
+    "GET /v1/mappings/{name}": (None, VIEWERS),
+    "GET /v1/mappings/{name}/versions/{version}": (None, VIEWERS),
+    "POST /v1/mappings/{name}/versions/{version}/commit": ({"comment": "table"}, ADMINS),
+    "POST /v1/mappings/{name}/versions/{version}/use": (None, ADMINS),
     "GET /v1/step-types": (None, VIEWERS),
     "GET /v1/step-types/{name:path}": (None, VIEWERS),
     "GET /v1/nodes": (None, VIEWERS),
@@ -143,6 +154,8 @@ APPROVER = Role.APPROVER
 COMMANDS: dict[str, Role | None] = {
     **dict.fromkeys(("up", "demo", "env", "api", "ledger-sim"), NO_ROLE),
     **dict.fromkeys(("submit", "why", "list", "alerts", "doctor", "timeouts", "top"), VIEWER),
+    "bulk-transfers submit": VIEWER,
+    "bulk-transfers show": OPERATOR,
     **dict.fromkeys(("nodes", "groups list", "groups show", "claims", "services list"), VIEWER),
     **dict.fromkeys(("pipelines list", "pipelines show", "pipelines export"), VIEWER),
     **dict.fromkeys(("pipelines diff", "batches list", "batches show"), VIEWER),

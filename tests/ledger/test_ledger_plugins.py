@@ -16,8 +16,10 @@ from datp_tasks.ledger import kinds
 from datp_tasks.ledger.batch_types import Asked, Begun, Seen
 from datp_tasks.ledger.kinds import KINDS, LedgerKind
 from datp_tasks.ledger.rules import Rule
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.ledger_batch import BatchState, Verdict
 from datp_tasks.outbound.messages import Exchange, HttpRequest, NoResponse, NotSent, Response
+from datp_tasks.testing import Kit
 from tests.ledger.conftest import NewWorld
 from tests.support.ledger_world import World
 
@@ -256,6 +258,27 @@ def test_each_service_shows_its_own_credential(paper: PaperBook, new_world: NewW
     assert paper.entries == ["e000", "other"] or paper.entries == ["other", "e000"]
     with pytest.raises(ServiceInvalid, match="no name of a secret"):
         intake.add_service("paper-3", kind="paper", url="paper://shelf", secret="a b")
+
+
+def test_the_credential_of_a_service_comes_from_the_key_ring(paper: PaperBook, datp: Kit) -> None:
+    """Sealed in SQL, opened for the request, and never in clear text at rest."""
+    alice = Actor(name="alice")
+    secrets, intake = datp.connections.secrets, datp.connections.ledger.intake
+    secrets.put("shelf-key", "Bearer from the ring", actor=alice)
+    intake.add_service(SERVICE, kind="paper", url="paper://127.0.0.1", secret="shelf-key")
+    intake.submit_many([(SERVICE, b"entry one", None)])
+    for _ in range(3):
+        datp.advance(seconds=2)
+    assert (paper.entries, paper.seen_credentials) == (["one"], {"Bearer from the ring"})
+    with datp.connections.engine.connect() as connection:
+        [[stored]] = connection.exec_driver_sql("SELECT sealed FROM sealed_secret")
+    assert "from the ring" not in stored
+    secrets.remove("shelf-key", actor=alice)
+    secrets._kept.clear()
+    intake.submit_many([(SERVICE, b"entry two", None)])
+    for _ in range(3):
+        datp.advance(seconds=90)
+    assert paper.entries == ["one"], "without its credential nothing is sent"
 
 
 @pytest.mark.parametrize("broken", ["submission", "error_code", "statuses"])
