@@ -10,7 +10,13 @@ from urllib.parse import parse_qsl
 
 from fastapi.responses import Response
 
-from datp_tasks.api.console.transactions_page import given_filters, parsed, query_of, wrong_filter
+from datp_tasks.api.console.transactions_page import (
+    conditions_of,
+    given_filters,
+    parsed,
+    query_of,
+    wrong_filter,
+)
 from datp_tasks.api.console.visit import REASON_CHARS_MAX, Pages, Visit, with_query
 from datp_tasks.api.problems import invalid, not_found
 from datp_tasks.api.services import Services
@@ -65,6 +71,7 @@ def where_of(given: Mapping[str, str]) -> Where:
         status=Status(status) if status else None,
         pipeline=given.get("pipeline"),
         owner=given.get("owner"),
+        attributes=conditions_of(given["attr"]) if "attr" in given else {},
     )
 
 
@@ -79,7 +86,7 @@ async def preview(visit: Visit) -> Response:
         chosen = await visit.run(choose, visit.services, action, given)
     except Exception as error:
         trouble = wrong_filter(error)
-    filters = " ".join(f"--where {name}={value}" for name, value in given.items())
+    filters = " ".join(_option(name, value) for name, value in given.items())
     return visit.page(
         "bulk.html",
         422 if trouble else 200,
@@ -97,6 +104,13 @@ async def preview(visit: Visit) -> Response:
         now_ms=await visit.run(visit.services.live.server_now_ms),
         cli=f"datp bulk {action} {filters} --reason '…'",
     )
+
+
+def _option(name: str, value: str) -> str:
+    """A filter as the command line has it."""
+    if name == "attr":
+        return " ".join(f"--where 'attr.{each.strip()}'" for each in value.split(","))
+    return f"--where {name}={value}"
 
 
 @pages.action("/bulk/{action}", back="/transactions")
