@@ -42,6 +42,7 @@ class Intake:
         url: str,
         secret: str | None = None,
         by: Actor | None = None,
+        reason: str = "",
     ) -> Service:
         """Make a line of batches to a ledger, or give it another address; the audit has `by`.
 
@@ -61,7 +62,7 @@ class Intake:
             mistake = f"{secret!r:.100} is no name of a secret; `datp secrets list` shows them"
         if mistake:
             raise ServiceInvalid(mistake)
-        if not self._batches.add_service(service, by):
+        if not self._batches.add_service(service, by, reason):
             raise ServiceInvalid(f"{service_id} exists and is of another kind than {kind}")
         return service
 

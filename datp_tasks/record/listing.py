@@ -206,14 +206,15 @@ def _chunks(
     if few is not None:
         yield _sorted(connection, wanted, few), True
         return
-    size = CHUNK if wanted.is_narrow else wanted.rows_max + 1
+    # Most filters fit much of what is looked at: few first, and more each time.
+    size = min(CHUNK, 4 * (wanted.rows_max + 1)) if wanted.is_narrow else wanted.rows_max + 1
     after = wanted.after
     while True:
         chunk = _look(connection, wanted, after, size)
         yield chunk, len(chunk) < size
         if len(chunk) < size:
             return
-        after = chunk[-1]
+        after, size = chunk[-1], min(CHUNK, 2 * size)
 
 
 def _sorted(connection: Connection, wanted: ListingFilter, few: list[str]) -> list[Place]:

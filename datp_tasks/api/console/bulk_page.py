@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from itertools import islice
+from shlex import quote
 from typing import cast
 from urllib.parse import parse_qsl
 
@@ -22,7 +23,7 @@ from datp_tasks.api.problems import invalid, not_found
 from datp_tasks.api.services import Services
 from datp_tasks.model.approval import selection_of
 from datp_tasks.model.status import Status
-from datp_tasks.operator.bulk import Action, ActionResult, Where
+from datp_tasks.operator.bulk import FILTERS, Action, ActionResult, Where
 from datp_tasks.record.record_types import Summary
 
 pages = Pages()
@@ -86,7 +87,6 @@ async def preview(visit: Visit) -> Response:
         chosen = await visit.run(choose, visit.services, action, given)
     except Exception as error:
         trouble = wrong_filter(error)
-    filters = " ".join(_option(name, value) for name, value in given.items())
     return visit.page(
         "bulk.html",
         422 if trouble else 200,
@@ -102,15 +102,23 @@ async def preview(visit: Visit) -> Response:
         sample=chosen[:SAMPLE],
         trouble=trouble,
         now_ms=await visit.run(visit.services.live.server_now_ms),
-        cli=f"datp bulk {action} {filters} --reason '…'",
+        cli=command_of(action, given),
     )
+
+
+def command_of(action: str, given: Mapping[str, str]) -> str:
+    """The same on the command line, safe to paste; empty if it does not know one of the filters."""
+    if not given or not given.keys() <= {*FILTERS, "attr"}:
+        return ""
+    filters = " ".join(_option(name, value) for name, value in given.items())
+    return f"datp bulk {action} {filters} --reason '…'"
 
 
 def _option(name: str, value: str) -> str:
     """A filter as the command line has it."""
     if name == "attr":
-        return " ".join(f"--where 'attr.{each.strip()}'" for each in value.split(","))
-    return f"--where {name}={value}"
+        return " ".join(f"--where {quote(f'attr.{each.strip()}')}" for each in value.split(","))
+    return f"--where {quote(f'{name}={value}')}"
 
 
 @pages.action("/bulk/{action}", back="/transactions")
