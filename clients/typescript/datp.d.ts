@@ -639,6 +639,10 @@ export type KeyMade = {
   key: string;
 };
 
+export type KeyRingShown = {
+  keys: RingKeyShown[];
+};
+
 export type KeyShown = {
   id: string;
   owner: string;
@@ -966,6 +970,31 @@ export type ResolveIn = {
   output?: Record<string, unknown> | null;
 };
 
+export type RetentionRuleIn = {
+  /** After the end. */
+  days: number;
+  /** Kept in the audit table. */
+  reason: string;
+  /** Act alone although the policy wants another person; an alert stays. */
+  breakGlass?: boolean;
+};
+
+export type RetentionRuleRemoved = {
+  kind: "owner" | "pipeline";
+  name: string;
+  removed: boolean;
+};
+
+export type RetentionRuleShown = {
+  kind: "owner" | "pipeline";
+  name: string;
+  days: number;
+};
+
+export type RetentionRulesShown = {
+  rules: RetentionRuleShown[];
+};
+
 export type RetryIn = {
   /** Kept in the audit table. */
   reason: string;
@@ -973,6 +1002,16 @@ export type RetryIn = {
 
 export type RevokeIn = {
   reason?: string | null;
+};
+
+export type RingKeyShown = {
+  /** Its id; (plain): rows from before the key ring. */
+  key: string;
+  active: boolean;
+  /** Whether this process has it in its ring. */
+  known: boolean;
+  /** How many rows are sealed under it. */
+  rows: number;
 };
 
 /** What an operator may do; each includes what the ones before it may. */
@@ -987,6 +1026,31 @@ export type SecretRotated = {
   id: string;
   /** The new one: shown now and never again. */
   secret: string;
+export type SecretGone = {
+  name: string;
+  removed: boolean;
+};
+
+export type SecretIn = {
+  /** It is sealed, and never shown again. */
+  value: string;
+};
+
+export type SecretShown = {
+  name: string;
+  /** The key of the ring that it is sealed under. */
+  key: string;
+  changedAt: string;
+};
+
+export type SecretStored = {
+  name: string;
+  /** false: it had a value, which is replaced. */
+  new: boolean;
+};
+
+export type SecretsShown = {
+  secrets: SecretShown[];
 };
 
 export type SegmentShown = {
@@ -1683,6 +1747,25 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Delete Secret */
+  deleteSecret: {
+    method: "DELETE";
+    path: "/v1/secrets/{name}";
+    pathParameters: {
+      name: string;
+    };
+    replies: {
+      200: SecretGone;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Disable */
   disablePipeline: {
     method: "POST";
@@ -1893,6 +1976,12 @@ export interface Operations {
     replies: {
       200: MappingVersionShown;
       422: Problem;
+  /** Key Ring */
+  getKeyRing: {
+    method: "GET";
+    path: "/v1/key-ring";
+    replies: {
+      200: KeyRingShown;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -2492,6 +2581,36 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Rules */
+  listRetentionRules: {
+    method: "GET";
+    path: "/v1/retention-rules";
+    replies: {
+      200: RetentionRulesShown;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Secrets */
+  listSecrets: {
+    method: "GET";
+    path: "/v1/secrets";
+    replies: {
+      200: SecretsShown;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Services List */
   listServices: {
     method: "GET";
@@ -2741,6 +2860,32 @@ export interface Operations {
       408: Problem;
       413: Problem;
       415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Remove Rule */
+  removeRetentionRule: {
+    method: "DELETE";
+    path: "/v1/retention-rules/{kind}/{name}";
+    pathParameters: {
+      kind: "owner" | "pipeline";
+      name: string;
+    };
+    queryParameters: {
+      reason: string;
+      breakGlass?: boolean;
+    };
+    replies: {
+      200: RetentionRuleRemoved;
+      202: ApprovalAsked;
+      409: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
       429: Problem;
       500: Problem;
       503: Problem;
@@ -3028,6 +3173,55 @@ export interface Operations {
     body: LimitsIn;
     replies: {
       200: OwnerLimitsShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Set Rule */
+  setRetentionRule: {
+    method: "PUT";
+    path: "/v1/retention-rules/{kind}/{name}";
+    pathParameters: {
+      kind: "owner" | "pipeline";
+      name: string;
+    };
+    body: RetentionRuleIn;
+    replies: {
+      200: RetentionRuleShown;
+      202: ApprovalAsked;
+      409: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Set Secret */
+  setSecret: {
+    method: "PUT";
+    path: "/v1/secrets/{name}";
+    pathParameters: {
+      name: string;
+    };
+    body: SecretIn;
+    replies: {
+      200: SecretStored;
       422: Problem;
       400: Problem;
       401: Problem;

@@ -37,7 +37,9 @@ from datp_tasks.api import (
     operator,
     pipeline_versions,
     problems,
+    retention_routes,
     root,
+    sealing_routes,
     series,
     step_types,
     transactions,
@@ -74,6 +76,8 @@ ROUTERS = (
     bulk_actions.routes,
     explain.routes,
     groups.routes,
+    retention_routes.routes,
+    sealing_routes.routes,
     pipeline_versions.routes,
     mappings.routes,
     compat.routes,
@@ -142,7 +146,7 @@ def create_app(open_services: Callable[[], Services], settings: Settings) -> Fas
         app.include_router(router)
     if console is not None:
         console.install(app)
-    app.state.show_transaction = transactions.show
+    app.state.shows = {"transaction": transactions.show, "delivery": webhooks.show}
     app.state.direct = _direct_routes(app)
     app.state.shell = Shell(app.router)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]

@@ -38,6 +38,7 @@ from datp_tasks.record.idempotency_keys import IdempotencyKeys
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.record_types import Summary
 from datp_tasks.record.saved_views import SavedViews
+from datp_tasks.record.sealed_secrets import SealedSecrets
 from datp_tasks.record.search import Search
 from datp_tasks.record.states import States
 from datp_tasks.record.timeouts import Timeouts
@@ -140,6 +141,7 @@ class Services:
     pipelines: PipelineStore
     mappings: MappingStore
     catalogue: Catalogue
+    secrets: SealedSecrets
     live: LiveStore
     transactions: TransactionStores
     callers: Callers

@@ -27,6 +27,7 @@ NEEDED: Final[dict[str, Role]] = {
     **dict.fromkeys(("approvals approve", "approvals reject"), Role.APPROVER),
     **dict.fromkeys(("bulk cancel", "bulk wake", "bulk retry"), OPERATOR),
     **dict.fromkeys(("replay", "audit", "audit actions", "logs"), OPERATOR),
+    "retention list": VIEWER,
     **dict.fromkeys(("why", "list", "alerts", "doctor", "timeouts", "top", "nodes"), VIEWER),
     **dict.fromkeys(("groups list", "groups show", "steps list", "steps show"), VIEWER),
     "groups set": OPERATOR,

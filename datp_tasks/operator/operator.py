@@ -19,6 +19,7 @@ from datp_tasks.operator.doctor import Diagnosis, Doctor, InDoubt, InFlight
 from datp_tasks.operator.erase import Eraser
 from datp_tasks.operator.replay import Replay
 from datp_tasks.operator.resolve import Decision, Resolver
+from datp_tasks.operator.retention_changes import RetentionChanges
 from datp_tasks.operator.transaction_logs import TransactionLogs
 from datp_tasks.operator.unmask import Unmasked, Unmasker
 from datp_tasks.operator.why import Explainer, Why
@@ -41,6 +42,7 @@ class Operator:
         eraser: Eraser,
         unmasker: Unmasker,
         logs: TransactionLogs,
+        retention: RetentionChanges,
         close: Callable[[], None],
     ) -> None:
         self._explainer = explainer
@@ -55,6 +57,8 @@ class Operator:
         self._unmasker = unmasker
         #: What the steps of a transaction have logged.
         self.logs = logs
+        #: How long owners and pipelines are kept.
+        self.retention = retention
         self._close = close
 
     @classmethod

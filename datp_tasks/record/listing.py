@@ -37,7 +37,6 @@ class Query(Queries, topic="listing"):
     unsuccessful_newest: str
     attribute_up: str
     attribute_down: str
-    attribute: str
     external_ids: str
     open_ids: str
     attribute_ids: str
@@ -140,14 +139,6 @@ class Listing:
                     break
             rows = _summaries(connection, found)
         return ListingPage([rows[tx_id] for tx_id in found if tx_id in rows], end)
-
-    def attribute(self, tx_id: str, name: str, owner: str | None) -> str | None:
-        """The text of a search attribute, by which its transaction is sorted; None if it has none
-        or belongs to another owner."""
-        with self._engine.connect() as connection:
-            values = {"tx_id": tx_id, "name": name, "owner": owner}
-            row = connection.exec_driver_sql(Query.attribute, values).first()
-            return None if row is None else str(row.value)
 
     def pipelines_of(self, tx_ids: Sequence[str]) -> tuple[str, ...]:
         with self._engine.connect() as connection:

@@ -91,6 +91,7 @@ def open_services(container: Container) -> Services:
         pipelines=container.pipelines,
         mappings=container.mappings,
         catalogue=container.catalogue,
+        secrets=container.secrets,
         live=container.live,
         transactions=stores,
         callers=callers,

@@ -16,6 +16,7 @@ from datp_tasks.operator.doctor import Doctor
 from datp_tasks.operator.erase import Eraser
 from datp_tasks.operator.operator import Operator
 from datp_tasks.operator.resolve import Resolver
+from datp_tasks.operator.retention_changes import RetentionChanges
 from datp_tasks.operator.step_approval import StepApproval
 from datp_tasks.operator.transaction_logs import TransactionLogs
 from datp_tasks.operator.unmask import Unmasker
@@ -27,6 +28,7 @@ from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.erasure import Erasure
 from datp_tasks.record.journal import Journal
 from datp_tasks.record.journal_files import JournalFiles
+from datp_tasks.record.retention_rules import RetentionRules
 from datp_tasks.record.states import States
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.runtime.container import Container
@@ -141,6 +143,9 @@ def make_operator(container: Container) -> Operator:
         eraser=_eraser(container, auditor),
         unmasker=_unmasker(container, auditor),
         logs=TransactionLogs(record=container.record, live=container.live, journal=journal),
+        retention=RetentionChanges(
+            RetentionRules(container.engine, container.clock), container.approvals
+        ),
         close=container.close,
     )
 

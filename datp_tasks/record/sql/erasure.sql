@@ -134,6 +134,16 @@ SET payload = '', note = NULL, receipt = CASE WHEN r.receipt IS NOT NULL THEN js
 FROM chosen c WHERE r.service_id = c.service_id AND r.batch_id = c.batch_id
   AND r.final_at IS NOT NULL AND r.payload <> ''
 
+-- :name erase_answers
+-- Answers to requests of an owner that were refused, or were in part: they may quote what was sent.
+-- The same request is judged anew then; what was accepted is found by its external id.
+DELETE FROM idempotency_key k USING (
+    SELECT owner, key FROM idempotency_key
+    WHERE owner = %(owner)s AND (status >= 400 OR status = 207)
+    ORDER BY key LIMIT %(limit)s FOR UPDATE
+) chosen
+WHERE k.owner = chosen.owner AND k.key = chosen.key
+
 -- :name lock_data_keys
 -- Waits for those who accept with a data key of this owner at the moment.
 SELECT id FROM data_key WHERE owner = %(owner)s ORDER BY id FOR UPDATE
