@@ -753,6 +753,12 @@ export type MappingVersionShown = {
 };
 
 export type MappingsShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
   mappings: MappingListed[];
 };
 
@@ -992,6 +998,12 @@ export type RetentionRuleShown = {
 };
 
 export type RetentionRulesShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
   rules: RetentionRuleShown[];
 };
 
@@ -1022,10 +1034,6 @@ export type RotateIn = {
   overlapSeconds?: number | null;
 };
 
-export type SecretRotated = {
-  id: string;
-  /** The new one: shown now and never again. */
-  secret: string;
 export type SecretGone = {
   name: string;
   removed: boolean;
@@ -1034,6 +1042,12 @@ export type SecretGone = {
 export type SecretIn = {
   /** It is sealed, and never shown again. */
   value: string;
+};
+
+export type SecretRotated = {
+  id: string;
+  /** The new one: shown now and never again. */
+  secret: string;
 };
 
 export type SecretShown = {
@@ -1050,6 +1064,12 @@ export type SecretStored = {
 };
 
 export type SecretsShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
   secrets: SecretShown[];
 };
 
@@ -1946,6 +1966,21 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Key Ring */
+  getKeyRing: {
+    method: "GET";
+    path: "/v1/key-ring";
+    replies: {
+      200: KeyRingShown;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Show Mapping */
   getMapping: {
     method: "GET";
@@ -1976,12 +2011,6 @@ export interface Operations {
     replies: {
       200: MappingVersionShown;
       422: Problem;
-  /** Key Ring */
-  getKeyRing: {
-    method: "GET";
-    path: "/v1/key-ring";
-    replies: {
-      200: KeyRingShown;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -2530,8 +2559,13 @@ export interface Operations {
   listMappings: {
     method: "GET";
     path: "/v1/mappings";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
     replies: {
       200: MappingsShown;
+      422: Problem;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -2585,8 +2619,13 @@ export interface Operations {
   listRetentionRules: {
     method: "GET";
     path: "/v1/retention-rules";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
     replies: {
       200: RetentionRulesShown;
+      422: Problem;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -2600,8 +2639,13 @@ export interface Operations {
   listSecrets: {
     method: "GET";
     path: "/v1/secrets";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
     replies: {
       200: SecretsShown;
+      422: Problem;
       400: Problem;
       401: Problem;
       403: Problem;

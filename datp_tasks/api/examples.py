@@ -17,6 +17,7 @@ AT = "2027-01-31T12:00:00Z"
 VERSION = "574791cd60892a1e"
 HASH = "574791cd60892a1e9d2f0c4b7a8e6d5c3b2a19080706050403020100ffeeddcc"
 DEFINITION = {"pipeline": "transfer", "steps": [{"type": "bank/debit"}, {"type": "bank/credit"}]}
+MAPPING = {"mapping": "countries", "fields": {"country": {"from": "country"}}}
 TRANSFER = {"from": "ann", "to": "bob", "amount": "10.00"}
 REASON = {"reason": "the bank confirmed it by telephone"}
 SUBMIT = {"pipeline": "transfer", "input": TRANSFER, "externalId": "order-4711"}
@@ -45,6 +46,12 @@ REQUESTS: dict[str, Any] = {
     "unmaskTransaction": REASON,
     "applyPipeline": {"definition": DEFINITION},
     "usePipelineVersion": {"reason": "release 12"},
+    "submitBulkTransfer": {"pipeline": "bulk-transfer", "transfers": [SUBMIT]},
+    "applyMapping": {"definition": MAPPING},
+    "commitMapping": {"comment": "numbers for the bank"},
+    "useMapping": {"reason": "release 12"},
+    "setRetentionRule": {"days": 400, "reason": "contract 7"},
+    "setSecret": {"value": "a token of the bank"},
     "closeAlert": REASON,
     "approveRequest": {"note": "checked against the statement"},
     "rejectRequest": {"note": "the amount is wrong"},
@@ -195,6 +202,7 @@ VALUES: dict[str, Any] = {
     "transactionType": "transfer",
     "QueuesShown.transactions": {"queuedZ": 3},
     "txId": EXAMPLE_ID,
+    "bulkId": EXAMPLE_ID,
     "type": "transaction.completed",
     "url": "https://shop.example.com/hooks",
     "ServiceShown.url": "http://ledger.example.com",

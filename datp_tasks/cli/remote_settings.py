@@ -137,7 +137,7 @@ class RemoteMappings:
                 drafts=each["drafts"],
                 updated_at=known_moment(each["updatedAt"]),
             )
-            for each in self._calls.get("mappings")["mappings"]
+            for each in self._calls.pages("mappings")
         )
 
     def show(self, name: str, version: str | None = None) -> StoredMapping:
