@@ -79,7 +79,7 @@ class KeyRingShown(Given):
 async def secrets(request: Request, limit: Limit = LIMIT_MAX, cursor: Cursor = None) -> Response:
     """The names of the secrets; values are never shown."""
     services = services_of(request)
-    found = await services.threads.run(services.secrets.list)
+    found = await services.threads.run(services.callers.secrets.list)
     page, more = page_of_all(found, lambda each: each.name, cursor, limit)
     shown = [
         {"name": each.name, "key": each.key_id, "changedAt": time_text(each.changed_at)}
@@ -92,7 +92,7 @@ async def secrets(request: Request, limit: Limit = LIMIT_MAX, cursor: Cursor = N
 async def set_secret(request: Request, name: Name, wanted: SecretIn) -> Response:
     """Store a secret, or give it a new value; workers use it within seconds."""
     services, actor = services_of(request), caller_of(request).actor
-    put = partial(services.secrets.put, name, wanted.value, actor=actor)
+    put = partial(services.callers.secrets.put, name, wanted.value, actor=actor)
     return json_response({"name": name, "new": await services.threads.run(put)})
 
 
@@ -101,7 +101,7 @@ async def delete_secret(request: Request, name: Name) -> Response:
     """Forget a secret; steps that name it fail from then on."""
     services, actor = services_of(request), caller_of(request).actor
     try:
-        await services.threads.run(partial(services.secrets.remove, name, actor=actor))
+        await services.threads.run(partial(services.callers.secrets.remove, name, actor=actor))
     except SecretUnknown:
         raise not_found("such secret") from None
     return json_response({"name": name, "removed": True})

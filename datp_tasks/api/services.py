@@ -100,11 +100,12 @@ class TransactionStores:
 
 @dataclass(frozen=True, kw_only=True)
 class Callers:
-    """What PostgreSQL keeps of those who call."""
+    """What PostgreSQL keeps of those who call, and the secrets that they give to pipelines."""
 
     keys: ApiKeys
     idempotency: IdempotencyKeys
     saved_views: SavedViews
+    secrets: SealedSecrets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +142,6 @@ class Services:
     pipelines: PipelineStore
     mappings: MappingStore
     catalogue: Catalogue
-    secrets: SealedSecrets
     live: LiveStore
     transactions: TransactionStores
     callers: Callers

@@ -3,10 +3,13 @@ a policy may want a second person for it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from datp_tasks.errors import SubjectMoved
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.approval import Ask, Order
 from datp_tasks.operator.approvals import Approvals
+from datp_tasks.operator.erase import Eraser
 from datp_tasks.record.database import Connection, translate_outage
 from datp_tasks.record.retention_rules import RetentionRule, RetentionRules, RuleKind
 
@@ -79,3 +82,11 @@ class RetentionChanges:
 
     def carry_out(self, order: Order, token: str | None) -> str:
         return "done"
+
+
+@dataclass(frozen=True, slots=True)
+class DataEnd:
+    """What takes data away: an erasure at once, a retention rule by their age."""
+
+    eraser: Eraser
+    retention: RetentionChanges

@@ -91,7 +91,6 @@ def open_services(container: Container) -> Services:
         pipelines=container.pipelines,
         mappings=container.mappings,
         catalogue=container.catalogue,
-        secrets=container.secrets,
         live=container.live,
         transactions=stores,
         callers=callers,
@@ -147,6 +146,7 @@ def _callers(container: Container, gate_engine: Engine) -> Callers:
         keys=ApiKeys(gate_engine, clock, settings.key_pepper, settings.key_pepper_previous),
         idempotency=IdempotencyKeys(engine, clock),
         saved_views=SavedViews(engine),
+        secrets=container.secrets,
     )
 
 

@@ -16,7 +16,7 @@ from datp_tasks.operator.doctor import Doctor
 from datp_tasks.operator.erase import Eraser
 from datp_tasks.operator.operator import Operator
 from datp_tasks.operator.resolve import Resolver
-from datp_tasks.operator.retention_changes import RetentionChanges
+from datp_tasks.operator.retention_changes import DataEnd, RetentionChanges
 from datp_tasks.operator.step_approval import StepApproval
 from datp_tasks.operator.transaction_logs import TransactionLogs
 from datp_tasks.operator.unmask import Unmasker
@@ -140,12 +140,9 @@ def make_operator(container: Container) -> Operator:
         bulk=bulk,
         approvals=container.approvals,
         auditor=auditor,
-        eraser=_eraser(container, auditor),
+        data_end=DataEnd(_eraser(container, auditor), _retention(container)),
         unmasker=_unmasker(container, auditor),
         logs=TransactionLogs(record=container.record, live=container.live, journal=journal),
-        retention=RetentionChanges(
-            RetentionRules(container.engine, container.clock), container.approvals
-        ),
         close=container.close,
     )
 
@@ -159,6 +156,11 @@ def _offer_actions(container: Container, resolver: Resolver, bulk: Bulk, locator
         container.approvals.offer(f"resolve.{decision}", resolver)
     for kind in ("cancel", "wake", "retry"):
         container.approvals.offer(f"bulk.{kind}", bulk)
+
+
+def _retention(container: Container) -> RetentionChanges:
+    rules = RetentionRules(container.engine, container.clock)
+    return RetentionChanges(rules, container.approvals)
 
 
 def _eraser(container: Container, auditor: Auditor) -> Eraser:

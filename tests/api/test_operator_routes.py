@@ -254,51 +254,6 @@ def test_a_key_with_an_empty_list_of_grants_may_do_nothing(
     assert client.post("/v1/transactions", json=wanted).status_code == 403
 
 
-# Mappings.
-
-MAPPING = """
-mapping: countries
-codes: {iso: {PH: "%s"}}
-fields:
-  country: {from: country, code: iso}
-"""
-
-
-def test_a_mapping_goes_from_text_to_use_and_its_pipelines_get_a_new_version(
-    ops: httpx.Client, house: ApiHouse
-) -> None:
-    made = ops.post("/v1/mappings", json={"yaml": MAPPING % "608"})
-    assert (made.status_code, made.json()["new"]) == (201, True)
-    assert ops.post("/v1/mappings", json={"yaml": MAPPING % "608"}).status_code == 200
-    place = f"/v1/mappings/countries/versions/{made.json()['version']}"
-    committed = ops.post(f"{place}/commit", json={"comment": "the first one"}).json()
-    assert (committed["state"], committed["comment"]) == ("committed", "the first one")
-    used = ops.post(f"{place}/use", json={"reason": "the bank wants numbers"}).json()
-    assert (used["inUse"], used["pipelines"]) == (True, [])
-    house.kit.use(Pipeline("maps").step("util/map-fields", params={"mapping": "countries"}).build())
-    other = ops.post("/v1/mappings", json={"yaml": MAPPING % "999"}).json()["version"]
-    used = ops.post(f"/v1/mappings/countries/versions/{other[:8]}/use").json()
-    assert [each["pipeline"] for each in used["pipelines"]] == ["maps"]
-    assert house.kit.run("maps", {"country": "PH"}).output == {"country": "999"}
-    shown = ops.get(f"/v1/mappings/countries/versions/{other}").json()
-    assert shown["definition"]["codes"] == {"iso": {"PH": "999"}}
-    versions = ops.get("/v1/mappings/countries").json()["versions"]
-    assert [each["inUse"] for each in versions] == [True, False]
-    [listed] = ops.get("/v1/mappings").json()["mappings"]
-    assert (listed["name"], listed["versionInUse"], listed["versions"]) == ("countries", other, 2)
-    done = actions(house, ops, "countries")
-    assert {"mapping.apply", "mapping.commit", "mapping.use"} <= set(done)
-
-
-def test_a_mapping_that_is_wrong_or_unknown_is_refused(ops: httpx.Client) -> None:
-    wrong = ops.post("/v1/mappings", json={"definition": {"mapping": "x", "fields": {"a": 5}}})
-    assert wrong.status_code == 422 and "fields.a" in wrong.json()["detail"]
-    assert ops.post("/v1/mappings", json={}).status_code == 422
-    assert ops.get("/v1/mappings/none").status_code == 404
-    assert ops.get("/v1/mappings/none/versions/0").status_code == 404
-    assert ops.post("/v1/mappings/none/versions/0/use").status_code == 404
-
-
 # Retention, secrets and the key ring.
 
 
@@ -365,3 +320,48 @@ def test_a_secret_that_cannot_be_is_refused_without_its_value(
     refused = ops.put(f"/v1/secrets/{name}", json={"value": value})
     assert refused.status_code == 422, refused.text
     assert ops.get("/v1/secrets").json()["secrets"] == []
+
+
+# Mappings.
+
+MAPPING = """
+mapping: countries
+codes: {iso: {PH: "%s"}}
+fields:
+  country: {from: country, code: iso}
+"""
+
+
+def test_a_mapping_goes_from_text_to_use_and_its_pipelines_get_a_new_version(
+    ops: httpx.Client, house: ApiHouse
+) -> None:
+    made = ops.post("/v1/mappings", json={"yaml": MAPPING % "608"})
+    assert (made.status_code, made.json()["new"]) == (201, True)
+    assert ops.post("/v1/mappings", json={"yaml": MAPPING % "608"}).status_code == 200
+    place = f"/v1/mappings/countries/versions/{made.json()['version']}"
+    committed = ops.post(f"{place}/commit", json={"comment": "the first one"}).json()
+    assert (committed["state"], committed["comment"]) == ("committed", "the first one")
+    used = ops.post(f"{place}/use", json={"reason": "the bank wants numbers"}).json()
+    assert (used["inUse"], used["pipelines"]) == (True, [])
+    house.kit.use(Pipeline("maps").step("util/map-fields", params={"mapping": "countries"}).build())
+    other = ops.post("/v1/mappings", json={"yaml": MAPPING % "999"}).json()["version"]
+    used = ops.post(f"/v1/mappings/countries/versions/{other[:8]}/use").json()
+    assert [each["pipeline"] for each in used["pipelines"]] == ["maps"]
+    assert house.kit.run("maps", {"country": "PH"}).output == {"country": "999"}
+    shown = ops.get(f"/v1/mappings/countries/versions/{other}").json()
+    assert shown["definition"]["codes"] == {"iso": {"PH": "999"}}
+    versions = ops.get("/v1/mappings/countries").json()["versions"]
+    assert [each["inUse"] for each in versions] == [True, False]
+    [listed] = ops.get("/v1/mappings").json()["mappings"]
+    assert (listed["name"], listed["versionInUse"], listed["versions"]) == ("countries", other, 2)
+    done = actions(house, ops, "countries")
+    assert {"mapping.apply", "mapping.commit", "mapping.use"} <= set(done)
+
+
+def test_a_mapping_that_is_wrong_or_unknown_is_refused(ops: httpx.Client) -> None:
+    wrong = ops.post("/v1/mappings", json={"definition": {"mapping": "x", "fields": {"a": 5}}})
+    assert wrong.status_code == 422 and "fields.a" in wrong.json()["detail"]
+    assert ops.post("/v1/mappings", json={}).status_code == 422
+    assert ops.get("/v1/mappings/none").status_code == 404
+    assert ops.get("/v1/mappings/none/versions/0").status_code == 404
+    assert ops.post("/v1/mappings/none/versions/0/use").status_code == 404

@@ -282,6 +282,25 @@ def test_each_service_shows_its_own_credential(paper: PaperBook, new_world: NewW
         intake.add_service("paper-3", kind="paper", url="paper://shelf", secret="a b")
 
 
+def test_a_credential_does_not_go_by_a_scheme_that_its_kind_does_not_encrypt(
+    paper: PaperBook, new_world: NewWorld
+) -> None:
+    world = paper_world(new_world)
+    for instance in world.instances:
+        instance.ledger.wire._secret = {"shelf-key": "Bearer one"}.__getitem__
+    intake = world.instances[0].ledger.intake
+    intake.add_service(SERVICE, kind="paper", url="post://shelf")
+    with pytest.raises(ServiceInvalid, match="in the clear to another machine; use paper://"):
+        intake.add_service(SERVICE, kind="paper", url="post://shelf", secret="shelf-key")
+    intake.add_service("paper-4", kind="paper", url="post://127.0.0.1", secret="shelf-key")
+    # One that was stored before is judged when it is used.
+    world.sql("UPDATE ledger_service SET secret = 'shelf-key' WHERE service_id = 'paper-1'")
+    [name] = hand_in(world, 1)
+    world.settle(world.instances[0], rounds=2)
+    assert "in the clear" in (world.batch(name, SERVICE).note or "")
+    assert (paper.entries, paper.seen_credentials) == ([], set())
+
+
 def test_the_credential_of_a_service_comes_from_the_key_ring(paper: PaperBook, datp: Kit) -> None:
     """Sealed in SQL, opened for the request, and never in clear text at rest."""
     alice = Actor(name="alice")
@@ -301,25 +320,6 @@ def test_the_credential_of_a_service_comes_from_the_key_ring(paper: PaperBook, d
     for _ in range(3):
         datp.advance(seconds=90)
     assert paper.entries == ["one"], "without its credential nothing is sent"
-
-
-def test_a_credential_does_not_go_by_a_scheme_that_its_kind_does_not_encrypt(
-    paper: PaperBook, new_world: NewWorld
-) -> None:
-    world = paper_world(new_world)
-    for instance in world.instances:
-        instance.ledger.wire._secret = {"shelf-key": "Bearer one"}.__getitem__
-    intake = world.instances[0].ledger.intake
-    intake.add_service(SERVICE, kind="paper", url="post://shelf")
-    with pytest.raises(ServiceInvalid, match="in the clear to another machine; use paper://"):
-        intake.add_service(SERVICE, kind="paper", url="post://shelf", secret="shelf-key")
-    intake.add_service("paper-4", kind="paper", url="post://127.0.0.1", secret="shelf-key")
-    # One that was stored before is judged when it is used.
-    world.sql("UPDATE ledger_service SET secret = 'shelf-key' WHERE service_id = 'paper-1'")
-    [name] = hand_in(world, 1)
-    world.settle(world.instances[0], rounds=2)
-    assert "in the clear" in (world.batch(name, SERVICE).note or "")
-    assert (paper.entries, paper.seen_credentials) == ([], set())
 
 
 @pytest.mark.parametrize("broken", ["submission", "error_code", "statuses"])
