@@ -28,7 +28,6 @@ from datp_tasks.live.nodes import Node
 from datp_tasks.live.store import LiveStore
 from datp_tasks.operator.operator import Operator
 from datp_tasks.pipelines.catalogue import Catalogue
-from datp_tasks.pipelines.mapping_store import MappingStore
 from datp_tasks.pipelines.version_store import PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
@@ -140,7 +139,6 @@ class Services:
     webhooks: WebhookService
     ledger: Ledger
     pipelines: PipelineStore
-    mappings: MappingStore
     catalogue: Catalogue
     live: LiveStore
     transactions: TransactionStores

@@ -26,6 +26,7 @@ from datp_tasks.errors import (
 from datp_tasks.ledger.batch_types import BatchAttempt, LedgerBatch, Service, Sighting, Stored
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.ledger_batch import BatchState
+from datp_tasks.record.bulk_transfers import BulkRecord
 from datp_tasks.record.record_types import Precondition, Summary
 from datp_tasks.settings import Settings
 from datp_tasks.transactions.send_signals import SignalSender
@@ -42,7 +43,6 @@ class Client:
         reader: Reader,
         signals: SignalSender,
         batches: LedgerBatches,
-        bulk_transfers: BulkTransfers,
         close: Callable[[], None],
     ) -> None:
         self._acceptor = acceptor
@@ -51,7 +51,7 @@ class Client:
         self._signals = signals
         self._batches = batches
         #: Many transactions with one deadline and one report.
-        self.bulk_transfers = bulk_transfers
+        self.bulk_transfers = BulkTransfers(acceptor, BulkRecord(acceptor.record), reader)
         self._close = close
 
     @classmethod

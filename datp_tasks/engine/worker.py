@@ -104,7 +104,7 @@ class WorkerServices:
         points: PointDesk,
     ) -> None:
         self._points = points
-        self._bulks = BulkRecord(stores.record.engine, stores.record)
+        self._bulks = BulkRecord(stores.record)
         self._linked = LinkedTransactions(stores.record.engine, stores.clock)
         self._live = stores.live
         self._secrets = stores.secrets

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
 from datp_tasks.failpoints import reach
@@ -43,8 +43,8 @@ MakeBulk = Callable[[list[Existing | None]], Acceptance]
 
 
 class BulkRecord:
-    def __init__(self, engine: Engine, record: Record) -> None:
-        self._engine = engine
+    def __init__(self, record: Record) -> None:
+        self._engine = record.engine
         self._record = record
 
     def accept(

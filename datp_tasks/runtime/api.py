@@ -89,7 +89,6 @@ def open_services(container: Container) -> Services:
         webhooks=container.webhooks,
         ledger=container.ledger,
         pipelines=container.pipelines,
-        mappings=container.mappings,
         catalogue=container.catalogue,
         live=container.live,
         transactions=stores,

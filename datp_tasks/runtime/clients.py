@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datp_tasks.client.batches import LedgerBatches
-from datp_tasks.client.bulk_transfers import BulkTransfers
 from datp_tasks.client.client import Client
 from datp_tasks.client.reads import Reader
 from datp_tasks.client.submit import RequestAcceptor
@@ -22,7 +21,6 @@ from datp_tasks.operator.transaction_logs import TransactionLogs
 from datp_tasks.operator.unmask import Unmasker
 from datp_tasks.operator.why import Explainer
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.bulk_transfers import BulkRecord
 from datp_tasks.record.caller_transaction import CallerAccepts
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.erasure import Erasure
@@ -70,14 +68,12 @@ def make_client(container: Container, *, opens: bool = True, watches: bool = Tru
         notifications=Notifications(container.redis, container.live.keys.notify),
         vault=container.vault if opens else None,
     )
-    bulks = BulkRecord(container.engine, container.record)
     return Client(
         acceptor=acceptor,
         caller_submits=CallerSubmits(acceptor, accepts, watches=watches),
         reader=reader,
         signals=make_signal_sender(container, locator),
         batches=LedgerBatches(intake=container.ledger.intake, batches=container.ledger.batches),
-        bulk_transfers=BulkTransfers(acceptor, bulks, reader),
         close=container.close,
     )
 
