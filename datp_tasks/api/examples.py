@@ -78,6 +78,10 @@ REQUESTS: dict[str, Any] = {
         "definition": DEFINITION,
     },
     "clonePipeline": {"name": "transfer-abroad"},
+    "submitBulkTransfer": {"pipeline": "bulk-transfer", "transfers": [SUBMIT]},
+    "applyMapping": {"definition": {"mapping": "to-bank", "fields": {"iban": {"from": "account"}}}},
+    "commitMapping": {"comment": "another field of the bank"},
+    "useMapping": {"reason": "release 12"},
     "startOriginal": {"data": TRANSFER, "metadata": {"externalId": "order-4711"}},
 }
 
@@ -92,6 +96,7 @@ VALUES: dict[str, Any] = {
     "batchId": "batch-1",
     "bells": {"master": 0},
     "buildTime": AT,
+    "bulkId": EXAMPLE_ID,
     "by": "key k_4711",
     "cancel": None,
     "cause": "switch",
@@ -237,7 +242,8 @@ class Examples:
     def add_to(self, operation: dict[str, Any]) -> None:
         """Put examples into an operation, where it sends or answers JSON."""
         for content in _json_of(operation.get("requestBody", {})):
-            content["example"] = REQUESTS[operation["operationId"]]
+            if operation["operationId"] in REQUESTS:
+                content["example"] = REQUESTS[operation["operationId"]]
         for code, answer in operation["responses"].items():
             if code < "300":
                 for content in _json_of(answer):

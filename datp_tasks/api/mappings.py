@@ -90,8 +90,13 @@ async def list_mappings(
     request: Request, limit: Limit = LIMIT_MAX, cursor: Cursor = None
 ) -> Response:
     """All mappings, by name."""
+<<<<<<< HEAD
     found = await _stored(request, lambda store: store.list())
     page, more = page_of_all(found, lambda each: each.name, cursor, limit)
+=======
+    stored = await _stored(request, lambda store: store.list())
+    found, more = page_of_all(stored, lambda each: each.name, cursor, limit)
+>>>>>>> w-api
     shown = [
         {
             "name": each.name,
