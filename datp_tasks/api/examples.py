@@ -17,7 +17,6 @@ AT = "2027-01-31T12:00:00Z"
 VERSION = "574791cd60892a1e"
 HASH = "574791cd60892a1e9d2f0c4b7a8e6d5c3b2a19080706050403020100ffeeddcc"
 DEFINITION = {"pipeline": "transfer", "steps": [{"type": "bank/debit"}, {"type": "bank/credit"}]}
-MAPPING = {"mapping": "countries", "fields": {"country": {"from": "country"}}}
 TRANSFER = {"from": "ann", "to": "bob", "amount": "10.00"}
 REASON = {"reason": "the bank confirmed it by telephone"}
 SUBMIT = {"pipeline": "transfer", "input": TRANSFER, "externalId": "order-4711"}
@@ -46,12 +45,6 @@ REQUESTS: dict[str, Any] = {
     "unmaskTransaction": REASON,
     "applyPipeline": {"definition": DEFINITION},
     "usePipelineVersion": {"reason": "release 12"},
-    "submitBulkTransfer": {"pipeline": "bulk-transfer", "transfers": [SUBMIT]},
-    "applyMapping": {"definition": MAPPING},
-    "commitMapping": {"comment": "numbers for the bank"},
-    "useMapping": {"reason": "release 12"},
-    "setRetentionRule": {"days": 400, "reason": "contract 7"},
-    "setSecret": {"value": "a token of the bank"},
     "closeAlert": REASON,
     "approveRequest": {"note": "checked against the statement"},
     "rejectRequest": {"note": "the amount is wrong"},
@@ -82,6 +75,8 @@ REQUESTS: dict[str, Any] = {
     "applyMapping": {"definition": {"mapping": "to-bank", "fields": {"iban": {"from": "account"}}}},
     "commitMapping": {"comment": "another field of the bank"},
     "useMapping": {"reason": "release 12"},
+    "setRetentionRule": {"days": 400, "reason": "contract 7"},
+    "setSecret": {"value": "a token of the bank"},
     "startOriginal": {"data": TRANSFER, "metadata": {"externalId": "order-4711"}},
 }
 
@@ -207,7 +202,6 @@ VALUES: dict[str, Any] = {
     "transactionType": "transfer",
     "QueuesShown.transactions": {"queuedZ": 3},
     "txId": EXAMPLE_ID,
-    "bulkId": EXAMPLE_ID,
     "type": "transaction.completed",
     "url": "https://shop.example.com/hooks",
     "ServiceShown.url": "http://ledger.example.com",

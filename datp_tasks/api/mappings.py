@@ -90,13 +90,8 @@ async def list_mappings(
     request: Request, limit: Limit = LIMIT_MAX, cursor: Cursor = None
 ) -> Response:
     """All mappings, by name."""
-<<<<<<< HEAD
-    found = await _stored(request, lambda store: store.list())
-    page, more = page_of_all(found, lambda each: each.name, cursor, limit)
-=======
     stored = await _stored(request, lambda store: store.list())
     found, more = page_of_all(stored, lambda each: each.name, cursor, limit)
->>>>>>> w-api
     shown = [
         {
             "name": each.name,
@@ -105,7 +100,7 @@ async def list_mappings(
             "drafts": each.drafts,
             "updatedAt": time_text(each.updated_at),
         }
-        for each in page
+        for each in found
     ]
     return listed("mappings", shown, cursor=more, limit=limit)
 
@@ -195,8 +190,7 @@ async def use_mapping(
 async def _stored(request: Request, work: Callable[[MappingStore], T]) -> T:
     """Work on the store, in the name of the caller and in a thread."""
     services = services_of(request)
-    pipelines = services.pipelines.acting(caller_of(request).actor)
-    store = MappingStore(services.transactions.record.engine, pipelines)
+    store = services.mappings.acting(caller_of(request).actor)
 
     def run() -> T:
         with translate_outage():
