@@ -131,8 +131,8 @@ class Surroundings:
                 "address = %(bad)s WHERE id = (SELECT max(id) FROM operator_action)",
                 "UPDATE webhook_endpoint SET url = %(bad)s, disabled_reason = %(bad)s, "
                 "enabled = false WHERE id = %(endpoint)s",
-                "INSERT INTO ledger_service (service_id, kind, url) "
-                "VALUES (%(bad)s, 'sawtooth', %(bad)s)",
+                "INSERT INTO ledger_service (service_id, kind, url, created_at) "
+                "VALUES (%(bad)s, 'sawtooth', %(bad)s, now())",
             ):
                 connection.exec_driver_sql(sql, values)
         return [

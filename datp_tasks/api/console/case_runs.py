@@ -30,7 +30,7 @@ class CasesNotRun(DatpError):
 
 
 @dataclass(frozen=True, slots=True)
-class CaseResult:
+class ShownCase:
     status: str
     #: Where it differs from what the case expects; empty: it has passed.
     mistakes: Sequence[str]
@@ -44,7 +44,7 @@ class CaseRuns:
 
     async def run(
         self, steps: Sequence[str], definitions: Sequence[PipelineDefinition], cases: Sequence[str]
-    ) -> dict[str, CaseResult]:
+    ) -> dict[str, ShownCase]:
         """What came of each case of the first definition; the others are those it may call."""
         if self._is_busy:
             raise CasesNotRun("Test cases are being run already; wait until they are over.")
@@ -104,9 +104,9 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _results(answer: bytes) -> dict[str, CaseResult]:
+def _results(answer: bytes) -> dict[str, ShownCase]:
     found: list[dict[str, Any]] = json.loads(answer)
-    return {each["case"]: CaseResult(each["status"], each["mistakes"]) for each in found}
+    return {each["case"]: ShownCase(each["status"], each["mistakes"]) for each in found}
 
 
 def _trouble(why: str) -> CasesNotRun:

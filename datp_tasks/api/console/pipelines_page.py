@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from fastapi.responses import Response
 
-from datp_tasks.api.console.case_runs import CaseResult
+from datp_tasks.api.console.case_runs import ShownCase
 from datp_tasks.api.console.confirming import Confirm, breaks_glass, confirm_page
 from datp_tasks.api.console.payload_diff import DiffLine
 from datp_tasks.api.console.streams import LiveView, Params
@@ -70,7 +70,7 @@ def read_one(services: Services, params: Params) -> Mapping[str, Any]:
 
 
 NO_COUNTS = VersionCounts()
-NO_RESULTS: Mapping[str, CaseResult] = {}
+NO_RESULTS: Mapping[str, ShownCase] = {}
 VIEW = LiveView(
     name="pipelines", read=read, parts={"pipeline-rows": "parts/pipeline_rows.html"}, every_s=3.0
 )
@@ -96,7 +96,7 @@ async def pipeline(visit: Visit) -> Response:
 
 
 async def show_version(
-    visit: Visit, stored: StoredVersion, *, results: Mapping[str, CaseResult] = NO_RESULTS
+    visit: Visit, stored: StoredVersion, *, results: Mapping[str, ShownCase] = NO_RESULTS
 ) -> Response:
     """The page of a pipeline with one version open; with what came of its cases, if they ran."""
     name = stored.info.name
