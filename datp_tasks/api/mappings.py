@@ -190,7 +190,8 @@ async def use_mapping(
 async def _stored(request: Request, work: Callable[[MappingStore], T]) -> T:
     """Work on the store, in the name of the caller and in a thread."""
     services = services_of(request)
-    store = services.mappings.acting(caller_of(request).actor)
+    pipelines = services.pipelines.acting(caller_of(request).actor)
+    store = MappingStore(services.transactions.record.engine, pipelines)
 
     def run() -> T:
         with translate_outage():
