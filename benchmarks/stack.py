@@ -23,6 +23,7 @@ from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.processes import ManagedProcess, StopStep
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.record.database import migrate
+from datp_tasks.seals.keyring import new_ring
 
 ROOT = Path(__file__).resolve().parent.parent
 #: On the disk of the checkout: /tmp may be memory, where every commit is quick.
@@ -83,6 +84,7 @@ class Stack:
         self.engine: Engine
         self._database = ""
         self._databases = 0
+        self._keyring = new_ring().to_json()
         self._processes: list[ManagedProcess] = []
 
     def __enter__(self) -> Self:
@@ -158,6 +160,8 @@ class Stack:
             "DATP_REDIS_URL": self.redis_server.url,
             "DATP_DATABASE_URL": self.database_url,
             "DATP_SECURITY__POLICY_FILE": "single-person",
+            # Without one no webhook is sent: its secret could not be stored.
+            "DATP_SECURITY__KEYRING": self._keyring,
         }
 
     @property

@@ -27,6 +27,8 @@ POINTS = (
     "hop.after_begun",
     "hop.after_point",
     "linked.after_commit",
+    "bulk_transfer.before_commit",
+    "bulk_transfer.after_commit",
     "hop.after_step",
     "hop.after_checkpoint",
     "hop.after_hand_over",

@@ -53,7 +53,7 @@ FROM (SELECT format('t%s-%s', lpad((n % 16)::text, 2, '0'), lpad(to_hex(n), 32, 
 
 
 def run(bench: Bench) -> Figures:
-    turns = bench.choose(5, 1)
+    turns = bench.choose(5, 1, 2)
     load = os.getloadavg()[0]
     with bench.report.progress("tenants", 3 * turns) as step:
         figures: Figures = {}
@@ -119,7 +119,7 @@ def _webhooks(bench: Bench) -> tuple[float, float]:
     pending = bench.choose(100_000, 2_000, 1_000_000)
     bench.stack.renew()
     with receiver(bench.stack) as base:
-        engine = Engine(bench.stack, DATP_WEBHOOKS__PRIVATE_HOSTS="127.0.0.1")
+        engine = Engine(bench.stack, webhook_private_hosts=("127.0.0.1",))
         try:
             engine.start_worker()
             url = f"{base}/small"

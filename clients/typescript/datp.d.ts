@@ -35,6 +35,13 @@ export type AlertsShown = {
   alerts: AlertShown[];
 };
 
+export type AppliedMapping = {
+  name: string;
+  version: string;
+  /** False: the same content was stored before. */
+  new: boolean;
+};
+
 export type AppliedVersion = {
   name: string;
   version: string;
@@ -190,6 +197,47 @@ export type BulkResult = {
   problem?: Record<string, unknown> | null;
 };
 
+export type BulkTransferAccepted = {
+  bulkId: string;
+  /** It was accepted before. */
+  duplicate: boolean;
+};
+
+export type BulkTransferIn = {
+  /** One with the step util/bulk-transfer. */
+  pipeline: string;
+  /** What the pipeline of the bulk gets beside the transfers. */
+  input?: Record<string, unknown>;
+  /** Your own name for it; the same request again is the same transaction. */
+  externalId?: string | null;
+  /** Where to tell of its end; see docs/webhooks.md. */
+  webhook?: string | null;
+  metadata?: Record<string, unknown> | null;
+  /** When it must be over, as 2027-01-31T12:00:00Z. */
+  expiresAt?: string | null;
+  expiresInSeconds?: number | null;
+  /** The webhook is told of progress, too. */
+  progressReports?: boolean;
+  /** What a poll has told, the webhook need not. */
+  cancelWebhookOnPoll?: boolean;
+  /** Each is a transaction. */
+  transfers: TransactionIn[];
+};
+
+export type BulkTransferShown = {
+  bulkId: string;
+  externalId: string | null;
+  pipeline: string;
+  state: "RECEIVED" | "PROCESSING" | "EXPIRING" | "COMPLETED" | "EXPIRED";
+  createdAt: string;
+  /** Of all transfers, at the latest. */
+  expiresAt: string | null;
+  completedAt: string | null;
+  /** Transfers by status. */
+  counts: Record<string, number>;
+  transfers: TransferShown[];
+};
+
 export type CancelIn = {
   reason?: string;
 };
@@ -222,7 +270,7 @@ export type CommitIn = {
 };
 
 export type DefinitionIn = {
-  /** The pipeline as an object, as its file has it. */
+  /** The definition as an object, as its file has it. */
   definition?: Record<string, unknown> | null;
   /** Or as the text of a YAML file. */
   yaml?: string | null;
@@ -447,6 +495,10 @@ export type KeyMade = {
   key: string;
 };
 
+export type KeyRingShown = {
+  keys: RingKeyShown[];
+};
+
 export type KeyShown = {
   id: string;
   owner: string;
@@ -499,6 +551,59 @@ export type LogLinesShown = {
   txId: string;
   lines: LogLineShown[];
   nextCursor: string | null;
+};
+
+export type MappingInUse = {
+  name: string;
+  version: string;
+  state: "draft" | "committed";
+  comment: string | null;
+  createdAt: string;
+  inUse: boolean;
+  /** Those in use that name it: a new version. */
+  pipelines: RepublishedPipeline[];
+};
+
+export type MappingListed = {
+  name: string;
+  versionInUse: string | null;
+  versions: number;
+  drafts: number;
+  updatedAt: string;
+};
+
+export type MappingShown = {
+  name: string;
+  /** The newest first. */
+  versions: MappingVersion[];
+};
+
+export type MappingUseIn = {
+  /** Why; it is kept in the audit table. */
+  reason?: string;
+};
+
+export type MappingVersion = {
+  name: string;
+  version: string;
+  state: "draft" | "committed";
+  comment: string | null;
+  createdAt: string;
+  inUse: boolean;
+};
+
+export type MappingVersionShown = {
+  name: string;
+  version: string;
+  state: "draft" | "committed";
+  comment: string | null;
+  createdAt: string;
+  inUse: boolean;
+  definition: Record<string, unknown>;
+};
+
+export type MappingsShown = {
+  mappings: MappingListed[];
 };
 
 export type Mistake = {
@@ -691,6 +796,13 @@ export type ReplayShown = {
   state: Record<string, unknown> | null;
 };
 
+export type RepublishedPipeline = {
+  pipeline: string;
+  version: string;
+  /** It is in use once another person has approved this. */
+  approvalId: number | null;
+};
+
 export type ResolveBatchIn = {
   /** Kept in the audit table. */
   reason: string;
@@ -708,6 +820,31 @@ export type ResolveIn = {
   output?: Record<string, unknown> | null;
 };
 
+export type RetentionRuleIn = {
+  /** After the end. */
+  days: number;
+  /** Kept in the audit table. */
+  reason: string;
+  /** Act alone although the policy wants another person; an alert stays. */
+  breakGlass?: boolean;
+};
+
+export type RetentionRuleRemoved = {
+  kind: "owner" | "pipeline";
+  name: string;
+  removed: boolean;
+};
+
+export type RetentionRuleShown = {
+  kind: "owner" | "pipeline";
+  name: string;
+  days: number;
+};
+
+export type RetentionRulesShown = {
+  rules: RetentionRuleShown[];
+};
+
 export type RetryIn = {
   /** Kept in the audit table. */
   reason: string;
@@ -717,12 +854,49 @@ export type RevokeIn = {
   reason?: string | null;
 };
 
+export type RingKeyShown = {
+  /** Its id; (plain): rows from before the key ring. */
+  key: string;
+  active: boolean;
+  /** Whether this process has it in its ring. */
+  known: boolean;
+  /** How many rows are sealed under it. */
+  rows: number;
+};
+
 /** What an operator may do; each includes what the ones before it may. */
 export type Role = "viewer" | "operator" | "approver" | "admin";
 
 export type RotateIn = {
   /** The old one signs, too. */
   overlapSeconds?: number | null;
+};
+
+export type SecretGone = {
+  name: string;
+  removed: boolean;
+};
+
+export type SecretIn = {
+  /** It is sealed, and never shown again. */
+  value: string;
+};
+
+export type SecretShown = {
+  name: string;
+  /** The key of the ring that it is sealed under. */
+  key: string;
+  changedAt: string;
+};
+
+export type SecretStored = {
+  name: string;
+  /** false: it had a value, which is replaced. */
+  new: boolean;
+};
+
+export type SecretsShown = {
+  secrets: SecretShown[];
 };
 
 export type SegmentShown = {
@@ -881,6 +1055,18 @@ export type TransactionIn = {
   cancelWebhookOnPoll?: boolean;
 };
 
+export type TransferShown = {
+  /** Its place in the request, from 0. */
+  index: number;
+  externalId?: string | null;
+  txId?: string | null;
+  status: ("queued" | "running" | "sleeping" | "in-doubt" | "success" | "failed" | "aborted" | "cancelled" | "expired" | "internal-error") | ("refused" | "gone");
+  note?: string | null;
+  completedAt?: string | null;
+  /** Why it was refused. */
+  problem?: string | null;
+};
+
 export type UnmaskedApproval = {
   id: number;
   params: Record<string, unknown>;
@@ -1012,6 +1198,27 @@ export interface Operations {
     body: EndpointIn;
     replies: {
       201: Record<string, unknown>;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Apply Mapping */
+  applyMapping: {
+    method: "POST";
+    path: "/v1/mappings";
+    body: DefinitionIn;
+    replies: {
+      201: AppliedMapping;
+      200: AppliedMapping;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1218,6 +1425,30 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Commit Mapping */
+  commitMapping: {
+    method: "POST";
+    path: "/v1/mappings/{name}/versions/{version}/commit";
+    pathParameters: {
+      name: string;
+      version: string;
+    };
+    body: CommitIn;
+    replies: {
+      200: MappingVersion;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Commit Pipeline */
   commitPipeline: {
     method: "POST";
@@ -1306,6 +1537,25 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Delete Secret */
+  deleteSecret: {
+    method: "DELETE";
+    path: "/v1/secrets/{name}";
+    pathParameters: {
+      name: string;
+    };
+    replies: {
+      200: SecretGone;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Disable */
   disablePipeline: {
     method: "POST";
@@ -1374,6 +1624,25 @@ export interface Operations {
     };
     replies: {
       200: LedgerBatch;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Bulk Transfer */
+  getBulkTransfer: {
+    method: "GET";
+    path: "/v1/bulk-transfers/{txId}";
+    pathParameters: {
+      txId: string;
+    };
+    replies: {
+      200: BulkTransferShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1457,6 +1726,60 @@ export interface Operations {
     };
     replies: {
       200: InputSchemaShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Key Ring */
+  getKeyRing: {
+    method: "GET";
+    path: "/v1/key-ring";
+    replies: {
+      200: KeyRingShown;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Show Mapping */
+  getMapping: {
+    method: "GET";
+    path: "/v1/mappings/{name}";
+    pathParameters: {
+      name: string;
+    };
+    replies: {
+      200: MappingShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Show Mapping Version */
+  getMappingVersion: {
+    method: "GET";
+    path: "/v1/mappings/{name}/versions/{version}";
+    pathParameters: {
+      name: string;
+      version: string;
+    };
+    replies: {
+      200: MappingVersionShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1989,6 +2312,21 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** List Mappings */
+  listMappings: {
+    method: "GET";
+    path: "/v1/mappings";
+    replies: {
+      200: MappingsShown;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Nodes */
   listNodes: {
     method: "GET";
@@ -2020,6 +2358,36 @@ export interface Operations {
     replies: {
       200: PipelinesShown;
       422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Rules */
+  listRetentionRules: {
+    method: "GET";
+    path: "/v1/retention-rules";
+    replies: {
+      200: RetentionRulesShown;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Secrets */
+  listSecrets: {
+    method: "GET";
+    path: "/v1/secrets";
+    replies: {
+      200: SecretsShown;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -2270,6 +2638,32 @@ export interface Operations {
       408: Problem;
       413: Problem;
       415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Remove Rule */
+  removeRetentionRule: {
+    method: "DELETE";
+    path: "/v1/retention-rules/{kind}/{name}";
+    pathParameters: {
+      kind: "owner" | "pipeline";
+      name: string;
+    };
+    queryParameters: {
+      reason: string;
+      breakGlass?: boolean;
+    };
+    replies: {
+      200: RetentionRuleRemoved;
+      202: ApprovalAsked;
+      409: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
       429: Problem;
       500: Problem;
       503: Problem;
@@ -2568,6 +2962,55 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Set Rule */
+  setRetentionRule: {
+    method: "PUT";
+    path: "/v1/retention-rules/{kind}/{name}";
+    pathParameters: {
+      kind: "owner" | "pipeline";
+      name: string;
+    };
+    body: RetentionRuleIn;
+    replies: {
+      200: RetentionRuleShown;
+      202: ApprovalAsked;
+      409: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Set Secret */
+  setSecret: {
+    method: "PUT";
+    path: "/v1/secrets/{name}";
+    pathParameters: {
+      name: string;
+    };
+    body: SecretIn;
+    replies: {
+      200: SecretStored;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Set Switch */
   setSwitch: {
     method: "PUT";
@@ -2626,6 +3069,28 @@ export interface Operations {
     replies: {
       202: StoredBatch;
       200: StoredBatch;
+      409: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Submit Bulk Transfer */
+  submitBulkTransfer: {
+    method: "POST";
+    path: "/v1/bulk-transfers";
+    body: BulkTransferIn;
+    replies: {
+      202: BulkTransferAccepted;
+      200: BulkTransferAccepted;
       409: Problem;
       422: Problem;
       400: Problem;
@@ -2713,6 +3178,30 @@ export interface Operations {
     body: RetryIn;
     replies: {
       200: UnmaskedTransaction;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      415: Problem;
+      429: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Use Mapping */
+  useMapping: {
+    method: "POST";
+    path: "/v1/mappings/{name}/versions/{version}/use";
+    pathParameters: {
+      name: string;
+      version: string;
+    };
+    body: MappingUseIn | null;
+    replies: {
+      200: MappingInUse;
       422: Problem;
       400: Problem;
       401: Problem;

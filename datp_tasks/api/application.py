@@ -23,6 +23,7 @@ from datp_tasks.api import (
     batches,
     bulk_actions,
     bulk_submit,
+    bulk_transfers,
     compat,
     event_pages,
     explain,
@@ -31,11 +32,14 @@ from datp_tasks.api import (
     input_schemas,
     inspect,
     ledger_operator,
+    mappings,
     openapi,
     operator,
     pipeline_versions,
     problems,
+    retention_routes,
     root,
+    sealing_routes,
     series,
     step_types,
     transactions,
@@ -53,6 +57,7 @@ from datp_tasks.settings import Settings
 
 ROUTERS = (
     bulk_submit.routes,
+    bulk_transfers.routes,
     transactions.routes,
     batches.routes,
     ledger_operator.routes,
@@ -70,7 +75,10 @@ ROUTERS = (
     bulk_actions.routes,
     explain.routes,
     groups.routes,
+    retention_routes.routes,
+    sealing_routes.routes,
     pipeline_versions.routes,
+    mappings.routes,
     compat.routes,
     compat.open_routes,
     health.router,
@@ -139,7 +147,7 @@ def create_app(open_services: Callable[[], Services], settings: Settings) -> Fas
         app.include_router(router)
     if console is not None:
         console.install(app)
-    app.state.show_transaction = transactions.show
+    app.state.shows = {"transaction": transactions.show, "delivery": webhooks.show}
     app.state.direct = _direct_routes(app)
     app.state.shell = Shell(app.router)
     app.openapi = lambda: openapi.document(app)  # type: ignore[method-assign]

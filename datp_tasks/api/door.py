@@ -21,7 +21,7 @@ from datp_tasks.settings import Settings
 
 #: Of every answer.
 HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
-#: The longest URL that is of use here has a cursor of 300 characters in it.
+#: The longest URL that is of use here has a cursor of 3,000 characters in it.
 URL_BYTES_MAX = 8_192
 HEAD_BYTES_MAX = 32_768
 HEADERS_MAX = 100

@@ -2,7 +2,8 @@
 
 Made of what moves when something happens to it: the number of its last event, its status, and the
 fence, which grows with every claim, so that a transaction that is in doubt again is another one.
-That a client has seen it (`notifiedAt`) is no change.
+That its payloads were erased is a change, too: a client that is told 304 would keep its copy. That
+a client has seen it (`notifiedAt`) is none.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from datp_tasks.record.record_types import Summary
 
 
 def etag_of(summary: Summary) -> str:
-    return f'"{summary.sequence}-{summary.status}-{summary.fence:x}"'
+    erased = "-erased" if summary.erased_at is not None else ""
+    return f'"{summary.sequence}-{summary.status}-{summary.fence:x}{erased}"'
 
 
 def check_match(request: Request, summary: Summary) -> None:

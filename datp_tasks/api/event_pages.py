@@ -147,6 +147,10 @@ def _types(text: str | None) -> frozenset[str]:
     return wanted
 
 
+#: In events of transactions; `data` is what a payee is shown.
+PAYLOADS = ("output", "progress", "metadata", "data")
+
+
 class Shape:
     """How events look to the one who asks."""
 
@@ -196,7 +200,7 @@ class Shape:
 
     def _data(self, event: TransactionEvent) -> dict[str, Any]:
         """Payloads are the owner's. An operator asks for the transaction, which is audited."""
-        payloads = ("output", "progress", "metadata")
+        payloads = [name for name in PAYLOADS if name in event.data]
         if not self._sees(event):
             return event.data | {name: event.data[name] and dict(MASK) for name in payloads}
         if self._vault.ring is None:

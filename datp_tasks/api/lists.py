@@ -21,7 +21,9 @@ T = TypeVar("T")
 
 LIMIT_MAX = 200
 LIMIT = 50
-CURSOR_CHARS_MAX = 300
+#: The longest one holds the name of a node and its group, or a search attribute of 200 characters,
+#: each of which may take four bytes.
+CURSOR_CHARS_MAX = 3_000
 
 Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="The most that a page may have.")]
 Cursor = Annotated[

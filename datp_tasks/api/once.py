@@ -36,12 +36,13 @@ MIXED = 207
 KEPT_HEADERS = ("location", "content-type")
 
 #: What is kept of an answer: all of it; the id of the transaction that it shows, which is then
-#: shown as of now, so that no payload rests here; nothing, because it has a secret in it; nothing,
-#: because what is done again finds itself done, and its answer may have payloads in it.
-Keeps = Literal["answer", "transaction", "nothing", "again"]
+#: shown as of now, so that no payload rests here; nothing, and the delivery that the path names is
+#: shown as of now, for the same reason; nothing, because it has a secret in it; nothing, because
+#: what is done again finds itself done, and its answer may have payloads in it.
+Keeps = Literal["answer", "transaction", "delivery", "nothing", "again"]
 Handle = Callable[[Any], Awaitable[Response]]
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
-#: Shows a transaction to the caller of a request.
+#: Shows the transaction or delivery with this id to the caller of a request.
 Show = Callable[[Request, str], Awaitable[Response]]
 
 
@@ -85,7 +86,7 @@ async def once(request: Request, handle: Handle, what: Keeps) -> Response:
 
     found = await services.threads.run(begin)
     if not isinstance(found, KeyTaken):
-        return await _known(request, found)
+        return await _known(request, found, what)
     try:
         response = await handle(request)
     except ClientGone:
@@ -98,7 +99,9 @@ async def once(request: Request, handle: Handle, what: Keeps) -> Response:
     return response
 
 
-async def _known(request: Request, found: KeptAnswer | KeyOfAnother | KeyInUse) -> Response:
+async def _known(
+    request: Request, found: KeptAnswer | KeyOfAnother | KeyInUse, what: Keeps
+) -> Response:
     if isinstance(found, KeyOfAnother):
         detail = "This key was used for another request (route, query or body)."
         raise Problem(422, "idempotency-key-reused", detail)
@@ -109,9 +112,10 @@ async def _known(request: Request, found: KeptAnswer | KeyOfAnother | KeyInUse) 
             "The first request with this key is being worked on.",
             headers={"Retry-After": str(RETRY_AFTER_S)},
         )
-    if found.tx_id:
-        show: Show = request.app.state.show_transaction
-        response = await show(request, found.tx_id)
+    shown = found.tx_id if what == "transaction" else request.path_params.get("id")
+    if what in ("transaction", "delivery") and found.body is None and shown:
+        show: Show = request.app.state.shows[what]
+        response = await show(request, shown)
         response.status_code = found.status
     elif found.body is None:
         detail = "The first request with this key was done; its answer was shown once."

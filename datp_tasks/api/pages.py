@@ -146,7 +146,7 @@ def page_of(services: Services, caller: Caller, wanted: Filter) -> tuple[list[Su
                 attributes=attributes,
                 order=None if name == CREATED else name,
                 descending=wanted.order.startswith("-"),
-                after=_place(services, wanted, owner),
+                after=_place(wanted),
                 rows_max=wanted.limit,
             )
         )
@@ -166,24 +166,20 @@ def _cursor(wanted: Filter, place: Place | None) -> str | None:
     if place is None:
         return None
     value, tx_id = place
-    # The value of an attribute may be long: it is looked up by the id.
-    text = value.isoformat() if isinstance(value, datetime) else ""
+    # With the value: what the page ended with may be erased before the next one is asked for.
+    text = value.isoformat() if isinstance(value, datetime) else value
     return make_cursor(wanted.order, text, tx_id)
 
 
-def _place(services: Services, wanted: Filter, owner: str | None) -> Place | None:
+def _place(wanted: Filter) -> Place | None:
     parts = read_cursor(wanted.cursor, str, str, str)
     if parts is None:
         return None
     order, value, tx_id = parts
     if order != wanted.order:
         raise strange_cursor()
-    name = order.removeprefix("-")
-    if name != CREATED:
-        found = services.transactions.listing.attribute(tx_id, name, owner)
-        if found is None:
-            raise strange_cursor()
-        return found, tx_id
+    if order.removeprefix("-") != CREATED:
+        return value, tx_id
     try:
         moment: Any = datetime.fromisoformat(value)
         if moment.utcoffset() is None:

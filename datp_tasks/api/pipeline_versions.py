@@ -38,7 +38,7 @@ NEW, UNCHANGED = 201, 200
 
 class DefinitionIn(Sent):
     definition: Annotated[
-        Object | None, Field(description="The pipeline as an object, as its file has it.")
+        Object | None, Field(description="The definition as an object, as its file has it.")
     ] = None
     yaml: Annotated[
         str | None, Field(max_length=4_194_304, description="Or as the text of a YAML file.")
@@ -218,21 +218,25 @@ async def _stored(request: Request, work: Callable[[PipelineStore], T]) -> T:
     return await services.threads.run(run)
 
 
+def sent_document(wanted: DefinitionIn, *, source: str) -> Any:
+    """What was sent, as an object or as YAML."""
+    if (wanted.definition is None) == (wanted.yaml is None):
+        raise invalid([{"loc": ("body",), "msg": "give definition or yaml, and not both"}])
+    if wanted.yaml is None:
+        return wanted.definition
+    try:
+        documents = load_documents(wanted.yaml)
+    except YamlTextError as error:
+        raise PipelineInvalid([f"{source}: {error}"]) from None
+    if len(documents) != 1:
+        raise PipelineInvalid([f"{source}: one document is wanted, these are {len(documents)}"])
+    return documents[0]
+
+
 def parsed_definition(services: Services, wanted: DefinitionIn) -> PipelineDefinition:
     """The definition, checked as far as this process knows its step types."""
-    raw: Any = wanted.definition
-    if (raw is None) == (wanted.yaml is None):
-        raise invalid([{"loc": ("body",), "msg": "give definition or yaml, and not both"}])
-    if wanted.yaml is not None:
-        try:
-            documents = load_documents(wanted.yaml)
-        except YamlTextError as error:
-            raise PipelineInvalid([f"{SOURCE}: {error}"]) from None
-        if len(documents) != 1:
-            count = len(documents)
-            raise PipelineInvalid([f"{SOURCE}: one document is wanted, these are {count}"])
-        raw = documents[0]
     steps_max = services.settings.pipeline_steps_max
+    raw = sent_document(wanted, source=SOURCE)
     definition = parse_definition(raw, source=SOURCE, steps_max=steps_max)
     mistakes = param_mistakes([definition], registry)
     if mistakes:

@@ -28,6 +28,7 @@ from datp_tasks.live.nodes import Node
 from datp_tasks.live.store import LiveStore
 from datp_tasks.operator.operator import Operator
 from datp_tasks.pipelines.catalogue import Catalogue
+from datp_tasks.pipelines.mapping_store import MappingStore
 from datp_tasks.pipelines.version_store import PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
@@ -37,6 +38,7 @@ from datp_tasks.record.idempotency_keys import IdempotencyKeys
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.record_types import Summary
 from datp_tasks.record.saved_views import SavedViews
+from datp_tasks.record.sealed_secrets import SealedSecrets
 from datp_tasks.record.search import Search
 from datp_tasks.record.states import States
 from datp_tasks.record.timeouts import Timeouts
@@ -98,11 +100,12 @@ class TransactionStores:
 
 @dataclass(frozen=True, kw_only=True)
 class Callers:
-    """What PostgreSQL keeps of those who call."""
+    """What PostgreSQL keeps of those who call, and the secrets that they give to pipelines."""
 
     keys: ApiKeys
     idempotency: IdempotencyKeys
     saved_views: SavedViews
+    secrets: SealedSecrets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +140,7 @@ class Services:
     webhooks: WebhookService
     ledger: Ledger
     pipelines: PipelineStore
+    mappings: MappingStore
     catalogue: Catalogue
     live: LiveStore
     transactions: TransactionStores

@@ -16,6 +16,7 @@ from datp_tasks.api.lists import (
     read_cursor,
     strange_cursor,
 )
+from datp_tasks.api.once import keeps
 from datp_tasks.api.operator_models import DeliveriesShown, DeliveryWithAttempts
 from datp_tasks.api.problems import forbidden
 from datp_tasks.api.routing import grants, json_response, router
@@ -80,6 +81,7 @@ async def show(request: Request, id: Id) -> Response:
     responses=CONFLICT,
 )
 @grants("read")
+@keeps("delivery")
 async def redeliver(request: Request, id: Id) -> Response:
     """Send it again, with the same id and body and a full number of tries."""
     services, caller = services_of(request), caller_of(request)

@@ -27,6 +27,7 @@ NEEDED: Final[dict[str, Role]] = {
     **dict.fromkeys(("approvals approve", "approvals reject"), Role.APPROVER),
     **dict.fromkeys(("bulk cancel", "bulk wake", "bulk retry"), OPERATOR),
     **dict.fromkeys(("replay", "audit", "audit actions", "logs"), OPERATOR),
+    "retention list": VIEWER,
     **dict.fromkeys(("why", "list", "alerts", "doctor", "timeouts", "top", "nodes"), VIEWER),
     **dict.fromkeys(("groups list", "groups show", "steps list", "steps show"), VIEWER),
     "groups set": OPERATOR,
@@ -39,7 +40,8 @@ NEEDED: Final[dict[str, Role]] = {
     "webhooks redeliver": OPERATOR,
     **dict.fromkeys(("endpoints list", "endpoints show"), VIEWER),
     # Starting is a matter of grants, which the request is checked against.
-    "submit": VIEWER,
+    **dict.fromkeys(("submit", "bulk-transfers submit"), VIEWER),
+    "bulk-transfers show": OPERATOR,
     **dict.fromkeys(("claims", "services list", "batches list", "batches show"), VIEWER),
     **dict.fromkeys(("batches park", "batches resume"), OPERATOR),
     **dict.fromkeys(("batches resubmit", "batches resolve"), OPERATOR),

@@ -62,8 +62,11 @@ def erase(
         for done in eraser.erase(tx_ids, permit):
             results.append(done)
             progress.advance(task)
-    batches = eraser.erase_batches(permit)
-    also = {"batches": batches, "dataKeys": eraser.erase_keys(permit)}
+    also = {
+        "batches": eraser.erase_batches(permit),
+        "keptAnswers": eraser.erase_answers(permit),
+        "dataKeys": eraser.erase_keys(permit),
+    }
     _tell(console, results, also, as_json=as_json)
     return None
 
@@ -82,6 +85,8 @@ def _tell(
         console.print(f"{len(results) - len(failed)} of {len(results)} erased")
         if also["batches"]:
             console.print(f"{also['batches']} batches for ledgers erased")
+        if also["keptAnswers"]:
+            console.print(f"{also['keptAnswers']} kept answers to refused requests erased")
         if also["dataKeys"]:
             console.print(f"{also['dataKeys']} data keys of sealed payloads deleted")
     if failed:

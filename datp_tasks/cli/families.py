@@ -26,6 +26,9 @@ FAMILIES: Final[dict[str, dict[str, str]]] = {
         "cancel": "Take a transaction back; what was done is rolled back.",
         "wake": "End a sleep early.",
     },
+    "bulk_transfers": {
+        "bulk-transfers": "Bulk transfers: one deadline, and one report of many.",
+    },
     "operator": {
         "why": "Tell what a transaction waits for, which node has it and when it moves.",
         "list": "List transactions, the newest first.",

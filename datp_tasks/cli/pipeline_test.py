@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from datp_tasks.model.pipeline import PipelineDefinition
     from datp_tasks.pipelines.version_store import PipelineStore
     from datp_tasks.settings import Settings
-    from datp_tasks.testing.case_runner import CaseOutcome
 
 
 class Installation(Protocol):
@@ -47,7 +45,10 @@ def run_cases(
     if missing or not wanted:
         has = ", ".join(each.name for each in definition.cases) or "none"
         raise PipelineInvalid([f"{name}: {', '.join(missing) or 'tests'}: has these cases: {has}"])
-    outcomes = _run(definition, list(known.values()), wanted)
+    # The kit takes a while to import.
+    from datp_tasks.testing.case_runner import run_on_own_servers
+
+    outcomes = run_on_own_servers(definition, list(known.values()), wanted)
     rows = [
         (
             "passed" if each.passed else "FAILED",
@@ -78,21 +79,3 @@ def _pipelines(
         if each.version_in_use and each.name not in found:
             found[each.name] = datp.pipelines.load(each.name, each.version_in_use)
     return found
-
-
-def _run(
-    definition: PipelineDefinition, others: list[PipelineDefinition], wanted: Sequence[str]
-) -> list[CaseOutcome]:
-    from datp_tasks.testing.case_runner import run_case
-    from datp_tasks.testing.kit import Kit
-    from datp_tasks.testing.servers import test_servers
-
-    outcomes = []
-    with tempfile.TemporaryDirectory() as folder, test_servers(Path(folder)) as servers:
-        for name in wanted:
-            kit = Kit(servers)
-            try:
-                outcomes.append(run_case(kit, definition, others, name))
-            finally:
-                kit.close()
-    return outcomes

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from datp_tasks.ledger.ledger_service import Ledger
     from datp_tasks.live.nodes import NodeRegister
     from datp_tasks.operator.operator import Operator
+    from datp_tasks.pipelines.mapping_store import MappingStore
     from datp_tasks.pipelines.version_store import PipelineStore
     from datp_tasks.record.alerts import Alerts
     from datp_tasks.record.api_keys import ApiKeys
@@ -93,6 +94,12 @@ class RemoteContext(Context):
         from datp_tasks.cli.remote_settings import RemotePipelines
 
         return cast("PipelineStore", RemotePipelines(self._calls))
+
+    @property
+    def mappings(self) -> MappingStore:
+        from datp_tasks.cli.remote_settings import RemoteMappings
+
+        return cast("MappingStore", RemoteMappings(self._calls))
 
     @cached_property
     def groups(self) -> GroupStore:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,8 +10,10 @@ from datp_tasks.cli.remote_calls import Json, RemoteCalls, known_moment, moment,
 from datp_tasks.live.nodes import Node
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.grants import Grants
+from datp_tasks.model.mapping import MappingDefinition
 from datp_tasks.model.node_groups import NodeGroup
 from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.pipelines.mapping_store import MappingInfo, Republished, StoredMapping
 from datp_tasks.pipelines.records import Applied, PipelineInfo, StoredVersion, VersionInfo
 from datp_tasks.record.api_keys import ApiKey, NewKey, OwnerLimits
 
@@ -95,6 +98,71 @@ class RemotePipelines:
 
     def __getattr__(self, name: str) -> Any:
         refuse_over_http(f"the pipelines' {name}")
+
+
+class RemoteMappings:
+    """As `MappingStore`, as far as commands use it."""
+
+    def __init__(self, calls: RemoteCalls) -> None:
+        self._calls = calls
+
+    def apply(self, definition: MappingDefinition) -> tuple[str, bool]:
+        found = self._calls.post("mappings", body={"definition": definition.to_mapping()})
+        return found["version"], found["new"]
+
+    def commit(self, name: str, version: str | None = None, comment: str = "") -> str:
+        chosen = version or self._latest_draft(name)
+        path = ("mappings", name, "versions", chosen, "commit")
+        return str(self._calls.post(*path, body={"comment": comment})["version"])
+
+    def _latest_draft(self, name: str) -> str:
+        found = self._calls.get("mappings", name)["versions"]
+        drafts = [each["version"] for each in found if each["state"] == "draft"]
+        return str(drafts[0] if drafts else found[0]["version"])
+
+    def use(self, name: str, version: str, *, reason: str = "") -> builtins.list[Republished]:
+        path = ("mappings", name, "versions", version, "use")
+        found = self._calls.post(*path, body={"reason": reason})
+        return [
+            Republished(each["pipeline"], each["version"], each["approvalId"])
+            for each in found["pipelines"]
+        ]
+
+    def list(self) -> tuple[MappingInfo, ...]:
+        return tuple(
+            MappingInfo(
+                name=each["name"],
+                version_in_use=each["versionInUse"],
+                versions=each["versions"],
+                drafts=each["drafts"],
+                updated_at=known_moment(each["updatedAt"]),
+            )
+            for each in self._calls.get("mappings")["mappings"]
+        )
+
+    def show(self, name: str, version: str | None = None) -> StoredMapping:
+        if version is None:
+            found = self._calls.get("mappings", name)["versions"]
+            in_use = [each["version"] for each in found if each["inUse"]]
+            version = str(in_use[0] if in_use else found[0]["version"])
+        return self._stored(self._calls.get("mappings", name, "versions", version))
+
+    def versions(self, name: str) -> tuple[StoredMapping, ...]:
+        """Without their definitions: the command shows that of one."""
+        found = self._calls.get("mappings", name)["versions"]
+        return tuple(self._stored(each) for each in found)
+
+    @staticmethod
+    def _stored(found: Json) -> StoredMapping:
+        definition = found.get("definition") or {"mapping": found["name"], "fields": {}}
+        return StoredMapping(
+            definition=MappingDefinition.from_mapping(definition),
+            version=found["version"],
+            state=found["state"],
+            comment=found["comment"],
+            created_at=known_moment(found["createdAt"]),
+            in_use=found["inUse"],
+        )
 
 
 class RemoteNodes:

@@ -8,10 +8,10 @@ from typing import Any
 
 from datp_tasks.cli.remote_calls import Json, RemoteCalls, known_moment, moment, refuse_over_http
 from datp_tasks.cli.remote_reports import RemoteLogs, log_line_of, replay_of
-from datp_tasks.client.requests import Submitted
+from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.errors import FilterInvalid
 from datp_tasks.http.api_error import ApiError
-from datp_tasks.http.operations import SubmitOptions
+from datp_tasks.http.operations import SubmitOptions, submission
 from datp_tasks.live.invariants import Violation
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.approval import Approval, ApprovalState, Vote, selection_of
@@ -66,8 +66,36 @@ class RemoteClient:
     ) -> bool:
         return self._calls.api.set_switch(tx_id, name, value)
 
+    @property
+    def bulk_transfers(self) -> RemoteBulkTransfers:
+        return RemoteBulkTransfers(self._calls)
+
     def __getattr__(self, name: str) -> Any:
         refuse_over_http(f"the client's {name}")
+
+
+class RemoteBulkTransfers:
+    """As `BulkTransfers`, as far as commands use it."""
+
+    def __init__(self, calls: RemoteCalls) -> None:
+        self._calls = calls
+
+    def submit(self, bulk: Request, transfers: Sequence[Request]) -> Submitted:
+        body = {**_sent(bulk), "transfers": [_sent(each) for each in transfers]}
+        found = self._calls.post("bulk-transfers", body=body)
+        return Submitted(found["bulkId"], Status.QUEUED, duplicate=found["duplicate"])
+
+    def document(self, tx_id: str) -> Json:
+        return self._calls.get("bulk-transfers", tx_id)
+
+
+def _sent(request: Request) -> Json:
+    options = {
+        name: value
+        for name in SubmitOptions.__optional_keys__
+        if (value := getattr(request, name)) not in (None, False)
+    }
+    return submission(request.pipeline, request.input, options)  # type: ignore[arg-type]
 
 
 class RemoteOperator:

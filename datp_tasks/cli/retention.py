@@ -12,7 +12,6 @@ from rich.table import Table
 
 from datp_tasks.cli.command_context import connect
 from datp_tasks.cli.terminal_tables import print_json
-from datp_tasks.record.database import translate_outage
 from datp_tasks.record.retention_rules import DAYS_MAX, RetentionRule
 
 app = typer.Typer(help="How long what an owner or a pipeline has is kept.", no_args_is_help=True)
@@ -26,6 +25,9 @@ class Kind(StrEnum):
 KindOf = Annotated[Kind, typer.Argument(help="owner or pipeline")]
 Name = Annotated[str, typer.Argument(help="Name of the owner or the pipeline.")]
 Reason = Annotated[str, typer.Option(help="Why; it is kept in the audit table.")]
+BreakGlass = Annotated[
+    bool, typer.Option("--break-glass", help="Act alone; an alert stays for another person.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
@@ -36,8 +38,7 @@ def add_commands(root: typer.Typer) -> None:
 @app.command("list")
 def list_rules(as_json: AsJson = False) -> None:
     """Show every rule. What has none is kept as the settings say."""
-    with translate_outage():
-        found = connect().retention_rules.all()
+    found = connect().operator.retention.all()
     console = Console()
     if as_json:
         rows = [{"kind": each.kind, "name": each.name, "days": each.days} for each in found]
@@ -57,21 +58,24 @@ def set_rule(
     name: Name,
     days: Annotated[int, typer.Argument(min=1, max=DAYS_MAX, help="Days after its end.")],
     reason: Reason,
+    break_glass: BreakGlass = False,
 ) -> None:
     """Keep its transactions for so long after their end, in every table; then drop them."""
     rule = RetentionRule(kind.value, name, days)
-    with translate_outage():
-        connect().retention_rules.put(rule, actor=connect().actor, reason=reason)
+    context = connect()
+    context.operator.retention.set(
+        rule, actor=context.actor, reason=reason, break_glass=break_glass
+    )
     typer.echo(f"what {kind} {name} has is kept for {days} days after its end")
 
 
 @app.command("remove")
-def remove_rule(kind: KindOf, name: Name, reason: Reason) -> None:
+def remove_rule(kind: KindOf, name: Name, reason: Reason, break_glass: BreakGlass = False) -> None:
     """Take a rule away. Exit code 1: there is none."""
-    with translate_outage():
-        done = connect().retention_rules.remove(
-            kind.value, name, actor=connect().actor, reason=reason
-        )
+    context = connect()
+    done = context.operator.retention.remove(
+        kind.value, name, actor=context.actor, reason=reason, break_glass=break_glass
+    )
     typer.echo("removed: the settings count again" if done else "there is no such rule")
     if not done:
         raise typer.Exit(1)

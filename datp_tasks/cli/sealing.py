@@ -21,7 +21,7 @@ from datp_tasks.cli.terminal_tables import (
 )
 from datp_tasks.errors import SealBroken, SettingsError
 from datp_tasks.local.private_files import write_private
-from datp_tasks.record.rekeying import Rekeying
+from datp_tasks.record.rekeying import Rekeying, ring_use
 from datp_tasks.seals import keyring
 
 rings = typer.Typer(help="The key ring: make, change, and seal anew.", no_args_is_help=True)
@@ -89,17 +89,7 @@ def list_keys(as_json: AsJson = False) -> None:
     """Show the ids of the keys, and how many rows each seals; never a key."""
     context = connect()
     ring = _ring(context)
-    used = _rekeying(context, ring).usage()
-    names = [*ring.keys, *sorted({each.key_id for each in used} - ring.keys.keys())]
-    found = [
-        {
-            "key": name or "(plain)",
-            "active": name == ring.active,
-            "known": name in ring.keys,
-            "rows": sum(each.rows for each in used if each.key_id == name),
-        }
-        for name in names
-    ]
+    found = ring_use(ring, _rekeying(context, ring).usage())
     if as_json:
         print_json(Console(), found)
         return

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from datp_tasks.client.batches import LedgerBatches
+from datp_tasks.client.bulk_transfers import BulkTransfers
 from datp_tasks.client.reads import Reader
 from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.client.submit import Before, RequestAcceptor
@@ -41,6 +42,7 @@ class Client:
         reader: Reader,
         signals: SignalSender,
         batches: LedgerBatches,
+        bulk_transfers: BulkTransfers,
         close: Callable[[], None],
     ) -> None:
         self._acceptor = acceptor
@@ -48,6 +50,8 @@ class Client:
         self._reader = reader
         self._signals = signals
         self._batches = batches
+        #: Many transactions with one deadline and one report.
+        self.bulk_transfers = bulk_transfers
         self._close = close
 
     @classmethod

@@ -16,6 +16,7 @@ from datp_tasks.live.keys import shard_of_external_id
 from datp_tasks.live.live_types import NewTransaction
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.input_schema import check_input
+from datp_tasks.model.payee import PayeeInvalid
 from datp_tasks.model.payload import NotJson, canonical, checked, encode
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.rights import check_submit
@@ -117,12 +118,7 @@ def prepare(
     given, input_json = _checked_json(request.input, "input", settings.input_bytes_max, settings)
     if definition.input_schema is not None:
         check_input(definition.input_schema, given)
-    metadata: dict[str, Any] | None = None
-    metadata_json: str | None = None
-    if request.metadata is not None and request.metadata != {}:
-        metadata, metadata_json = _checked_json(
-            request.metadata, "metadata", METADATA_BYTES_MAX, settings
-        )
+    metadata, metadata_json = _checked_metadata(request, settings)
     # Not a part of what was asked for: the same request may come by way of another browser.
     kept_json = _in_language(request, definition, metadata) or metadata_json
     _check_webhook(request, settings)
@@ -155,6 +151,7 @@ def prepare(
             origin=by.origin if by else None,
             webhook_style=request.webhook_style,
             attributes=attributes_of(definition.search, "input", given),
+            payee_json=_payee_json(definition, given),
         ),
         NewTransaction(
             tx_id=tx_id,
@@ -173,6 +170,14 @@ def prepare(
     )
 
 
+def _checked_metadata(
+    request: Request, settings: Settings
+) -> tuple[dict[str, Any], str] | tuple[None, None]:
+    if request.metadata is None or request.metadata == {}:
+        return None, None
+    return _checked_json(request.metadata, "metadata", METADATA_BYTES_MAX, settings)
+
+
 def _in_language(
     request: Request, definition: PipelineDefinition, metadata: Mapping[str, Any] | None
 ) -> str | None:
@@ -181,6 +186,14 @@ def _in_language(
     if wanted is None or "lang" in (metadata or {}):
         return None
     return encode({**(metadata or {}), "lang": wanted})
+
+
+def _payee_json(definition: PipelineDefinition, given: Mapping[str, Any]) -> str | None:
+    try:
+        found = None if definition.payee is None else definition.payee.of(given)
+    except PayeeInvalid as error:
+        raise InputInvalid(f"input.{error}") from None
+    return None if found is None else encode(found)
 
 
 def raw_asked(request: Request) -> str | None:

@@ -6,7 +6,7 @@ A context looks things up when it is asked: most steps want their input and noth
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from datp_tasks.engine.run import Run
     from datp_tasks.ledger.batch_types import LedgerBatch
     from datp_tasks.model.approval import Approval, Need
+    from datp_tasks.record.bulk_transfers import TransferStanding
     from datp_tasks.record.database import Connection
     from datp_tasks.record.linked import LinkVerdict
 
 SwitchValue = bool | int | float | str
+
+#: A link of which no leg has a deadline waits for a day: the other leg may never come.
+LINK_EXPIRES_S = 86_400.0
 
 
 class StepServices(Protocol):
@@ -32,8 +36,11 @@ class StepServices(Protocol):
     def report_held(self, run: Run) -> None: ...
     def set_switch(self, run: Run, name: str, value: SwitchValue) -> None: ...
     def commit_to_finish(self, run: Run, *, in_sql: bool) -> None: ...
-    def join_link(self, run: Run, link: str, legs: int) -> bool: ...
+    def join_link(self, run: Run, link: str, legs: int, *, expires_in_s: float) -> bool: ...
     def commit_link(self, run: Run, link: str) -> LinkVerdict: ...
+    def standing_of(
+        self, run: Run, tx_ids: Sequence[str]
+    ) -> Mapping[str, TransferStanding] | None: ...
     def submit_batch(
         self, run: Run, service_id: str, batch_id: str, payload: bytes, switch: str
     ) -> LedgerBatch: ...
@@ -118,6 +125,11 @@ class StepContext:
         return self._params
 
     @property
+    def is_sealed(self) -> bool:
+        """Whether its payloads rest sealed: then a note, which does not, must quote none."""
+        return self._run.edge is not None
+
+    @property
     def deadline(self) -> datetime | None:
         """When the transaction must be over, if it has an expiry."""
         return self._run.deadline
@@ -155,16 +167,24 @@ class StepContext:
         """
         self._services.commit_to_finish(self._run, in_sql=self._sql is not None)
 
-    def join_link(self, link: str, legs: int) -> bool:
-        """Make this transaction a leg of a link: all legs expire with the first that does.
+    def join_link(self, link: str, legs: int, *, expires_in_s: float = LINK_EXPIRES_S) -> bool:
+        """Make this transaction a leg of a link: all legs expire with the first that does, or
+        after `expires_in_s` if none has a deadline.
 
         False: not now, because another leg is in the middle of a step or PostgreSQL is unavailable.
         """
-        return self._services.join_link(self._run, link, legs)
+        return self._services.join_link(self._run, link, legs, expires_in_s=expires_in_s)
 
     def commit_link(self, link: str) -> LinkVerdict:
         """This leg is ready; `commit` once all are: they are past their point of no return."""
         return self._services.commit_link(self._run, link)
+
+    def standing_of(self, tx_ids: Sequence[str]) -> Mapping[str, TransferStanding] | None:
+        """What became of other transactions of the same owner; without those that are not kept.
+
+        None: PostgreSQL is unavailable.
+        """
+        return self._services.standing_of(self._run, tx_ids)
 
     def submit_batch(
         self, service_id: str, batch_id: str, payload: bytes, switch: str

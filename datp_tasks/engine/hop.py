@@ -288,6 +288,7 @@ class Hop:
         return [run for run in unsure if not run.owns_undo]
 
     def _decide(self, runs: list[Run]) -> Moves:
+        self._points.look_at_broken(runs)
         return [(run, self._decider.decide(run)) for run in runs]
 
     def rescue(self, stuck: Stuck) -> None:
@@ -308,9 +309,8 @@ class Hop:
             run.outcome = run.held_reports = None
             close(run)
             moves.append((run, NEXT))
-        done = [run for run in stuck.done if not isinstance(run.outcome, Lost)]
         try:
-            self._committer.commit(moves + self._decide(done), may_go_on=False)
+            self._committer.commit(moves + self._decide(stuck.done), may_go_on=False)
         except Exception:
             # They are in no hand any more: the guard frees them at its next looks.
             self.in_hand -= {run.tx_id for run in (*stuck.waiting, *stuck.done)}

@@ -10,7 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from datp_tasks.engine.outcomes import Outcome, Output, RecordRefused, Stopped, Unavailable
+from datp_tasks.engine.outcomes import (
+    Broken,
+    Ended,
+    Outcome,
+    Output,
+    RecordRefused,
+    Stopped,
+    Unavailable,
+)
 from datp_tasks.engine.registry import Registry
 from datp_tasks.engine.run import Run
 from datp_tasks.errors import StaleFence, StepError, TransactionStopped
@@ -68,7 +76,7 @@ class PointDesk:
         for run in unsure:
             run.ignores_stop = run.tx_id in refused
 
-    def _bind(self, runs: Sequence[Run]) -> None:
+    def _bind(self, runs: Sequence[Run], *, is_here: bool = False) -> None:
         """What SQL has bound neither expires nor goes back by itself, also if Redis forgot."""
         try:
             kinds = self._points.bound([run.tx_id for run in runs])
@@ -84,6 +92,7 @@ class PointDesk:
                 # Of a step that crashed before Redis had it, or that is forwarded, it is known
                 # which one did it. Else as if one before had, which undoes least.
                 is_this = kind == "forward" or (run.crashed and "recreated" not in run.fields)
+                is_this = is_this or is_here
                 run.change(bound(kind, run.state.path if is_this else ""))
 
     # Before steps are called.
@@ -160,6 +169,7 @@ class PointDesk:
                 raise TransactionStopped
             run.wants_point = True
             return
+        run.asked_for_point = True
         passage = self._points.pass_many([PointClaim(run.tx_id, run.fence, "final")]).get(run.tx_id)
         if passage is None or passage is False:
             raise StaleFence
@@ -167,6 +177,26 @@ class PointDesk:
             run.stop_found = passage
             raise TransactionStopped
         run.change(bound("final", run.action.path))
+
+    # After steps were called.
+
+    def look_at_broken(self, runs: Sequence[Run]) -> None:
+        """A step that broke, or failed, after it asked for its point may have passed it in SQL:
+        that must be known before its transaction is turned around."""
+        unsure = [
+            run
+            for run in runs
+            if run.asked_for_point
+            and run.state.point is None
+            and isinstance(run.outcome, Broken | Ended)
+        ]
+        if unsure:
+            self._bind(unsure, is_here=True)
+        for run in unsure:
+            if run.waits_for_sql:
+                run.waits_for_sql, run.outcome = False, Unavailable()
+        for run in runs:
+            run.asked_for_point = False
 
 
 def _may_be_bound(run: Run) -> bool:

@@ -66,6 +66,9 @@ class Run:
     owns_undo: bool = False
     #: A step that is done in SQL is the point of no return: recorded in the same commit.
     wants_point: bool = False
+    #: Its step asked for a point of no return outside of its effects: SQL may have one that the
+    #: state does not.
+    asked_for_point: bool = False
     #: What the row said when a transactional step got hold of it, or when it was refused.
     stop_found: Stop | None = None
     #: SQL refuses to let it stop, or cannot be asked just now.

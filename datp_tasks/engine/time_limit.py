@@ -2,19 +2,31 @@
 
 In a main thread an alarm interrupts even a blocking system call. Elsewhere (a thread pool) the
 exception is delivered between two bytecodes, so a blocking call ends first.
+
+Either may come while Python runs a callback of a weak reference, a `__del__` or the like, from
+which no exception gets out: Python tells `sys.unraisablehook` of it and goes on. Then it is raised
+once more.
 """
 
 from __future__ import annotations
 
 import ctypes
 import signal
+import sys
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType, TracebackType
+from typing import Any
 
 from datp_tasks.errors import StepTimeout
 
 _NEVER = float("inf")
+#: The callback in which it was lost is over by then.
+_AGAIN_S = 0.01
+
+#: By thread: raises once more what was lost in the block of that thread.
+_again: dict[int, Callable[[], None]] = {}
 
 
 class TimeLimit:
@@ -42,6 +54,7 @@ class TimeLimit:
         # Known before the alarm is set, which may come at once.
         self._deadline_s = deadline_s = time.monotonic() + self._seconds
         if deadline_s < self._alarm_s:
+            _watch_for_losses(self._ring_again)
             signal.signal(signal.SIGALRM, self._ring)
             self._alarm_s = deadline_s
             signal.setitimer(signal.ITIMER_REAL, self._seconds)
@@ -66,13 +79,18 @@ class TimeLimit:
     def _ring(self, _signal: int, _frame: FrameType | None) -> None:
         left_s = self._deadline_s - time.monotonic()
         if left_s <= 0:
-            self._alarm_s = self._deadline_s = _NEVER
+            self._alarm_s = _NEVER
             raise StepTimeout
         if left_s == _NEVER:
             self._alarm_s = _NEVER
         else:
             self._alarm_s = self._deadline_s
             signal.setitimer(signal.ITIMER_REAL, left_s)
+
+    def _ring_again(self) -> None:
+        if self._deadline_s != _NEVER:
+            self._alarm_s = time.monotonic() + _AGAIN_S
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
 
 
 class _Injection:
@@ -82,9 +100,18 @@ class _Injection:
         self._thread_id = ctypes.c_ulong(threading.get_ident())
         self._lock = threading.Lock()
         self._is_over = self._is_raised = False
+        _watch_for_losses(self._start_again)
+        self._start(seconds)
+
+    def _start(self, seconds: float) -> None:
         self._timer = threading.Timer(seconds, self._raise)
         self._timer.daemon = True
         self._timer.start()
+
+    def _start_again(self) -> None:
+        with self._lock:
+            if not self._is_over:
+                self._start(_AGAIN_S)
 
     def end(self) -> None:
         """From now on nothing is raised, also not what was set and not yet delivered."""
@@ -93,6 +120,7 @@ class _Injection:
             if self._is_raised:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(self._thread_id, None)
         self._timer.cancel()
+        _again.pop(threading.get_ident(), None)
 
     def _raise(self) -> None:
         with self._lock:
@@ -101,3 +129,29 @@ class _Injection:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
                     self._thread_id, ctypes.py_object(StepTimeout)
                 )
+
+
+def _watch_for_losses(again: Callable[[], None]) -> None:
+    """Call this, should a StepTimeout of the current thread be lost."""
+    _again[threading.get_ident()] = again
+    _Losses.install()
+
+
+class _Losses:
+    """What Python tells of exceptions that it cannot raise; all but ours goes to those before."""
+
+    _before: Callable[[Any], Any] | None = None
+
+    @classmethod
+    def install(cls) -> None:
+        if cls._before is None:
+            cls._before = sys.unraisablehook
+            sys.unraisablehook = cls._hear
+
+    @classmethod
+    def _hear(cls, unraisable: Any) -> None:
+        again = _again.get(threading.get_ident())
+        if again is not None and issubclass(unraisable.exc_type, StepTimeout):
+            again()
+        elif cls._before is not None:
+            cls._before(unraisable)

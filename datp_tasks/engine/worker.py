@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping, Sequence
 
 from datp_tasks.engine.calls import StepCaller
 from datp_tasks.engine.commit import Committer, Desks
@@ -28,6 +29,7 @@ from datp_tasks.model.switch import switch_json
 from datp_tasks.observe.logs import hide
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
+from datp_tasks.record.bulk_transfers import BulkRecord, TransferStanding
 from datp_tasks.record.database import is_away, is_conflict
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.linked import Leg, LinkedTransactions, LinkVerdict
@@ -102,6 +104,7 @@ class WorkerServices:
         points: PointDesk,
     ) -> None:
         self._points = points
+        self._bulks = BulkRecord(stores.record.engine, stores.record)
         self._linked = LinkedTransactions(stores.record.engine, stores.clock)
         self._live = stores.live
         self._secrets = stores.secrets
@@ -121,18 +124,18 @@ class WorkerServices:
     def commit_to_finish(self, run: Run, *, in_sql: bool) -> None:
         self._points.commit_to_finish(run, in_sql=in_sql)
 
-    def join_link(self, run: Run, link: str, legs: int) -> bool:
+    def join_link(self, run: Run, link: str, legs: int, *, expires_in_s: float) -> bool:
         try:
-            expires_at = self._linked.join(_leg(run), link, legs)
+            expires_at = self._linked.join(_leg(run), link, legs, expires_in_s=expires_in_s)
         except OperationalError as error:
             if not (is_away(error) or is_conflict(error)):
                 raise
             return False
-        if expires_at is not None:
-            run.expires_at_ms = round(expires_at.timestamp() * 1_000)
+        run.expires_at_ms = round(expires_at.timestamp() * 1_000)
         return True
 
     def commit_link(self, run: Run, link: str) -> LinkVerdict:
+        run.asked_for_point = True
         try:
             verdict = self._linked.commit(_leg(run), link)
             if verdict.word == "commit":
@@ -143,6 +146,14 @@ class WorkerServices:
                 raise
             return LinkVerdict("wait")
         return verdict
+
+    def standing_of(self, run: Run, tx_ids: Sequence[str]) -> Mapping[str, TransferStanding] | None:
+        try:
+            return self._bulks.standing(run.fields.get("owner", ""), tx_ids)
+        except OperationalError as error:
+            if not is_away(error):
+                raise
+            return None
 
     def set_switch(self, run: Run, name: str, value: SwitchValue) -> None:
         answer = self._live.set_switch(run.tx_id, name, switch_json(name, value), fence=run.fence)

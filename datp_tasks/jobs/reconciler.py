@@ -133,13 +133,14 @@ class LostBells:
                 rank=rank,
                 rows_max=self._limits.batch_max,
             )
-            left = choice.add(page)
+            choice.add(page)
             if not is_full:
                 goes_on = share
                 break
-            # Those that are rung leave their places, and the others move up.
-            goes_on += share if rank and left else 0
             rank = rank + share if rank else goes_on
+        else:
+            # Those that are rung leave their places, and the others of their shard move up.
+            goes_on = max(share, rank - choice.most_of_a_shard)
         self._cursors.set("line", str(goes_on))
         return choice.chosen
 
@@ -158,14 +159,16 @@ class Choice:
     def chosen(self) -> list[str]:
         return list(self._chosen)
 
-    def add(self, page: Sequence[str]) -> int:
-        """How many of the page keep their place in the line."""
+    @property
+    def most_of_a_shard(self) -> int:
+        return max(Counter(tx[1:3] for tx in self._chosen).values(), default=0)
+
+    def add(self, page: Sequence[str]) -> None:
         found = self._live.named_many(page, ("group",))
         # One without a group is gone: asking for its bell takes it off the line.
         groups = [fields.get("group", "") for fields in found]
         chosen = [tx for tx, group in zip(page, groups, strict=True) if self._is_for(tx, group)]
         self._chosen |= dict.fromkeys(chosen)
-        return len(page) - len(chosen)
 
     def _is_for(self, tx_id: str, group: str) -> bool:
         if group and group not in self._messages:

@@ -13,7 +13,7 @@ from datp_tasks.errors import (
     ServiceUnknown,
 )
 from datp_tasks.ledger.batch_types import NewBatch, RingAll, Service, Stored
-from datp_tasks.ledger.kinds import KINDS, address_mistake
+from datp_tasks.ledger.kinds import KINDS, address_mistake, credential_mistake
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.ledger_batches import BatchStore
 from datp_tasks.record.ledger_claims import ClaimStore
@@ -42,6 +42,7 @@ class Intake:
         url: str,
         secret: str | None = None,
         by: Actor | None = None,
+        reason: str = "",
     ) -> Service:
         """Make a line of batches to a ledger, or give it another address; the audit has `by`.
 
@@ -49,7 +50,10 @@ class Intake:
         """
         known = KINDS.get(kind)
         if known is None:
-            raise ServiceInvalid(f"{kind!r} is no kind of ledger; there are {', '.join(KINDS)}")
+            raise ServiceInvalid(
+                f"{kind!r} is no kind of ledger; there are {', '.join(KINDS)}: "
+                f"{KINDS.missing(kind)}"
+            )
         if not isinstance(service_id, str) or not known.service_pattern.fullmatch(service_id):
             raise ServiceInvalid(
                 f"the name of a {kind} service must match {known.service_pattern.pattern}, "
@@ -59,9 +63,11 @@ class Intake:
         mistake = address_mistake(service, self._settings.ledger_hosts)
         if not mistake and secret is not None and not SECRET_NAME.fullmatch(secret):
             mistake = f"{secret!r:.100} is no name of a secret; `datp secrets list` shows them"
+        if not mistake and secret is not None:
+            mistake = credential_mistake(known, url)
         if mistake:
             raise ServiceInvalid(mistake)
-        if not self._batches.add_service(service, by):
+        if not self._batches.add_service(service, by, reason):
             raise ServiceInvalid(f"{service_id} exists and is of another kind than {kind}")
         return service
 
@@ -151,8 +157,7 @@ class Intake:
             return mistake
         except KeyError:
             return ServiceInvalid(
-                f"no package here offers the kind of ledger {kinds[service_id]!r}; install it "
-                f"where batches are handed in, too"
+                f"{KINDS.missing(kinds[service_id])}; install it where batches are handed in, too"
             )
         if not BATCH_NAME.fullmatch(found):
             return BatchInvalid("the kind of ledger made a batch id that cannot be stored")

@@ -7,21 +7,26 @@ Another ledger is one more class: an installed package names it under the entry 
 from __future__ import annotations
 
 import json
+import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import entry_points
 from itertools import groupby
 from typing import Any, ClassVar, Protocol
+from urllib.parse import urlsplit
 
 from datp_tasks.errors import BatchInvalid, ServiceInvalid
 from datp_tasks.ledger.batch_list import BATCH_ID, NotABatchList, batch_ids, transaction_ids
 from datp_tasks.ledger.batch_types import Asked, Begun, Seen
+from datp_tasks.ledger.credentials import THIS_MACHINE
 from datp_tasks.ledger.hosts import url_mistake
 from datp_tasks.ledger.rules import RULES, Rule
 from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.notes import clean_note
 from datp_tasks.outbound.messages import Exchange, HttpRequest, Response
+
+log = logging.getLogger("datp.ledger")
 
 RECEIPT_CHARS_MAX = 16_384
 ENTRY_POINT_GROUP = "datp_tasks.ledger_kinds"
@@ -42,6 +47,8 @@ class LedgerKind(ABC):
     rules: ClassVar[Sequence[Rule]] = RULES
     #: How the addresses of its services may begin.
     schemes: ClassVar[Sequence[str]] = ("http", "https")
+    #: Those of them that encrypt what they carry: a credential goes to another machine by no other.
+    encrypted_schemes: ClassVar[Sequence[str]] = ("https",)
     #: Whether `send` is used, in a thread, instead of the HTTP client of this installation.
     has_own_client: ClassVar[bool] = False
 
@@ -202,6 +209,8 @@ class LedgerKinds(Mapping[str, LedgerKind]):
     def __init__(self, *kinds: LedgerKind) -> None:
         self._own = {kind.name: kind for kind in kinds}
         self._found: dict[str, LedgerKind] | None = None
+        #: Entry points that offer nothing usable, and why.
+        self._faults: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> LedgerKind:
         return self._all()[name]
@@ -216,16 +225,42 @@ class LedgerKinds(Mapping[str, LedgerKind]):
         """Look for installed kinds anew."""
         self._found = None
 
+    def missing(self, name: str) -> str:
+        """Why there is no kind of this name here."""
+        self._all()
+        broken = "; ".join(self._faults.values())
+        because = f", and of those that are installed: {broken}" if broken else ""
+        return f"no package here offers the kind of ledger {name!r:.100}{because}"
+
     def _all(self) -> dict[str, LedgerKind]:
         if self._found is None:
-            found = dict(self._own)
-            for point in entry_points(group=ENTRY_POINT_GROUP):
-                kind = _made(point.name, point.load())
-                if kind.name in found:
-                    raise ServiceInvalid(f"two packages offer the kind of ledger {kind.name!r}")
-                found[kind.name] = kind
-            self._found = found
+            self._found, self._faults = self._looked_up()
+            for fault in self._faults.values():
+                log.error("a kind of ledger cannot be used: %s", fault)
         return self._found
+
+    def _looked_up(self) -> tuple[dict[str, LedgerKind], dict[str, str]]:
+        """A package that is broken holds up its own services, and not the process."""
+        offered: dict[str, list[LedgerKind]] = {}
+        faults = {}
+        for point in entry_points(group=ENTRY_POINT_GROUP):
+            try:
+                kind = _made(point.name, point.load())
+            except ServiceInvalid as error:
+                faults[point.name] = str(error)
+            except Exception as error:
+                log.warning("the entry point %s raised", point.name, exc_info=error)
+                faults[point.name] = f"{point.name!r} ({point.value}) raised {type(error).__name__}"
+            else:
+                offered.setdefault(kind.name, []).append(kind)
+        found = dict(self._own)
+        for name, kinds in offered.items():
+            # Which one the batches are meant for is not known.
+            if name in found or len(kinds) > 1:
+                faults[name] = f"two packages offer the kind of ledger {name!r}"
+            else:
+                found[name] = kinds[0]
+        return found, faults
 
 
 KINDS = LedgerKinds(Sawtooth(), Scabbard())
@@ -244,8 +279,17 @@ def address_mistake(service: Addressed, hosts: Sequence[str]) -> str:
     """Why this process must not talk to the service; empty if it may."""
     kind = KINDS.get(service.kind)
     if kind is None:
-        return f"no package here offers the kind of ledger {service.kind!r}"
+        return KINDS.missing(service.kind)
     return url_mistake(service.url, hosts, kind.schemes)
+
+
+def credential_mistake(kind: LedgerKind, url: str) -> str:
+    """Why no credential goes to this address; empty if one may."""
+    parts = urlsplit(url)
+    if parts.scheme in kind.encrypted_schemes or parts.hostname in THIS_MACHINE:
+        return ""
+    allowed = " or ".join(f"{each}://" for each in kind.encrypted_schemes) or "127.0.0.1"
+    return f"a credential does not travel in the clear to another machine; use {allowed}"
 
 
 def _made(name: str, given: Any) -> LedgerKind:

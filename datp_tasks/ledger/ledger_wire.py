@@ -10,11 +10,9 @@ from concurrent.futures import Future, InvalidStateError, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from datp_tasks.errors import DatpError
-from datp_tasks.ledger.credentials import THIS_MACHINE
-from datp_tasks.ledger.kinds import KINDS, LedgerKind
+from datp_tasks.ledger.kinds import KINDS, LedgerKind, credential_mistake
 from datp_tasks.outbound.messages import Exchange, HttpRequest, NoResponse, NotSent
 from datp_tasks.outbound.threaded_client import ThreadedHttpClient
 from datp_tasks.record.sql_errors import OperationalError
@@ -53,10 +51,10 @@ class LedgerWire:
         """Send a request; all of it is over at that moment of the monotonic clock."""
         kind = KINDS.get(service.kind)
         if kind is None:
-            return _done(NotSent(f"no package here offers the kind of ledger {service.kind!r}"))
+            return _done(NotSent(KINDS.missing(service.kind)))
         if service.secret is not None:
             try:
-                request = self._with_secret(request, service.secret)
+                request = self._with_secret(kind, request, service.secret)
             except (DatpError, OperationalError) as error:
                 return _done(NotSent(f"the credential of the service cannot be used: {error}"))
         if not kind.has_own_client:
@@ -67,10 +65,10 @@ class LedgerWire:
         self._http.close()
         self._own.shutdown(wait=False, cancel_futures=True)
 
-    def _with_secret(self, request: HttpRequest, name: str) -> HttpRequest:
-        parts = urlsplit(request.url)
-        if parts.scheme == "http" and parts.hostname not in THIS_MACHINE:
-            raise DatpError("it does not travel in the clear to another machine; use https")
+    def _with_secret(self, kind: LedgerKind, request: HttpRequest, name: str) -> HttpRequest:
+        mistake = credential_mistake(kind, request.url)
+        if mistake:
+            raise DatpError(mistake)
         headers = {**request.headers, "authorization": self._secret(name)}
         return replace(request, headers=headers)
 

@@ -59,14 +59,12 @@ class QueueTrends:
         }
 
 
-def oldest_by_group(live: LiveStore, now_ms: int) -> dict[str, float]:
+def oldest_by_group(
+    live: LiveStore, now_ms: int, *, first: int = FIRST_IN_LINE
+) -> dict[str, float]:
     """Seconds that the first of each group have waited, also if they were rung again in vain."""
-    first = [tx for tx, _ in live.listed("queuedZ", rows_max=FIRST_IN_LINE)]
-    since = live.queued_since(first)
-    fields = live.named_many(first, ("group",))
     oldest: dict[str, float] = {}
-    for queued_ms, found in zip(since, fields, strict=True):
-        if queued_ms is not None and "group" in found:
-            waited_s = max(0.0, now_ms - queued_ms) / 1_000
-            oldest[found["group"]] = max(waited_s, oldest.get(found["group"], 0.0))
+    for group, queued_ms in live.first_in_line(first):
+        waited_s = max(0.0, now_ms - queued_ms) / 1_000
+        oldest[group] = max(waited_s, oldest.get(group, 0.0))
     return oldest

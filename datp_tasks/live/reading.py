@@ -138,10 +138,27 @@ class Reading:
         answers = self.send(commands)
         found: list[float | None] = []
         for score, (sequence, rung) in zip(answers[::2], answers[1::2], strict=True):
-            of_sequence, _, queued_ms = (rung or "").partition(":")
-            is_noted = score is not None and queued_ms and of_sequence == sequence
-            found.append(float(queued_ms) if is_noted else None if score is None else float(score))
+            found.append(None if score is None else _queued_ms(float(score), sequence, rung))
         return found
+
+    def first_in_line(self, rows_max: int) -> list[tuple[str, float]]:
+        """Group of each of those that are queued first in their shard, and since when in ms.
+
+        Each shard gives its share: transactions are spread evenly, and a whole front of each
+        would be read to drop nearly all of it.
+        """
+        pipeline = self.redis.pipeline(transaction=False)
+        last = self.share_of(rows_max) - 1
+        for shard in self._shards:
+            pipeline.zrange(self.keys.in_shard(shard, "queuedZ"), 0, last, withscores=True)
+        first = [pair for part in pipeline.execute() for pair in part]
+        names = ("group", "sequence", "rung")
+        fields = self.send([("HMGET", self.keys.state(tx), *names) for tx, _ in first])
+        return [
+            (group, _queued_ms(score, sequence, rung))
+            for (_, score), (group, sequence, rung) in zip(first, fields, strict=True)
+            if group is not None
+        ]
 
     def listed(self, list_name: str, *, rows_max: int) -> list[tuple[str, float]]:
         """Members of a list with their scores, lowest first, over all shards."""
@@ -182,3 +199,9 @@ class Reading:
             return given
         seconds, microseconds = self.redis.time()
         return int(seconds) * 1_000 + int(microseconds) // 1_000
+
+
+def _queued_ms(score: float, sequence: str | None, rung: str | None) -> float:
+    """Since when it waits: its place in the line, unless an earlier one is noted for this wait."""
+    of_sequence, _, noted_ms = (rung or "").partition(":")
+    return float(noted_ms) if noted_ms and of_sequence == sequence else score

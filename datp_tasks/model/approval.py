@@ -26,6 +26,8 @@ ACTIONS: Final = (
     "bulk.wake",
     "bulk.retry",
     "pipeline.use",
+    "retention.set",
+    "retention.remove",
     "erase",
 )
 #: Of these, what is approved is not carried out by the one who approves: the requester comes again

@@ -62,6 +62,7 @@ DEFAULTS: Final = (
     PolicyRule(actions=("batch.resolve", "batch.resubmit"), approvals=1),
     PolicyRule(actions=("bulk.*",), approvals=1, size_above=BULK_MAX),
     PolicyRule(actions=("pipeline.use",), approvals=1),
+    PolicyRule(actions=("retention.set", "retention.remove"), approvals=1),
     PolicyRule(actions=("erase",), approvals=1),
 )
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.mapping import STEP_TYPE, apply_mapping
+from datp_tasks.model.payee import Payee
 from datp_tasks.model.payload import Json, canonical
 from datp_tasks.model.pipeline_access import DEFAULT_ACCESS, PipelineAccess
 from datp_tasks.model.pipeline_cases import PipelineCase
@@ -140,6 +141,8 @@ class PipelineDefinition:
     search: tuple[SearchField, ...] = ()
     #: What an input must be, as JSON Schema (model/input_schema.py); None: any object.
     input_schema: Mapping[str, Any] | None = field(default=None, hash=False)
+    #: Who else is told of the end of a transaction (model/payee.py).
+    payee: Payee | None = None
     steps: tuple[StepDefinition, ...]
 
     content_hash: str = field(init=False, repr=False, compare=False)
@@ -221,6 +224,7 @@ class PipelineDefinition:
             ("tests", copy.deepcopy(list(self.tests)), []),
             ("search", mapping_of(self.search), {}),
             ("inputSchema", copy.deepcopy(self.input_schema), None),
+            ("payee", self.payee.to_mapping() if self.payee else None, None),
         )
         return head | {"steps": [step.to_mapping() for step in self.steps]}
 
@@ -250,6 +254,7 @@ class PipelineDefinition:
             tests=tuple(clean.get("tests", ())),
             search=fields_of(clean.get("search")),
             input_schema=clean.get("inputSchema"),
+            payee=Payee.from_mapping(clean.get("payee")),
             steps=tuple(StepDefinition.from_mapping(step) for step in clean["steps"]),
         )
 
@@ -296,6 +301,7 @@ class Pipeline:
         tests: Iterable[Mapping[str, Any]] = (),
         search: Mapping[str, Any] | None = None,
         input_schema: Mapping[str, Any] | None = None,
+        payee: Mapping[str, Any] | None = None,
         description: str = "",
     ) -> None:
         self._mapping = {
@@ -315,6 +321,7 @@ class Pipeline:
             "tests": [_as_dict(each) for each in tests] or None,
             "search": _as_dict(search),
             "inputSchema": _as_dict(input_schema),
+            "payee": _as_dict(payee),
         }
         self._steps: list[dict[str, Any]] = []
 

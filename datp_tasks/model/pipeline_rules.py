@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from datp_tasks.errors import PipelineInvalid
@@ -17,6 +17,7 @@ from datp_tasks.model import payload
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.input_schema import clean_schema
 from datp_tasks.model.mapping import MAPPING_BYTES_MAX, MAPPING_NAME, content_mistakes
+from datp_tasks.model.payee import payee_mistakes
 from datp_tasks.model.pipeline_access import SUBMIT_WHO, WHO
 from datp_tasks.model.pipeline_cases import cases_mistakes
 from datp_tasks.model.search_attributes import clean_search
@@ -36,6 +37,9 @@ TIMEOUT_S_MAX = 86_400
 EXPIRY_S_MAX = 315_360_000
 #: Above any sensible number of tries or seconds; keeps whole numbers within what a float holds.
 RETRY_NUMBER_MAX = 1_000_000_000
+
+#: The steps that link transactions (engine/builtin/link_legs.py).
+JOIN_LINK, COMMIT_LINKED = "util/link", "util/commit-linked"
 
 DISPATCHES = ("inline", "queue")
 PIPELINE_DISPATCHES = ("inline", "step")
@@ -69,14 +73,29 @@ def clean_definition(raw: object, *, source: str, steps_max: int) -> dict[str, A
         for index, step in enumerate(clean["steps"])
         if step.get("finalFrom") and step.get("forwards")
     ]
+    mistakes += [f"{source}: {each}" for each in _link_mistakes(clean["steps"])]
     if clean.get("sealed") and clean.get("search"):
         # An index of what is sealed would have it in clear text.
         mistakes.append(f"{source}: search: a sealed pipeline has no search attributes")
+    if clean.get("sealed") and clean.get("payee", {}).get("show"):
+        # It rests in clear text until the end.
+        mistakes.append(f"{source}: payee: of a sealed pipeline a payee is shown nothing")
     if not mistakes and len(payload.encode(clean).encode()) > DEFINITION_BYTES_MAX:
         mistakes.append(f"{source}: is more than {DEFINITION_BYTES_MAX} bytes of JSON")
     if mistakes:
         raise PipelineInvalid(mistakes)
     return clean
+
+
+def _link_mistakes(steps: list[dict[str, Any]]) -> Iterator[str]:
+    """A leg that cannot go back alone would commit while the other legs roll back."""
+    places = [n for n, step in enumerate(steps) if step.get("type") == COMMIT_LINKED]
+    for index, step in enumerate(steps[: places[-1] + 1] if places else ()):
+        label, links = step_label(index, step), step.get("type") in (JOIN_LINK, COMMIT_LINKED)
+        if step.get("finalFrom"):
+            yield f"{label}: finalFrom must come after {COMMIT_LINKED}, which commits all legs"
+        if step.get("forwards") and links:
+            yield f"{label}: forwards cannot be said of it: a leg expires until {COMMIT_LINKED}"
 
 
 def step_label(index: int, step: object) -> str:
@@ -320,6 +339,7 @@ PIPELINE_RULES: dict[str, Rule] = {
     "tests": _checked_by(cases_mistakes),
     "search": _search,
     "inputSchema": _input_schema,
+    "payee": _checked_by(payee_mistakes),
 }
 
 STEP_RULES: dict[str, Rule] = {

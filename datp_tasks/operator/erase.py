@@ -186,6 +186,19 @@ class Eraser:
             if number < BATCH:
                 return done
 
+    def erase_answers(self, permit: ErasurePermit) -> int:
+        """Answers to requests of an owner that were refused, kept under their keys; how many."""
+        chosen = permit.chosen
+        if chosen.owner is None or not chosen.is_whole_owner:
+            return 0
+        done = 0
+        while True:
+            with translate_outage():
+                number = self.erasure.erase_answers_of(chosen.owner, permit.order, rows_max=PAGE)
+            done += number
+            if number < PAGE:
+                return done
+
     def erase_keys(self, permit: ErasurePermit) -> int:
         """The data keys of an owner, after all else of it; how many. One that seals a transaction
         which cannot be erased yet stays."""

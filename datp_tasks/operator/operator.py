@@ -16,9 +16,9 @@ from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.audit import Auditor
 from datp_tasks.operator.bulk import Action, ActionResult, Bulk, Where
 from datp_tasks.operator.doctor import Diagnosis, Doctor, InDoubt, InFlight
-from datp_tasks.operator.erase import Eraser
 from datp_tasks.operator.replay import Replay
 from datp_tasks.operator.resolve import Decision, Resolver
+from datp_tasks.operator.retention_changes import DataEnd
 from datp_tasks.operator.transaction_logs import TransactionLogs
 from datp_tasks.operator.unmask import Unmasked, Unmasker
 from datp_tasks.operator.why import Explainer, Why
@@ -38,7 +38,7 @@ class Operator:
         bulk: Bulk,
         auditor: Auditor,
         approvals: Approvals,
-        eraser: Eraser,
+        data_end: DataEnd,
         unmasker: Unmasker,
         logs: TransactionLogs,
         close: Callable[[], None],
@@ -51,10 +51,12 @@ class Operator:
         #: What waits for a second person, and deciding about it.
         self.approvals = approvals
         #: Erasing payloads; see `operator/erase.py`.
-        self.eraser = eraser
+        self.eraser = data_end.eraser
         self._unmasker = unmasker
         #: What the steps of a transaction have logged.
         self.logs = logs
+        #: How long owners and pipelines are kept.
+        self.retention = data_end.retention
         self._close = close
 
     @classmethod

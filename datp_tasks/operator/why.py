@@ -232,6 +232,8 @@ class Explainer:
         for each in found:
             # What a step asks holds data of the transaction, which not all may see who ask why.
             reason = "" if each.action == STEP else f": {each.reason}"
+            if not why.answer.endswith("."):
+                why.answer += "."
             why.answer += (
                 f" Approval {each.id} ({each.action}, asked for by {each.requester}{reason})"
                 f" has {each.consents} of {each.needed}, from the role {each.role}."

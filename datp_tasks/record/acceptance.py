@@ -47,6 +47,7 @@ def accept_statement(
         "submitted_by": [each.submitted_by for each in wanted],
         "origin": [each.origin for each in wanted],
         "webhook_style": [each.webhook_style for each in wanted],
+        "payee": [each.payee_json for each in wanted],
         "now": now,
     }
 

@@ -44,6 +44,7 @@ class Query(Queries, topic="erasure"):
     batches_of: str
     batches_of_owner: str
     erase_batches: str
+    erase_answers: str
     lock_data_keys: str
     erase_data_keys: str
 
@@ -131,6 +132,15 @@ class Erasure:
                 asked = _erase_approvals(connection, names)
                 self._note(connection, order, _named(names, asked))
         return len(batches)
+
+    def erase_answers_of(self, owner: str, order: ErasureOrder, *, rows_max: int) -> int:
+        """Some answers that are kept for requests of an owner which were refused; how many."""
+        with self._engine.begin() as connection:
+            values = {"owner": owner, "limit": rows_max}
+            number = connection.exec_driver_sql(Query.erase_answers, values).rowcount
+            if number:
+                self._note(connection, order, {"keptAnswers": number})
+        return number
 
     def erase_data_keys_of(self, owner: str, order: ErasureOrder) -> int:
         """Delete the data keys of an owner that seal nothing any more but copies; how many.

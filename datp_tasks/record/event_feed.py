@@ -23,12 +23,14 @@ from datp_tasks.model.payload import Json
 from datp_tasks.model.sealed import data_key_of
 from datp_tasks.record.queries import Queries
 
-ACCEPTED, PROGRESS, IN_DOUBT, RESUMED, COMPLETED = TYPES = (
+ACCEPTED, PROGRESS, IN_DOUBT, RESUMED, COMPLETED, PAYEE_COMPLETED = TYPES = (
     "transaction.accepted",
     "transaction.progress",
     "transaction.in-doubt",
     "transaction.resumed",
     "transaction.completed",
+    #: A transaction of another owner has ended, of which this one is the payee.
+    "payee.completed",
 )
 #: Of the logs: state changes come before the reports of the same writer.
 CHANGES, REPORTS = 0, 1
@@ -129,7 +131,7 @@ class TransactionEvent:
 
     @property
     def is_sealed(self) -> bool:
-        return any(data_key_of(self.data[name]) for name in ("output", "progress"))
+        return any(data_key_of(self.data.get(name)) for name in ("output", "progress"))
 
     @property
     def id(self) -> str:

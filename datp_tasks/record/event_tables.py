@@ -54,7 +54,7 @@ def _declare_events(metadata: MetaData) -> None:
         Column("id", BigInteger),
         PrimaryKeyConstraint("tx_id", "sequence"),
         CheckConstraint("sequence >= 1", name="tx_event_sequence"),
-        CheckConstraint("kind IN ('progress')", name="tx_event_kind"),
+        CheckConstraint("kind IN ('progress', 'payee')", name="tx_event_kind"),
         Index("tx_event_feed", "xact", "id", postgresql_where=text("owner IS NOT NULL")),
         Index(
             "tx_event_owner_feed",

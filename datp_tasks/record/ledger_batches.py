@@ -98,7 +98,7 @@ class BatchStore:
 
     # The way in.
 
-    def add_service(self, service: Service, by: Actor | None = None) -> bool:
+    def add_service(self, service: Service, by: Actor | None = None, reason: str = "") -> bool:
         """Make a service or change its address; False if it exists with another kind."""
         values = {
             "service": service.service_id,
@@ -114,7 +114,7 @@ class BatchStore:
                     actor=by,
                     action="service.add",
                     subject=service.service_id,
-                    reason=None,
+                    reason=reason or None,
                     details={name: values[name] for name in ("kind", "url", "secret")},
                 )
         return is_done

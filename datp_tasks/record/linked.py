@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Engine
@@ -58,10 +58,14 @@ class LinkedTransactions:
         self._engine = engine
         self._clock = clock
 
-    def join(self, leg: Leg, link: str, size: int) -> datetime | None:
+    def join(self, leg: Leg, link: str, size: int, *, expires_in_s: float) -> datetime:
         """Make it a leg; when all of them expire. It can be repeated. LinkRefused if it is one
-        too many; StaleFence if another worker has it."""
+        too many; StaleFence if another worker has it.
+
+        A link of which no leg has a deadline has one so many seconds after its first leg joins.
+        """
         with self._deciding(leg, link) as connection:
+            values: dict[str, Any]
             values = {"link": link, "size": size, "tx_id": leg.tx_id, "fence": leg.fence}
             if connection.exec_driver_sql(Query.join, values).first() is None:
                 raise StaleFence
@@ -72,11 +76,10 @@ class LinkedTransactions:
             if len(members) > size:
                 raise LinkRefused(f"{link} has {size} legs already")
             times: list[datetime] = [each.expires_at for each in members if each.expires_at]
-            if not times:
-                return None
-            values = {"tx_id": [each.tx_id for each in members], "expires_at": min(times)}
+            deadline = min(times, default=members[0].now + timedelta(seconds=expires_in_s))
+            values = {"tx_id": [each.tx_id for each in members], "expires_at": deadline}
             connection.exec_driver_sql(Query.share_deadline, {**values, "now": self._clock.now()})
-            return min(times)
+            return deadline
 
     def commit(self, leg: Leg, link: str) -> LinkVerdict:
         """This leg is ready; what became of all. It can be repeated."""
@@ -98,7 +101,7 @@ class LinkedTransactions:
             if row.link_id != link:
                 return LinkVerdict("stop", f"it is no leg of {link}")
             members = self._members(connection, leg, link)
-            verdict = _verdict(members)
+            verdict = _verdict(members, leg.tx_id)
             if verdict.word == "commit":
                 values = {"tx_id": [each.tx_id for each in members], "now": self._clock.now()}
                 connection.exec_driver_sql(Query.pass_together, values)
@@ -116,16 +119,21 @@ class LinkedTransactions:
         return list(connection.exec_driver_sql(Query.members, values))
 
 
-def _verdict(members: list[Any]) -> LinkVerdict:
-    if all(each.no_return_at is not None for each in members):
+def _verdict(members: list[Any], asking: str) -> LinkVerdict:
+    is_whole = len(members) == members[0].link_size
+    is_ready = is_whole and all(each.link_ready_at is not None for each in members)
+    # One leg alone may have passed a point of its own; that decides nothing for the others.
+    if is_ready and all(each.no_return_at is not None for each in members):
         return LinkVerdict("commit")
+    # A leg that cannot expire must be told that another has.
+    is_bound = any(each.tx_id == asking and each.no_return_at is not None for each in members)
+    unlike = (Status.SUCCESS,) if is_bound else (Status.SUCCESS, Status.EXPIRED)
     for each in members:
-        if each.completed_at is not None and each.status not in (Status.SUCCESS, Status.EXPIRED):
+        if each.completed_at is not None and each.status not in unlike:
             return LinkVerdict("stop", f"its linked transaction {each.tx_id} is {each.status}")
         if each.stop_request is not None:
             return LinkVerdict("stop", f"its linked transaction {each.tx_id} was cancelled")
-    is_whole = len(members) == members[0].link_size
-    if not is_whole or not all(each.link_ready_at is not None for each in members):
+    if not is_ready:
         return LinkVerdict("wait")
     # One whose time is over takes the others along: their deadline is the same.
     if any(each.completed_at or each.expiring_at or each.is_overdue for each in members):

@@ -37,7 +37,6 @@ class Query(Queries, topic="listing"):
     unsuccessful_newest: str
     attribute_up: str
     attribute_down: str
-    attribute: str
     external_ids: str
     open_ids: str
     attribute_ids: str
@@ -141,14 +140,6 @@ class Listing:
             rows = _summaries(connection, found)
         return ListingPage([rows[tx_id] for tx_id in found if tx_id in rows], end)
 
-    def attribute(self, tx_id: str, name: str, owner: str | None) -> str | None:
-        """The text of a search attribute, by which its transaction is sorted; None if it has none
-        or belongs to another owner."""
-        with self._engine.connect() as connection:
-            values = {"tx_id": tx_id, "name": name, "owner": owner}
-            row = connection.exec_driver_sql(Query.attribute, values).first()
-            return None if row is None else str(row.value)
-
     def pipelines_of(self, tx_ids: Sequence[str]) -> tuple[str, ...]:
         with self._engine.connect() as connection:
             rows = connection.exec_driver_sql(Query.pipelines_of, {"tx_id": list(tx_ids)})
@@ -206,14 +197,15 @@ def _chunks(
     if few is not None:
         yield _sorted(connection, wanted, few), True
         return
-    size = CHUNK if wanted.is_narrow else wanted.rows_max + 1
+    # Most filters fit much of what is looked at: few first, and more each time.
+    size = min(CHUNK, 4 * (wanted.rows_max + 1)) if wanted.is_narrow else wanted.rows_max + 1
     after = wanted.after
     while True:
         chunk = _look(connection, wanted, after, size)
         yield chunk, len(chunk) < size
         if len(chunk) < size:
             return
-        after = chunk[-1]
+        after, size = chunk[-1], min(CHUNK, 2 * size)
 
 
 def _sorted(connection: Connection, wanted: ListingFilter, few: list[str]) -> list[Place]:

@@ -42,6 +42,8 @@ class Acceptance:
     data_key: str = ""
     #: Search attributes from its input: names and texts (model/search_attributes.py).
     attributes: tuple[tuple[str, str], ...] = ()
+    #: Who else is told of its end, with what that owner is shown (model/payee.py).
+    payee_json: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

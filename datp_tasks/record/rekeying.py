@@ -93,3 +93,17 @@ class Rekeying:
                 values = {"row": row.row, "before": row.sealed, "sealed": sealed}
                 resealed += connection.exec_driver_sql(put, values).rowcount
         return Resealed(table, resealed, tuple(unreadable))
+
+
+def ring_use(ring: KeyRing, used: list[Usage]) -> list[dict[str, Any]]:
+    """Each key by its id: whether it is active, known to this ring, and how many rows it seals."""
+    names = [*ring.keys, *sorted({each.key_id for each in used} - ring.keys.keys())]
+    return [
+        {
+            "key": name or "(plain)",
+            "active": name == ring.active,
+            "known": name in ring.keys,
+            "rows": sum(each.rows for each in used if each.key_id == name),
+        }
+        for name in names
+    ]

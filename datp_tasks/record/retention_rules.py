@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from datp_tasks.clock import Clock
-from datp_tasks.model.actor import Actor
+from datp_tasks.model.approval import Order
 from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.queries import Queries
 
@@ -18,6 +18,8 @@ DAYS_MAX = 36_500
 
 class Query(Queries, topic="retention_rules"):
     all: str
+    lock: str
+    one: str
     put: str
     remove: str
     forget_marks: str
@@ -29,6 +31,11 @@ class RetentionRule:
     name: str
     days: int
 
+    @property
+    def subject(self) -> str:
+        """As approvals and the audit name it."""
+        return f"{self.kind} {self.name}"
+
 
 class RetentionRules:
     def __init__(self, engine: Engine, clock: Clock) -> None:
@@ -39,30 +46,29 @@ class RetentionRules:
         with self._engine.connect() as connection:
             return [RetentionRule(*row) for row in connection.exec_driver_sql(Query.all)]
 
-    def put(self, rule: RetentionRule, *, actor: Actor, reason: str) -> None:
-        self._change(Query.put, rule, "retention.set", actor, reason)
+    def lock(self, connection: Connection, kind: RuleKind, name: str) -> int | None:
+        """The days of a rule; None if there is none. No other changes it until the commit."""
+        values = {"kind": kind, "name": name}
+        connection.exec_driver_sql(Query.lock, {"subject": f"retention {kind} {name}"})
+        row = connection.exec_driver_sql(Query.one, values).first()
+        return None if row is None else int(row.days)
 
-    def remove(self, kind: RuleKind, name: str, *, actor: Actor, reason: str) -> bool:
-        """False if there is none."""
-        return self._change(
-            Query.remove, RetentionRule(kind, name, 0), "retention.remove", actor, reason
-        )
+    def put(self, connection: Connection, rule: RetentionRule, order: Order) -> None:
+        self._change(connection, Query.put, rule, order)
 
-    def _change(
-        self, sql: str, rule: RetentionRule, action: str, actor: Actor, reason: str
-    ) -> bool:
+    def remove(self, connection: Connection, rule: RetentionRule, order: Order) -> None:
+        self._change(connection, Query.remove, rule, order)
+
+    def _change(self, connection: Connection, sql: str, rule: RetentionRule, order: Order) -> None:
         values: dict[str, Any] = {"kind": rule.kind, "name": rule.name, "days": rule.days}
-        with self._engine.begin() as connection:
-            done = connection.exec_driver_sql(sql, {**values, "now": self._clock.now()})
-            if not done.rowcount:
-                return False
-            connection.exec_driver_sql(Query.forget_marks)
-            note_action(
-                connection,
-                actor=actor,
-                action=action,
-                subject=f"{rule.kind} {rule.name}",
-                reason=reason,
-                details={"days": rule.days} if rule.days else {},
-            )
-        return True
+        connection.exec_driver_sql(sql, {**values, "now": self._clock.now()})
+        connection.exec_driver_sql(Query.forget_marks)
+        days = {"days": rule.days} if rule.days else {}
+        note_action(
+            connection,
+            actor=order.actor,
+            action=order.action,
+            subject=rule.subject,
+            reason=order.reason,
+            details={"before": order.version, **days, **order.audit_details},
+        )

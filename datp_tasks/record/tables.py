@@ -136,6 +136,8 @@ tx_summary = Table(
     Column("link_id", Text),
     Column("link_size", Integer),
     Column("link_ready_at", DateTime(timezone=True)),
+    #: The owner who is told of its end beside its own, and what that one is shown.
+    Column("payee", JSON),
     #: Never both: which came first is decided by this row.
     CheckConstraint(
         "(no_return_at IS NULL AND forwarded_at IS NULL) "

@@ -57,7 +57,7 @@ Due = Sequence[tuple[str, int, str]]
 Place = tuple[datetime, str]
 
 
-def _nobody_sends(due: Due) -> None:
+def _left_to_the_sender(due: Due) -> None:
     """The webhook sender finds in SQL what is overdue."""
 
 
@@ -67,7 +67,7 @@ class Record:
         engine: Engine,
         clock: Clock,
         *,
-        tell_due: Callable[[Due], None] = _nobody_sends,
+        tell_due: Callable[[Due], None] = _left_to_the_sender,
         on_final: Callable[[Sequence[Final], set[str]], None] | None = None,
     ) -> None:
         self.engine = engine

@@ -127,6 +127,7 @@ class Endpoints:
         description: str = "",
         endpoints_max: int,
         actor: Actor | None = None,
+        reason: str | None = None,
     ) -> Endpoint:
         """It is told of what commits from now on."""
         with self._engine.begin() as connection:
@@ -136,7 +137,7 @@ class Endpoints:
                 raise WebhookInvalid(f"{owner} has {count} endpoints, which is as many as may be")
             values = self._values(id=id, owner=owner, url=url, description=description)
             connection.exec_driver_sql(Query.add, values | {"types": encode(list(types))})
-            self._note(connection, actor, "webhook-endpoint.add", id)
+            self._note(connection, actor, "webhook-endpoint.add", id, reason)
         return self.find(id)
 
     def change(
@@ -148,6 +149,7 @@ class Endpoints:
         description: str | None = None,
         enabled: bool | None = None,
         actor: Actor | None = None,
+        reason: str | None = None,
     ) -> Endpoint:
         """What waits goes to a new URL; what waits for one that is disabled is not sent."""
         values = self._values(id=id, url=url, description=description, enabled=enabled)
@@ -159,13 +161,13 @@ class Endpoints:
                 connection.exec_driver_sql(Query.move_pending, values)
             if enabled is False:
                 connection.exec_driver_sql(Query.cancel_pending, values)
-            self._note(connection, actor, "webhook-endpoint.change", id)
+            self._note(connection, actor, "webhook-endpoint.change", id, reason)
         found = self.find(id)
         if enabled:
             self._alerts.clear_alert(ENDPOINT_GONE, _subject(found.owner, id))
         return found
 
-    def delete(self, id: str, *, actor: Actor | None = None) -> None:
+    def delete(self, id: str, *, actor: Actor | None = None, reason: str | None = None) -> None:
         found = self.find(id)
         values = self._values(id=id, signer=found.signer)
         with self._engine.begin() as connection:
@@ -174,21 +176,28 @@ class Endpoints:
             connection.exec_driver_sql(Query.drop_secrets, values)
             subject = _subject(found.owner, id)
             self._alerts.clear_alert(ENDPOINT_GONE, subject, connection=connection)
-            self._note(connection, actor, "webhook-endpoint.delete", id)
+            self._note(connection, actor, "webhook-endpoint.delete", id, reason)
 
     def drop_secrets(self, id: str) -> None:
         """Of an endpoint that could not be added."""
         with self._engine.begin() as connection:
             connection.exec_driver_sql(Query.drop_secrets, {"signer": signer_of(id)})
 
-    def begin_replay(self, id: str, replay: EndpointReplay, *, actor: Actor | None = None) -> None:
+    def begin_replay(
+        self,
+        id: str,
+        replay: EndpointReplay,
+        *,
+        actor: Actor | None = None,
+        reason: str | None = None,
+    ) -> None:
         """Tell again what happened in that time, and what was not told then."""
         since, until = replay.since, replay.until
         values = {"id": id, "since": since, "until": until, **_columns(replay.place)}
         with self._engine.begin() as connection:
             if connection.exec_driver_sql(Query.replay, values).first() is None:
                 raise WebhookBusy(f"{id} is disabled, or a replay of it goes on")
-            self._note(connection, actor, "webhook-endpoint.replay", id)
+            self._note(connection, actor, "webhook-endpoint.replay", id, reason)
 
     def add_test(self, endpoint: Endpoint, tx_id: str, payload: str) -> Member:
         """A delivery that is about no transaction."""
@@ -246,11 +255,18 @@ class Endpoints:
         rows = connection.exec_driver_sql(Query.add_deliveries, values)
         return [(row.tx_id, row.sequence, row.owner) for row in rows]
 
-    def _note(self, connection: Connection, actor: Actor | None, action: str, subject: str) -> None:
+    def _note(
+        self,
+        connection: Connection,
+        actor: Actor | None,
+        action: str,
+        subject: str,
+        reason: str | None,
+    ) -> None:
         if actor is not None:
             now = self._clock.now()
             note_action(
-                connection, actor=actor, action=action, subject=subject, reason=None, now=now
+                connection, actor=actor, action=action, subject=subject, reason=reason, now=now
             )
 
     def _values(self, **values: Any) -> dict[str, Any]:

@@ -196,7 +196,14 @@ class Webhooks:
             found = self._active(owners)
         return found
 
-    def rotate(self, owner: str, *, overlap_s: float, actor: Actor | None = None) -> str:
+    def rotate(
+        self,
+        owner: str,
+        *,
+        overlap_s: float,
+        actor: Actor | None = None,
+        reason: str | None = None,
+    ) -> str:
         """A new secret; the old one signs too for `overlap_s` more, while receivers change."""
         made = new_secret()
         with self._engine.begin() as connection:
@@ -205,7 +212,7 @@ class Webhooks:
             added = self._values(owner=[owner], secret=[self._sealed(owner, made)])
             if connection.exec_driver_sql(Query.add_secrets, added).rowcount == 0:
                 raise WebhookBusy(f"the secret of {owner} is being rotated by another process")
-            self._note(connection, actor, "webhook.rotate-secret", owner)
+            self._note(connection, actor, "webhook.rotate-secret", owner, reason)
         return made
 
     def secrets(self, owner: str) -> list[Secret]:
@@ -247,12 +254,19 @@ class Webhooks:
             return stored
         return needed(self._ring, "a webhook secret").open(stored, TABLE, COLUMN, owner)
 
-    def _note(self, connection: Connection, actor: Actor | None, action: str, subject: str) -> None:
+    def _note(
+        self,
+        connection: Connection,
+        actor: Actor | None,
+        action: str,
+        subject: str,
+        reason: str | None = None,
+    ) -> None:
         """For the audit, what an operator did; what an owner does is its own business."""
         if actor is not None:
             now = self._clock.now()
             note_action(
-                connection, actor=actor, action=action, subject=subject, reason=None, now=now
+                connection, actor=actor, action=action, subject=subject, reason=reason, now=now
             )
 
     def _values(self, **values: Any) -> dict[str, Any]:

@@ -89,6 +89,7 @@ def open_services(container: Container) -> Services:
         webhooks=container.webhooks,
         ledger=container.ledger,
         pipelines=container.pipelines,
+        mappings=container.mappings,
         catalogue=container.catalogue,
         live=container.live,
         transactions=stores,
@@ -145,6 +146,7 @@ def _callers(container: Container, gate_engine: Engine) -> Callers:
         keys=ApiKeys(gate_engine, clock, settings.key_pepper, settings.key_pepper_previous),
         idempotency=IdempotencyKeys(engine, clock),
         saved_views=SavedViews(engine),
+        secrets=container.secrets,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datp_tasks.client.batches import LedgerBatches
+from datp_tasks.client.bulk_transfers import BulkTransfers
 from datp_tasks.client.client import Client
 from datp_tasks.client.reads import Reader
 from datp_tasks.client.submit import RequestAcceptor
@@ -15,16 +16,19 @@ from datp_tasks.operator.doctor import Doctor
 from datp_tasks.operator.erase import Eraser
 from datp_tasks.operator.operator import Operator
 from datp_tasks.operator.resolve import Resolver
+from datp_tasks.operator.retention_changes import DataEnd, RetentionChanges
 from datp_tasks.operator.step_approval import StepApproval
 from datp_tasks.operator.transaction_logs import TransactionLogs
 from datp_tasks.operator.unmask import Unmasker
 from datp_tasks.operator.why import Explainer
 from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.bulk_transfers import BulkRecord
 from datp_tasks.record.caller_transaction import CallerAccepts
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.erasure import Erasure
 from datp_tasks.record.journal import Journal
 from datp_tasks.record.journal_files import JournalFiles
+from datp_tasks.record.retention_rules import RetentionRules
 from datp_tasks.record.states import States
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.runtime.container import Container
@@ -60,17 +64,20 @@ def make_client(container: Container, *, opens: bool = True, watches: bool = Tru
         tracing=container.tracing,
     )
     accepts = CallerAccepts(container.engine, container.record)
+    reader = Reader(
+        record=container.record,
+        locator=locator,
+        notifications=Notifications(container.redis, container.live.keys.notify),
+        vault=container.vault if opens else None,
+    )
+    bulks = BulkRecord(container.engine, container.record)
     return Client(
         acceptor=acceptor,
         caller_submits=CallerSubmits(acceptor, accepts, watches=watches),
-        reader=Reader(
-            record=container.record,
-            locator=locator,
-            notifications=Notifications(container.redis, container.live.keys.notify),
-            vault=container.vault if opens else None,
-        ),
+        reader=reader,
         signals=make_signal_sender(container, locator),
         batches=LedgerBatches(intake=container.ledger.intake, batches=container.ledger.batches),
+        bulk_transfers=BulkTransfers(acceptor, bulks, reader),
         close=container.close,
     )
 
@@ -133,7 +140,7 @@ def make_operator(container: Container) -> Operator:
         bulk=bulk,
         approvals=container.approvals,
         auditor=auditor,
-        eraser=_eraser(container, auditor),
+        data_end=DataEnd(_eraser(container, auditor), _retention(container)),
         unmasker=_unmasker(container, auditor),
         logs=TransactionLogs(record=container.record, live=container.live, journal=journal),
         close=container.close,
@@ -149,6 +156,11 @@ def _offer_actions(container: Container, resolver: Resolver, bulk: Bulk, locator
         container.approvals.offer(f"resolve.{decision}", resolver)
     for kind in ("cancel", "wake", "retry"):
         container.approvals.offer(f"bulk.{kind}", bulk)
+
+
+def _retention(container: Container) -> RetentionChanges:
+    rules = RetentionRules(container.engine, container.clock)
+    return RetentionChanges(rules, container.approvals)
 
 
 def _eraser(container: Container, auditor: Auditor) -> Eraser:

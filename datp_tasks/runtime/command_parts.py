@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from datp_tasks.record.audit_chain import AuditChain
     from datp_tasks.record.database import Engine
     from datp_tasks.record.groups import GroupStore
-    from datp_tasks.record.retention_rules import RetentionRules
     from datp_tasks.record.sealed_secrets import SealedSecrets
     from datp_tasks.record.timeouts import Timeouts
     from datp_tasks.record.transactions import Record
@@ -90,12 +89,6 @@ class CommandParts:
         from datp_tasks.record.timeouts import Timeouts
 
         return Timeouts(self.engine, self._clock)
-
-    @cached_property
-    def retention_rules(self) -> RetentionRules:
-        from datp_tasks.record.retention_rules import RetentionRules
-
-        return RetentionRules(self.engine, self._clock)
 
     @cached_property
     def secrets(self) -> SealedSecrets:

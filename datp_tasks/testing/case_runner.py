@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from datp_tasks.errors import DatpError
@@ -12,6 +14,7 @@ from datp_tasks.model.pipeline_cases import PipelineCase
 from datp_tasks.model.status import Status
 from datp_tasks.record.record_types import Summary
 from datp_tasks.testing.kit import Kit
+from datp_tasks.testing.servers import test_servers
 
 #: A case that sets a switch again and again would never end.
 SWITCHES_MAX = 100
@@ -30,6 +33,21 @@ class CaseOutcome:
     @property
     def passed(self) -> bool:
         return not self.mistakes
+
+
+def run_on_own_servers(
+    definition: PipelineDefinition, others: Sequence[PipelineDefinition], names: Iterable[str]
+) -> list[CaseOutcome]:
+    """Run these cases, each in a system of its own, on servers that end with the last one."""
+    outcomes = []
+    with tempfile.TemporaryDirectory() as folder, test_servers(Path(folder)) as servers:
+        for name in names:
+            kit = Kit(servers)
+            try:
+                outcomes.append(run_case(kit, definition, others, name))
+            finally:
+                kit.close()
+    return outcomes
 
 
 def run_case(

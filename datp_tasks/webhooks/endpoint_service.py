@@ -67,6 +67,7 @@ class EndpointService:
         types: Sequence[str] = (),
         description: str = "",
         actor: Actor | None = None,
+        reason: str | None = None,
     ) -> tuple[Endpoint, str]:
         """A new endpoint and the secret that signs for it, which is shown only now."""
         check_url(url, self._settings, owner)
@@ -84,6 +85,7 @@ class EndpointService:
                 description=description,
                 endpoints_max=self._settings.webhook_endpoints_max,
                 actor=actor,
+                reason=reason,
             )
         except Exception:
             self.store.drop_secrets(id)
@@ -100,18 +102,32 @@ class EndpointService:
         description: str | None = None,
         enabled: bool | None = None,
         actor: Actor | None = None,
+        reason: str | None = None,
     ) -> Endpoint:
         found = self.store.find(id, owner=owner)
         if url is not None:
             check_url(url, self._settings, found.owner)
         _check(types or (), description or "")
         return self.store.change(
-            id, url=url, types=types, description=description, enabled=enabled, actor=actor
+            id,
+            url=url,
+            types=types,
+            description=description,
+            enabled=enabled,
+            actor=actor,
+            reason=reason,
         )
 
-    def delete(self, id: str, *, owner: str | None = None, actor: Actor | None = None) -> None:
+    def delete(
+        self,
+        id: str,
+        *,
+        owner: str | None = None,
+        actor: Actor | None = None,
+        reason: str | None = None,
+    ) -> None:
         self.store.find(id, owner=owner)
-        self.store.delete(id, actor=actor)
+        self.store.delete(id, actor=actor, reason=reason)
 
     def rotate(
         self,
@@ -120,11 +136,12 @@ class EndpointService:
         owner: str | None = None,
         overlap_s: float | None = None,
         actor: Actor | None = None,
+        reason: str | None = None,
     ) -> str:
         """A new secret; the old one signs beside it for a while."""
         found = self.store.find(id, owner=owner)
         wanted_s = SECRET_OVERLAP_S if overlap_s is None else overlap_s
-        return self._secrets.rotate(found.signer, overlap_s=wanted_s, actor=actor)
+        return self._secrets.rotate(found.signer, overlap_s=wanted_s, actor=actor, reason=reason)
 
     def test(self, id: str, *, owner: str | None = None) -> str:
         """Send an event that is about nothing; the id of its delivery."""
@@ -145,13 +162,15 @@ class EndpointService:
         *,
         owner: str | None = None,
         actor: Actor | None = None,
+        reason: str | None = None,
     ) -> None:
         """Tell again of what happened in that time; also what was not told then."""
         if until <= since:
             raise WebhookInvalid("a replay ends after it begins")
         found = self.store.find(id, owner=owner)
         place = self._feed.place_at(found.owner, since)
-        self.store.begin_replay(id, EndpointReplay(place, since, until), actor=actor)
+        again = EndpointReplay(place, since, until)
+        self.store.begin_replay(id, again, actor=actor, reason=reason)
 
     # For the job.
 

@@ -172,8 +172,16 @@ def test_webhook_deliveries_are_listed_and_sent_again_by_their_owner_and_operato
     kill(house, delivery["id"])
     [dead] = ok(acme.get("/v1/webhooks", params={"state": "dead"}))["webhooks"]
     assert dead["id"] == delivery["id"]
-    assert ok(acme.post(f"{path}/redeliver"))["state"] == "pending"
+    once = {"Idempotency-Key": "again"}
+    assert ok(acme.post(f"{path}/redeliver", headers=once))["state"] == "pending"
+    # Its URL may be erased: the answer is not kept, but made anew.
+    with house.kit.connections.engine.connect() as sql:
+        kept = sql.execute(text("SELECT body, tx_id FROM idempotency_key WHERE key = 'again'"))
+        assert kept.one() == (None, None)
     kill(house, delivery["id"])
+    shown_now = acme.post(f"{path}/redeliver", headers=once)
+    assert (shown_now.status_code, shown_now.headers["Idempotent-Replayed"]) == (202, "true")
+    assert shown_now.json()["state"] == "dead"
     assert ok(ops.post(f"{path}/redeliver"))["state"] == "pending"
     audited = actions(house.kit, dead["id"])
     assert [action for _, action in audited] == ["webhook.redeliver"] * 2

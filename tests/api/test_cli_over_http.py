@@ -196,3 +196,19 @@ def test_the_key_may_be_in_the_environment(
     monkeypatch.setenv("DATP_KEY", house.new_key(house.new_owner("env")))
     result = CliRunner().invoke(app, ["--url", house.url, "submit", "echo", "-q"])
     assert result.exit_code == 0 and result.output.startswith("t")
+
+
+def test_mappings_over_http(admin: RemoteTerminal, tmp_path: Path) -> None:
+    file = tmp_path / "codes.yaml"
+    text = "mapping: remote-codes\nfields: {kind: {literal: %s}}\n"
+    file.write_text(text % "one")
+    assert "new version" in admin("mappings", "apply", str(file))
+    assert "committed: first" in admin("mappings", "commit", "remote-codes", "-m", "first")
+    version = admin.json("mappings", "show", "remote-codes")["version"]
+    assert "in use" in admin("mappings", "use", "remote-codes", version, "--reason", "go")
+    file.write_text(text % "two")
+    admin("mappings", "apply", str(file), "--commit", "second", "--use")
+    shown = admin.json("mappings", "show", "remote-codes")
+    assert shown["definition"]["fields"] == {"kind": {"literal": "two"}}
+    assert version in admin("mappings", "show", "remote-codes", "--version", version)
+    assert shown["version"] in [each["versionInUse"] for each in admin.json("mappings", "list")]

@@ -49,6 +49,8 @@ ROUTES: dict[str, Role] = {
     "POST /pipelines/{name}/versions/{version}/commit": ADMIN,
     "GET /pipelines/{name}/versions/{version}/use": VIEWER,
     "POST /pipelines/{name}/versions/{version}/use": ADMIN,
+    "GET /pipelines/{name}/versions/{version}/test": VIEWER,
+    "POST /pipelines/{name}/versions/{version}/test": ADMIN,
     "GET /pipelines/{name}/disable": VIEWER,
     "POST /pipelines/{name}/disable": ADMIN,
     "GET /drafts": VIEWER,
@@ -63,6 +65,16 @@ ROUTES: dict[str, Role] = {
     "GET /webhooks": VIEWER,
     "GET /webhooks/{id}": VIEWER,
     "POST /webhooks/{id}/redeliver": OPERATOR,
+    "GET /endpoints/new": VIEWER,
+    "POST /endpoints": ADMIN,
+    "GET /endpoints/{id}": VIEWER,
+    "GET /endpoints/{id}/act/{deed}": VIEWER,
+    **{
+        f"POST /endpoints/{{id}}/{deed}": ADMIN
+        for deed in ("test", "rotate", "enable", "disable", "replay", "delete")
+    },
+    "GET /services/new": VIEWER,
+    "POST /services": ADMIN,
     "GET /ledgers": VIEWER,
     "GET /ledgers/{service}/{batch}": VIEWER,
     "GET /ledgers/{service}/{batch}/act/{deed}": VIEWER,

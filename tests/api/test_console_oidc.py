@@ -59,7 +59,8 @@ class Provider:
         if path == "/.well-known/openid-configuration":
             return 200, {
                 "issuer": self.issuer,
-                "authorization_endpoint": f"{self.issuer}/authorize",
+                # With a query of its own, as some providers have one.
+                "authorization_endpoint": f"{self.issuer}/authorize?realm=ops",
                 "token_endpoint": f"{self.issuer}/token",
                 "jwks_uri": f"{self.issuer}/keys",
             }
@@ -130,6 +131,7 @@ def begin(person: httpx.Client, provider: Provider) -> dict[str, str]:
     assert (answer.status_code, place.path) == (303, "/authorize")
     assert "samesite=lax" in answer.headers["set-cookie"].lower()
     asked = {name: values[0] for name, values in parse_qs(place.query).items()}
+    assert (asked["realm"], asked["client_id"]) == ("ops", "console")
     provider.nonce, provider.challenge = asked["nonce"], asked["code_challenge"]
     return asked
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from html import unescape
@@ -16,6 +17,7 @@ from datp_tasks.model.status import Status
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.audit_chain import AuditChain, Noted
 from datp_tasks.testing import Kit
+from datp_tasks.testing.servers import Servers
 from tests.api.test_console_access import Guest, signed_in
 from tests.support.api_house import ApiHouse, api_house
 from tests.support.console_surroundings import Surroundings
@@ -59,7 +61,7 @@ def test_a_change_of_a_pipeline_goes_from_a_draft_to_use_by_two_persons(strict: 
     base = f"/pipelines/greet/versions/{version}"
     assert "comment" in said(ann, ann.post(f"{base}/commit", token=token).headers["location"])
     ann.post(f"{base}/commit", token=token, comment="the first one")
-    assert ann.post(f"{base}/use", token=token).headers["location"].endswith("/pipelines/greet")
+    assert ann.post(f"{base}/use", token=token).headers["location"].endswith(f"{base}/use")
     asked = ann.post(f"{base}/use", token=token, **REASON).headers["location"]
     assert re.fullmatch(r"/console/approvals/\d+", asked)
     assert strict.kit.connections.pipelines.show("greet").info.in_use is False
@@ -220,3 +222,157 @@ def test_an_example_is_started_by_those_who_may(house: ApiHouse) -> None:
         assert (wrong.status_code, word in wrong.text) == (422, True), text[:9]
     used = admin.post("/try", token=admin.token(), **{**form, "input": '{"a": 2}'})
     assert used.status_code == 422 and "Traceback" not in used.text
+
+
+def test_an_endpoint_is_registered_tested_rotated_replayed_and_disabled(house: ApiHouse) -> None:
+    admin, opal = signed_in(house, "adam", Role.ADMIN), signed_in(house, "opal", Role.OPERATOR)
+    token, service = admin.token(), house.kit.connections.webhooks.endpoints
+    form = {"token": token, "owner": "told", "url": "https://shop.example.com/events"}
+    assert admin.post("/endpoints", **form).status_code == 422, "not without a reason"
+    wrong = admin.post("/endpoints", **{**form, "url": "ftp://shop.example.com"}, **REASON)
+    assert wrong.status_code == 422 and "ftp://shop.example.com" in wrong.text, "the form is kept"
+    assert service.store.find_all(owner="told") == []
+    assert opal.post("/endpoints", **{**form, "token": opal.token()}, **REASON).status_code == 403
+    chosen = {"type-transaction.completed": "yes", "description": "the shop"}
+    made = admin.post("/endpoints", **form, **chosen, **REASON)
+    [endpoint] = service.store.find_all(owner="told")
+    secrets = house.kit.connections.webhooks.store.secrets
+    assert secrets(endpoint.signer)[0].secret in unescape(made.text)
+    assert (endpoint.types, endpoint.description) == (("transaction.completed",), "the shop")
+    place = f"/endpoints/{endpoint.id}"
+    assert secrets(endpoint.signer)[0].secret not in admin.get(place).text, "shown once"
+    for deed in ("test", "rotate", "disable", "replay", "delete"):
+        assert endpoint.url in unescape(admin.get(f"{place}/act/{deed}").text), deed
+        shown = opal.get(f"{place}/act/{deed}").text
+        assert "needs the role admin" in shown and "<textarea" not in shown
+    tested = admin.post(f"{place}/test", token=token).headers["location"]
+    assert "test" in said(admin, tested) and endpoint.id in said(admin, tested)
+    rotated = admin.post(f"{place}/rotate", token=token, overlap_s="60", **REASON)
+    assert [each.secret in unescape(rotated.text) for each in secrets(endpoint.signer)] == [
+        True,
+        False,
+    ]
+    times = {"from": "2027-01-31T12:00", "to": "2027-01-31T13:00"}
+    for bad in ({**times, "to": "soon"}, {**times, "to": "2027-01-31T11:00"}):
+        refused = admin.post(f"{place}/replay", token=token, **bad, **REASON)
+        assert "/act/replay" in refused.headers["location"], bad
+    admin.post(f"{place}/replay", token=token, **times, **REASON)
+    replay = service.store.find(endpoint.id).replay
+    assert replay is not None and replay.until.isoformat() == "2027-01-31T13:00:00+00:00"
+    admin.post(f"{place}/disable", token=token)
+    assert service.store.find(endpoint.id).enabled, "not without a reason"
+    admin.post(f"{place}/disable", token=token, **REASON)
+    assert not service.store.find(endpoint.id).enabled
+    assert "It is disabled" in unescape(admin.get(f"{place}/act/test").text)
+    admin.post(f"{place}/enable", token=token, **REASON)
+    assert service.store.find(endpoint.id).enabled
+    admin.post(f"{place}/delete", token=token, **REASON)
+    assert admin.get(place).status_code == 404
+    did = ["delete", "change", "change", "replay", "add"]
+    chain = AuditChain(house.kit.connections.engine)
+    rows = chain.actions(subject=endpoint.id)
+    assert [each.action for each in rows] == [f"webhook-endpoint.{each}" for each in did]
+    assert {each.reason for each in rows} == {"ticket 12"}
+    assert [each.reason for each in chain.actions(subject=endpoint.signer)] == ["ticket 12"]
+
+
+def test_a_ledger_service_is_registered_and_gets_another_address(house: ApiHouse) -> None:
+    admin, opal = signed_in(house, "adam", Role.ADMIN), signed_in(house, "opal", Role.OPERATOR)
+    token, store = admin.token(), house.kit.connections.ledger.batches
+    form = {"service": "notary", "kind": "sawtooth", "url": "http://127.0.0.1:8008", "secret": ""}
+    assert admin.post("/services", token=token, **form).status_code == 422, "without a reason"
+    for change in ({"kind": "paper"}, {"service": "no/name"}, {"url": "http://elsewhere"}):
+        refused = admin.post("/services", token=token, **{**form, **change}, **REASON)
+        assert refused.status_code == 422, change
+    assert opal.post("/services", token=opal.token(), **form, **REASON).status_code == 403
+    assert store.services(["notary"]) == []
+    answer = admin.post("/services", token=token, **form, **REASON)
+    assert "go to http://127.0.0.1:8008" in said(admin, answer.headers["location"])
+    shown = admin.get("/services/new?service=notary").text
+    assert 'value="http://127.0.0.1:8008"' in shown
+    admin.post("/services", token=token, **{**form, "url": "http://127.0.0.1:8009"}, **REASON)
+    assert [each.url for each in store.services(["notary"])] == ["http://127.0.0.1:8009"]
+    rows = noted(house, "service.add", "notary")
+    assert {each.reason for each in rows} == {"ticket 12"} and len(rows) == 2
+
+
+CASES_YAML = """
+pipeline: checked
+steps:
+  - {type: util/fixed-reply, params: {output: {paid: true}}}
+tests:
+  - {name: pays, input: {}, expect: {status: success, output: {paid: true}}}
+  - {name: does not, input: {}, expect: {status: failed}}
+"""
+
+
+def test_stored_cases_are_run_and_each_result_is_shown(
+    house: ApiHouse, datp_servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A database and keys of their own, on servers that run already.
+    monkeypatch.setenv("DATP_TEST_REDIS_URL", datp_servers.redis_url)
+    monkeypatch.setenv("DATP_TEST_DATABASE_URL", datp_servers.database_url)
+    admin, opal = signed_in(house, "adam", Role.ADMIN), signed_in(house, "opal", Role.OPERATOR)
+    token = admin.token()
+    stored = admin.post("/drafts", token=token, yaml=CASES_YAML).headers["location"]
+    place = f"/pipelines/checked/versions/{stored.rpartition('=')[2]}/test"
+    assert "Steps without a stand-in run for real" in unescape(admin.get(place).text)
+    assert opal.post(place, token=opal.token(), **REASON).status_code == 403
+    assert admin.post(place, token=token).headers["location"] == f"/console{place}"
+    assert noted(house, "pipeline.test", "checked") == [], "not without a reason"
+    before = house.kit.connections.pipelines.show("checked").info.state
+    done = admin.post(place, token=token, **REASON)
+    shown = " ".join(unescape(re.sub(r"<[^>]+>", " ", done.text)).split())
+    assert "1 passed, 1 failed" in shown
+    assert "pays: expects success passed" in shown
+    assert "does not: expects failed failed status is success, not failed" in shown
+    assert [each.reason for each in noted(house, "pipeline.test", "checked")] == ["ticket 12"]
+    assert house.kit.connections.pipelines.show("checked").info.state == before
+
+
+def test_cases_that_cannot_be_run_say_why(house: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = signed_in(house, "adam", Role.ADMIN)
+    stored = admin.post("/drafts", token=admin.token(), yaml=CASES_YAML).headers["location"]
+    place = f"/pipelines/checked/versions/{stored.rpartition('=')[2]}/test"
+    monkeypatch.setattr("datp_tasks.api.console.case_runs.PROGRAM", "datp_tasks.no_such_module")
+    answer = admin.post(place, token=admin.token(), **REASON)
+    assert "could not be run" in said(admin, answer.headers["location"])
+    monkeypatch.setattr("datp_tasks.api.console.case_runs.PROGRAM", "http.server")
+    monkeypatch.setattr("datp_tasks.api.console.case_runs.RUN_S", 0.3)
+    answer = admin.post(place, token=admin.token(), **REASON)
+    assert "not over after" in said(admin, answer.headers["location"])
+
+
+def test_a_command_to_copy_is_safe_to_paste(house: ApiHouse) -> None:
+    """Filters come with a link, and subjects from elsewhere: neither may run in a shell."""
+    opal, evil = signed_in(house, "opal", Role.OPERATOR), "x'; touch /tmp/x; '"
+    alerts = Alerts(house.kit.connections.engine, house.kit.connections.clock)
+    alerts.raise_alert("odd", evil, "something")
+    [alert] = [each for each in alerts.open_alerts("odd") if each.subject == evil]
+    pages = (
+        opal.http.get("/console/bulk/cancel", params={"owner": evil}),
+        opal.get(f"/alerts/{alert.id}/close"),
+    )
+    for page in pages:
+        command = re.search(r'data-copy="([^"]*)"', page.text)
+        assert command is not None
+        words = shlex.split(unescape(command[1]))
+        assert evil in words or f"owner={evil}" in words
+    with_time = opal.http.get("/console/bulk/cancel", params={"from": "2027-01-01", "owner": "a"})
+    assert "datp bulk" not in with_time.text, "the command line does not know this filter"
+
+
+def test_a_number_that_no_approval_has_is_not_found(house: ApiHouse) -> None:
+    guest = signed_in(house, "vic", Role.VIEWER)
+    for number in ("0", "9" * 19, "0" * 19 + "1" + "9" * 30, "1x", "%D9%A1"):
+        assert guest.get(f"/approvals/{number}").status_code == 404, number
+
+
+def test_now_says_that_more_wait_than_it_shows(
+    house: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datp_tasks.api.console.now_page.ALERTS_MAX", 0)
+    alerts = Alerts(house.kit.connections.engine, house.kit.connections.clock)
+    alerts.raise_alert("odd", "one more", "something")
+    shown = signed_in(house, "vic", Role.VIEWER).get("/now").text
+    assert re.search(r'alerts</div><div class="value">0\+', shown)

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
-from datp_tasks.model.actor import Role
+from datp_tasks.model.actor import LOCAL, Role
+from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.support.api_house import PEPPER, api_house
@@ -33,6 +34,8 @@ PAGES = (
     *("/pipelines/transfer/disable", "/drafts?pipeline=transfer", "/groups", "/groups/master"),
     *("/webhooks", "/webhooks/{webhook}", "/ledgers", "/ledgers/saw/{batch}"),
     *("/ledgers/saw/{batch}/act/resolve", "/timeouts", "/audit", "/audit/chain"),
+    *("/endpoints/new", "/endpoints/{endpoint}", "/endpoints/{endpoint}/act/replay"),
+    *("/services/new", "/pipelines/transfer/versions/{version}/test"),
     "/try?pipeline=transfer&case=a%20small%20one",
 )
 SERIOUS = ("serious", "critical")
@@ -68,15 +71,33 @@ def test_a_page_is_without_errors_foreign_requests_and_serious_findings(
 ) -> None:
     page = looking.go(path.format(**world.tx))
     page.wait_for_selector("html[data-ready]")
-    found = Axe().run(page).response["violations"]
-    serious = [
-        (each["id"], [node["html"] for node in each["nodes"]][:3])
-        for each in found
-        if each["impact"] in SERIOUS
-    ]
-    assert serious == []
+    assert serious_findings(page) == []
     assert looking.seen.errors == []
     assert page.locator("h1").count() == 1
+
+
+def serious_findings(page: Page) -> list[tuple[str, list[str]]]:
+    return [
+        (each["id"], [node["html"] for node in each["nodes"]][:3])
+        for each in Axe().run(page).response["violations"]
+        if each["impact"] in SERIOUS
+    ]
+
+
+def test_a_planted_fault_is_found(world: ConsoleWorld, looking: Visitor) -> None:
+    page = looking.go("/now")
+    page.wait_for_selector("html[data-ready]")
+    page.evaluate(
+        """() => {
+            const button = document.createElement("button");
+            const faint = document.createElement("p");
+            faint.textContent = "hardly to be read";
+            faint.style.color = "#888";
+            faint.style.background = "#999";
+            document.querySelector("main").append(button, faint);
+        }"""
+    )
+    assert {name for name, _ in serious_findings(page)} == {"button-name", "color-contrast"}
 
 
 def test_no_page_is_wider_than_a_phone(world: ConsoleWorld) -> None:
@@ -166,6 +187,32 @@ def test_every_action_works_without_scripts(world: ConsoleWorld) -> None:
         assert visitor.seen.errors == []
 
 
+def test_one_person_breaks_the_glass_and_another_closes_the_alert(world: ConsoleWorld) -> None:
+    tx_id = world.in_doubt("shop")
+    with (
+        world.person("gus", Role.OPERATOR, java_script_enabled=False) as gus,
+        world.person("ola", Role.OPERATOR) as ola,
+    ):
+        page = gus.go(f"/transactions/{tx_id}/act/resolve")
+        page.check("#d-redo")
+        page.fill("#reason", "the bank closes in a minute")
+        page.check("#break-glass")
+        page.click("button:has-text('Decide')")
+        page.wait_for_selector(".said:has-text('Decided')")
+        assert world.kit.finish(tx_id).status == "success"
+        alerts = Alerts(world.kit.connections.engine, world.kit.connections.clock)
+        [alert] = [each for each in alerts.open_alerts() if each.kind == "break-glass"]
+        for visitor, is_closed in ((gus, False), (ola, True)):
+            page = visitor.go(f"/alerts/{alert.id}/close")
+            page.fill("#reason", "looked into it")
+            page.click("button:has-text('Close the alert')")
+            page.wait_for_selector(".said" if is_closed else ".said.trouble")
+            kinds = [each.kind for each in alerts.open_alerts()]
+            assert ("break-glass" not in kinds) is is_closed
+        # The browser of the first one notes that the server refused.
+        assert ola.seen.errors == []
+
+
 def test_bulk_waits_for_the_count_and_the_reason(world: ConsoleWorld) -> None:
     with world.person("opal", Role.OPERATOR) as visitor:
         page = visitor.go("/bulk/wake?pipeline=transfer")
@@ -216,6 +263,13 @@ def test_texts_that_look_like_markup_stay_texts(world: ConsoleWorld) -> None:
         page.fill("#search", HOSTILE)
         page.press("#search", "Enter")
         page.wait_for_selector("h1")
+        visitor.go(f"/transactions/{world.tx['doubt']}/act/resolve")
+        page.check("#d-redo")
+        page.fill("#reason", HOSTILE)
+        page.click("button:has-text('Decide')")
+        page.wait_for_url("**/approvals/*")
+        assert "onerror" in (page.text_content("main") or "")
+        assert page.locator("img").count() == 0
         visitor.go("/transactions?owner=shop")
         page.fill("#view-name", HOSTILE[:50])
         page.click("button:has-text('Save view')")
@@ -240,7 +294,39 @@ def test_a_page_is_live_keeps_what_is_open_and_pauses(world: ConsoleWorld) -> No
         page.wait_for_selector("#freshness-words:has-text('live')")
         new = world.kit.submit("transfer", amount, owner="live")
         page.wait_for_selector(f"#row-{new}")
+        # While no one can see it, it has no stream.
+        _set_hidden(page, True)
+        page.wait_for_selector("#freshness-words:has-text('paused')")
+        unseen = world.kit.submit("transfer", amount, owner="live")
+        page.wait_for_timeout(1_500)
+        assert page.locator(f"#row-{unseen}").count() == 0
+        _set_hidden(page, False)
+        page.wait_for_selector(f"#row-{unseen}")
         assert visitor.seen.errors == []
+
+
+def _set_hidden(page: Page, is_hidden: bool) -> None:
+    page.evaluate(
+        """(isHidden) => {
+            Object.defineProperty(document, "hidden", {value: isHidden, configurable: true});
+            document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        is_hidden,
+    )
+
+
+def test_a_page_whose_key_was_revoked_says_so_and_asks_no_more(world: ConsoleWorld) -> None:
+    with world.person("eve", Role.VIEWER) as visitor:
+        page = visitor.go("/transactions?owner=revoked")
+        page.wait_for_selector("#freshness-words:has-text('live')")
+        world.house.keys.revoke(visitor.key.split("_")[1], actor=LOCAL)
+        page.wait_for_timeout(300)
+        world.kit.submit("stopped", {"amount": 1}, owner="revoked")
+        page.wait_for_selector("html.stale #freshness-words:has-text('session has ended')")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.wait_for_timeout(2_500)
+        assert asked == []
 
 
 def test_older_transactions_are_put_below(world: ConsoleWorld) -> None:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.model.actor import Role
+from datp_tasks.model.actor import Actor, Role
 from datp_tasks.testing import Kit
 from tests.support.api_house import ApiHouse, api_house
 
@@ -49,6 +49,35 @@ def test_a_live_page_ends_with_the_longest_time_of_its_session(
         assert next(line for line in lines if line.startswith("event: ")) == "event: parts"
         house.kit.clock.advance(seconds=house.services.settings.console_session_s + 1)
         assert "event: signed-out" in list(lines)
+
+
+def test_a_live_page_ends_with_the_idle_time_of_its_session(
+    house: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An open tab is no use: it does not keep the session alive."""
+    monkeypatch.setattr("datp_tasks.api.console.sessions.CLOCK_S", -1)
+    monkeypatch.setattr("datp_tasks.api.console.streams.BEAT_S", 0.05)
+    ann = person(house, "ann", Role.VIEWER)
+    with ann.stream("GET", "/console/live?view=approvals") as response:
+        lines = response.iter_lines()
+        assert next(line for line in lines if line.startswith("event: ")) == "event: parts"
+        house.kit.clock.advance(seconds=house.services.settings.console_idle_s + 1)
+        assert "event: signed-out" in list(lines)
+    assert ann.get("/console/live?view=approvals").status_code == 401
+
+
+def test_a_live_page_ends_with_its_key(house: ApiHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datp_tasks.api.console.streams.BEAT_S", 0.05)
+    ann = house.client(follow_redirects=False)
+    ann.headers.update(SAME)
+    key = house.new_key("ann", Role.VIEWER)
+    ann.post("/console/sign-in", data={"key": key})
+    with ann.stream("GET", "/console/live?view=approvals") as response:
+        lines = response.iter_lines()
+        assert next(line for line in lines if line.startswith("event: ")) == "event: parts"
+        house.keys.revoke(key.split("_")[1], actor=Actor(name="test"))
+        assert "event: signed-out" in list(lines)
+    assert ann.get("/console/now").status_code == 303
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from datp_tasks.model.actor import Actor
+from datp_tasks.operator.erase import Chosen
 from tests.support.api_house import ApiHouse
 
 WANTED = {"pipeline": "nap", "input": {}}
@@ -28,6 +30,24 @@ def test_what_has_not_changed_is_not_sent_again(acme: httpx.Client) -> None:
     after = acme.get(url, headers={"If-None-Match": etag})
     assert (after.status_code, after.json()["status"]) == (200, "success")
     assert after.headers["ETag"] != etag
+
+
+def test_what_was_erased_is_not_what_a_client_has_seen(house: ApiHouse) -> None:
+    owner = house.new_owner("erased")
+    client = house.client(owner)
+    wanted = {"pipeline": "echo", "input": {"iban": "DE4711"}}
+    url = f"/v1/transactions/{client.post('/v1/transactions', json=wanted).json()['txId']}"
+    etag = client.get(url).headers["ETag"]
+    house.kit.advance(seconds=61)
+    house.kit.run_job("archiver")
+    eraser, chosen = house.kit.operator.eraser, Chosen(owner=owner)
+    permit = eraser.permit(chosen, reason="left", actor=Actor(name="ops"))
+    [done] = eraser.erase([tx for page in eraser.choose(chosen) for tx in page], permit)
+    assert done.ok, done.what
+    after = client.get(url, headers={"If-None-Match": etag})
+    assert (after.status_code, after.json()["input"]) == (200, {})
+    now = after.headers["ETag"]
+    assert client.get(url, headers={"If-None-Match": now}).status_code == 304
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from datp_tasks import Pipeline
 from datp_tasks.model.actor import Role
 from tests.support.api_house import ApiHouse
 
@@ -251,3 +252,116 @@ def test_a_key_with_an_empty_list_of_grants_may_do_nothing(
     assert client.get("/v1/transactions").status_code == 403
     wanted = {"pipeline": "echo", "input": {}}
     assert client.post("/v1/transactions", json=wanted).status_code == 403
+
+
+# Retention, secrets and the key ring.
+
+
+def test_how_long_an_owner_is_kept_is_set_and_taken_back(
+    ops: httpx.Client, house: ApiHouse
+) -> None:
+    place = "/v1/retention-rules/owner/acme-kept"
+    assert ops.delete(place, params={"reason": "over"}).status_code == 404
+    wanted = {"days": 400, "reason": "contract 7"}
+    rule = {"kind": "owner", "name": "acme-kept", "days": 400}
+    assert ops.put(place, json=wanted).json() == rule
+    viewer = house.client(house.new_owner("viewer"), Role.VIEWER)
+    assert viewer.get("/v1/retention-rules").json()["rules"] == [rule]
+    removed = ops.delete(place, params={"reason": "over"})
+    assert (removed.status_code, removed.json()["removed"]) == (200, True)
+    assert ops.get("/v1/retention-rules").json()["rules"] == []
+    assert actions(house, ops, "owner acme-kept") == ["retention.remove", "retention.set"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("owner/acme", {"days": 0, "reason": "x"}),
+        ("owner/acme", {"days": 36_501, "reason": "x"}),
+        ("owner/acme", {"days": 1}),
+        ("owner/acme", {"days": "1", "reason": "x"}),
+        ("table/acme", {"days": 1, "reason": "x"}),
+        ("owner/%00", {"days": 1, "reason": "x"}),
+        (f"owner/{'n' * 201}", {"days": 1, "reason": "x"}),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused(ops: httpx.Client, path: str, body: Any) -> None:
+    assert ops.put(f"/v1/retention-rules/{path}", json=body).status_code in (400, 422)
+    assert ops.get("/v1/retention-rules").json()["rules"] == []
+
+
+def test_secrets_are_named_and_never_shown(ops: httpx.Client, house: ApiHouse) -> None:
+    said = []
+    for number, new in ((1, True), (2, False)):
+        answer = ops.put("/v1/secrets/BANK", json={"value": f"tok-zanzibar-{number}"})
+        assert answer.json() == {"name": "BANK", "new": new}, answer.text
+        said.append(answer.text)
+    assert house.kit.connections.secrets.value("BANK") == "tok-zanzibar-2"
+    listed = ops.get("/v1/secrets")
+    [found] = listed.json()["secrets"]
+    assert (found["name"], set(found)) == ("BANK", {"name", "key", "changedAt"})
+    ring = ops.get("/v1/key-ring")
+    [active] = [each for each in ring.json()["keys"] if each["active"]]
+    assert active["key"] == found["key"] and active["known"] and active["rows"] >= 1
+    noted = ops.get("/v1/audit/actions", params={"subject": "BANK"})
+    gone = ops.delete("/v1/secrets/BANK")
+    assert gone.json() == {"name": "BANK", "removed": True}
+    assert ops.delete("/v1/secrets/BANK").status_code == 404
+    assert "zanzibar" not in "".join([*said, listed.text, ring.text, noted.text, gone.text])
+    assert actions(house, ops, "BANK") == ["secret.delete", "secret.rotate", "secret.set"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("BANK", ""), ("BANK", "a\0b"), ("9", "x"), ("a b", "x"), ("BANK", 7)]
+)
+def test_a_secret_that_cannot_be_is_refused_without_its_value(
+    ops: httpx.Client, name: str, value: Any
+) -> None:
+    refused = ops.put(f"/v1/secrets/{name}", json={"value": value})
+    assert refused.status_code == 422, refused.text
+    assert ops.get("/v1/secrets").json()["secrets"] == []
+
+
+# Mappings.
+
+MAPPING = """
+mapping: countries
+codes: {iso: {PH: "%s"}}
+fields:
+  country: {from: country, code: iso}
+"""
+
+
+def test_a_mapping_goes_from_text_to_use_and_its_pipelines_get_a_new_version(
+    ops: httpx.Client, house: ApiHouse
+) -> None:
+    made = ops.post("/v1/mappings", json={"yaml": MAPPING % "608"})
+    assert (made.status_code, made.json()["new"]) == (201, True)
+    assert ops.post("/v1/mappings", json={"yaml": MAPPING % "608"}).status_code == 200
+    place = f"/v1/mappings/countries/versions/{made.json()['version']}"
+    committed = ops.post(f"{place}/commit", json={"comment": "the first one"}).json()
+    assert (committed["state"], committed["comment"]) == ("committed", "the first one")
+    used = ops.post(f"{place}/use", json={"reason": "the bank wants numbers"}).json()
+    assert (used["inUse"], used["pipelines"]) == (True, [])
+    house.kit.use(Pipeline("maps").step("util/map-fields", params={"mapping": "countries"}).build())
+    other = ops.post("/v1/mappings", json={"yaml": MAPPING % "999"}).json()["version"]
+    used = ops.post(f"/v1/mappings/countries/versions/{other[:8]}/use").json()
+    assert [each["pipeline"] for each in used["pipelines"]] == ["maps"]
+    assert house.kit.run("maps", {"country": "PH"}).output == {"country": "999"}
+    shown = ops.get(f"/v1/mappings/countries/versions/{other}").json()
+    assert shown["definition"]["codes"] == {"iso": {"PH": "999"}}
+    versions = ops.get("/v1/mappings/countries").json()["versions"]
+    assert [each["inUse"] for each in versions] == [True, False]
+    [listed] = ops.get("/v1/mappings").json()["mappings"]
+    assert (listed["name"], listed["versionInUse"], listed["versions"]) == ("countries", other, 2)
+    done = actions(house, ops, "countries")
+    assert {"mapping.apply", "mapping.commit", "mapping.use"} <= set(done)
+
+
+def test_a_mapping_that_is_wrong_or_unknown_is_refused(ops: httpx.Client) -> None:
+    wrong = ops.post("/v1/mappings", json={"definition": {"mapping": "x", "fields": {"a": 5}}})
+    assert wrong.status_code == 422 and "fields.a" in wrong.json()["detail"]
+    assert ops.post("/v1/mappings", json={}).status_code == 422
+    assert ops.get("/v1/mappings/none").status_code == 404
+    assert ops.get("/v1/mappings/none/versions/0").status_code == 404
+    assert ops.post("/v1/mappings/none/versions/0/use").status_code == 404

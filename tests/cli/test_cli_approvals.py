@@ -134,3 +134,71 @@ def test_a_viewer_reads_no_payload(datp: Kit, run: Run) -> None:
         code, told = run("eve", Role.VIEWER, *words)
         assert (code, "DE00" in told) == (0, False), told
     assert "Pay DE00?" in run("bob", Role.APPROVER, "approvals", "show", number)[1]
+
+
+ACME = ("owner", "acme")
+
+
+def rules(run: Run) -> list[tuple[str, str, int]]:
+    code, shown = run("eve", Role.VIEWER, "retention", "list", "--json")
+    assert code == 0, shown
+    return [(each["kind"], each["name"], each["days"]) for each in json.loads(shown)]
+
+
+def test_two_people_decide_how_long_an_owner_is_kept(datp: Kit, run: Run) -> None:
+    assert "there is no rule" in run("eve", Role.VIEWER, "retention", "list")[1]
+    wanted = ("retention", "set", *ACME, "30", "--reason", "contract 7")
+    code, shown = run("ann", Role.ADMIN, *wanted)
+    assert (code, rules(run)) == (7, []) and "needs another person" in shown
+    assert run("ann", Role.ADMIN, "approvals", "approve", newest(datp))[0] != 0
+    assert run("bob", Role.APPROVER, "approvals", "approve", newest(datp))[0] == 0
+    assert rules(run) == [(*ACME, 30)]
+    assert "acme" in run("eve", Role.VIEWER, "retention", "list")[1]
+    removed = ("retention", "remove", *ACME, "--reason", "over")
+    assert run("ann", Role.ADMIN, *removed)[0] == 7
+    refused = ("approvals", "reject", newest(datp), "--note", "not yet")
+    assert (run("bob", Role.APPROVER, *refused)[0], rules(run)) == (0, [(*ACME, 30)])
+    code, shown = run("ann", Role.ADMIN, *removed, "--break-glass")
+    assert (code, rules(run)) == (0, []) and "the settings count again" in shown
+    assert run("ann", Role.ADMIN, *removed) == (1, "there is no such rule\n")
+    with datp.connections.engine.connect() as sql:
+        found = sql.exec_driver_sql(
+            "SELECT action, subject, details ->> 'days' AS days, details ->> 'before' AS before "
+            "FROM operator_action WHERE action LIKE 'retention.%%' ORDER BY id"
+        ).all()
+    assert [tuple(each) for each in found] == [
+        ("retention.set", "owner acme", "30", "none"),
+        ("retention.remove", "owner acme", None, "30"),
+    ]
+    assert "break-glass" in run("eve", Role.VIEWER, "alerts")[1]
+
+
+def test_a_rule_that_was_changed_meanwhile_is_not_changed_by_an_old_consent(
+    datp: Kit, run: Run
+) -> None:
+    for days in ("30", "400"):
+        run("ann", Role.ADMIN, "retention", "set", *ACME, days, "--reason", "contract 7")
+    second = int(newest(datp))
+    assert run("bob", Role.APPROVER, "approvals", "approve", str(second))[0] == 0
+    code, shown = run("bob", Role.APPROVER, "approvals", "approve", str(second - 1))
+    assert code != 0 and "was none and is 400" in shown
+    assert rules(run) == [(*ACME, 400)]
+
+
+@pytest.mark.parametrize(
+    ("role", "words"),
+    [
+        (Role.OPERATOR, ("set", *ACME, "30", "--reason", "x")),
+        (Role.ADMIN, ("set", *ACME, "0", "--reason", "x")),
+        (Role.ADMIN, ("set", "table", "acme", "30", "--reason", "x")),
+        (Role.ADMIN, ("set", *ACME, "30")),
+        (Role.ADMIN, ("set", *ACME, "30", "--reason", " ")),
+        (Role.OPERATOR, ("remove", *ACME, "--reason", "x")),
+    ],
+)
+def test_a_rule_that_may_not_be_is_refused_without_a_trace(
+    datp: Kit, run: Run, role: Role, words: tuple[str, ...]
+) -> None:
+    code, shown = run("ann", role, "retention", *words)
+    assert code not in (0, 7) and "Traceback" not in shown
+    assert datp.operator.approvals.store.page(rows_max=1) == []

@@ -21,6 +21,7 @@ class HandMadeContext:
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("tests.builtin"))
     reports: list[Any] = field(default_factory=list)
     http_hosts: tuple[str, ...] = ()
+    is_sealed: bool = False
 
     def progress(self, report: Any) -> None:
         self.reports.append(report)

@@ -187,3 +187,19 @@ def test_an_async_step_that_obeys_its_limit_costs_no_process(kit: Kit) -> None:
         vector.end()
     assert vector.hop.kills == 0
     assert kit.status(tx_id).note == f"step 0 (t/maybe): the step ran longer than {LIMIT_S:g} s"
+
+
+def test_the_event_loop_of_a_worker_ends_with_it(kit: Kit) -> None:
+    """A thread pool that retires workers would else collect a thread for each."""
+    before = set(threading.enumerate())
+
+    @kit.step("t/async")
+    async def asynchronous(ctx: Any, data: Data) -> None: ...
+
+    kit.use(Pipeline("a").step("t/async").build())
+    assert kit.run("a", {}).status is Status.SUCCESS
+    [loop] = [each for each in threading.enumerate() if each not in before]
+    assert loop.name == "datp-event-loop"
+    kit.process.worker.close()
+    loop.join(NOTICED_S)
+    assert not loop.is_alive()

@@ -9,6 +9,7 @@ import pytest
 from datp_tasks import Call, Pipeline, Sleep
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
+from datp_tasks.testing.servers import Servers
 
 Data = dict[str, Any]
 
@@ -46,6 +47,33 @@ def test_a_child_on_another_group_runs_there_and_returns(datp: Kit) -> None:
     assert marks == [("before", "master"), ("c1", "kyc"), ("c2", "kyc"), ("after", "master")]
     # There and back again: the start, the call and the return.
     assert len(datp.send.rung) == 3
+
+
+def test_a_vector_goes_to_its_child_and_comes_back_together(datp_servers: Servers) -> None:
+    kit = Kit(datp_servers, vector_budget_ms=10_000)
+
+    @kit.step("t/call")
+    def call(ctx: Any, data: Data) -> Call:
+        return Call("child", data)
+
+    @kit.step("t/quick")
+    def quick(ctx: Any, data: Data) -> None: ...
+
+    kit.use(
+        Pipeline("child", group="kyc", startable=False).step("t/quick").build(),
+        Pipeline("p").step("t/call").step("t/quick").build(),
+    )
+    # Known to be quick: what is not known runs alone.
+    kit.run("p", {})
+    kit.lose_bells()
+    tx_ids = [kit.submit("p", {}) for _ in range(5)]
+    kit.lose_bells(False)
+    before = len(kit.send.rung)
+    kit.ring_together(tx_ids)
+    assert {kit.status(tx_id).status for tx_id in tx_ids} == {Status.SUCCESS}
+    # The start, the call and the return: one message each.
+    assert [len(pairs) for _, pairs in kit.send.rung[before:]] == [5, 5, 5]
+    kit.close()
 
 
 def test_starts_of_children_give_way_to_those_that_come_back(datp: Kit) -> None:

@@ -13,6 +13,7 @@ from datp_tasks.failpoints import POINTS, SimulatedCrash
 from datp_tasks.model.status import Status
 from datp_tasks.record.record_types import Summary
 from datp_tasks.testing import Kit
+from datp_tasks.testing.sweep import MOVERS
 from tests.support.books import Books
 
 Data = dict[str, Any]
@@ -182,6 +183,8 @@ def test_a_crash_at_any_point_changes_nothing_in_the_end(
     datp: Kit, books: Books, point: str, fails: bool
 ) -> None:
     """At the first time the point is reached, at the second, and so on to the last."""
+    # The other jobs move nothing; they run between the crashes of the test below.
+    datp.jobs = MOVERS
     transfer = Transfer(datp, books, fails=fails)
     crashes: list[int] = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -152,6 +153,29 @@ def test_a_step_with_a_probe_that_did_not_crash_is_not_probed(datp: Kit) -> None
         raise AssertionError("nobody crashed")
 
     assert datp.run("p", {}).status is Status.SUCCESS
+
+
+def test_a_step_has_its_whole_time_after_a_slow_probe(datp: Kit) -> None:
+    """The guard kills the process of a step that is over its limit: a probe has one of its own."""
+    overdue_s: list[float] = []
+
+    @datp.step("t/pay", on_crash="probe", timeout_s=60)
+    def pay(ctx: Any, data: Data) -> None:
+        overdue_s.append(datp.process.worker.hop.round.overdue_s())
+
+    @pay.probe
+    def look(ctx: Any, data: Data) -> NotDone:
+        time.sleep(0.5)
+        overdue_s.append(datp.process.worker.hop.round.overdue_s())
+        return NotDone()
+
+    datp.use(Pipeline("p").step("t/pay").build())
+    datp.crash_at("hop.after_begun")
+    tx_id = datp.submit("p", {})
+    datp.recover()
+    assert datp.status(tx_id).status is Status.SUCCESS
+    asked_s, ran_s = overdue_s
+    assert asked_s > -59.6 > ran_s
 
 
 def test_an_async_probe_is_asked_too(datp: Kit) -> None:

@@ -112,6 +112,35 @@ def test_what_is_rolled_back_sees_its_own_data(steps: Kit) -> None:
     assert_sound(steps)
 
 
+@pytest.mark.parametrize(
+    ("step_type", "params", "names"),
+    [
+        ("util/mandatory-fields", {"fields": {"name": {"type": "amount"}}}, "name must be"),
+        ("util/mandatory-fields", {"fields": {"name": {"values": ["PH"]}}}, "name must be one of"),
+        (
+            "util/map-fields",
+            {"fields": {"n": {"from": "name", "amount": "minor", "scale": 2}}},
+            "n:",
+        ),
+        ("util/child-pipeline", {"field": "name", "map": {"x": "child"}}, "name is a sealed value"),
+        ("util/delay", {"seconds": 1, "allowOverride": True}, "delaySeconds must be"),
+    ],
+)
+def test_a_note_of_a_shipped_step_quotes_nothing_that_is_sealed(
+    steps: Kit, step_type: str, params: Data, names: str
+) -> None:
+    steps.use(
+        Pipeline("checks", sealed=True).step(step_type, params=params).build(),
+        Pipeline("plain").step(step_type, params=params).build(),
+    )
+    summary = steps.run("checks", {"name": WORD, "delaySeconds": WORD})
+    assert summary.status is Status.FAILED
+    assert names in (summary.note or "")
+    assert_sound(steps)
+    plain = steps.run("plain", {"name": WORD, "delaySeconds": WORD})
+    assert WORD in (plain.note or ""), "one that is not sealed says what was wrong with it"
+
+
 def test_what_an_exception_said_is_sealed_as_well(steps: Kit) -> None:
     summary = steps.run("breaks", {"name": WORD})
     assert summary.status is Status.INTERNAL_ERROR

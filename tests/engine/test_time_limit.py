@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -68,3 +70,42 @@ def test_a_block_after_one_that_took_too_long_is_not_interrupted() -> None:
         some_bytecodes()
 
     assert in_a_thread(spin) is None
+
+
+class Dropped:
+    """Something that a callback of a weak reference tells of."""
+
+
+def callback_beyond_the_limit(_: object) -> None:
+    """No exception gets out of here."""
+    until_s = time.monotonic() + 0.1
+    while time.monotonic() < until_s:
+        some_bytecodes()
+
+
+def lose_the_first(seconds: float) -> None:
+    with TimeLimit()(0.02):
+        dropped = Dropped()
+        reference = weakref.ref(dropped, callback_beyond_the_limit)
+        del dropped
+        assert reference() is None
+        until_s = time.monotonic() + seconds
+        while time.monotonic() < until_s:
+            some_bytecodes()
+
+
+def test_a_limit_that_passes_in_a_callback_of_a_weak_reference_counts_after_it() -> None:
+    with pytest.raises(StepTimeout):
+        lose_the_first(1.0)
+    assert isinstance(in_a_thread(lambda: lose_the_first(1.0)), StepTimeout)
+
+
+def test_a_block_that_ends_in_such_a_callback_raises_nothing_later() -> None:
+    def work() -> None:
+        lose_the_first(0.0)
+        until_s = time.monotonic() + 0.05
+        while time.monotonic() < until_s:
+            some_bytecodes()
+
+    work()
+    assert in_a_thread(work) is None

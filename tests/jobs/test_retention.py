@@ -12,7 +12,7 @@ import pytest
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.retention import Retention
-from datp_tasks.record.retention_rules import RetentionRule, RetentionRules
+from datp_tasks.record.retention_rules import RetentionRule
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.support.archive_world import World
@@ -353,9 +353,8 @@ TX_TABLES = ("tx_summary", "tx_state", "tx_journal", "tx_state_change", "webhook
 
 
 def rule(world: World, kind: Any, name: str, days: int) -> None:
-    connections = world.kit.connections
-    rules = RetentionRules(connections.engine, connections.clock)
-    rules.put(RetentionRule(kind, name, days), actor=ADMIN, reason="contract 7")
+    changes = world.kit.operator.retention
+    changes.set(RetentionRule(kind, name, days), actor=ADMIN, reason="contract 7")
 
 
 def ended(world: World, owner: str, pipeline: str = "quick") -> str:
@@ -433,8 +432,7 @@ def test_of_two_rules_the_longer_one_counts_and_without_it_the_other_again(
     rule(world, "pipeline", "quick", 50)
     world.kit.advance(days=10)
     assert left(world, tx_id) == ALL_TABLES
-    connections = world.kit.connections
-    rules = RetentionRules(connections.engine, connections.clock)
+    rules = world.kit.operator.retention
     assert rules.remove("pipeline", "quick", actor=ADMIN, reason="over")
     assert not rules.remove("pipeline", "quick", actor=ADMIN, reason="over")
     world.kit.run_job("retention")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from datp_tasks.errors import BatchBusy, BatchUnknown, LedgerError
-from datp_tasks.ledger.batch_types import Move
+from datp_tasks.ledger.batch_types import AttemptEnd, Move
 from datp_tasks.ledger.sim.faults import Fault
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.ledger_batch import BatchState
+from datp_tasks.model.ledger_batch import BatchState, Verdict
 from tests.ledger.conftest import NewWorld
 from tests.support.ledger_world import SERVICE, Instance, World
 
@@ -131,6 +131,43 @@ def test_an_answer_about_an_earlier_attempt_does_not_count_for_a_later_one(
     assert [each.state for each in instance.ledger.batches.record_many([newer], "poller")] == [
         BatchState.INVALID
     ]
+
+
+def test_the_end_of_an_earlier_attempt_does_not_count_for_one_that_is_under_way(
+    world: World, instance: Instance
+) -> None:
+    """Its sender was paused for so long that the batch is being sent again."""
+    batches = instance.ledger.batches
+    [one] = world.submit("one")
+    instance.tick()
+    [first] = batches.begin_many(instance.waiting, "paused")
+    instance.waiting.clear()
+    world.advance(world.settings.ledger_claim_ttl_s + 1)
+    successor = world.instance()
+    successor.tick()
+    assert world.state(one) is BatchState.UNKNOWN
+    instance.ledger.operator.resubmit(SERVICE, one, **WHO)
+    successor.tick()
+    [second] = batches.begin_many(successor.waiting, "successor")
+    assert (second.attempt, second.epoch) == (first.attempt + 1, first.epoch + 1)
+    under_way = world.batch(one)
+    end = AttemptEnd(
+        begun=second,
+        verdict=Verdict.REFUSED,
+        state=BatchState.INVALID,
+        http_status=400,
+        note="malformed",
+        pause_s=0,
+    )
+    for stale in (
+        first,
+        replace(second, attempt=first.attempt),
+        replace(second, epoch=first.epoch),
+    ):
+        assert batches.finish_many([replace(end, begun=stale)]) == ([], [])
+        assert world.batch(one) == under_way
+    assert batches.finish_many([end])[0] == [end]
+    assert world.state(one) is BatchState.INVALID
 
 
 def test_a_resolved_batch_is_final_and_the_next_goes_on(world: World, instance: Instance) -> None:

@@ -16,8 +16,10 @@ from datp_tasks.ledger import kinds
 from datp_tasks.ledger.batch_types import Asked, Begun, Seen
 from datp_tasks.ledger.kinds import KINDS, LedgerKind
 from datp_tasks.ledger.rules import Rule
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.ledger_batch import BatchState, Verdict
 from datp_tasks.outbound.messages import Exchange, HttpRequest, NoResponse, NotSent, Response
+from datp_tasks.testing import Kit
 from tests.ledger.conftest import NewWorld
 from tests.support.ledger_world import World
 
@@ -61,7 +63,8 @@ class PaperBook:
 class Paper(LedgerKind):
     name = "paper"
     drops_duplicates = True
-    schemes = ("paper",)
+    schemes = ("paper", "post")
+    encrypted_schemes = ("paper",)
     has_own_client = True
     rules: ClassVar[Sequence[Rule]] = (
         Rule(201, None, Verdict.ACCEPTED, BatchState.PENDING, "written"),
@@ -113,13 +116,20 @@ def paper(monkeypatch: pytest.MonkeyPatch) -> Iterator[PaperBook]:
     KINDS.forget()
 
 
-def offer(monkeypatch: pytest.MonkeyPatch, name: str, found: Any) -> None:
-    class Offered(EntryPoint):
-        def load(self) -> Any:
-            return found
+def offer(monkeypatch: pytest.MonkeyPatch, name: str, *offered: Any) -> None:
+    """As if each were what a package names; an exception is raised when it is imported."""
 
-    point = Offered(name, "a:b", kinds.ENTRY_POINT_GROUP)
-    monkeypatch.setattr(kinds, "entry_points", lambda group: [point])
+    def point_to(found: Any) -> EntryPoint:
+        class Offered(EntryPoint):
+            def load(self) -> Any:
+                if isinstance(found, Exception):
+                    raise found
+                return found
+
+        return Offered(name, "a:b", kinds.ENTRY_POINT_GROUP)
+
+    points = [point_to(found) for found in offered]
+    monkeypatch.setattr(kinds, "entry_points", lambda group: points)
     KINDS.forget()
 
 
@@ -221,14 +231,28 @@ class Nameless(Paper):
         (Nameless, "is no LedgerKind"),
         (NoCatchAll, "must fit any answer"),
         (kinds.Sawtooth, "two packages offer"),
+        (ImportError("no module named ink"), "raised ImportError"),
+        (RuntimeError("torn"), "raised RuntimeError"),
     ],
 )
-def test_a_package_that_offers_something_else_is_named(
-    monkeypatch: pytest.MonkeyPatch, found: Any, mistake: str
+def test_a_package_that_is_broken_is_named_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch, new_world: NewWorld, found: Any, mistake: str
 ) -> None:
+    world = new_world()
+    intake = world.instance().ledger.intake
     offer(monkeypatch, "odd", found)
-    with pytest.raises(ServiceInvalid, match=mistake):
-        KINDS.get("paper")
+    with pytest.raises(ServiceInvalid, match=mistake) as refused:
+        intake.add_service("odd-1", kind="odd", url="paper://shelf")
+    assert "there are sawtooth, scabbard" in str(refused.value)
+    assert sorted(KINDS) == ["sawtooth", "scabbard"]
+    assert type(KINDS["sawtooth"]) is kinds.Sawtooth
+    monkeypatch.undo()
+    KINDS.forget()
+
+
+def test_of_two_packages_with_one_kind_neither_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, "paper", Paper, Paper)
+    assert "paper" not in KINDS and "two packages offer" in KINDS.missing("paper")
     monkeypatch.undo()
     KINDS.forget()
 
@@ -256,6 +280,46 @@ def test_each_service_shows_its_own_credential(paper: PaperBook, new_world: NewW
     assert paper.entries == ["e000", "other"] or paper.entries == ["other", "e000"]
     with pytest.raises(ServiceInvalid, match="no name of a secret"):
         intake.add_service("paper-3", kind="paper", url="paper://shelf", secret="a b")
+
+
+def test_a_credential_does_not_go_by_a_scheme_that_its_kind_does_not_encrypt(
+    paper: PaperBook, new_world: NewWorld
+) -> None:
+    world = paper_world(new_world)
+    for instance in world.instances:
+        instance.ledger.wire._secret = {"shelf-key": "Bearer one"}.__getitem__
+    intake = world.instances[0].ledger.intake
+    intake.add_service(SERVICE, kind="paper", url="post://shelf")
+    with pytest.raises(ServiceInvalid, match="in the clear to another machine; use paper://"):
+        intake.add_service(SERVICE, kind="paper", url="post://shelf", secret="shelf-key")
+    intake.add_service("paper-4", kind="paper", url="post://127.0.0.1", secret="shelf-key")
+    # One that was stored before is judged when it is used.
+    world.sql("UPDATE ledger_service SET secret = 'shelf-key' WHERE service_id = 'paper-1'")
+    [name] = hand_in(world, 1)
+    world.settle(world.instances[0], rounds=2)
+    assert "in the clear" in (world.batch(name, SERVICE).note or "")
+    assert (paper.entries, paper.seen_credentials) == ([], set())
+
+
+def test_the_credential_of_a_service_comes_from_the_key_ring(paper: PaperBook, datp: Kit) -> None:
+    """Sealed in SQL, opened for the request, and never in clear text at rest."""
+    alice = Actor(name="alice")
+    secrets, intake = datp.connections.secrets, datp.connections.ledger.intake
+    secrets.put("shelf-key", "Bearer from the ring", actor=alice)
+    intake.add_service(SERVICE, kind="paper", url="paper://127.0.0.1", secret="shelf-key")
+    intake.submit_many([(SERVICE, b"entry one", None)])
+    for _ in range(3):
+        datp.advance(seconds=2)
+    assert (paper.entries, paper.seen_credentials) == (["one"], {"Bearer from the ring"})
+    with datp.connections.engine.connect() as connection:
+        [[stored]] = connection.exec_driver_sql("SELECT sealed FROM sealed_secret")
+    assert "from the ring" not in stored
+    secrets.remove("shelf-key", actor=alice)
+    secrets._kept.clear()
+    intake.submit_many([(SERVICE, b"entry two", None)])
+    for _ in range(3):
+        datp.advance(seconds=90)
+    assert paper.entries == ["one"], "without its credential nothing is sent"
 
 
 @pytest.mark.parametrize("broken", ["submission", "error_code", "statuses"])

@@ -295,6 +295,15 @@ def test_an_owner_is_erased_with_all_it_sent_and_no_other_is(world: World, folde
                'text', 'COMMITTED', 'infinity', now(), now() FROM generate_series(1, 4) n
         """
     )
+    world.sql(
+        """
+        INSERT INTO idempotency_key (owner, key, request_hash, begun_at, held_until, status,
+                                     headers, body)
+        SELECT owner, status::text, '', now(), now(), status, '{}', 'it quotes what was sent'
+        FROM (VALUES ('acme', 422), ('acme', 207), ('acme', 200), ('zoo', 422), ('zoo', 207))
+             AS v (owner, status)
+        """
+    )
     world.kit.clock.advance(seconds=61)
     world.archive()
     acme = Chosen(owner="acme")
@@ -303,6 +312,9 @@ def test_an_owner_is_erased_with_all_it_sent_and_no_other_is(world: World, folde
     permit = eraser.permit(acme, reason="left", actor=Actor(name="x"))
     assert eraser.erase_batches(permit) == 2
     assert eraser.erase_batches(permit) == 0
+    assert (eraser.erase_answers(permit), eraser.erase_answers(permit)) == (2, 0)
+    kept = world.sql("SELECT owner, key FROM idempotency_key ORDER BY 1, 2")
+    assert [tuple(row) for row in kept] == [("acme", "200"), ("zoo", "207"), ("zoo", "422")]
     left = world.sql("SELECT batch_id FROM ledger_batch WHERE payload <> '' ORDER BY 1")
     assert [row.batch_id for row in left] == ["b3", "b4"]
     assert world.kit.status(other).input["customer"] == SECRET

@@ -41,7 +41,12 @@ class Surroundings:
         self.node("worker-1@node", ["bank/reserve", "bank/check", "mail/send"])
         kit.connections.groups.set("kyc", {"concurrency": 0}, actor=LOCAL, reason="maintenance")
         kit.submit("transfer", {**data, "kyc": True}, owner="shop", expires_in_s=3_600)
-        found = {"batch": self.parked_batch("saw", "7"), "webhook": self.webhook(data)}
+        found = {
+            "batch": self.parked_batch("saw", "7"),
+            "webhook": self.webhook(data),
+            "endpoint": self.endpoint(),
+            "version": kit.connections.pipelines.show("transfer").info.version,
+        }
         self.parked_batch("saw", "8", is_parked=False)
         self._alerts.raise_alert(
             "ledger-batch-parked", f"saw/{found['batch']}", "a person must decide about it"
@@ -93,6 +98,11 @@ class Surroundings:
             )
         return delivery.id
 
+    def endpoint(self, description: str = "Bookkeeping") -> str:
+        endpoints = self._kit.connections.webhooks.endpoints
+        made, _ = endpoints.add("shop", f"{HOOK}/events", description=description)
+        return made.id
+
     def hostile(self, bad: str) -> list[str]:
         """Whatever these pages show tries to be markup; their paths."""
         kit = self._kit
@@ -105,8 +115,9 @@ class Surroundings:
         self.node(bad, [bad], group="odd")
         kit.connections.groups.set("odd", {"concurrency": 1}, actor=LOCAL, reason=bad)
         batch_id = self.parked_batch("odd", "9")
-        webhook = self.webhook({"amount": 1})
+        webhook, endpoint = self.webhook({"amount": 1}), self.endpoint(bad)
         values = {"bad": bad, "batch": batch_id, "webhook": webhook, "json": json.dumps({bad: bad})}
+        values["endpoint"] = endpoint
         with kit.connections.engine.begin() as connection:
             for sql in (
                 "UPDATE ledger_batch SET note = %(bad)s, owner = %(bad)s "
@@ -116,12 +127,21 @@ class Surroundings:
                 "UPDATE webhook_delivery SET url = %(bad)s, last_error = %(bad)s, owner = %(bad)s "
                 "WHERE id = %(webhook)s",
                 "UPDATE operator_action SET details = %(json)s::jsonb, actor = %(bad)s, "
+                "reason = %(bad)s, subject = %(bad)s, "
                 "address = %(bad)s WHERE id = (SELECT max(id) FROM operator_action)",
+                "UPDATE webhook_endpoint SET url = %(bad)s, disabled_reason = %(bad)s, "
+                "enabled = false WHERE id = %(endpoint)s",
+                "INSERT INTO ledger_service (service_id, kind, url, created_at) "
+                "VALUES (%(bad)s, 'sawtooth', %(bad)s, now())",
             ):
                 connection.exec_driver_sql(sql, values)
         return [
             *("/alerts", "/pipelines", "/pipelines/markup", "/drafts?pipeline=markup", "/groups"),
             *("/groups/odd", "/webhooks", f"/webhooks/{webhook}", f"/ledgers/odd/{batch_id}"),
             *("/ledgers?ended=yes", f"/ledgers/odd/{batch_id}/act/resolve", "/audit"),
-            "/try?pipeline=markup",
+            *(
+                "/try?pipeline=markup",
+                f"/endpoints/{endpoint}",
+                f"/endpoints/{endpoint}/act/delete",
+            ),
         ]

@@ -28,6 +28,7 @@ ONE_TOPIC = {
     ),
     *("nodes", "operator", "pipeline_cache", "pipelines", "resolve", "retention", "timeouts"),
     *("step_types", "transaction_logs", "transactions", "webhook_endpoints", "webhooks"),
+    *("bulk_transfer", "bulk_transfers"),
 }
 #: One shape in several rooms: every job has its Limits and a Result, every topic of SQL its Query;
 #: what the API shows of a batch for a ledger has the name that the record gives it.

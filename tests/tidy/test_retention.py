@@ -44,7 +44,6 @@ ERASED = {"alert", "operator_action", "approval", "approval_decision", "approval
 #: Tables without a payload of a transaction, each with its reason; those of KEPT beside them.
 NOT_ERASED = {
     "step_begun": "ids, fence and time",
-    "idempotency_key": "answers without payloads, for a day",
     "tx_timeout": "ids and times",
 }
 

@@ -46,6 +46,18 @@ def test_every_script_is_called_by_its_name() -> None:
     assert sorted(set(named)) == script_names()
 
 
+def test_a_transition_has_one_name_in_script_store_and_tests() -> None:
+    package = Path(datp_tasks.__file__).parent
+    code = "\n".join(path.read_text() for path in (package / "live").glob("*.py"))
+    methods = set(re.findall(r"def (\w+)\(\s*self", code))
+    tests = {path.stem for path in (package.parent / "tests" / "live").glob("test_*.py")}
+    moving = [name for name in script_names() if "\nMoves:" in (FOLDER / f"{name}.lua").read_text()]
+    assert len(moving) >= 10
+    forms = {name: {name, f"call_{name}", f"{name}_many", f"{name}s"} for name in moving}
+    assert [name for name, known in forms.items() if not known & methods] == []
+    assert [name for name in moving if f"test_{name}" not in tests] == []
+
+
 def test_flattening_puts_functions_before_their_use() -> None:
     source = flatten('--- @include "integer"\nreturn {integer(1)}\n')
     assert source.startswith(INCLUDES["integer"])

@@ -10,10 +10,11 @@ import pytest
 from sqlalchemy import event
 
 from datp_tasks import Fail, Pipeline
-from datp_tasks.errors import StaleFence
+from datp_tasks.errors import PipelineInvalid, StaleFence, StepTimeout
 from datp_tasks.model.status import Status
 from datp_tasks.record.database import make_engine
 from datp_tasks.record.linked import Leg, LinkedTransactions
+from datp_tasks.record.points import Points
 from datp_tasks.testing import Kit
 
 LINK = {"link": "{{deal}}", "legs": 2}
@@ -108,9 +109,7 @@ def test_all_legs_expire_with_the_one_that_expires_first(datp: Kit, books: Count
 
 
 def test_a_leg_without_a_deadline_gets_that_of_the_other(datp: Kit, books: Counter[str]) -> None:
-    first = submit(datp, "a")
     second = submit(datp, "b", expires_in_s=60, data={"deal": "d2"})
-    assert datp.status(first).expires_at is None
     third = submit(datp, "c", data={"deal": "d2"})
     assert datp.status(second).no_return_at == datp.status(third).no_return_at is not None
 
@@ -163,7 +162,7 @@ def test_expiry_and_the_commit_of_a_link_are_never_both(datp: Kit, books: Counte
             Leg(submit(datp, name, data=deal, expires_in_s=60), "local", 0) for name in ("a", "b")
         ]
         for leg in legs:
-            linked.join(leg, f"race-{number}", 2)
+            linked.join(leg, f"race-{number}", 2, expires_in_s=60)
         assert linked.commit(legs[0], f"race-{number}").word == "wait"
         start = threading.Barrier(2)
 
@@ -192,7 +191,10 @@ def test_a_worker_that_lost_the_transaction_decides_nothing(datp: Kit, books: Co
     tx_id = submit(datp, "a")
     datp.connections.record.raise_fences([(tx_id, 1_000)])
     linked = LinkedTransactions(datp.connections.engine, datp.clock)
-    for act in (lambda leg: linked.join(leg, "d", 2), lambda leg: linked.commit(leg, "d")):
+    for act in (
+        lambda leg: linked.join(leg, "d", 2, expires_in_s=60),
+        lambda leg: linked.commit(leg, "d"),
+    ):
         with pytest.raises(StaleFence):
             act(Leg(tx_id, "local", 5))
     assert datp.status(tx_id).status is Status.QUEUED
@@ -245,3 +247,143 @@ def test_a_leg_that_postgresql_is_lost_for_ends_as_the_others_do(
     datp.advance(seconds=A_WHILE_S)
     assert statuses(datp, first, second) == ["success", "success"]
     assert books["booked a"] == books["booked b"] == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "flag"),
+    [("before", "final_from"), ("at", "final_from"), ("at", "forwards"), ("link", "forwards")],
+)
+def test_a_point_of_no_return_before_the_link_commits_is_refused(where: str, flag: str) -> None:
+    options: dict[str, dict[str, Any]] = {"before": {}, "at": {}, "link": {}}
+    options[where] = {flag: True}
+    pipeline = (
+        Pipeline("leg")
+        .step("util/link", params=LINK, **options["link"])
+        .step("t/reserve", **options["before"])
+        .step("util/commit-linked", params=LINK, **options["at"])
+    )
+    with pytest.raises(PipelineInvalid, match=r"util/commit-linked"):
+        pipeline.build()
+
+
+@pytest.fixture
+def hasty(datp: Kit, books: Counter[str]) -> None:
+    """A leg whose step passes a point of its own, which no file shows."""
+
+    @datp.step("t/hasty")
+    def hasty(ctx: Any, data: dict[str, Any]) -> None:
+        ctx.commit_to_finish()
+
+    datp.use(
+        Pipeline("hasty")
+        .step("util/link", params=LINK).step("t/hasty")
+        .step("util/commit-linked", params=LINK).step("t/book").build()
+    )  # fmt: skip
+
+
+def test_a_leg_past_a_point_of_its_own_waits_for_the_other(
+    datp: Kit, books: Counter[str], hasty: None
+) -> None:
+    first = datp.submit("hasty", {"deal": "d1", "leg": "a"})
+    for _ in range(3):
+        datp.advance(seconds=A_WHILE_S)
+    assert statuses(datp, first) == ["sleeping"]
+    assert books["booked a"] == 0, "it does not commit alone"
+    second = submit(datp, "b")
+    datp.advance(seconds=A_WHILE_S)
+    assert statuses(datp, first, second) == ["success", "success"]
+
+
+@pytest.mark.parametrize("end", ["fails", "expires"])
+def test_a_leg_past_a_point_of_its_own_is_parked_if_the_other_does_not_commit(
+    datp: Kit, books: Counter[str], hasty: None, end: str
+) -> None:
+    first = datp.submit("hasty", {"deal": "d1", "leg": "a"})
+    if end == "fails":
+        submit(datp, "b", data={"poor": True})
+    else:
+        datp.use(
+            Pipeline("slow").step("util/link", params=LINK)
+            .step("util/wait", params={"switch": "go"})
+            .step("util/commit-linked", params=LINK).build()
+        )  # fmt: skip
+        datp.submit("slow", {"deal": "d1", "leg": "b"}, expires_in_s=30)
+        for _ in range(3):
+            datp.advance(seconds=20)
+    datp.advance(seconds=A_WHILE_S)
+    assert statuses(datp, first) == ["in-doubt"]
+    assert books["booked a"] == 0
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_a_step_that_breaks_after_the_verdict_ends_no_leg_otherwise(
+    datp: Kit, books: Counter[str], monkeypatch: pytest.MonkeyPatch, attempts: int
+) -> None:
+    """Its time limit comes between the commit in SQL and the word of it in Redis."""
+    datp.use(
+        Pipeline("leg").step("util/link", params=LINK).step("t/reserve")
+        .step("util/commit-linked", params=LINK, retry={"max_attempts": attempts})
+        .step("t/book").build()
+    )  # fmt: skip
+    first = submit(datp, "a")
+    commit = LinkedTransactions.commit
+    late: list[Leg] = []
+
+    def commit_and_time_out(self: LinkedTransactions, leg: Leg, link: str) -> Any:
+        verdict = commit(self, leg, link)
+        if verdict.word == "commit" and len(late) < 1:
+            late.append(leg)
+            raise StepTimeout
+        return verdict
+
+    monkeypatch.setattr(LinkedTransactions, "commit", commit_and_time_out)
+    second = submit(datp, "b")
+    assert late
+    for _ in range(3):
+        datp.advance(seconds=A_WHILE_S)
+    assert statuses(datp, first, second) == ["success", "success" if attempts > 1 else "in-doubt"]
+    assert books["released a"] == books["released b"] == 0
+
+
+def test_a_step_that_breaks_after_its_point_is_not_ended_as_if_it_had_none(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same without a link: `ctx.commit_to_finish()` and the time limit."""
+
+    @datp.step("t/decides", retry={"max_attempts": 1})
+    def decides(ctx: Any, data: dict[str, Any]) -> None:
+        ctx.commit_to_finish()
+
+    pass_many = Points.pass_many
+
+    def pass_and_time_out(self: Points, claims: Any) -> Any:
+        pass_many(self, claims)
+        raise StepTimeout
+
+    monkeypatch.setattr(Points, "pass_many", pass_and_time_out)
+    datp.use(Pipeline("decides").step("t/decides").build())
+    assert statuses(datp, datp.submit("decides", {})) == ["in-doubt"]
+
+
+def test_a_link_has_a_deadline_also_if_no_leg_has_one(datp: Kit, books: Counter[str]) -> None:
+    """The other leg never comes: it must not look for it for ever."""
+    lone = submit(datp, "a")
+    day = datp.status(lone).expires_at
+    assert day is not None
+    assert (day - datp.status(lone).created_at).total_seconds() == 86_400
+    datp.advance(seconds=86_401)
+    datp.advance(seconds=A_WHILE_S)
+    assert statuses(datp, lone) == ["expired"]
+    assert books == {"reserved a": 1, "released a": 1}
+
+
+def test_a_link_says_how_long_it_waits(datp: Kit, books: Counter[str]) -> None:
+    params = LINK | {"expiresInSeconds": 60}
+    datp.use(Pipeline("brief").step("util/link", params=params).step("t/reserve")
+             .step("util/commit-linked", params=LINK).build())  # fmt: skip
+    lone = datp.submit("brief", {"deal": "d9", "leg": "a"})
+    datp.advance(seconds=61)
+    datp.advance(seconds=A_WHILE_S)
+    assert statuses(datp, lone) == ["expired"]
+    with pytest.raises(PipelineInvalid, match="expiresInSeconds"):
+        datp.use(Pipeline("brief").step("util/link", params=LINK | {"expiresInSeconds": 0}).build())

@@ -74,7 +74,7 @@ def test_a_worker_whose_claim_is_older_than_the_fence_of_sql_undoes_nothing(
     world.run_one_hop()
     assert world.times("unbook", tx_id) == 0
     assert not datp.connections.record.summaries([tx_id])[0].is_final
-    # Whoever claims it next does have the newest fence, and rolls it back once.
+    # The next claim has the newest fence, and rolls it back once.
     assert world.ends(tx_id) is Status.FAILED
     assert world.times("unbook", tx_id) == 1
 

@@ -65,6 +65,17 @@ def test_a_crash_at_any_point_loses_no_event(
     assert kit.connections.webhooks.schedule.size() == 0
 
 
+def test_what_a_sender_that_died_had_taken_is_still_on_the_schedule(
+    kit: Kit, receiver: Receiver
+) -> None:
+    """It is sent by the next sender, long before the repair looks for what is overdue."""
+    kit.submit("pay", {}, webhook=receiver.url())
+    assert kit.connections.webhooks.schedule.size() == 1
+    kit.crash_at("webhooks.after_take")
+    assert not run_job(kit)
+    assert kit.connections.webhooks.schedule.size() == 1
+
+
 def test_a_worker_that_dies_after_the_final_commit_has_not_forgotten_the_webhook(
     kit: Kit, receiver: Receiver
 ) -> None:

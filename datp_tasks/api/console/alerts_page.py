@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from shlex import quote as quoted
 from typing import Any
 from urllib.parse import quote
 
@@ -87,7 +88,7 @@ async def ask_close(visit: Visit) -> Response:
             act=f"/alerts/{found.id}/close",
             back="/alerts",
             button="Close the alert",
-            cli=f"datp clear-alert {found.kind} '{found.subject}' --reason '…'",
+            cli=f"datp clear-alert {quoted(found.kind)} {quoted(found.subject)} --reason '…'",
         ),
     )
 

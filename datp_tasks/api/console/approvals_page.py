@@ -20,7 +20,8 @@ from datp_tasks.record.database import translate_outage
 pages = Pages()
 
 ROWS_MAX = 100
-NUMBER_MAX = 2**62
+#: PostgreSQL's bigint has 19 digits.
+DIGITS_MAX = 18
 
 
 def read(services: Services, params: Params) -> Mapping[str, Any]:
@@ -30,7 +31,7 @@ def read(services: Services, params: Params) -> Mapping[str, Any]:
     with translate_outage():
         found = services.operator.approvals.store.page(
             state=state,
-            before=int(before) if before.isdecimal() and len(before) < 19 else None,
+            before=int(before) if before.isdecimal() and len(before) <= DIGITS_MAX else None,
             rows_max=ROWS_MAX + 1,
         )
     return {
@@ -101,7 +102,7 @@ async def _decide(visit: Visit, decision: str) -> Response:
 
 
 def _one(services: Services, text: str) -> Approval:
-    if not text.isdecimal() or not 0 < int(text[:20]) < NUMBER_MAX:
+    if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
         raise not_found("such approval")
     with translate_outage():
         return services.operator.approvals.store.one(int(text))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from itertools import islice
+from shlex import quote
 from typing import cast
 from urllib.parse import parse_qsl
 
@@ -16,7 +17,7 @@ from datp_tasks.api.problems import invalid, not_found
 from datp_tasks.api.services import Services
 from datp_tasks.model.approval import selection_of
 from datp_tasks.model.status import Status
-from datp_tasks.operator.bulk import Action, ActionResult, Where
+from datp_tasks.operator.bulk import FILTERS, Action, ActionResult, Where
 from datp_tasks.record.record_types import Summary
 
 pages = Pages()
@@ -79,7 +80,6 @@ async def preview(visit: Visit) -> Response:
         chosen = await visit.run(choose, visit.services, action, given)
     except Exception as error:
         trouble = wrong_filter(error)
-    filters = " ".join(f"--where {name}={value}" for name, value in given.items())
     return visit.page(
         "bulk.html",
         422 if trouble else 200,
@@ -95,8 +95,16 @@ async def preview(visit: Visit) -> Response:
         sample=chosen[:SAMPLE],
         trouble=trouble,
         now_ms=await visit.run(visit.services.live.server_now_ms),
-        cli=f"datp bulk {action} {filters} --reason '…'",
+        cli=command_of(action, given),
     )
+
+
+def command_of(action: str, given: Mapping[str, str]) -> str:
+    """The same on the command line, safe to paste; empty if it does not know one of the filters."""
+    if not given or not given.keys() <= set(FILTERS):
+        return ""
+    filters = " ".join(f"--where {quote(f'{name}={value}')}" for name, value in given.items())
+    return f"datp bulk {action} {filters} --reason '…'"
 
 
 @pages.action("/bulk/{action}", back="/transactions")

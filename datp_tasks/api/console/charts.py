@@ -44,7 +44,8 @@ class Bars:
 class ChartLine:
     points: str
     top: float
-    last: float
+    #: None: there is no value in any slot.
+    last: float | None
     rows: list[tuple[datetime, list[float]]]
 
 
@@ -103,7 +104,7 @@ def line(starts_s: Sequence[int], values: Sequence[float | None]) -> ChartLine:
         for place, value in known
     )
     rows = [(_time(starts_s[place]), [value]) for place, value in known]
-    return ChartLine(points, top, known[-1][1] if known else 0.0, rows)
+    return ChartLine(points, top, known[-1][1] if known else None, rows)
 
 
 def _time(start_s: int) -> datetime:

@@ -11,6 +11,16 @@ from datp_tasks.api.console.visit import Visit
 from datp_tasks.model.actor import Role
 
 
+@dataclass(frozen=True, slots=True)
+class ConfirmField:
+    """What the form asks for beside a reason."""
+
+    name: str
+    label: str
+    type: str = "text"
+    value: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirm:
     """One deed, as its page names it."""
@@ -29,6 +39,7 @@ class Confirm:
     impossible: str = ""
     #: Name -> what it means; one of them is chosen.
     choices: Mapping[str, str] = field(default_factory=dict)
+    fields: list[ConfirmField] = field(default_factory=list)
     wants_reason: bool = True
     #: The policy may want a second person.
     is_guarded: bool = False

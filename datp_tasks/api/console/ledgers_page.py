@@ -11,12 +11,14 @@ from fastapi.responses import Response
 
 from datp_tasks.api.console.confirming import Confirm, breaks_glass, confirm_page
 from datp_tasks.api.console.streams import LiveView, Params
-from datp_tasks.api.console.visit import Pages, Visit, with_query
-from datp_tasks.api.problems import invalid, not_found
+from datp_tasks.api.console.visit import Pages, Visit, problem_text, with_query
+from datp_tasks.api.problems import Problem, invalid, not_found, problem_of
 from datp_tasks.api.services import Services
-from datp_tasks.errors import BatchUnknown
+from datp_tasks.errors import BatchUnknown, ServiceInvalid
 from datp_tasks.ledger.batch_operator import ALLOWED, GUARDED
-from datp_tasks.ledger.batch_types import LedgerBatch
+from datp_tasks.ledger.batch_types import LedgerBatch, Service
+from datp_tasks.ledger.kinds import KINDS
+from datp_tasks.model.actor import Role
 from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.record.database import translate_outage
 
@@ -25,6 +27,7 @@ pages = Pages()
 SERVICES_MAX = 200
 ROWS_MAX = 100
 TEXT_CHARS_MAX = 200
+URL_CHARS_MAX = 2_048
 #: As the URL has them, in the order of the form.
 FILTERS = ("service", "state", "ended")
 #: What a person can do to a batch -> the button, and what will happen.
@@ -115,6 +118,66 @@ async def ledgers(visit: Visit) -> Response:
         live=live,
         states=[str(each) for each in BatchState],
         **found,
+    )
+
+
+@pages.page("/services/new")
+async def ask_service(visit: Visit) -> Response:
+    """A form for a new service, or for another address of one that exists."""
+    name = visit.request.query_params.get("service", "")[:TEXT_CHARS_MAX]
+    known = await visit.run(_service, visit.services, name) if name else None
+    given = {}
+    if known is not None:
+        given = {"service": name, "kind": known.kind, "url": known.url, "secret": known.secret}
+    return _service_form(visit, {key: value or "" for key, value in given.items()})
+
+
+@pages.action("/services", role=Role.ADMIN)
+async def add_service(visit: Visit) -> Response:
+    """As POST /v1/services."""
+    form = visit.form
+    given = {name: form.get(name, "").strip() for name in ("service", "kind", "url", "secret")}
+    actor = visit.caller.actor
+
+    def put(reason: str) -> Service:
+        with translate_outage():
+            return visit.services.ledger.intake.add_service(
+                given["service"],
+                kind=given["kind"],
+                url=given["url"],
+                secret=given["secret"] or None,
+                by=actor,
+                reason=reason,
+            )
+
+    try:
+        if max(map(len, given.values())) > URL_CHARS_MAX:
+            text = f"at most {URL_CHARS_MAX:,} characters fit into a field"
+            raise invalid([{"loc": ("service",), "msg": text}])
+        made = await visit.run(put, visit.reason())
+    except (ServiceInvalid, Problem) as error:
+        problem = problem_of(error)
+        if problem.status_code != 422:
+            raise
+        return _service_form(visit, form, problem_text(problem))
+    said = f"Batches of {made.service_id} go to {made.url}."
+    return visit.back_to(with_query("/ledgers", {"service": made.service_id}), said)
+
+
+def _service(services: Services, name: str) -> Service | None:
+    with translate_outage():
+        return next(iter(services.ledger.batches.services([name], rows_max=1)), None)
+
+
+def _service_form(visit: Visit, given: Mapping[str, str], trouble: str = "") -> Response:
+    return visit.page(
+        "service_new.html",
+        422 if trouble else 200,
+        title="Register a ledger service",
+        given=given,
+        kinds=sorted(KINDS),
+        trouble=trouble,
+        may_admin=visit.has(Role.ADMIN),
     )
 
 

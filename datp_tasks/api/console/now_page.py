@@ -14,6 +14,7 @@ from datp_tasks.api.services import Services
 from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.live.metrics import RESOLUTIONS, Slot, summed
 from datp_tasks.live.nodes import Node, live_nodes
+from datp_tasks.live.queue_trends import oldest_by_group
 from datp_tasks.model.approval import ApprovalState
 from datp_tasks.model.status import FINAL, Status
 from datp_tasks.record.database import translate_outage
@@ -22,6 +23,8 @@ pages = Pages()
 
 LONGEST_MAX = 8
 IN_DOUBT_MAX = 5
+#: The record raises such an alert with the parking itself.
+IN_DOUBT_ALERT = "in-doubt"
 ALERTS_MAX = 20
 #: Of the front of the line, in which the oldest of each group is looked for.
 FIRST_IN_LINE = 200
@@ -38,13 +41,16 @@ def read(services: Services, _: Params) -> Mapping[str, Any]:
     with translate_outage():
         alerts = services.health.alerts.open_alerts(rows_max=ALERTS_MAX + 1)
         waiting = services.operator.approvals.store.page(
-            state=ApprovalState.PENDING, rows_max=ALERTS_MAX
+            state=ApprovalState.PENDING, rows_max=ALERTS_MAX + 1
         )
         claims = services.ledger.claims.counts()
     sizes = live.sizes()
-    told = {each.subject for each in alerts}
+    # One row for each: what has its alert is not shown a second time.
+    told = {each.subject for each in alerts if each.kind == IN_DOUBT_ALERT}
     in_doubt = [
-        each for each in services.operator.in_doubt(rows_max=IN_DOUBT_MAX) if each.tx_id not in told
+        each
+        for each in services.operator.in_doubt(rows_max=IN_DOUBT_MAX + len(told))
+        if each.tx_id not in told
     ]
     return {
         "now_ms": now_ms,
@@ -58,8 +64,9 @@ def read(services: Services, _: Params) -> Mapping[str, Any]:
         "alerts": alerts[:ALERTS_MAX],
         "more_alerts": len(alerts) > ALERTS_MAX,
         "is_tx": lambda subject: shard_of_tx(subject) is not None,
-        "approvals": waiting,
-        "in_doubt": in_doubt,
+        "approvals": waiting[:ALERTS_MAX],
+        "more_approvals": len(waiting) > ALERTS_MAX,
+        "in_doubt": in_doubt[:IN_DOUBT_MAX],
         "longest": services.operator.in_flight(rows_max=LONGEST_MAX),
         "claims": sum(number for claimant, number in claims.items() if claimant),
         "unclaimed": sum(number for claimant, number in claims.items() if not claimant),
@@ -95,7 +102,7 @@ def group_rows(
     settings, live = services.settings, services.live
     nodes = live_nodes(live.redis, live.keys, now_ms - settings.node_stale_ms)
     gauges = services.health.metrics.gauges()
-    oldest = _oldest(services, now_ms)
+    oldest = oldest_by_group(live, now_ms, first=FIRST_IN_LINE)
     started = [summed(slot, by=["what", "group"]) for slot in recent]
     known = {name.partition("|")[2] for name in gauges if name.startswith("queue|")} | set(decided)
     return [
@@ -114,19 +121,6 @@ def group_rows(
 
 def _load(nodes: list[Node], group: str, what: str) -> int:
     return sum(int(node.load.get(what, 0)) for node in nodes if node.group == group)
-
-
-def _oldest(services: Services, now_ms: int) -> dict[str, float]:
-    """Group -> for how many seconds the first in its line has waited."""
-    live = services.live
-    first = [tx for tx, _ in live.listed("queuedZ", rows_max=FIRST_IN_LINE)]
-    since, named = live.queued_since(first), live.named_many(first, ("group",))
-    found: dict[str, float] = {}
-    for queued_ms, fields in zip(since, named, strict=True):
-        if queued_ms is not None and "group" in fields:
-            waited_s = max(0.0, (now_ms - queued_ms) / 1_000)
-            found[fields["group"]] = max(waited_s, found.get(fields["group"], 0.0))
-    return found
 
 
 VIEW = LiveView(

@@ -99,7 +99,10 @@ class Oidc:
             "code_challenge": challenge.rstrip("="),
             "code_challenge_method": "S256",
         }
-        response = RedirectResponse(f"{places['authorization_endpoint']}?{urlencode(asked)}", 303)
+        place = str(places["authorization_endpoint"])
+        # Some providers have a query of their own there, which must be kept.
+        joint = "&" if "?" in place else "?"
+        response = RedirectResponse(f"{place}{joint}{urlencode(asked)}", 303)
         options = cookie_options(request, FLOW_S)
         # The provider sends the person back from its own site, which a strict cookie would not do.
         response.set_cookie(COOKIE, self._signer.sign(flow), **{**options, "samesite": "lax"})

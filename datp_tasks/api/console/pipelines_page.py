@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from fastapi.responses import Response
 
+from datp_tasks.api.console.case_runs import ShownCase
 from datp_tasks.api.console.confirming import Confirm, breaks_glass, confirm_page
 from datp_tasks.api.console.payload_diff import DiffLine
 from datp_tasks.api.console.streams import LiveView, Params
@@ -69,6 +70,7 @@ def read_one(services: Services, params: Params) -> Mapping[str, Any]:
 
 
 NO_COUNTS = VersionCounts()
+NO_RESULTS: Mapping[str, ShownCase] = {}
 VIEW = LiveView(
     name="pipelines", read=read, parts={"pipeline-rows": "parts/pipeline_rows.html"}, every_s=3.0
 )
@@ -90,7 +92,14 @@ async def pipelines(visit: Visit) -> Response:
 async def pipeline(visit: Visit) -> Response:
     name = visit.part("name")
     wanted = visit.request.query_params.get("version") or None
-    stored: StoredVersion = await visit.run(_look, visit.services, name, wanted)
+    return await show_version(visit, await visit.run(look, visit.services, name, wanted))
+
+
+async def show_version(
+    visit: Visit, stored: StoredVersion, *, results: Mapping[str, ShownCase] = NO_RESULTS
+) -> Response:
+    """The page of a pipeline with one version open; with what came of its cases, if they ran."""
+    name = stored.info.name
     found = await visit.run(read_one, visit.services, {"name": name})
     return visit.page(
         "pipeline.html",
@@ -100,6 +109,7 @@ async def pipeline(visit: Visit) -> Response:
         definition=stored.definition,
         yaml=dump(stored.definition.to_mapping()),
         may_admin=visit.has(Role.ADMIN),
+        results=results,
         **found,
     )
 
@@ -132,7 +142,9 @@ def _lines(text: str) -> list[DiffLine]:
 
 
 @pages.action(
-    "/pipelines/{name}/versions/{version}/commit", role=Role.ADMIN, back="/pipelines/{name}"
+    "/pipelines/{name}/versions/{version}/commit",
+    role=Role.ADMIN,
+    back="/pipelines/{name}?version={version}",
 )
 async def commit(visit: Visit) -> Response:
     name, version = visit.part("name"), visit.part("version")
@@ -140,13 +152,13 @@ async def commit(visit: Visit) -> Response:
         PipelineStore.commit, name=name, version=version, comment=visit.reason("comment")
     )
     info: VersionInfo = await visit.run(_stored, _own(visit), work)
-    return visit.back_to(_place(name, info.version), f"Version {info.version} is committed.")
+    return visit.back_to(place_of(name, info.version), f"Version {info.version} is committed.")
 
 
 @pages.page("/pipelines/{name}/versions/{version}/use")
 async def ask_use(visit: Visit) -> Response:
     name, version = visit.part("name"), visit.part("version")
-    stored: StoredVersion = await visit.run(_look, visit.services, name, version)
+    stored: StoredVersion = await visit.run(look, visit.services, name, version)
     full = stored.info.version
     return confirm_page(
         visit,
@@ -160,7 +172,7 @@ async def ask_use(visit: Visit) -> Response:
                 "changes until that person agrees.",
             ],
             act=f"/pipelines/{quote(name)}/versions/{full}/use",
-            back=_place(name, full),
+            back=place_of(name, full),
             button="Use this version",
             cli=f"datp pipelines use {name} {full}",
             role=Role.ADMIN,
@@ -170,7 +182,11 @@ async def ask_use(visit: Visit) -> Response:
     )
 
 
-@pages.action("/pipelines/{name}/versions/{version}/use", role=Role.ADMIN, back="/pipelines/{name}")
+@pages.action(
+    "/pipelines/{name}/versions/{version}/use",
+    role=Role.ADMIN,
+    back="/pipelines/{name}/versions/{version}/use",
+)
 async def use(visit: Visit) -> Response:
     name = visit.part("name")
     work = partial(
@@ -181,13 +197,13 @@ async def use(visit: Visit) -> Response:
         break_glass=breaks_glass(visit),
     )
     info: VersionInfo = await visit.run(_stored, _own(visit), work)
-    return visit.back_to(_place(name), f"New transactions get version {info.version}.")
+    return visit.back_to(place_of(name), f"New transactions get version {info.version}.")
 
 
 @pages.page("/pipelines/{name}/disable")
 async def ask_disable(visit: Visit) -> Response:
     name = visit.part("name")
-    await visit.run(_look, visit.services, name, None)
+    await visit.run(look, visit.services, name, None)
     return confirm_page(
         visit,
         Confirm(
@@ -198,7 +214,7 @@ async def ask_disable(visit: Visit) -> Response:
                 "Transactions on their way go on. Using a version again takes this back.",
             ],
             act=f"/pipelines/{quote(name)}/disable",
-            back=_place(name),
+            back=place_of(name),
             button="Disable",
             cli=f"datp pipelines disable {name}",
             role=Role.ADMIN,
@@ -212,10 +228,10 @@ async def disable(visit: Visit) -> Response:
     name = visit.part("name")
     work = partial(PipelineStore.disable, name=name, reason=visit.reason())
     await visit.run(_stored, _own(visit), work)
-    return visit.back_to(_place(name), f"{name} takes no new transactions.")
+    return visit.back_to(place_of(name), f"{name} takes no new transactions.")
 
 
-def _look(services: Services, name: str, version: str | None) -> StoredVersion:
+def look(services: Services, name: str, version: str | None) -> StoredVersion:
     found: StoredVersion = _stored(services.pipelines, lambda store: store.show(name, version))
     return found
 
@@ -232,5 +248,5 @@ def _stored(store: PipelineStore, work: Callable[[PipelineStore], T]) -> T:
             raise not_found(f"such pipeline or version: {error}") from None
 
 
-def _place(name: str, version: str = "") -> str:
+def place_of(name: str, version: str = "") -> str:
     return with_query(f"/pipelines/{quote(name)}", {"version": version})

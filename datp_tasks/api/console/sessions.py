@@ -150,10 +150,9 @@ class Sessions:
         return replace(session, until_s=until_s)
 
     async def is_over(self, session: Session) -> bool:
-        """Its longest time has passed. A page that stays open is asked, too; a proxy decides
-        about its own people."""
-        last_s = session.began_s + int(self._settings.console_session_s)
-        return session.way != "proxy" and last_s <= await self.clock.now_s()
+        """Its time has passed. A page that stays open is no use of it; a proxy decides about its
+        own people."""
+        return session.way != "proxy" and session.until_s <= await self.clock.now_s()
 
     async def caller(self, session: Session, request: Request) -> Caller:
         """Who acts, with the role and the grants of now, or SignedOut."""

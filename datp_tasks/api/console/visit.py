@@ -11,6 +11,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, Response
 
 from datp_tasks.api.access import Caller
+from datp_tasks.api.console.case_runs import CaseRuns
 from datp_tasks.api.console.identity_file import Identity
 from datp_tasks.api.console.render import html
 from datp_tasks.api.console.sessions import COOKIE, Session, Sessions
@@ -49,6 +50,7 @@ class Desk:
     sessions: Sessions
     streams: Streams
     identity: Identity
+    case_runs: CaseRuns = field(default_factory=CaseRuns)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -39,7 +39,7 @@ def read(services: Services, params: Params) -> Mapping[str, Any]:
         )
         lag_s = store.lag_s()
         endpoints = services.webhooks.endpoints.store.find_all(
-            owner=given.get("owner"), rows_max=ENDPOINTS_MAX
+            owner=given.get("owner"), rows_max=ENDPOINTS_MAX + 1
         )
     rows = found[:ROWS_MAX]
     older = {**given, "before": rows[-1].id} if len(found) > ROWS_MAX else {}
@@ -47,7 +47,9 @@ def read(services: Services, params: Params) -> Mapping[str, Any]:
         "rows": rows,
         "older": with_query("/webhooks", older) if older else "",
         "lag_s": lag_s,
-        "endpoints": endpoints,
+        "endpoints": endpoints[:ENDPOINTS_MAX],
+        "endpoints_max": ENDPOINTS_MAX,
+        "more_endpoints": len(endpoints) > ENDPOINTS_MAX,
     }
 
 
@@ -85,7 +87,14 @@ async def webhooks(visit: Visit) -> Response:
     found = await visit.run(read, visit.services, {**given, "before": before})
     live = "" if before else with_query("", {"view": "webhooks", **given})[1:]
     return visit.page(
-        "webhooks.html", title="Webhooks", live=live, given=given, states=STATES, **found
+        "webhooks.html",
+        title="Webhooks",
+        live=live,
+        given=given,
+        states=STATES,
+        # Another state of what is filtered for now.
+        tabs={each: with_query("/webhooks", {**given, "state": each}) for each in ("", *STATES)},
+        **found,
     )
 
 

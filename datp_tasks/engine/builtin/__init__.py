@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datp_tasks.engine.builtin import (
     approval,
+    bulk_transfer,
     child_pipeline,
     delay,
     fixed_reply,
@@ -18,6 +19,7 @@ from datp_tasks.engine.builtin import (
 
 __all__ = [
     "approval",
+    "bulk_transfer",
     "child_pipeline",
     "delay",
     "fixed_reply",

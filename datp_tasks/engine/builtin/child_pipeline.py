@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from datp_tasks.engine.builtin.params import mistakes_in, schema_of, shown
+from datp_tasks.engine.builtin.params import mistakes_in, schema_of, told
 from datp_tasks.engine.registry import step
 from datp_tasks.model.outcome import Call, Fail
 from datp_tasks.model.paths import MISSING, lookup, path_mistake
@@ -35,7 +35,7 @@ def child_pipeline(ctx: StepContext, data: dict[str, Any]) -> Call:
     value = lookup(data, field)
     chosen = ctx.params["map"].get(_key(value), ctx.params.get("default"))
     if chosen is None:
-        given = "is missing" if value is MISSING else f"is {shown(value)}"
+        given = "is missing" if value is MISSING else f"is {told(ctx, value)}"
         raise Fail(f"no pipeline to run: {field} {given}, which is not in the map")
     return Call(chosen, data)
 

@@ -18,7 +18,7 @@ from datp_tasks.engine.builtin.params import (
     mistakes_in,
     schema_of,
     seconds_mistakes,
-    shown,
+    told,
 )
 from datp_tasks.engine.registry import step
 from datp_tasks.model.outcome import Fail, Sleep
@@ -44,7 +44,7 @@ def delay(ctx: StepContext, data: dict[str, Any]) -> Sleep | None:
     # A sleep runs the step again, so that it slept once is the sign that it is done.
     if ctx.sleeps > 0:
         return None
-    seconds = _seconds(ctx.params, data)
+    seconds = _seconds(ctx, data)
     return Sleep(seconds=seconds) if seconds > 0 else None
 
 
@@ -62,11 +62,12 @@ def params_ok(params: Mapping[str, Any]) -> list[str]:
     return mistakes
 
 
-def _seconds(params: Mapping[str, Any], data: Mapping[str, Any]) -> float:
+def _seconds(ctx: StepContext, data: Mapping[str, Any]) -> float:
+    params = ctx.params
     asked = data.get("delaySeconds") if params.get("allowOverride") else None
     if asked is not None:
         if not is_number(asked) or not 0 <= asked <= SLEEP_S_MAX:
-            raise Fail(f"delaySeconds must be from 0 to {SLEEP_S_MAX}, was {shown(asked)}")
+            raise Fail(f"delaySeconds must be from 0 to {SLEEP_S_MAX}, was {told(ctx, asked)}")
         return float(asked)
     if "seconds" in params:
         return float(params["seconds"])

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from datp_tasks.engine.builtin.http_params import KNOWN, matches, params_mistakes, request_url
-from datp_tasks.engine.builtin.params import SECONDS, schema_of, shown
+from datp_tasks.engine.builtin.params import SECONDS, schema_of, told
 from datp_tasks.engine.registry import step
 from datp_tasks.model.outcome import Fail
 from datp_tasks.model.paths import FieldMissing, fill, render
@@ -81,7 +81,7 @@ async def http_request(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]
     if matches(status, params.get("expect", EXPECT)):
         body = _body(outcome, where)
         return {**data, params.get("into", "response"): {"status": status, "body": body}}
-    excerpt = shown(outcome.body[:200].decode(errors="replace"), 200)
+    excerpt = told(ctx, outcome.body[:200].decode(errors="replace"), 200)
     if _is_failure(status, params.get("failOn")):
         raise Fail(f"{where}: {excerpt}", {"status": status})
     raise UnexpectedResponse(f"{where}: {excerpt}")

@@ -2,7 +2,8 @@
 
 util/link           params:  link: "{{determiningTransferId}}"
                              legs: 2
-util/commit-linked  params:  the same
+                             expiresInSeconds: 86400   # if no leg has a deadline; the default
+util/commit-linked  params:  link and legs, the same
 The first makes the transaction a leg: from then on all legs expire with the one that expires
 first. The second waits until every leg has come there, and is the point of no return of them all.
 """
@@ -13,10 +14,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from datp_tasks.engine.builtin.params import mistakes_in, schema_of
+from datp_tasks.engine.context import LINK_EXPIRES_S
 from datp_tasks.engine.registry import step
 from datp_tasks.errors import LinkRefused
 from datp_tasks.model.outcome import Fail, Sleep
 from datp_tasks.model.paths import FieldMissing, render, template_mistakes
+from datp_tasks.model.pipeline_rules import EXPIRY_S_MAX
 
 if TYPE_CHECKING:
     from datp_tasks.engine.context import StepContext
@@ -29,18 +32,22 @@ LOOK_S_MAX = 10.0
 KNOWN = {"link": "text", "legs": "any"}
 LEGS = {"type": "integer", "minimum": 2, "maximum": LEGS_MAX}
 PARAMETERS = schema_of(KNOWN, *KNOWN, legs=LEGS)
+JOIN_KNOWN = {**KNOWN, "expiresInSeconds": "any"}
+EXPIRES = {"type": "number", "exclusiveMinimum": 0, "maximum": EXPIRY_S_MAX}
+JOIN_PARAMETERS = schema_of(JOIN_KNOWN, *KNOWN, legs=LEGS, expiresInSeconds=EXPIRES)
 DEFAULT = {"link": "{{determiningTransferId}}", "legs": 2}
 
 
 @step(
     "util/link",
     description="Makes the transaction a leg of a link: one deadline for all legs.",
-    parameters=PARAMETERS,
+    parameters=JOIN_PARAMETERS,
     default=DEFAULT,
 )
 def link(ctx: StepContext, data: dict[str, Any]) -> Sleep | None:
     try:
-        has_joined = ctx.join_link(_name(ctx, data), ctx.params["legs"])
+        expires_in_s = ctx.params.get("expiresInSeconds", LINK_EXPIRES_S)
+        has_joined = ctx.join_link(_name(ctx, data), ctx.params["legs"], expires_in_s=expires_in_s)
     except LinkRefused as refused:
         raise Fail(str(refused)) from None
     return None if has_joined else _look_again(ctx)
@@ -60,6 +67,19 @@ def commit_linked(ctx: StepContext, data: dict[str, Any]) -> Sleep | None:
 
 
 @link.check
+def join_params_ok(params: Mapping[str, Any]) -> list[str]:
+    given = dict(params)
+    expires_in_s = given.pop("expiresInSeconds", LINK_EXPIRES_S)
+    mistakes = params_ok(given)
+    is_number = isinstance(expires_in_s, int | float) and not isinstance(expires_in_s, bool)
+    if not is_number or not 0 < expires_in_s <= EXPIRY_S_MAX:
+        mistakes.append(
+            f"expiresInSeconds must be a number above 0 and at most {EXPIRY_S_MAX}, "
+            f"was {expires_in_s!r:.60}"
+        )
+    return mistakes
+
+
 @commit_linked.check
 def params_ok(params: Mapping[str, Any]) -> list[str]:
     mistakes = mistakes_in(params, KNOWN)

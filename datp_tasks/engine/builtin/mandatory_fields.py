@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from datp_tasks.engine.builtin.field_types import TYPES
-from datp_tasks.engine.builtin.params import mistakes_in, same, schema_of, shown
+from datp_tasks.engine.builtin.params import mistakes_in, same, schema_of, shown, told
 from datp_tasks.engine.registry import step
 from datp_tasks.model.outcome import Fail
 from datp_tasks.model.paths import lookup, path_mistake
@@ -40,7 +40,7 @@ def mandatory_fields(ctx: StepContext, data: dict[str, Any]) -> None:
     errors = [
         {"field": path, "error": error}
         for path, rule in fields.items()
-        if (error := _error(lookup(data, path, None), rule)) is not None
+        if (error := _error(ctx, lookup(data, path, None), rule)) is not None
     ]
     unknown_fields = ctx.params.get("unknownFields", "ignore")
     unknown = [] if unknown_fields == "ignore" else list(_unknown(data, set(fields)))
@@ -66,16 +66,16 @@ def params_ok(params: Mapping[str, Any]) -> list[str]:
     return mistakes
 
 
-def _error(value: Any, rule: Mapping[str, Any]) -> str | None:
+def _error(ctx: StepContext, value: Any, rule: Mapping[str, Any]) -> str | None:
     if value is None:
         return None if rule.get("optional") else "is missing"
     if "type" in rule:
         holds, words = TYPES[rule["type"]]
         if not holds(value):
-            return f"must be {words}, was {shown(value)}"
+            return f"must be {words}, was {told(ctx, value)}"
     values = rule.get("values")
     if values is not None and not any(same(value, each) for each in values):
-        return f"must be one of {', '.join(map(repr, values))}, was {shown(value)}"
+        return f"must be one of {', '.join(map(repr, values))}, was {told(ctx, value)}"
     return None
 
 

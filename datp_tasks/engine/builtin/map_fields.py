@@ -42,7 +42,7 @@ KNOWN = {
 def map_fields(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any]:
     if "fields" not in ctx.params:
         raise StepError(f"the mapping {ctx.params['mapping']} was not put into this pipeline")
-    output, problems = apply_mapping(ctx.params, data)
+    output, problems = apply_mapping(ctx.params, data, quotes=not ctx.is_sealed)
     if problems:
         raise Fail("; ".join(problems))
     return output

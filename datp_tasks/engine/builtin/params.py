@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from datp_tasks.settings import Settings
 
+if TYPE_CHECKING:
+    from datp_tasks.engine.context import StepContext
+
+#: What a note says instead of a value that is sealed.
+SEALED_VALUE = "a sealed value"
 #: A pipeline must not ask for a longer sleep than the engine allows by default.
 SLEEP_S_MAX = Settings.sleep_s_max
 KINDS: Mapping[str, tuple[type, ...]] = {
@@ -85,6 +90,13 @@ def shown(value: object, chars_max: int = 60) -> str:
     return text if len(text) <= chars_max else text[: chars_max - 1] + "…"
 
 
+def told(ctx: StepContext, value: object, chars_max: int = 60) -> str:
+    """The same, unless the data is sealed: notes are not."""
+    return SEALED_VALUE if ctx.is_sealed else shown(value, chars_max)
+
+
 def _did_you_mean(name: object, known: Mapping[str, str]) -> str:
+    if not known:
+        return "; it takes none"
     close = difflib.get_close_matches(str(name), known, n=1)
     return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(sorted(known))}"

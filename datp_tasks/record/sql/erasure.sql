@@ -73,7 +73,7 @@ WITH chosen AS (
 )
 UPDATE tx_summary r
 SET input = '{}', metadata = NULL, output = NULL, progress = NULL, webhook = NULL,
-    stop_request = NULL, note = 'its data were erased', erased_at = coalesce(%(now)s, now())
+    stop_request = NULL, payee = NULL, note = 'its data were erased', erased_at = coalesce(%(now)s, now())
 FROM chosen c WHERE r.tx_id = c.tx_id
 
 -- :name approvals_of
@@ -133,6 +133,16 @@ SET payload = '', note = NULL, receipt = CASE WHEN r.receipt IS NOT NULL THEN js
         'erased', encode(sha256(convert_to(r.receipt::text, 'UTF8')), 'hex')) END
 FROM chosen c WHERE r.service_id = c.service_id AND r.batch_id = c.batch_id
   AND r.final_at IS NOT NULL AND r.payload <> ''
+
+-- :name erase_answers
+-- Answers to requests of an owner that were refused, or were in part: they may quote what was sent.
+-- The same request is judged anew then; what was accepted is found by its external id.
+DELETE FROM idempotency_key k USING (
+    SELECT owner, key FROM idempotency_key
+    WHERE owner = %(owner)s AND (status >= 400 OR status = 207)
+    ORDER BY key LIMIT %(limit)s FOR UPDATE
+) chosen
+WHERE k.owner = chosen.owner AND k.key = chosen.key
 
 -- :name lock_data_keys
 -- Waits for those who accept with a data key of this owner at the moment.

@@ -11,13 +11,15 @@ FROM (SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
 CROSS JOIN unnest(%(owner)s::text[], %(xact)s::text[], %(change)s::bigint[], %(report)s::bigint[])
      AS v (owner, xact, change, report)
 LEFT JOIN LATERAL (
-    SELECT f.part, f.id, f.xact, t.owner, f.tx_id, f.created_at,
-           CASE WHEN f.part = 1 THEN 'transaction.progress'
+    SELECT f.part, f.id, f.xact, coalesce(f.told, t.owner) AS owner, f.tx_id, f.created_at,
+           CASE WHEN f.kind = 'payee' THEN 'payee.completed'
+                WHEN f.part = 1 THEN 'transaction.progress'
                 WHEN f.status = 'in-doubt' THEN 'transaction.in-doubt'
                 WHEN f.status <> 'queued' THEN 'transaction.completed'
                 WHEN f.note IS NULL THEN 'transaction.accepted'
                 ELSE 'transaction.resumed' END AS type,
-           CASE WHEN t.tx_id IS NOT NULL THEN json_build_object(
+           CASE WHEN f.kind = 'payee' THEN nullif(f.payload::text, 'null')
+           WHEN t.tx_id IS NOT NULL THEN json_build_object(
                'txId', f.tx_id, 'externalId', t.external_id, 'pipeline', t.pipeline,
                'status', CASE WHEN f.part = 1 THEN 'running' ELSE f.status END,
                'sequence', CASE WHEN f.part = 1 THEN f.number
@@ -31,13 +33,14 @@ LEFT JOIN LATERAL (
                                    THEN t.completed_at END)::text END AS data
     FROM (
         (SELECT 0 AS part, c.id, c.xact, c.tx_id, c.created_at, c.status, c.note,
-                NULL::integer AS number, NULL::json AS payload
+                NULL::integer AS number, NULL::json AS payload, NULL AS kind, NULL AS told
          FROM tx_state_change c
          WHERE c.owner = v.owner AND (c.xact, c.id) > (v.xact::xid8, v.change)
            AND c.xact < pg_snapshot_xmin(pg_current_snapshot())
          ORDER BY c.xact, c.id LIMIT %(limit)s)
         UNION ALL
-        (SELECT 1, r.id, r.xact, r.tx_id, r.created_at, NULL, NULL, r.sequence, r.payload
+        (SELECT 1, r.id, r.xact, r.tx_id, r.created_at, NULL, NULL, r.sequence, r.payload, r.kind,
+                CASE WHEN r.kind = 'payee' THEN r.owner END
          FROM tx_event r
          WHERE r.owner = v.owner AND (r.xact, r.id) > (v.xact::xid8, v.report)
            AND r.xact < pg_snapshot_xmin(pg_current_snapshot())
@@ -55,13 +58,15 @@ SELECT '' AS asked, s.xmin, s.at, %(xact)s::xid8 > s.xmax AS is_ahead, e.part, e
 FROM (SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
              pg_snapshot_xmax(pg_current_snapshot()) AS xmax, now() AS at) AS s
 LEFT JOIN LATERAL (
-    SELECT f.part, f.id, f.xact, t.owner, f.tx_id, f.created_at,
-           CASE WHEN f.part = 1 THEN 'transaction.progress'
+    SELECT f.part, f.id, f.xact, coalesce(f.told, t.owner) AS owner, f.tx_id, f.created_at,
+           CASE WHEN f.kind = 'payee' THEN 'payee.completed'
+                WHEN f.part = 1 THEN 'transaction.progress'
                 WHEN f.status = 'in-doubt' THEN 'transaction.in-doubt'
                 WHEN f.status <> 'queued' THEN 'transaction.completed'
                 WHEN f.note IS NULL THEN 'transaction.accepted'
                 ELSE 'transaction.resumed' END AS type,
-           CASE WHEN t.tx_id IS NOT NULL THEN json_build_object(
+           CASE WHEN f.kind = 'payee' THEN nullif(f.payload::text, 'null')
+           WHEN t.tx_id IS NOT NULL THEN json_build_object(
                'txId', f.tx_id, 'externalId', t.external_id, 'pipeline', t.pipeline,
                'status', CASE WHEN f.part = 1 THEN 'running' ELSE f.status END,
                'sequence', CASE WHEN f.part = 1 THEN f.number
@@ -75,13 +80,14 @@ LEFT JOIN LATERAL (
                                    THEN t.completed_at END)::text END AS data
     FROM (
         (SELECT 0 AS part, c.id, c.xact, c.tx_id, c.created_at, c.status, c.note,
-                NULL::integer AS number, NULL::json AS payload
+                NULL::integer AS number, NULL::json AS payload, NULL AS kind, NULL AS told
          FROM tx_state_change c
          WHERE c.owner IS NOT NULL AND (c.xact, c.id) > (%(xact)s::xid8, %(change)s)
            AND c.xact < pg_snapshot_xmin(pg_current_snapshot())
          ORDER BY c.xact, c.id LIMIT %(limit)s)
         UNION ALL
-        (SELECT 1, r.id, r.xact, r.tx_id, r.created_at, NULL, NULL, r.sequence, r.payload
+        (SELECT 1, r.id, r.xact, r.tx_id, r.created_at, NULL, NULL, r.sequence, r.payload, r.kind,
+                CASE WHEN r.kind = 'payee' THEN r.owner END
          FROM tx_event r
          WHERE r.owner IS NOT NULL AND (r.xact, r.id) > (%(xact)s::xid8, %(report)s)
            AND r.xact < pg_snapshot_xmin(pg_current_snapshot())

@@ -2,7 +2,7 @@
 -- The events of a transaction after a number, in order: its reports, and last its end, which is the
 -- summary itself.
 SELECT sequence, kind, payload, created_at FROM tx_event
-WHERE tx_id = %(tx_id)s AND sequence > %(after)s
+WHERE tx_id = %(tx_id)s AND sequence > %(after)s AND kind = 'progress'
 UNION ALL
 SELECT event_count + 1, 'final',
        json_build_object('status', status, 'output', output, 'note', note), completed_at

@@ -23,7 +23,8 @@ RETURNING link_id
 -- :name members
 -- The legs of a link, locked in the order of their ids, as every ending locks them.
 SELECT tx_id, status, completed_at, expires_at, expiring_at, stop_request, no_return_at, link_size,
-       link_ready_at, expires_at <= coalesce(%(now)s, now()) AS is_overdue
+       link_ready_at, expires_at <= coalesce(%(now)s, now()) AS is_overdue,
+       coalesce(%(now)s, now()) AS now
 FROM tx_summary WHERE owner = %(owner)s AND link_id = %(link)s
 ORDER BY tx_id FOR NO KEY UPDATE
 

@@ -84,11 +84,6 @@ SELECT found.* FROM owners o CROSS JOIN LATERAL (
 ) found
 WHERE o.owner IS NOT NULL ORDER BY place DESC, tx_id DESC LIMIT %(limit)s
 
--- :name attribute
--- One search attribute of a transaction, of one owner or of any.
-SELECT value FROM tx_attribute
-WHERE tx_id = %(tx_id)s AND name = %(name)s AND coalesce(owner = %(owner)s, true)
-
 -- :name external_ids
 -- The transactions that have an external id: one for each owner at most.
 WITH RECURSIVE owners AS (

@@ -8,7 +8,8 @@
 -- would be read. A success must be in time, unless
 -- it had passed its point of no return; then no expiry or cancel can end it. The history calls an
 -- expiry by the names of the seed, which depend on whether work had begun. A client that asked for
--- a webhook gets it from this commit on, with what it says: no later crash can forget it.
+-- a webhook gets it from this commit on, with what it says: no later crash can forget it. So does
+-- the payee, unless the transaction expired before work began: then it never heard of it.
 WITH locked AS MATERIALIZED (
     SELECT tx_id FROM tx_summary
     WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') = 'infinity'
@@ -30,7 +31,7 @@ WITH locked AS MATERIALIZED (
            OR s.no_return_at IS NOT NULL OR s.forwarded_at IS NOT NULL
            OR (s.expires_at > coalesce(%(now)s, now()) AND s.expiring_at IS NULL))
     RETURNING s.tx_id, s.status, s.note, s.completed_at, s.expires_at, s.expiring_at,
-              s.owner, s.webhook, s.event_count + 1 AS sequence,
+              s.owner, s.webhook, s.event_count + 1 AS sequence, s.payee, s.pipeline,
               CASE WHEN s.webhook IS NULL THEN NULL
               WHEN s.webhook_style = 'original' THEN json_build_object(
                   'eventType', 'complete', 'metadata', json_build_object(
@@ -53,6 +54,13 @@ WITH locked AS MATERIALIZED (
            CASE WHEN status <> 'expired' THEN NULL WHEN expiring_at IS NULL
                 THEN 'EXPIRED_PREPARED' ELSE 'EXPIRED_RESERVED' END
     FROM won
+), told AS (
+    INSERT INTO tx_event (tx_id, sequence, kind, payload, created_at, owner, id)
+    SELECT tx_id, sequence, 'payee',
+           json_build_object('txId', tx_id, 'pipeline', pipeline, 'status', status,
+                             'payer', owner, 'data', payee -> 'data', 'completedAt', completed_at),
+           completed_at, payee ->> 'owner', nextval('tx_event_id')
+    FROM won WHERE payee IS NOT NULL AND (status <> 'expired' OR expiring_at IS NOT NULL)
 ), due AS (
     INSERT INTO webhook_delivery (id, tx_id, sequence, kind, owner, url, target, payload, begun_at,
                                   next_at, created_at)

@@ -78,16 +78,31 @@ function connect() {
   });
   source.addEventListener("signed-out", () => {
     disconnect();
-    setStale(true, "the session has ended; load the page again");
+    // Another tab may have renewed the session; then the stream goes on with the new cookie.
+    askAgain();
   });
   source.addEventListener("error", () => {
     setStale(true, "connection lost; trying again");
     // The browser gives up by itself after some answers, and not after others.
     if (source?.readyState === EventSource.CLOSED) {
       disconnect();
-      again = setTimeout(connect, AGAIN_MS);
+      again = setTimeout(askAgain, AGAIN_MS);
     }
   });
+}
+
+/** Connect, unless there is no session any more: then nothing but signing in helps. */
+async function askAgain() {
+  const asking = new AbortController();
+  let status = 0;
+  try {
+    status = (await fetch(address, { signal: asking.signal })).status;
+  } catch {
+    // The server does not answer: the stream tries on by itself.
+  }
+  asking.abort();
+  if (status === 401) setStale(true, "the session has ended; load the page again");
+  else connect();
 }
 
 function disconnect() {

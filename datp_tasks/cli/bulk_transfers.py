@@ -1,0 +1,113 @@
+"""`datp bulk-transfers …`: many transactions with one deadline and one report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.terminal_tables import list_table, print_list
+from datp_tasks.errors import RequestError
+
+if TYPE_CHECKING:
+    from datp_tasks.client.requests import Request
+
+app = typer.Typer(
+    help="Bulk transfers: one deadline, and one report of many.", no_args_is_help=True
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+#: Keys of a transaction in a file, as the API has them → options of a request.
+OPTIONS = {
+    "externalId": "external_id",
+    "metadata": "metadata",
+    "expiresAt": "expires_at",
+    "expiresInSeconds": "expires_in_s",
+    "webhook": "webhook",
+    "progressReports": "progress_reports",
+    "cancelWebhookOnPoll": "cancel_webhook_on_poll",
+}
+
+
+def add_commands(root: typer.Typer) -> None:
+    root.add_typer(app, name="bulk-transfers")
+
+
+@app.command()
+def submit(
+    file: Annotated[Path, typer.Argument(help="YAML or JSON, as POST /v1/bulk-transfers has it.")],
+    owner: Annotated[
+        str | None, typer.Option(help="Whose transfers they are; else the key's owner, or local.")
+    ] = None,
+) -> None:
+    """Hand in a bulk; it and its transfers are accepted by one commit."""
+    context = connect()
+    document = _document(file)
+    given = document.pop("transfers", None)
+    if not isinstance(given, list):
+        raise RequestError(f"{file}: transfers must be a list")
+    whose = owner or context.actor.owner or "local"
+    bulk = _request(document, f"{file}", whose, input={})
+    transfers = [_request(each, f"{file}: transfers[{n}]", whose) for n, each in enumerate(given)]
+    done = context.client.bulk_transfers.submit(
+        replace(bulk, by=context.actor), [replace(each, by=context.actor) for each in transfers]
+    )
+    typer.echo(f"{done.tx_id}: {'accepted before' if done.duplicate else 'accepted'}")
+
+
+@app.command()
+def show(
+    bulk_id: Annotated[str, typer.Argument(help="Id of the bulk.")], as_json: AsJson = False
+) -> None:
+    """Show the state of a bulk, and what became of each transfer."""
+    found = connect().client.bulk_transfers.document(bulk_id)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    counts = ", ".join(f"{count} {status}" for status, count in found["counts"].items())
+    typer.echo(f"{found['bulkId']}  {found['state']}  expires {found['expiresAt']}\n{counts}")
+    rows = [
+        (
+            str(each["index"]),
+            each.get("txId") or "-",
+            each["status"],
+            escape(each.get("externalId") or ""),
+            escape(each.get("problem") or each.get("note") or ""),
+        )
+        for each in found["transfers"]
+    ]
+    columns = ("#", "Transaction", "Status", "External id", "Note")
+    print_list(Console(), list_table(columns, rows, whole=columns[:3]))
+
+
+def _document(file: Path) -> dict[str, Any]:
+    from datp_tasks.pipelines.yaml_text import YamlTextError, load_documents
+
+    try:
+        documents = load_documents(file.read_text())
+    except (OSError, UnicodeDecodeError, YamlTextError) as error:
+        raise RequestError(f"{file}: {error}") from None
+    if len(documents) != 1 or not isinstance(documents[0], dict):
+        raise RequestError(f"{file}: must be one object with the key transfers")
+    return dict(documents[0])
+
+
+def _request(given: Any, where: str, owner: str, **otherwise: Any) -> Request:
+    from datp_tasks.client.requests import Request
+
+    if not isinstance(given, dict):
+        raise RequestError(f"{where}: must be an object with pipeline and input")
+    found = otherwise | given
+    unknown = sorted(found.keys() - OPTIONS.keys() - {"pipeline", "input"})
+    missing = sorted({"pipeline", "input"} - found.keys())
+    if unknown or missing:
+        what = f"{unknown[0]} is not a known key" if unknown else f"{missing[0]} is missing"
+        raise RequestError(f"{where}: {what}; known are pipeline, input, {', '.join(OPTIONS)}")
+    options = {name: found[key] for key, name in OPTIONS.items() if key in found}
+    return Request(pipeline=found["pipeline"], input=found["input"], owner=owner, **options)

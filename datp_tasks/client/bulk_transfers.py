@@ -1,0 +1,296 @@
+"""Bulk transfers: many transactions with one name, one deadline and one report.
+
+The bulk is a transaction of its own whose pipeline waits in `util/bulk-transfer`; each transfer is
+one, too, and expires with the bulk at the latest. All are accepted by one commit, so a crash leaves
+the whole bulk or nothing. From there on nothing is special: whatever ends a transaction ends a
+transfer, what has committed stays so, and the report of the bulk says what became of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from datp_tasks.client.reads import Reader
+from datp_tasks.client.requests import (
+    Prepared,
+    Request,
+    Submitted,
+    fingerprint_of,
+    ms_of,
+    raw_asked,
+)
+from datp_tasks.client.submit import Before, RequestAcceptor
+from datp_tasks.errors import (
+    DataKeyGone,
+    DatpError,
+    ExpiryInvalid,
+    InputInvalid,
+    PipelineInvalid,
+    RequestError,
+    TransactionUnknown,
+)
+from datp_tasks.failpoints import reach
+from datp_tasks.model.bulk_transfer import (
+    GONE,
+    REFUSED,
+    STEP_TYPE,
+    BulkState,
+    bulk_state,
+    counted,
+    has_ended,
+    ids_of,
+    transfers_of,
+)
+from datp_tasks.model.payload import Json, encode
+from datp_tasks.model.state import first_state_json
+from datp_tasks.model.status import Status
+from datp_tasks.record.bulk_transfers import BulkRecord
+from datp_tasks.record.database import translate_outage
+from datp_tasks.record.record_types import Acceptance, Existing, Summary
+
+#: A report of a thousand transfers must fit into one answer.
+PROBLEM_CHARS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class BulkTransfer:
+    """A bulk as its client sees it, as of now."""
+
+    summary: Summary
+    state: BulkState
+    expires_at: datetime | None
+    #: Each with index, externalId and txId; with status and note, or why it was refused.
+    transfers: list[Json]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return counted(self.transfers)
+
+    def to_json(self) -> Json:
+        """As the API tells it."""
+        summary = self.summary
+        times = {
+            "createdAt": summary.created_at,
+            "expiresAt": self.expires_at,
+            "completedAt": summary.completed_at,
+        }
+        return {
+            "bulkId": summary.tx_id,
+            "externalId": summary.external_id,
+            "pipeline": summary.pipeline,
+            "state": self.state,
+            **{name: time and time.isoformat() for name, time in times.items()},
+            "counts": self.counts,
+            "transfers": self.transfers,
+        }
+
+
+class BulkTransfers:
+    def __init__(self, acceptor: RequestAcceptor, record: BulkRecord, reader: Reader) -> None:
+        self._acceptor = acceptor
+        self._record = record
+        self._reader = reader
+
+    def submit(self, bulk: Request, transfers: Sequence[Request]) -> Submitted:
+        """Hand in a bulk; one transfer that cannot be accepted does not hold up the others."""
+        try:
+            return self._submit(bulk, transfers)
+        except DataKeyGone as error:
+            # An owner was erased with its keys: nothing was accepted, and it gets a new one.
+            self._acceptor.vault.forget(error.key_ids)
+            return self._submit(bulk, transfers)
+
+    def accepted_before(self, bulk: Request, transfers: Sequence[Request]) -> Before | None:
+        """What was accepted under the external id of a bulk, without submitting it."""
+        [found] = self._acceptor.accepted_before([self._whole(bulk, transfers)[0]])
+        return found
+
+    def _whole(self, bulk: Request, transfers: Sequence[Request]) -> tuple[Request, list[Request]]:
+        """The request of the bulk with what makes it the same again, and those of transfers."""
+        wanted = [self._named(bulk, each, n) for n, each in enumerate(transfers)]
+        return replace(bulk, input={**bulk.input, "transfers": _asked(wanted)}), wanted
+
+    def _submit(self, bulk: Request, transfers: Sequence[Request]) -> Submitted:
+        self._check(bulk, transfers)
+        asked, wanted = self._whole(bulk, transfers)
+        [answer], prepared = self._acceptor.prepare_many([asked])
+        if not isinstance(answer, Prepared):
+            if isinstance(answer, DatpError):
+                raise answer
+            return answer
+        deadline = self._deadline(answer)
+        tried, _ = self._acceptor.prepare_many(wanted)
+        good = {
+            n: _within(each, deadline) for n, each in enumerate(tried) if isinstance(each, Prepared)
+        }
+        refused = {n: _refusal(each) for n, each in enumerate(tried) if n not in good}
+        made: list[Prepared] = []
+
+        def make(existing: list[Existing | None]) -> Acceptance:
+            for n, before in zip(good, existing, strict=True):
+                if before is not None:
+                    refused[n] = f"its external id has transaction {before.tx_id} already"
+            made.append(self._made(asked, answer, deadline, wanted, good, refused))
+            return made[-1].acceptance
+
+        with translate_outage():
+            items = [each.acceptance for each in good.values()]
+            owner = answer.acceptance.owner
+            before = self._record.accept(owner, answer.acceptance.external_id, items, make)
+        reach("bulk_transfer.after_commit")
+        if before is None:
+            accepted = [each for n, each in good.items() if n not in refused]
+            self._acceptor.place([*accepted, made[-1]])
+            return Submitted(made[-1].acceptance.tx_id, Status.QUEUED)
+        [found] = self._acceptor.answers(prepared, [before])
+        if isinstance(found, DatpError):
+            raise found
+        return found
+
+    def _check(self, bulk: Request, transfers: Sequence[Request]) -> None:
+        limit = self._acceptor.settings.bulk_items_max
+        if not 1 <= len(transfers) <= limit:
+            raise RequestError(f"a bulk has 1 to {limit} transfers, was {len(transfers)}")
+        if not isinstance(bulk.input, Mapping):
+            raise InputInvalid("input must be an object")
+        if "transfers" in bulk.input:
+            raise RequestError("the input of a bulk has no `transfers`: they are given beside it")
+
+    @staticmethod
+    def _named(bulk: Request, transfer: Request, n: int) -> Request:
+        """A transfer belongs to the owner of the bulk. Its name is made from that of the bulk if
+        it has none, so that the same bulk again is found."""
+        name = transfer.external_id
+        if name is None and bulk.external_id is not None:
+            name = f"{bulk.external_id}/{n}"
+        return replace(transfer, owner=bulk.owner, by=bulk.by, external_id=name)
+
+    def _deadline(self, bulk: Prepared) -> datetime:
+        acceptance = bulk.acceptance
+        definition = self._acceptor.catalogue.version(acceptance.pipeline, acceptance.version)
+        if not any(step.type == STEP_TYPE for step in definition.steps):
+            raise PipelineInvalid(
+                [f"{definition.name}: has no step {STEP_TYPE}, so it is no pipeline for a bulk"]
+            )
+        if acceptance.expires_at is None:
+            raise ExpiryInvalid(
+                "a bulk has a deadline: give expires_at or expires_in_s, or expiresInSeconds in "
+                f"the pipeline {definition.name}"
+            )
+        return acceptance.expires_at
+
+    def _made(
+        self,
+        asked: Request,
+        bulk: Prepared,
+        deadline: datetime,
+        wanted: Sequence[Request],
+        good: dict[int, Prepared],
+        refused: dict[int, str],
+    ) -> Prepared:
+        """The bulk with its transfers, as it rests. It is sealed if one of them is."""
+        if len(refused) == len(wanted):
+            raise RequestError(
+                f"none of {len(wanted)} transfers can be accepted; the first: {refused[0]}"
+            )
+        transfers: list[Json] = []
+        for n, each in enumerate(wanted):
+            entry: Json = {"index": n}
+            if each.external_id is not None:
+                entry["externalId"] = each.external_id
+            if n in refused:
+                entry["problem"] = refused[n]
+            else:
+                entry["txId"] = good[n].acceptance.tx_id
+            transfers.append(entry)
+        stored = encode({**asked.input, "expiresAt": deadline.isoformat(), "transfers": transfers})
+        acceptance = replace(bulk.acceptance, input_json=stored, expires_at=None)
+        state = first_state_json(acceptance.pipeline, acceptance.version, stored)
+        new = replace(bulk.new, state_json=state, expires_at_ms=None)
+        made = replace(bulk, acceptance=acceptance, new=new)
+        if acceptance.data_key or any(each.acceptance.data_key for each in good.values()):
+            made = made.sealed(self._acceptor.vault.key_for(acceptance.owner))
+        return made
+
+    # Looking.
+
+    def document(self, tx_id: str) -> Json:
+        """The same as the API tells it."""
+        return self.show(tx_id).to_json()
+
+    def show(self, tx_id: str) -> BulkTransfer:
+        """A bulk as of now; TransactionUnknown if there is none of this id."""
+        return self.view(self._reader.status(tx_id))
+
+    def view(self, summary: Summary) -> BulkTransfer:
+        """The same for one whose row was read before; nothing of the transfers if it is masked."""
+        transfers = transfers_of(summary.input)
+        is_bulk = bool(transfers) or summary.is_sealed or summary.erased_at is not None
+        if not is_bulk:
+            raise TransactionUnknown(f"{summary.tx_id} is no bulk transfer")
+        found = self._reader.status_many(ids_of(transfers))
+        # Whose input it is may have written any id into it.
+        own = [each for each in found if each is not None and each.owner == summary.owner]
+        known = {each.tx_id: each for each in own}
+        reported = {each.get("txId"): each for each in transfers_of(summary.output or {})}
+        shown = [_shown(each, known, reported) for each in transfers]
+        # Of one that is masked or erased only its own status is known.
+        statuses = [each["status"] for each in shown] or [str(summary.status)]
+        text = summary.input.get("expiresAt")
+        deadline = datetime.fromisoformat(text) if isinstance(text, str) else None
+        now = self._acceptor.record.server_now()
+        return BulkTransfer(
+            summary,
+            bulk_state(
+                statuses,
+                is_over=summary.is_final and all(map(has_ended, statuses)),
+                is_overdue=deadline is not None and deadline <= now,
+            ),
+            deadline,
+            shown,
+        )
+
+
+def _asked(transfers: Sequence[Request]) -> list[Json]:
+    """What makes a bulk the same bulk again: the requests of its transfers, each as a hash."""
+    return [
+        {
+            "index": n,
+            "externalId": each.external_id,
+            "digest": fingerprint_of(raw_asked(each) or ""),
+        }
+        for n, each in enumerate(transfers)
+    ]
+
+
+def _within(transfer: Prepared, deadline: datetime) -> Prepared:
+    """It expires with the bulk at the latest."""
+    own = transfer.acceptance.expires_at
+    expires_at = deadline if own is None else min(own, deadline)
+    acceptance = replace(transfer.acceptance, expires_at=expires_at)
+    new = replace(transfer.new, expires_at_ms=ms_of(expires_at))
+    return replace(transfer, acceptance=acceptance, new=new)
+
+
+def _refusal(answer: object) -> str:
+    if isinstance(answer, Submitted):
+        return f"it was accepted before as {answer.tx_id}, outside of this bulk"
+    return str(answer)[:PROBLEM_CHARS_MAX]
+
+
+def _shown(each: Json, known: dict[str, Summary], reported: dict[Any, Json]) -> Json:
+    tx_id = each.get("txId")
+    if not tx_id:
+        return {**each, "status": REFUSED}
+    if tx_id not in known:
+        return {**each, "status": reported.get(tx_id, {}).get("status", GONE)}
+    found = known[tx_id]
+    shown: Json = {**each, "status": str(found.status)}
+    if found.note:
+        shown["note"] = found.note
+    if found.completed_at is not None:
+        shown["completedAt"] = found.completed_at.isoformat()
+    return shown

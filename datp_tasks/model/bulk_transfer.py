@@ -1,0 +1,48 @@
+"""A bulk transfer: many transactions with one deadline and one report, in the words of Mojaloop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from datp_tasks.model.payload import Json
+from datp_tasks.model.status import Status
+
+#: The step type that a bulk waits in until each of its transfers has ended.
+STEP_TYPE = "util/bulk-transfer"
+
+BulkState = Literal["RECEIVED", "PROCESSING", "EXPIRING", "COMPLETED", "EXPIRED"]
+#: Of a transfer whose row retention has dropped before its bulk could look.
+GONE = "gone"
+#: Of a transfer that could not be accepted, so that there is no transaction.
+REFUSED = "refused"
+
+
+def bulk_state(statuses: Sequence[str], *, is_over: bool, is_overdue: bool = False) -> BulkState:
+    """From the statuses of its transfers; `is_over`: the bulk itself has ended."""
+    has_expired = str(Status.EXPIRED) in statuses
+    if is_over:
+        return "EXPIRED" if has_expired else "COMPLETED"
+    if has_expired or is_overdue:
+        return "EXPIRING"
+    return "RECEIVED" if set(statuses) <= {str(Status.QUEUED), REFUSED} else "PROCESSING"
+
+
+def has_ended(status: str) -> bool:
+    return status in (GONE, REFUSED) or Status(status).is_final
+
+
+def transfers_of(input: Json) -> list[Json]:
+    """What a bulk was made of, as its input has it; nothing where that is masked or erased."""
+    given = input.get("transfers")
+    return [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+
+
+def ids_of(transfers: Iterable[Json]) -> list[str]:
+    return [each["txId"] for each in transfers if each.get("txId")]
+
+
+def counted(transfers: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """How many transfers have each status."""
+    return dict(sorted(Counter(each["status"] for each in transfers).items()))

@@ -1,0 +1,61 @@
+"""The payee of a transaction: another owner here, who is told of its end.
+
+A pipeline says which field of the input names that owner, and what of the input it is shown:
+
+    payee: {owner: payee.bank, show: [transferId, amount]}
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from datp_tasks.model.paths import MISSING, lookup, path_mistake
+
+OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
+SHOWN_MAX = 20
+
+
+class PayeeInvalid(ValueError):
+    """What should name the payee is no name of an owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Payee:
+    """Where a pipeline finds the payee of a transaction, and what that one is shown."""
+
+    owner: str
+    show: tuple[str, ...] = ()
+
+    @classmethod
+    def from_mapping(cls, clean: Mapping[str, Any] | None) -> Self | None:
+        return cls(clean["owner"], tuple(clean.get("show", ()))) if clean else None
+
+    def to_mapping(self) -> dict[str, Any]:
+        return {"owner": self.owner} | ({"show": list(self.show)} if self.show else {})
+
+    def of(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Who is told, and what is shown; None if the input names no payee. One whose payee has
+        no account here is told by the step that pays."""
+        name = lookup(given, self.owner)
+        if name is MISSING or name is None:
+            return None
+        if not isinstance(name, str) or not OWNER.fullmatch(name):
+            raise PayeeInvalid(f"{self.owner} must be the name of an owner, was {name!r:.60}")
+        found = ((path, lookup(given, path)) for path in self.show)
+        data = {path: copy.deepcopy(value) for path, value in found if value is not MISSING}
+        return {"owner": name, "data": data}
+
+
+def payee_mistakes(value: object) -> list[str]:
+    """What is wrong with what a pipeline file says under `payee`."""
+    if not isinstance(value, Mapping) or not {"owner"} <= set(value) <= {"owner", "show"}:
+        return ["must be {owner: path} or {owner: path, show: [path, …]}"]
+    show = value.get("show", [])
+    if not isinstance(show, list | tuple) or len(show) > SHOWN_MAX:
+        return [f"show must be a list of up to {SHOWN_MAX} paths"]
+    found = [path_mistake(value["owner"], "owner"), *(path_mistake(e, "show") for e in show)]
+    return [each for each in found if each]

@@ -1,0 +1,177 @@
+"""Bulk transfers and their payees over HTTP and from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from datp_tasks import Pipeline
+from datp_tasks.model.actor import Role
+from tests.support.api_house import ApiHouse
+from tests.support.remote_terminal import RemoteTerminal, no_servers
+
+PAYEE = {"owner": "payee.bank", "show": ["transferId", "amount"]}
+
+
+@pytest.fixture
+def bank(house: ApiHouse) -> ApiHouse:
+    fails = {"fail": True, "note": "no money"}
+    house.kit.use(
+        Pipeline("pays", payee=PAYEE).step("util/fixed-reply", params={"output": {}}).build(),
+        Pipeline("waits", payee=PAYEE).step("util/wait", params={"switch": "go"}).build(),
+        Pipeline("refuses", payee=PAYEE).step("util/fixed-reply", params=fails).build(),
+        Pipeline("bulk", payee={"owner": "payeeFsp"}).step("util/bulk-transfer").build(),
+    )
+    return house
+
+
+def transfer(to: str, pipeline: str = "pays", **more: Any) -> dict[str, Any]:
+    given = {"payee": {"bank": to}, "transferId": f"for-{to}", "amount": "1.00", "secret": "x"}
+    return {"pipeline": pipeline, "input": given, **more}
+
+
+def bulk(*transfers: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"pipeline": "bulk", "expiresInSeconds": 600, "transfers": list(transfers), **more}
+
+
+def events_of(client: httpx.Client) -> list[dict[str, Any]]:
+    found = client.get("/v1/events").json()["events"]
+    return [each["data"] | {"type": each["type"]} for each in found]
+
+
+def test_a_bulk_is_handed_in_and_reported_and_both_parties_are_told(bank: ApiHouse) -> None:
+    payer, payee = bank.new_owner("payer"), bank.new_owner("payee")
+    ann, bob = bank.client(payer), bank.client(payee)
+    body = bulk(
+        transfer(payee), transfer(payee, "refuses"), transfer(payee, "none"),
+        externalId="salaries", input={"payeeFsp": payee},
+    )  # fmt: skip
+    response = ann.post("/v1/bulk-transfers", json=body)
+    assert response.status_code == 202, response.text
+    place = response.headers["location"]
+    again = ann.post("/v1/bulk-transfers", json=body)
+    assert (again.status_code, again.json()["duplicate"]) == (200, True)
+    bank.kit.advance(seconds=10)
+    shown = ann.get(place).json()
+    assert (shown["state"], shown["externalId"]) == ("COMPLETED", "salaries")
+    assert shown["counts"] == {"failed": 1, "refused": 1, "success": 1}
+    assert [each["status"] for each in shown["transfers"]] == ["success", "failed", "refused"]
+    assert bob.get(place).status_code == 404, "it is the payer's"
+    ids = [each.get("txId") for each in shown["transfers"]][:2]
+
+    told = {each["txId"]: each for each in events_of(bob)}
+    assert {each["type"] for each in told.values()} == {"payee.completed"}
+    assert told.keys() == {*ids, shown["bulkId"]}
+    assert [told[each]["status"] for each in ids] == ["success", "failed"]
+    assert told[ids[0]]["data"] == {"transferId": f"for-{payee}", "amount": "1.00"}
+    assert told[ids[0]]["payer"] == payer
+    own = [each["type"] for each in events_of(ann)]
+    assert own.count("transaction.completed") == 3
+    assert "payee.completed" not in own
+    last = ann.get(f"/v1/transactions/{ids[0]}/events").json()["events"]
+    assert [each["kind"] for each in last] == ["final"], "what the payee is told is the payee's"
+
+
+def test_an_operator_sees_that_a_payee_was_told_and_not_what(bank: ApiHouse) -> None:
+    payee = bank.new_owner("payee")
+    ann = bank.client(bank.new_owner("payer"))
+    ann.post("/v1/transactions", json=transfer(payee))
+    ops = bank.client("ops", Role.OPERATOR)
+    [event] = ops.get("/v1/events", params={"owner": payee}).json()["events"]
+    assert event["owner"] == payee
+    assert event["data"]["data"] != {"transferId": f"for-{payee}", "amount": "1.00"}
+
+
+def test_the_endpoint_of_a_payee_gets_a_webhook_of_its_own(bank: ApiHouse) -> None:
+    payee = bank.new_owner("payee")
+    endpoints = bank.kit.connections.webhooks.endpoints
+    made, _ = endpoints.add(payee, "https://bank.example/hook", types=["payee.completed"])
+    ann = bank.client(bank.new_owner("payer"))
+    tx_id = ann.post("/v1/transactions", json=transfer(payee)).json()["txId"]
+    endpoints.feed(endpoints_max=10, rows_max=100)
+    [delivery] = bank.kit.connections.webhooks.store.of_endpoint(made.id)
+    assert (delivery.owner, delivery.tx_id) == (payee, tx_id)
+    body = json.loads(bank.kit.connections.webhooks.store.payload(delivery.id))
+    assert body["type"] == "payee.completed"
+    assert "secret" not in json.dumps(body)
+
+
+def test_a_payee_is_told_of_an_expiry_only_after_work_has_begun(bank: ApiHouse) -> None:
+    payee = bank.new_owner("payee")
+    ann, bob = bank.client(bank.new_owner("payer")), bank.client(payee)
+    ann.post("/v1/transactions", json=transfer(payee, "waits", expiresInSeconds=5))
+    bank.kit.lose_bells()
+    ann.post("/v1/transactions", json=transfer(payee, "waits", expiresInSeconds=5))
+    bank.kit.advance(seconds=10)
+    bank.kit.lose_bells(False)
+    bank.kit.advance(seconds=10)
+    bank.kit.advance(seconds=10)
+    found = ann.get("/v1/transactions").json()["transactions"]
+    assert [each["status"] for each in found] == ["expired", "expired"]
+    assert [each["status"] for each in events_of(bob)] == ["expired"]
+
+
+def test_a_payee_that_is_no_name_is_refused_and_one_without_an_owner_is_not_told(
+    bank: ApiHouse,
+) -> None:
+    ann = bank.client(bank.new_owner("payer"))
+    refused = ann.post("/v1/transactions", json=transfer("not a name"))
+    assert refused.status_code == 422
+    assert "payee.bank must be the name of an owner" in refused.json()["detail"]
+    outside = {"pipeline": "pays", "input": {"payee": {}}}
+    assert ann.post("/v1/transactions", json=outside).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (bulk(), "request-invalid"),
+        (bulk(transfer("b"), expiresInSeconds=None), "expiry-invalid"),
+        (bulk(transfer("b"), pipeline="pays"), "pipeline-invalid"),
+        (bulk(transfer("b", "none")), "request-invalid"),
+        ({"pipeline": "bulk", "transfers": [{"input": {}}]}, "request-invalid"),
+    ],
+)
+def test_a_bulk_that_does_not_fit_is_refused(bank: ApiHouse, body: Any, kind: str) -> None:
+    response = bank.client(bank.new_owner("payer")).post("/v1/bulk-transfers", json=body)
+    assert (response.status_code, response.json()["type"].rpartition(":")[2]) == (422, kind)
+
+
+def test_a_transaction_that_is_no_bulk_is_not_shown_as_one(bank: ApiHouse) -> None:
+    ann = bank.client(bank.new_owner("payer"))
+    tx_id = ann.post("/v1/transactions", json=transfer("b")).json()["txId"]
+    assert ann.get(f"/v1/bulk-transfers/{tx_id}").status_code == 404
+
+
+def test_over_its_limit_only_what_was_accepted_before_is_answered(bank: ApiHouse) -> None:
+    payer = bank.new_owner("payer")
+    bank.limit(payer, in_flight_max=3)
+    ann = bank.client(payer)
+    body = bulk(transfer("b", "waits"), transfer("c", "waits"), externalId="first")
+    assert ann.post("/v1/bulk-transfers", json=body).status_code == 202
+    assert ann.post("/v1/bulk-transfers", json=body).status_code == 200
+    other = ann.post("/v1/bulk-transfers", json=bulk(transfer("d"), externalId="second"))
+    assert other.status_code == 429, other.text
+
+
+def test_the_command_hands_in_and_shows_a_bulk_over_http(
+    bank: ApiHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datp = RemoteTerminal(bank.url, bank.new_key(bank.new_owner("payer")))
+    file = tmp_path / "bulk.json"
+    file.write_text(json.dumps(bulk(transfer("b"), transfer("c"), externalId="cli")))
+    with no_servers(monkeypatch, tmp_path):
+        bulk_id = datp("bulk-transfers", "submit", str(file)).split(":")[0]
+        assert "accepted before" in datp("bulk-transfers", "submit", str(file))
+        bank.kit.advance(seconds=10)
+        shown = datp("bulk-transfers", "show", bulk_id)
+        assert "COMPLETED" in shown and "2 success" in shown
+        assert datp.json("bulk-transfers", "show", bulk_id)["counts"] == {"success": 2}
+        wrong = {"pipeline": "bulk", "transfers": [{"pipeline": "pays", "data": 1}]}
+        file.write_text(json.dumps(wrong))
+        refused = datp.run("bulk-transfers", "submit", str(file))
+        assert "data is not a known key" in str(refused.exception)

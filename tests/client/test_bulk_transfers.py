@@ -1,0 +1,290 @@
+"""Bulk transfers: one commit accepts them, one deadline ends them, one report tells of each."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from datp_tasks import Fail, Pipeline
+from datp_tasks.client.bulk_transfers import BulkTransfer
+from datp_tasks.client.requests import Request, Submitted
+from datp_tasks.errors import (
+    ExpiryInvalid,
+    ExternalIdConflict,
+    NoReturn,
+    PipelineInvalid,
+    RequestError,
+)
+from datp_tasks.model.status import Status
+from datp_tasks.testing import Kit
+
+A_WHILE_S = 6
+BULK = Request(pipeline="bulk", input={"payerFsp": "ann"}, external_id="b-1", expires_in_s=60)
+#: Longer than what a recovery takes.
+LONG = replace(BULK, expires_in_s=3_600)
+
+
+@pytest.fixture
+def paid(datp: Kit) -> Counter[str]:
+    """What was reserved, paid and given back, by name."""
+    done: Counter[str] = Counter()
+
+    @datp.step("t/reserve")
+    def reserve(ctx: Any, data: dict[str, Any]) -> None:
+        if data.get("poor"):
+            raise Fail("no money")
+        done["reserved " + data["to"]] += 1
+
+    @reserve.rollback
+    def release(ctx: Any, data: dict[str, Any], output: Any) -> None:
+        done["released " + data["to"]] += 1
+
+    @datp.step("t/pay")
+    def pay(ctx: Any, data: dict[str, Any]) -> None:
+        done["paid " + data["to"]] += 1
+
+    datp.use(
+        Pipeline("transfer").step("t/reserve").step("t/pay", final_from=True).build(),
+        Pipeline("slow").step("t/reserve").step("util/wait", params={"switch": "go"})
+        .step("t/pay", final_from=True).build(),
+        Pipeline("bound").step("t/reserve").step("t/pay", final_from=True)
+        .step("util/wait", params={"switch": "go"}).build(),
+        Pipeline("bulk").step("util/bulk-transfer").build(),
+    )  # fmt: skip
+    return done
+
+
+def to(name: str, pipeline: str = "transfer", **more: Any) -> Request:
+    options = {key: more.pop(key) for key in ("external_id", "expires_in_s") if key in more}
+    return Request(pipeline=pipeline, input={"to": name, **more}, **options)
+
+
+def submit(kit: Kit, *transfers: Request, bulk: Request = BULK) -> str:
+    return kit.client.bulk_transfers.submit(bulk, transfers).tx_id
+
+
+def show(kit: Kit, tx_id: str) -> BulkTransfer:
+    return kit.client.bulk_transfers.show(tx_id)
+
+
+def outcomes(bulk: BulkTransfer) -> list[str]:
+    return [each["status"] for each in bulk.transfers]
+
+
+def test_each_transfer_is_a_transaction_and_the_report_tells_of_each(
+    datp: Kit, paid: Counter[str]
+) -> None:
+    tx_id = submit(datp, to("bob"), to("cid", poor=True), to("dan"))
+    datp.advance(seconds=A_WHILE_S)
+    bulk = show(datp, tx_id)
+    assert (bulk.state, bulk.summary.status) == ("COMPLETED", Status.SUCCESS)
+    assert outcomes(bulk) == ["success", "failed", "success"]
+    assert bulk.counts == {"failed": 1, "success": 2}
+    assert bulk.transfers[1]["note"] == "no money"
+    assert paid == {"reserved bob": 1, "paid bob": 1, "reserved dan": 1, "paid dan": 1}
+    report = bulk.summary.output
+    assert report is not None
+    assert (report["state"], report["payerFsp"]) == ("COMPLETED", "ann")
+    assert [each["status"] for each in report["transfers"]] == outcomes(bulk)
+    names = [datp.status(each["txId"]).external_id for each in bulk.transfers]
+    assert names == ["b-1/0", "b-1/1", "b-1/2"]
+
+
+def test_the_states_on_the_way(datp: Kit, paid: Counter[str]) -> None:
+    datp.lose_bells()
+    tx_id = submit(datp, to("bob", "slow"), to("cid"), bulk=LONG)
+    assert show(datp, tx_id).state == "RECEIVED"
+    datp.lose_bells(False)
+    datp.recover()
+    datp.advance(seconds=A_WHILE_S)
+    assert show(datp, tx_id).state == "PROCESSING"
+    assert outcomes(show(datp, tx_id)) == ["sleeping", "success"]
+    datp.set_switch(show(datp, tx_id).transfers[0]["txId"], "go", True)
+    datp.advance(seconds=A_WHILE_S)
+    assert show(datp, tx_id).state == "COMPLETED"
+
+
+def test_a_bulk_expires_as_a_whole_and_what_was_committed_stays_so(
+    datp: Kit, paid: Counter[str]
+) -> None:
+    tx_id = submit(datp, to("bob"), to("cid", "slow"), to("dan", "bound"), to("eve", "slow"))
+    deadline = show(datp, tx_id).expires_at
+    for each in show(datp, tx_id).transfers:
+        assert datp.status(each["txId"]).expires_at == deadline
+    for _ in range(5):
+        datp.advance(seconds=20)
+    bulk = show(datp, tx_id)
+    assert bulk.state == "EXPIRING", "one is past its point of no return, and goes on"
+    assert outcomes(bulk) == ["success", "expired", "sleeping", "expired"]
+    datp.set_switch(bulk.transfers[2]["txId"], "go", True)
+    datp.advance(seconds=A_WHILE_S)
+    bulk = show(datp, tx_id)
+    assert (bulk.state, bulk.summary.status) == ("EXPIRED", Status.SUCCESS)
+    assert outcomes(bulk) == ["success", "expired", "success", "expired"]
+    assert paid["paid bob"] == paid["paid dan"] == 1
+    assert paid["paid cid"] == paid["paid eve"] == 0
+    assert paid["released cid"] == paid["released eve"] == 1
+    assert paid["released bob"] == paid["released dan"] == 0
+
+
+def test_a_transfer_with_an_earlier_deadline_keeps_it(datp: Kit, paid: Counter[str]) -> None:
+    tx_id = submit(datp, to("bob", "slow", expires_in_s=10), to("cid", "slow", expires_in_s=600))
+    bulk = show(datp, tx_id)
+    times = [datp.status(each["txId"]).expires_at for each in bulk.transfers]
+    assert times[1] == bulk.expires_at
+    assert (times[1] - times[0]).total_seconds() == 50  # type: ignore[operator]
+
+
+def test_a_bulk_itself_neither_expires_nor_is_cancelled(datp: Kit, paid: Counter[str]) -> None:
+    tx_id = submit(datp, to("bob", "slow"))
+    with pytest.raises(NoReturn):
+        datp.client.cancel(tx_id)
+    for _ in range(5):
+        datp.advance(seconds=20)
+    assert show(datp, tx_id).state == "EXPIRED"
+    assert datp.status(tx_id).status is Status.SUCCESS
+
+
+def test_one_that_is_refused_does_not_hold_up_the_others(datp: Kit, paid: Counter[str]) -> None:
+    datp.submit("transfer", {"to": "zoe"}, external_id="mine")
+    tx_id = submit(datp, to("bob"), to("cid", "unknown"), to("dan", external_id="mine"))
+    datp.advance(seconds=A_WHILE_S)
+    bulk = show(datp, tx_id)
+    assert outcomes(bulk) == ["success", "refused", "refused"]
+    assert "unknown" in bulk.transfers[1]["problem"]
+    assert "already" in bulk.transfers[2]["problem"]
+    assert paid["paid dan"] == 0
+
+
+def test_a_bulk_of_which_nothing_can_be_accepted_is_refused(datp: Kit, paid: Counter[str]) -> None:
+    with pytest.raises(RequestError, match="none of 2 transfers"):
+        submit(datp, to("bob", "unknown"), to("cid", "unknown"))
+    assert datp.connections.record.count() == 0
+
+
+@pytest.mark.parametrize(
+    ("bulk", "error"),
+    [
+        (Request(pipeline="bulk", input={}), ExpiryInvalid),
+        (Request(pipeline="transfer", input={}, expires_in_s=9), PipelineInvalid),
+        (Request(pipeline="bulk", input={"transfers": []}, expires_in_s=9), RequestError),
+    ],
+)
+def test_what_is_no_bulk_is_refused(
+    datp: Kit, paid: Counter[str], bulk: Request, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        submit(datp, to("bob"), bulk=bulk)
+    with pytest.raises(RequestError, match="1 to"):
+        submit(datp, bulk=BULK)
+    assert not paid
+
+
+def test_the_same_bulk_again_is_the_same_bulk(datp: Kit, paid: Counter[str]) -> None:
+    first = submit(datp, to("bob"), to("cid"))
+    again = datp.client.bulk_transfers.submit(BULK, [to("bob"), to("cid")])
+    assert again == Submitted(first, again.status, duplicate=True)
+    with pytest.raises(ExternalIdConflict):
+        submit(datp, to("bob"), to("mallory", external_id="other"))
+    datp.advance(seconds=120)
+    assert submit(datp, to("bob"), to("cid")) == first, "also when its time is over"
+    assert datp.connections.record.count() == 3
+    assert paid == {"reserved bob": 1, "paid bob": 1, "reserved cid": 1, "paid cid": 1}
+
+
+def test_two_that_hand_in_a_bulk_at_once_hand_in_one(datp: Kit, paid: Counter[str]) -> None:
+    """Or, with other transfers under the same name, one of them is refused as a whole."""
+    datp.lose_bells()
+    for number in range(10):
+        bulk = Request(pipeline="bulk", input={}, external_id=f"race-{number}", expires_in_s=60)
+        answers: list[Any] = []
+        start = threading.Barrier(2)
+
+        def hand_in(
+            name: str, bulk: Request = bulk, start: Any = start, to_: Any = answers
+        ) -> None:
+            start.wait()
+            try:
+                found = datp.client.bulk_transfers.submit(
+                    bulk, [to(name, external_id=f"{bulk.external_id}-{name}")]
+                )
+                to_.append(found.duplicate)
+            except ExternalIdConflict as error:
+                to_.append(type(error))
+
+        names = ("bob", "bob") if number % 2 else ("bob", "cid")
+        threads = [threading.Thread(target=hand_in, args=(name,)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert Counter(answers) == Counter([False, True if number % 2 else ExternalIdConflict])
+    assert datp.connections.record.count() == 20, "each a bulk and one transfer"
+
+
+@pytest.mark.parametrize(
+    ("point", "accepted"),
+    [
+        ("bulk_transfer.before_commit", False),
+        ("bulk_transfer.after_commit", True),
+        ("submit.after_create", True),
+    ],
+)
+def test_a_crash_leaves_the_whole_bulk_or_nothing(
+    datp: Kit, paid: Counter[str], point: str, accepted: bool
+) -> None:
+    datp.crash_at(point)
+    with pytest.raises(BaseException):  # noqa: B017
+        submit(datp, to("bob"), to("cid"))
+    assert datp.connections.record.count() == (3 if accepted else 0)
+    datp.recover()
+    datp.advance(seconds=A_WHILE_S)
+    tx_id = submit(datp, to("bob"), to("cid"))
+    datp.advance(seconds=A_WHILE_S)
+    assert outcomes(show(datp, tx_id)) == ["success", "success"]
+    assert paid == {"reserved bob": 1, "paid bob": 1, "reserved cid": 1, "paid cid": 1}
+
+
+def test_a_bulk_goes_on_after_its_worker_is_lost_and_after_redis_is(
+    datp: Kit, paid: Counter[str]
+) -> None:
+    datp.crash_at("hop.after_claim")
+    tx_id = submit(datp, to("bob", "slow"), to("cid"), bulk=LONG)
+    datp.recover()
+    datp.advance(seconds=A_WHILE_S)
+    assert outcomes(show(datp, tx_id)) == ["sleeping", "success"]
+    datp.set_switch(show(datp, tx_id).transfers[0]["txId"], "go", True)
+    datp.advance(seconds=A_WHILE_S)
+    assert show(datp, tx_id).state == "COMPLETED"
+    assert paid["paid bob"] == paid["paid cid"] == 1
+
+
+def test_an_input_that_names_transfers_of_another_owner_tells_nothing_of_them(
+    datp: Kit, paid: Counter[str]
+) -> None:
+    foreign = datp.submit("transfer", {"to": "bob"}, owner="bank")
+    made_up = {"transfers": [{"index": 0, "txId": foreign}]}
+    tx_id = datp.submit("bulk", made_up, owner="mallory")
+    datp.advance(seconds=A_WHILE_S)
+    assert show(datp, tx_id).transfers == [{"index": 0, "txId": foreign, "status": "gone"}]
+
+
+def test_a_bulk_that_a_person_ended_is_not_completed_before_its_transfers_are(
+    datp: Kit, paid: Counter[str]
+) -> None:
+    tx_id = submit(datp, to("bob", "slow"))
+    bulk = show(datp, tx_id)
+    ended = replace(bulk.summary, status=Status.INTERNAL_ERROR)
+    assert datp.client.bulk_transfers.view(ended).state == "PROCESSING"
+
+
+def test_a_bulk_is_sealed_if_one_of_its_transfers_is(datp: Kit, paid: Counter[str]) -> None:
+    datp.use(Pipeline("secret", sealed=True).step("t/reserve").step("t/pay").build())
+    tx_id = submit(datp, to("bob", "secret"), to("cid"))
+    datp.advance(seconds=A_WHILE_S)
+    assert datp.connections.record.summaries([tx_id])[0].is_sealed
+    assert outcomes(show(datp, tx_id)) == ["success", "success"]
