@@ -75,8 +75,8 @@ REQUESTS: dict[str, Any] = {
     "applyMapping": {"definition": {"mapping": "to-bank", "fields": {"iban": {"from": "account"}}}},
     "commitMapping": {"comment": "another field of the bank"},
     "useMapping": {"reason": "release 12"},
-    "setRetentionRule": {"days": 400, "reason": "what the auditors ask for"},
-    "setSecret": {"value": "a password of the bank"},
+    "setRetentionRule": {"days": 400, "reason": "contract 7"},
+    "setSecret": {"value": "a token of the bank"},
     "startOriginal": {"data": TRANSFER, "metadata": {"externalId": "order-4711"}},
 }
 

@@ -57,7 +57,7 @@ async def rules(request: Request, limit: Limit = LIMIT_MAX, cursor: Cursor = Non
     """Every rule; what has none is kept as the settings say."""
     services = services_of(request)
     found = await services.threads.run(services.operator.retention.all)
-    page, more = page_of_all(found, lambda each: f"{each.kind} {each.name}", cursor, limit)
+    page, more = page_of_all(found, lambda each: f"{each.kind}/{each.name}", cursor, limit)
     return listed("rules", [_rule_json(each) for each in page], cursor=more, limit=limit)
 
 

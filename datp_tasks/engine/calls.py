@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("datp.step")
 
+#: What most steps that only look, wait or check come to.
+UNCHANGED = Output(None)
+
 
 class StepCaller:
     """Calls the functions of step types, one transaction at a time."""
@@ -208,10 +211,10 @@ class StepCaller:
     def sorted(self, run: Run, returned: object) -> Outcome:
         """What a function returned, as an Outcome."""
         if returned is None:
-            return Output(None)
+            return UNCHANGED
         returned = finished(returned)
         if run.action.kind == "undo" or returned is None:
-            return Output(None)
+            return UNCHANGED
         if isinstance(returned, Call):
             data = returned.data
             return Call(returned.pipeline, None if data is None else self.json(dict(data)))

@@ -367,7 +367,9 @@ class Plan:
 
 def _is_due(before: Action, run: Run) -> bool:
     """SQL gets a copy after a step that asks for it, and when a child pipeline has returned."""
-    kinds = [delta["k"] for delta in run.pending]
-    if "return" in kinds:
-        return True
-    return before.step is not None and before.step.checkpoint and "done" in kinds
+    is_asked_for = before.step is not None and before.step.checkpoint
+    for delta in run.pending:
+        kind = delta["k"]
+        if kind == "return" or (is_asked_for and kind == "done"):
+            return True
+    return False

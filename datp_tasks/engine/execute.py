@@ -11,13 +11,13 @@ plain      one after another
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import Literal
 
 from datp_tasks.engine.calls import StepCaller
 from datp_tasks.engine.event_loop import EventLoop
-from datp_tasks.engine.outcomes import AskFirst, Lost, Unavailable
+from datp_tasks.engine.outcomes import AskFirst, Lost, Outcome, Unavailable
 from datp_tasks.engine.round import Round
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.sql_steps import SqlSteps
@@ -89,8 +89,10 @@ class Executor:
                     self._on_loop(round)
                 case "sql":
                     self._sql_steps.run(round)
-                case _:
-                    self._in_turn(round)
+                case "plain":
+                    self._in_turn(round, self.caller.call)
+                case "unsafe":
+                    self._in_turn(round, self._call_unsafe)
         finally:
             self.caller.time_limit.disarm()
         round.finish(settled)
@@ -117,16 +119,19 @@ class Executor:
 
     # Ways to execute.
 
-    def _in_turn(self, round: Round) -> None:
+    def _in_turn(self, round: Round, call: Callable[[Run], Outcome]) -> None:
         caller = self.caller
         while (run := round.next(caller.timeout_s)) is not None:
             try:
-                if caller.is_async(run):
-                    run.outcome = self.loop.start(caller.call_async(run)).result()
-                else:
-                    run.outcome = caller.call(run)
+                run.outcome = call(run)
             except Exception as error:
                 run.outcome = caller.raised(run, error)
+
+    def _call_unsafe(self, run: Run) -> Outcome:
+        """Of those that are not safe to run again, some are async."""
+        if self.caller.is_async(run):
+            return self.loop.start(self.caller.call_async(run)).result()
+        return self.caller.call(run)
 
     def _probe(self, round: Round) -> None:
         if self.caller.type_of(round.waiting()[0]).vector:

@@ -113,6 +113,21 @@ def shard_of_external_id(owner: str, external_id: str, shards: int) -> str:
     return f"{checksum % shards:02d}"
 
 
+#: The lists that all transactions of a call share, by script; `runningS` is that of a node.
+SHARED_LISTS = {
+    "create": ("queuedZ", "countsH"),
+    "claim": ("queuedZ", "processingZ", "runningS", "journalX", "countsH"),
+    "checkpoint": ("toArchiveZ", "journalX"),
+    "hand_over": ("queuedZ", "processingZ", "runningS", "toArchiveZ", "journalX"),
+    "sleep": ("processingZ", "runningS", "sleepingZ", "toArchiveZ", "journalX"),
+    "park": ("processingZ", "runningS", "exceptionZ", "toArchiveZ", "journalX"),
+    "finish": (
+        *("queuedZ", "processingZ", "runningS", "sleepingZ", "exceptionZ"),
+        *("toArchiveZ", "journalX", "countsH"),
+    ),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """Names of keys for one prefix."""

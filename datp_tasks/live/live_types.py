@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from datp_tasks.model.state import Delta, delta_json
 
@@ -89,9 +89,8 @@ class NewTransaction:
         return Bell(self.tx_id, sequence, *where, "in", owner=self.owner)
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """What a successful claim gives."""
+class Claimed(NamedTuple):
+    """What a successful claim gives. A tuple, because each transaction of a hop makes one."""
 
     tx_id: str
     fence: int
@@ -110,9 +109,9 @@ class Refused:
     found: str
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A transaction that the caller holds: id, fence, and deltas not yet written."""
+class Held(NamedTuple):
+    """A transaction that the caller holds: id, fence, and deltas not yet written. A tuple, because
+    each transaction of a round makes one."""
 
     tx_id: str
     fence: int

@@ -12,7 +12,7 @@ from typing import Any
 from redis import Redis
 
 from datp_tasks.clock import Clock
-from datp_tasks.live.keys import Keys
+from datp_tasks.live.keys import SHARED_LISTS, Keys
 from datp_tasks.live.live_types import (
     Bell,
     Claimed,
@@ -42,9 +42,11 @@ class LiveStore(Reading):
         self._settings = settings
         self._clock = clock
         self._runner = ScriptRunner(redis)
+        self._archive_ms = settings.delay_before_archiving_s * 1_000
         self._shards = [f"{number:02d}" for number in range(settings.shards)]
-        #: By script, shard and arguments: calls with one and the same frame travel together.
-        self._frames: dict[tuple[Argument, ...], Frame] = {}
+        #: By script, shard, node, time and arguments: calls with one and the same frame travel
+        #: together.
+        self._frames: dict[tuple[str, str, str, Argument, tuple[Argument, ...]], Frame] = {}
 
     @property
     def round_trips(self) -> int:
@@ -89,7 +91,7 @@ class LiveStore(Reading):
         return bells, replies[len(new) :]
 
     def _call_create(self, new: NewTransaction) -> ScriptCall:
-        frame = self._frame("create", new.tx_id, ("queuedZ", "countsH"), ())
+        frame = self._frame("create", new.tx_id)
         pairs = [part for pair in new.fields().items() for part in pair]
         own = (new.tx_id, new.group, new.pipeline, new.owner, *pairs)
         return ScriptCall(frame, (self.keys.state(new.tx_id),), own)
@@ -129,15 +131,14 @@ class LiveStore(Reading):
         begin: str = "",
         held: str = "",
     ) -> ScriptCall:
-        lists = ("queuedZ", "processingZ", f"runningS:{node}", "journalX", "countsH")
-        frame = self._frame("claim", tx_id, lists, (node, step_type, begin))
+        frame = self._frame("claim", tx_id, node, (node, step_type, begin))
         return ScriptCall(frame, self._own(tx_id), (tx_id, str(sequence), held))
 
     def call_checkpoint(
         self, held: Held, fields: tuple[str, ...] = (), *, snapshot: bool = False
     ) -> ScriptCall:
         tx = held.tx_id
-        frame = self._frame("checkpoint", tx, ("toArchiveZ", "journalX"), ())
+        frame = self._frame("checkpoint", tx)
         head = (tx, str(held.fence), "1" if snapshot else "0", held.lines)
         return ScriptCall(frame, self._own(tx), (*head, *fields))
 
@@ -145,8 +146,7 @@ class LiveStore(Reading):
         self, held: Held, node: str, state_json: str, to: Position, *, snapshot: bool = False
     ) -> ScriptCall:
         tx = held.tx_id
-        lists = ("queuedZ", "processingZ", f"runningS:{node}", "toArchiveZ", "journalX")
-        frame = self._frame("hand_over", tx, lists, ())
+        frame = self._frame("hand_over", tx, node)
         head = (tx, held.fence, int(snapshot), held.lines, state_json)
         return ScriptCall(frame, self._own(tx), (*head, *to.pairs()))
 
@@ -163,15 +163,13 @@ class LiveStore(Reading):
         heed_cancel: bool = True,
     ) -> ScriptCall:
         tx = held.tx_id
-        lists = ("processingZ", f"runningS:{node}", "sleepingZ", "toArchiveZ", "journalX")
-        frame = self._frame("sleep", tx, lists, ())
+        frame = self._frame("sleep", tx, node)
         head = (tx, held.fence, sleep_ms, switch, seen, int(heed_cancel))
         return ScriptCall(frame, self._own(tx), (*head, held.lines, state_json, *to.pairs()))
 
     def call_park(self, held: Held, node: str, state_json: str, problem: str) -> ScriptCall:
         tx = held.tx_id
-        lists = ("processingZ", f"runningS:{node}", "exceptionZ", "toArchiveZ", "journalX")
-        frame = self._frame("park", tx, lists, (self.keys.notify,))
+        frame = self._frame("park", tx, node, (self.keys.notify,))
         return ScriptCall(frame, self._own(tx), (tx, held.fence, problem, held.lines, state_json))
 
     def call_finish(
@@ -179,12 +177,7 @@ class LiveStore(Reading):
     ) -> ScriptCall:
         """`follow_sql`: the record is final, whichever node holds the live transaction."""
         tx = held.tx_id
-        lists = (
-            *("queuedZ", "processingZ", f"runningS:{node}", "sleepingZ", "exceptionZ"),
-            *("toArchiveZ", "journalX", "countsH"),
-        )
-        archive_ms = self._settings.delay_before_archiving_s * 1_000
-        frame = self._frame("finish", tx, lists, (archive_ms, self.keys.notify))
+        frame = self._frame("finish", tx, node, (self._archive_ms, self.keys.notify))
         fence = "" if follow_sql else str(held.fence)
         return ScriptCall(frame, self._own(tx), (tx, fence, status, held.lines, state_json))
 
@@ -357,18 +350,20 @@ class LiveStore(Reading):
     # Keys.
 
     def _frame(
-        self, name: str, tx_id: str, lists: tuple[str, ...], arguments: tuple[Argument, ...]
+        self, name: str, tx_id: str, node: str = "", arguments: tuple[Argument, ...] = ()
     ) -> Frame:
         """What the calls of a script for transactions of one shard share; time comes first."""
-        shard = tx_id[1:3]
-        shared = (self._now(), *arguments)
-        wanted = (name, shard, *lists, *shared)
+        shard, now = tx_id[1:3], self._now()
+        wanted = (name, shard, node, now, arguments)
         frame = self._frames.get(wanted)
         if frame is None:
             if len(self._frames) >= FRAMES_MAX:
                 self._frames.clear()
+            lists = [
+                f"{each}:{node}" if each == "runningS" else each for each in SHARED_LISTS[name]
+            ]
             keys = tuple(self.keys.in_shard(shard, each) for each in lists)
-            frame = self._frames[wanted] = Frame(script(name), keys, shared)
+            frame = self._frames[wanted] = Frame(script(name), keys, (now, *arguments))
         return frame
 
     def given_now(self) -> int | str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from datp_tasks.model.notes import clean_note
@@ -46,13 +46,18 @@ class Action:
     undo: Undo | None = None
     #: Whether it gets a message of its own; None: as the settings say.
     own_message: bool | None = None
+    #: Asked for several times in each round, so it is not looked up each time.
+    step_type: str = field(init=False, default="")
 
-    @property
-    def step_type(self) -> str:
-        return self.step.type if self.step else ""
+    def __post_init__(self) -> None:
+        if self.step:
+            object.__setattr__(self, "step_type", self.step.type)
 
     def position(self, priority: str = "out") -> Position:
         return Position(self.group, self.step_type, self.place, priority)
+
+
+_END = Action("end", "", None, "", "")
 
 
 def next_action(state: State, version_of: VersionOf) -> tuple[list[Delta], Action]:
@@ -99,4 +104,4 @@ def _unwind(state: State, version_of: VersionOf) -> Action:
         place = f"{definition.name}/{last.index}"
         own, group = definition.own_message(last.index), definition.group_of(last.index)
         return Action("undo", group, step, place, last.path, last, own_message=own)
-    return Action("end", "", None, "", "")
+    return _END

@@ -317,8 +317,8 @@ def _crash(state: State, _: Delta) -> None:
 
 def _done(state: State, delta: Delta) -> None:
     output = delta.get("out", state.data)
-    frame = state.frame
     if delta.get("undo"):
+        frame = state.frame
         state.undo.append(
             Undo(frame.pipeline, frame.version, frame.index, state.path, state.data, output)
         )
@@ -373,7 +373,7 @@ def _point(state: State, delta: Delta) -> None:
 
 
 def _advance(state: State) -> None:
-    state.frame.index += 1
+    state.stack[-1].index += 1
     _fresh_step(state)
 
 

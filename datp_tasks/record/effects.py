@@ -21,6 +21,7 @@ from datp_tasks.clock import Clock
 from datp_tasks.errors import StepError
 from datp_tasks.failpoints import reach
 from datp_tasks.model.payload import Json, encode
+from datp_tasks.record.array_text import with_array_texts
 from datp_tasks.record.database import is_away
 from datp_tasks.record.lent_connection import OWN_COMMIT, LentConnection
 from datp_tasks.record.points import PointClaim, expiry_text, pass_points
@@ -75,7 +76,7 @@ class Effects:
         columns = self._columns(self._wanted)
         limits = {"idle_ms": str(int(idle_s * 1_000)), "lock_ms": str(lock_ms)}
         values = {**columns, **limits, "now": self._clock.now()}
-        rows = self.connection.exec_driver_sql(Query.hold, values).all()
+        rows = self.connection.exec_driver_sql(Query.hold, with_array_texts(values)).all()
         self.held = frozenset(row.tx_id for row in rows)
         self.recorded = {row.tx_id: _parse(row.output) for row in rows if row.is_recorded}
         self.past_return = frozenset(row.tx_id for row in rows if row.is_past_return)
@@ -130,7 +131,7 @@ class Effects:
         texts = [None if out is None else encode(out) for out in outputs.values()]
         columns = self._columns(outputs)
         values = {**columns, "output": texts, "now": self._clock.now()}
-        self.connection.exec_driver_sql(Query.save, values)
+        self.connection.exec_driver_sql(Query.save, with_array_texts(values))
 
     def pass_points(self, tx_ids: Sequence[str]) -> None:
         """Their points of no return: to be committed together with the effects.

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -23,6 +22,7 @@ from datp_tasks.model.journal import (
     entries_to_text,
 )
 from datp_tasks.record.archiver_role import ArchiverRole, guard
+from datp_tasks.record.array_text import with_array_texts
 from datp_tasks.record.database import is_away, is_conflict
 from datp_tasks.record.queries import Queries
 
@@ -126,8 +126,9 @@ class Journal:
     def _insert(self, connection: Connection, rows: Sequence[Row]) -> set[str]:
         if not rows:
             return set()
-        values: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
-        found = connection.exec_driver_sql(Query.insert_rows, {**values, "now": self._now()})
+        columns = {name: [getattr(row, name) for row in rows] for name in COLUMNS}
+        values = {**with_array_texts(columns), "now": self._now()}
+        found = connection.exec_driver_sql(Query.insert_rows, values)
         return {row.tx_id for row in found}
 
     def _heads(self, connection: Connection, tx_ids: Sequence[str]) -> dict[str, Row]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from datp_tasks.model.payload import Json
 from datp_tasks.model.sealed import data_key_of, masked
@@ -66,9 +66,8 @@ class Existing:
     fingerprint: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Final:
-    """How a worker wants a transaction to end."""
+class Final(NamedTuple):
+    """How a worker wants a transaction to end. A tuple, because each transaction makes one."""
 
     tx_id: str
     fence: int

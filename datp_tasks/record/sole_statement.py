@@ -15,6 +15,8 @@ from psycopg2.extras import NamedTupleCursor
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
+from datp_tasks.record.array_text import with_array_texts
+
 
 class SoleStatements:
     def __init__(self, engine: Engine) -> None:
@@ -34,7 +36,7 @@ class SoleStatements:
         try:
             driver.autocommit = True
             with driver.cursor(cursor_factory=NamedTupleCursor) as cursor:
-                self._engine.dialect.do_execute(cursor, sql, values)
+                self._engine.dialect.do_execute(cursor, sql, with_array_texts(values))
                 rows = cursor.fetchall()
             driver.autocommit = False
         except Error as error:

@@ -108,7 +108,7 @@ def test_the_holder_may_write(stage: Stage, writer: str) -> None:
 def test_a_guessed_fence_is_refused(stage: Stage, writer: str, off_by: int) -> None:
     claim = stage.claimed()
     with stage.nothing_changes():
-        word = WRITERS[writer](stage, replace(claim, fence=claim.fence + off_by), NODE)
+        word = WRITERS[writer](stage, claim._replace(fence=claim.fence + off_by), NODE)
     assert word == "STALE"
 
 

@@ -96,12 +96,12 @@ def test_what_interrupts_it_costs_the_connection(sole: SoleStatements, engine: E
     class Interrupted(BaseException):
         pass
 
-    class Values(dict[str, object]):
-        def __getitem__(self, name: str) -> object:
+    class Value:
+        def __conform__(self, protocol: object) -> object:
             raise Interrupted
 
     with pytest.raises(Interrupted):
-        sole.execute("SELECT %(n)s", Values())
+        sole.execute("SELECT %(n)s", {"n": Value()})
     assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]
     assert sole.execute(PID, {}) != before
 

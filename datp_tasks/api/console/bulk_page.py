@@ -110,16 +110,15 @@ def command_of(action: str, given: Mapping[str, str]) -> str:
     """The same on the command line, safe to paste; empty if it does not know one of the filters."""
     if not given or not given.keys() <= {*FILTERS, "attr"}:
         return ""
-    texts = [each for name, value in given.items() for each in _filters(name, value)]
-    filters = " ".join(f"--where {quote(each)}" for each in texts)
+    filters = " ".join(_option(name, value) for name, value in given.items())
     return f"datp bulk {action} {filters} --reason '…'"
 
 
-def _filters(name: str, value: str) -> list[str]:
-    """A field of the form as filters of the command line."""
+def _option(name: str, value: str) -> str:
+    """A filter as the command line has it."""
     if name == "attr":
-        return [f"attr.{each.strip()}" for each in value.split(",")]
-    return [f"{name}={value}"]
+        return " ".join(f"--where {quote(f'attr.{each.strip()}')}" for each in value.split(","))
+    return f"--where {quote(f'{name}={value}')}"
 
 
 @pages.action("/bulk/{action}", back="/transactions")
