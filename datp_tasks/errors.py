@@ -29,6 +29,7 @@ DatpError
 ├── TransactionError
 │   ├── TransactionUnknown
 │   ├── TransactionFinal      the transaction has ended; it cannot be changed
+│   ├── TransactionMoved      it is not any more as the caller saw it
 │   ├── NoReturn              it is past its point of no return; it can only finish
 │   ├── TransactionStopped    a cancel or an expiry came before its point of no return
 │   ├── StateLost             neither archive nor journal know where it stood
@@ -226,6 +227,10 @@ class TransactionError(DatpError):
 
 class TransactionUnknown(TransactionError):
     """There is no transaction with this id."""
+
+
+class TransactionMoved(TransactionError):
+    """The transaction is not any more as the caller saw it."""
 
 
 class NoReturn(TransactionError):

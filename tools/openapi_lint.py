@@ -20,16 +20,6 @@ from datp_tasks.api.services import Services
 from datp_tasks.settings import Settings
 
 OPERATION_ID = re.compile(r"[a-z]+(?:[A-Z][a-z]*)+")
-#: Answers whose form is a user's own (a definition as it was applied), and those that are not
-#: described yet: this list may only shrink.
-OPEN_ANSWERS = {
-    "exportPipeline",
-    *("addService", "listServices", "listClaims"),
-    *("parkBatch", "resumeBatch", "resubmitBatch", "resolveBatch"),
-    *("addWebhookEndpoint", "listWebhookEndpoints", "getWebhookEndpoint", "changeWebhookEndpoint"),
-    *("rotateWebhookSecret", "testWebhookEndpoint", "replayWebhookEvents"),
-    *("listEndpointDeliveries", "listEvents", "listStepTypes", "getStepType"),
-}
 
 
 def document() -> dict[str, Any]:
@@ -52,6 +42,7 @@ def mistakes(found: dict[str, Any]) -> list[str]:
     names = Counter(operation.get("operationId") for _, operation in operations(found))
     wrong += [f"the operation id {name} is there {n} times" for name, n in names.items() if n > 1]
     for route, operation in operations(found):
+        wrong += [f"{route}: {mistake}" for mistake in _examples(operation, found)]
         wrong += [f"{route}: {mistake}" for mistake in _of_operation(operation, found)]
     return wrong + [f"example of {mistake}" for mistake in _bad_examples(found)]
 
@@ -68,13 +59,48 @@ def _of_operation(operation: dict[str, Any], found: dict[str, Any]) -> Iterator[
         yield "it does not say what it does"
     if "health" not in operation.get("tags", ()) and "security" not in operation:
         yield "it does not say that it needs a key"
+    if name.startswith("list"):
+        yield from _list_mistakes(operation, found)
     answers = {code: each for code, each in operation["responses"].items() if code < "300"}
     if not answers:
         yield "it has no good answer"
     for code, answer in answers.items():
         schema = answer.get("content", {}).get("application/json", {}).get("schema")
-        if schema is not None and name not in OPEN_ANSWERS and not _is_typed(schema, found):
+        if schema is not None and not _is_typed(schema, found):
             yield f"its answer {code} has no fields"
+
+
+def _examples(operation: dict[str, Any], found: dict[str, Any]) -> Iterator[str]:
+    """What is sent and what is answered has an example that fits."""
+    places = [("its body", operation.get("requestBody", {}))]
+    places += [
+        (f"its answer {code}", each)
+        for code, each in operation["responses"].items()
+        if code < "300"
+    ]
+    for place, described in places:
+        content = described.get("content", {}).get("application/json")
+        if content is None:
+            continue
+        if "example" not in content:
+            yield f"{place} has no example"
+            continue
+        schema = {**content["schema"], "components": found["components"]}
+        for error in Draft202012Validator(schema).iter_errors(content["example"]):
+            yield f"the example of {place}: {error.json_path}: {error.message:.200}"
+
+
+def _list_mistakes(operation: dict[str, Any], found: dict[str, Any]) -> Iterator[str]:
+    """A list has pages, and says how many a page may have."""
+    names = {each["name"] for each in operation.get("parameters", ())}
+    # A feed has no end: its cursor says after which event it goes on.
+    if "limit" not in names or not names & {"cursor", "after"}:
+        yield "it is a list without limit and cursor"
+    schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
+    fields = found["components"]["schemas"][schema["$ref"].rpartition("/")[2]]["properties"]
+    missing = {"nextCursor", "hasMore", "limit"} - fields.keys()
+    if missing:
+        yield f"its pages do not say {', '.join(sorted(missing))}"
 
 
 def _is_typed(schema: dict[str, Any], found: dict[str, Any]) -> bool:

@@ -123,6 +123,13 @@ export type AuditActionsShown = {
   actions: AuditActionShown[];
 };
 
+export type BatchDecided = {
+  service: string;
+  batchId: string;
+  /** After the decision. */
+  state: string;
+};
+
 export type BatchIn = {
   service: string;
   /** The bytes for the ledger, in base64. */
@@ -139,6 +146,12 @@ export type BatchReceipt = {
 };
 
 export type BatchReceipts = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
   receipts: BatchReceipt[];
 };
 
@@ -252,6 +265,28 @@ export type CheckedDefinition = {
   warnings: string[];
 };
 
+export type ClaimShown = {
+  service: string;
+  claimant: string | null;
+  epoch: number;
+  expiresAt: string | null;
+  isLive: boolean | null;
+  waiting: number;
+  /** The batch that is first in line. */
+  head: string | null;
+  headState: string | null;
+};
+
+export type ClaimsShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  claims: ClaimShown[];
+};
+
 export type CloneIn = {
   /** What the new pipeline is called. */
   name: string;
@@ -262,6 +297,18 @@ export type CloneIn = {
 export type CloseIn = {
   /** Kept in the audit table. */
   reason: string;
+};
+
+/** With `format=cloudevents`. */
+export type CloudEvent = {
+  specversion: "1.0";
+  id: string;
+  source: string;
+  type: string;
+  subject: string;
+  time: string;
+  datacontenttype: "application/json";
+  data: FeedData;
 };
 
 export type CommitIn = {
@@ -298,7 +345,9 @@ export type DeliveryAttemptShown = {
 export type DeliveryShown = {
   id: string;
   txId: string;
-  sequence: number;
+  /** null of one to an endpoint. */
+  sequence: number | null;
+  endpointId: string | null;
   kind: string;
   owner: string;
   url: string;
@@ -316,7 +365,9 @@ export type DeliveryShown = {
 export type DeliveryWithAttempts = {
   id: string;
   txId: string;
-  sequence: number;
+  /** null of one to an endpoint. */
+  sequence: number | null;
+  endpointId: string | null;
   kind: string;
   owner: string;
   url: string;
@@ -377,6 +428,53 @@ export type EndpointIn = {
   owner?: string | null;
 };
 
+export type EndpointMade = {
+  id: string;
+  owner: string;
+  url: string;
+  /** Empty: all types of events. */
+  types: string[];
+  description: string;
+  enabled: boolean;
+  disabledReason: string | null;
+  createdAt: string;
+  updatedAt: string;
+  /** What is told again just now. */
+  replay: EndpointReplay | null;
+  /** Signs what is sent: shown now and never again. */
+  secret: string;
+};
+
+export type EndpointReplay = {
+  from: string;
+  to: string;
+};
+
+export type EndpointShown = {
+  id: string;
+  owner: string;
+  url: string;
+  /** Empty: all types of events. */
+  types: string[];
+  description: string;
+  enabled: boolean;
+  disabledReason: string | null;
+  createdAt: string;
+  updatedAt: string;
+  /** What is told again just now. */
+  replay: EndpointReplay | null;
+};
+
+export type EndpointsShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  endpoints: EndpointShown[];
+};
+
 export type EventOut = {
   sequence: number;
   kind: string;
@@ -392,6 +490,42 @@ export type Events = {
   /** The most that this page could have. */
   limit: number;
   events: EventOut[];
+};
+
+/** For `importPipeline` elsewhere; the hash is that of the definition. */
+export type ExportedPipeline = {
+  format: string;
+  name: string;
+  version: string;
+  contentHash: string;
+  comment: string | null;
+  definition: Record<string, unknown>;
+};
+
+/** The transaction as of the event; with more fields as they come. */
+export type FeedData = {
+  txId: string;
+  status: string;
+};
+
+export type FeedEvent = {
+  id: string;
+  /** Send as `after` to go on behind this one. */
+  cursor: string;
+  type: string;
+  timestamp: string;
+  owner: string;
+  data: FeedData;
+};
+
+export type FeedPageShown = {
+  events: (FeedEvent | CloudEvent)[];
+  /** Send as `after`; a feed has no end. */
+  nextCursor: string;
+  /** Whether there is another page now. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
 };
 
 export type GroupIn = {
@@ -415,6 +549,12 @@ export type GroupShown = {
 };
 
 export type GroupsShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
   groups: GroupShown[];
 };
 
@@ -453,6 +593,10 @@ export type InputSchemaShown = {
   version: string;
   /** JSON Schema 2020-12; any object if the pipeline has none. */
   inputSchema: Record<string, unknown>;
+  /** derived: from the type of the input of its first step. */
+  source: "written" | "derived" | "none";
+  /** Whether an input that does not fit is refused. */
+  checked: boolean;
 };
 
 export type JournalEntryShown = {
@@ -512,6 +656,12 @@ export type KeyShown = {
 };
 
 export type KeysShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
   keys: KeyShown[];
 };
 
@@ -603,6 +753,12 @@ export type MappingVersionShown = {
 };
 
 export type MappingsShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
   mappings: MappingListed[];
 };
 
@@ -842,6 +998,12 @@ export type RetentionRuleShown = {
 };
 
 export type RetentionRulesShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
   rules: RetentionRuleShown[];
 };
 
@@ -882,6 +1044,12 @@ export type SecretIn = {
   value: string;
 };
 
+export type SecretRotated = {
+  id: string;
+  /** The new one: shown now and never again. */
+  secret: string;
+};
+
 export type SecretShown = {
   name: string;
   /** The key of the ring that it is sealed under. */
@@ -896,6 +1064,12 @@ export type SecretStored = {
 };
 
 export type SecretsShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
   secrets: SecretShown[];
 };
 
@@ -921,6 +1095,26 @@ export type ServiceIn = {
   url: string;
   /** Name of the secret that its requests carry. */
   secret?: string | null;
+};
+
+export type ServiceShown = {
+  service: string;
+  kind: string;
+  url: string;
+  /** Name of the secret its requests carry. */
+  secret: string | null;
+};
+
+export type ServicesShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  services: ServiceShown[];
+  /** Kinds of ledgers that are known here. */
+  kinds: string[];
 };
 
 export type SlotShown = {
@@ -964,6 +1158,35 @@ export type StateShown = {
   state: Record<string, unknown>;
 };
 
+/** Of a node of an earlier release only the name is known. */
+export type StepTypeShown = {
+  name: string;
+  /** Whose live nodes offer it. */
+  groups: string[];
+  /** How many live nodes offer it. */
+  nodes: number;
+  description?: string;
+  /** JSON Schema of its params. */
+  parameters?: Record<string, unknown>;
+  /** A step to begin with. */
+  defaultDefinition?: Record<string, unknown>;
+  /** JSON Schema of its input, if its function is typed. */
+  input?: Record<string, unknown> | null;
+  onCrash?: string | null;
+  transactional?: boolean | null;
+  vector?: boolean | null;
+};
+
+export type StepTypesShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  stepTypes: StepTypeShown[];
+};
+
 export type StoredBatch = {
   service: string;
   batchId: string;
@@ -986,6 +1209,11 @@ export type SummaryMetadata = {
 export type SwitchIn = {
   /** null removes the switch. */
   value: boolean | number | string | null;
+};
+
+export type TestSent = {
+  /** Its id, for getDelivery. */
+  delivery: string;
 };
 
 export type TimeoutShown = {
@@ -1151,6 +1379,8 @@ export type WhereIn = {
   group?: string | null;
   olderThanSeconds?: number | null;
   newerThanSeconds?: number | null;
+  /** Search attributes: name[eq|gt|gte|lt|lte|prefix] and value, all of them. */
+  attributes?: Record<string, unknown> | null;
 };
 
 export type WhyShown = {
@@ -1177,7 +1407,7 @@ export interface Operations {
     path: "/v1/services";
     body: ServiceIn;
     replies: {
-      201: Record<string, unknown>;
+      201: ServiceShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1197,7 +1427,7 @@ export interface Operations {
     path: "/v1/webhook-endpoints";
     body: EndpointIn;
     replies: {
-      201: Record<string, unknown>;
+      201: EndpointMade;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1333,7 +1563,7 @@ export interface Operations {
     };
     body: EndpointChange;
     replies: {
-      200: Record<string, unknown>;
+      200: EndpointShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1584,7 +1814,7 @@ export interface Operations {
       version: string;
     };
     replies: {
-      200: Record<string, unknown>;
+      200: ExportedPipeline;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -1907,7 +2137,7 @@ export interface Operations {
       name: string;
     };
     replies: {
-      200: Record<string, unknown>;
+      200: StepTypeShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -2030,7 +2260,7 @@ export interface Operations {
       id: string;
     };
     replies: {
-      200: Record<string, unknown>;
+      200: EndpointShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -2134,6 +2364,10 @@ export interface Operations {
       service: string;
       batchId: string;
     };
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
     replies: {
       200: BatchReceipts;
       422: Problem;
@@ -2176,9 +2410,10 @@ export interface Operations {
     queryParameters: {
       service?: string | null;
       limit?: number;
+      cursor?: string | null;
     };
     replies: {
-      200: Record<string, unknown>;
+      200: ClaimsShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -2220,9 +2455,10 @@ export interface Operations {
     };
     queryParameters: {
       limit?: number;
+      cursor?: string | null;
     };
     replies: {
-      200: Record<string, unknown>;
+      200: DeliveriesShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -2246,7 +2482,7 @@ export interface Operations {
       format?: "cloudevents" | null;
     };
     replies: {
-      200: Record<string, unknown>;
+      200: FeedPageShown;
       410: Problem;
       422: Problem;
       400: Problem;
@@ -2262,8 +2498,13 @@ export interface Operations {
   listGroups: {
     method: "GET";
     path: "/v1/groups";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
     replies: {
       200: GroupsShown;
+      422: Problem;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -2299,6 +2540,8 @@ export interface Operations {
     path: "/v1/keys";
     queryParameters: {
       owner?: string | null;
+      limit?: number;
+      cursor?: string | null;
     };
     replies: {
       200: KeysShown;
@@ -2316,8 +2559,13 @@ export interface Operations {
   listMappings: {
     method: "GET";
     path: "/v1/mappings";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
     replies: {
       200: MappingsShown;
+      422: Problem;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -2371,8 +2619,13 @@ export interface Operations {
   listRetentionRules: {
     method: "GET";
     path: "/v1/retention-rules";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
     replies: {
       200: RetentionRulesShown;
+      422: Problem;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -2386,8 +2639,13 @@ export interface Operations {
   listSecrets: {
     method: "GET";
     path: "/v1/secrets";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
     replies: {
       200: SecretsShown;
+      422: Problem;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -2403,9 +2661,10 @@ export interface Operations {
     path: "/v1/services";
     queryParameters: {
       limit?: number;
+      cursor?: string | null;
     };
     replies: {
-      200: Record<string, unknown>;
+      200: ServicesShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -2420,8 +2679,13 @@ export interface Operations {
   listStepTypes: {
     method: "GET";
     path: "/v1/step-types";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
     replies: {
-      200: Record<string, unknown>;
+      200: StepTypesShown;
+      422: Problem;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -2491,9 +2755,11 @@ export interface Operations {
     path: "/v1/webhook-endpoints";
     queryParameters: {
       owner?: string | null;
+      limit?: number;
+      cursor?: string | null;
     };
     replies: {
-      200: Record<string, unknown>;
+      200: EndpointsShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -2533,7 +2799,7 @@ export interface Operations {
     };
     body: ReasonIn;
     replies: {
-      200: Record<string, unknown>;
+      200: BatchDecided;
       409: Problem;
       422: Problem;
       400: Problem;
@@ -2716,7 +2982,7 @@ export interface Operations {
     };
     body: ReplayIn;
     replies: {
-      202: Record<string, unknown>;
+      202: EndpointShown;
       409: Problem;
       422: Problem;
       400: Problem;
@@ -2741,8 +3007,9 @@ export interface Operations {
     };
     body: ResolveBatchIn;
     replies: {
-      200: Record<string, unknown>;
+      200: BatchDecided;
       409: Problem;
+      202: ApprovalAsked;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -2792,8 +3059,9 @@ export interface Operations {
     };
     body: ReasonIn;
     replies: {
-      200: Record<string, unknown>;
+      200: BatchDecided;
       409: Problem;
+      202: ApprovalAsked;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -2817,7 +3085,7 @@ export interface Operations {
     };
     body: ReasonIn;
     replies: {
-      200: Record<string, unknown>;
+      200: BatchDecided;
       409: Problem;
       422: Problem;
       400: Problem;
@@ -2890,7 +3158,7 @@ export interface Operations {
     };
     body: RotateIn | null;
     replies: {
-      200: Record<string, unknown>;
+      200: SecretRotated;
       409: Problem;
       422: Problem;
       400: Problem;
@@ -3157,7 +3425,7 @@ export interface Operations {
       id: string;
     };
     replies: {
-      202: Record<string, unknown>;
+      202: TestSent;
       422: Problem;
       400: Problem;
       401: Problem;

@@ -9,7 +9,15 @@ from fastapi import Path, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from datp_tasks.api.models import Given, Long, Sent, Text
+from datp_tasks.api.lists import (
+    LIMIT_MAX,
+    Cursor,
+    Limit,
+    listed,
+    page_of_more,
+    read_moment_cursor,
+)
+from datp_tasks.api.models import Given, Long, Paged, Sent, Text
 from datp_tasks.api.once import keeps
 from datp_tasks.api.problems import forbidden, not_found
 from datp_tasks.api.routing import json_response, needs, router
@@ -73,7 +81,7 @@ class KeyShown(Given):
     last_used_at: datetime | None
 
 
-class KeysShown(Given):
+class KeysShown(Paged):
     keys: list[KeyShown]
 
 
@@ -90,7 +98,10 @@ class OwnerLimitsShown(Given):
 
 @own.get("/keys", operation_id="listKeys", response_model=KeysShown)
 async def keys(
-    request: Request, owner: Annotated[str | None, Query(max_length=64)] = None
+    request: Request,
+    owner: Annotated[str | None, Query(max_length=64)] = None,
+    limit: Limit = LIMIT_MAX,
+    cursor: Cursor = None,
 ) -> Response:
     """Keys without their secrets, the oldest first; a client's key sees those of its owner."""
     services, caller = services_of(request), caller_of(request)
@@ -100,12 +111,15 @@ async def keys(
             raise forbidden("A client's key sees the keys of its own owner.")
         owner = caller.owner
 
+    after = read_moment_cursor(cursor)
+
     def read() -> list[ApiKey]:
         with translate_outage():
-            return services.callers.keys.list(owner)
+            return services.callers.keys.list(owner, after=after, rows_max=limit + 1)
 
     found = await services.threads.run(read)
-    return json_response({"keys": [key_json(each) for each in found]})
+    page, more = page_of_more(found, lambda each: (each.created_at.isoformat(), each.id), limit)
+    return listed("keys", [key_json(each) for each in page], cursor=more, limit=limit)
 
 
 @routes.post("/keys", status_code=201, response_model=KeyMade)

@@ -52,6 +52,7 @@ from datp_tasks.api.request_ids import new_request_id
 from datp_tasks.api.routing import GuardedRoute
 from datp_tasks.api.services import Services
 from datp_tasks.api.waiting import ClientGone
+from datp_tasks.model.traceparent import clean_traceparent
 from datp_tasks.record.api_keys import KeyHash
 from datp_tasks.settings import Settings
 
@@ -87,8 +88,6 @@ ROUTERS = (
     root.routes,
 )
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,64}")
-#: W3C trace context: version, trace, span, flags.
-TRACEPARENT = re.compile(rb"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 #: No route has more than twenty.
 QUERY_PARAMETERS_MAX = 50
 
@@ -241,8 +240,8 @@ def _taken_over(scope: Scope, state: dict[str, Any]) -> str:
     for name, value in scope["headers"]:
         if name == b"request-id" and REQUEST_ID.fullmatch(value):
             request_id = value.decode()
-        elif name == b"traceparent" and TRACEPARENT.fullmatch(value):
-            state["traceparent"] = value.decode()
+        elif name == b"traceparent" and (clean := clean_traceparent(value.decode("latin-1"))):
+            state["traceparent"] = clean
     request_id = request_id or new_request_id()
     state["request_id"] = request_id
     return request_id

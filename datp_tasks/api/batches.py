@@ -11,7 +11,16 @@ from fastapi import Path, Query, Request
 from fastapi.responses import Response
 
 from datp_tasks.api import models
-from datp_tasks.api.lists import LIMIT, Cursor, Limit, listed, page_of_more, read_cursor
+from datp_tasks.api.lists import (
+    LIMIT,
+    LIMIT_MAX,
+    Cursor,
+    Limit,
+    listed,
+    make_cursor,
+    page_of_more,
+    read_cursor,
+)
 from datp_tasks.api.problems import Problem, invalid
 from datp_tasks.api.routing import AROUND_BYTES, grants, json_response, router
 from datp_tasks.api.serializers import batch_json
@@ -108,13 +117,20 @@ async def receipts(
     request: Request,
     service: Annotated[str, Path(max_length=200)],
     batch_id: Annotated[str, Path(alias="batchId", max_length=200)],
+    limit: Limit = LIMIT_MAX,
+    cursor: Cursor = None,
 ) -> Response:
     """What became of each transaction in a batch, as far as its bytes tell which there are."""
     services, caller = services_of(request), caller_of(request)
     check_read_batches(caller.actor, service)
     owner = None if caller.is_operator else caller.owner
     found = await services.threads.run(services.client.batch_receipts, service, batch_id, owner)
-    return json_response({"receipts": found})
+    # In the order of the batch, which does not change.
+    place = read_cursor(cursor, int)
+    start = max(place[0], 0) if place else 0
+    end = start + limit
+    more = make_cursor(end) if end < len(found) else None
+    return listed("receipts", found[start:end], cursor=more, limit=limit)
 
 
 @routes.get(

@@ -13,6 +13,7 @@ from datp_tasks.api.problems import Problem, invalid
 from datp_tasks.api.routing import json_response, router
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT
+from datp_tasks.errors import FilterInvalid
 from datp_tasks.model.actor import Role
 from datp_tasks.model.approval import selection_of
 from datp_tasks.model.status import Status as TransactionStatus
@@ -35,18 +36,33 @@ class WhereIn(Sent):
     group: Annotated[Text | None, Field(description="The node group it is queued for.")] = None
     older_than_seconds: Annotated[float | None, Field(ge=0, le=1e9)] = None
     newer_than_seconds: Annotated[float | None, Field(ge=0, le=1e9)] = None
+    attributes: Annotated[
+        dict[Text, Text] | None,
+        Field(
+            min_length=1,
+            max_length=10,
+            description="Search attributes: name[eq|gt|gte|lt|lte|prefix] and value, all of them.",
+            examples=[{"amount[gte]": "100"}],
+        ),
+    ] = None
 
     def where(self) -> Where:
         if not self.model_dump(exclude_none=True):
             raise invalid([{"loc": ("body", "where"), "msg": "name at least one filter"}])
-        return Where(
+        where = Where(
             status=TransactionStatus(self.status) if self.status else None,
             pipeline=self.pipeline,
             owner=self.owner,
             group=self.group,
             older_s=self.older_than_seconds,
             newer_s=self.newer_than_seconds,
+            attributes=self.attributes or {},
         )
+        try:
+            _ = where.conditions
+        except FilterInvalid as error:
+            raise invalid([{"loc": ("body", "where", "attributes"), "msg": str(error)}]) from None
+        return where
 
 
 class PreviewIn(Sent):

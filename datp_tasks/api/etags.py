@@ -8,11 +8,15 @@ a client has seen it (`notifiedAt`) is none.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
 from fastapi import Request
 from fastapi.responses import Response
 
 from datp_tasks.api.problems import Problem
-from datp_tasks.record.record_types import Summary
+from datp_tasks.errors import TransactionError, TransactionMoved
+from datp_tasks.record.record_types import Precondition, Summary
 
 
 def etag_of(summary: Summary) -> str:
@@ -20,10 +24,29 @@ def etag_of(summary: Summary) -> str:
     return f'"{summary.sequence}-{summary.status}-{summary.fence:x}{erased}"'
 
 
+def wanted_match(request: Request) -> Precondition | None:
+    """What the client wants a transaction to be when an action takes hold of it; None: anything."""
+    given = request.headers.get("if-match")
+    return None if given is None else lambda summary: _names(given, etag_of(summary))
+
+
+@asynccontextmanager
+async def unmoved(request: Request, look: Callable[[], Awaitable[Summary]]) -> AsyncIterator[None]:
+    """What refuses an action because the transaction has moved on is answered with its ETag."""
+    try:
+        yield
+    except TransactionError as error:
+        check_match(request, await look())
+        if isinstance(error, TransactionMoved):
+            # It moved, and moved back: the client may simply ask again.
+            raise TransactionError(str(error)) from None
+        raise
+
+
 def check_match(request: Request, summary: Summary) -> None:
     """Refuse an action whose client saw the transaction as it is no more."""
-    given = request.headers.get("if-match")
-    if given is not None and not _names(given, etag_of(summary)):
+    matches = wanted_match(request)
+    if matches is not None and not matches(summary):
         raise Problem(
             412,
             "precondition-failed",

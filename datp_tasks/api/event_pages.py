@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from datp_tasks.api.event_streams import EventStreams
-from datp_tasks.api.models import Object
+from datp_tasks.api.models import FeedPageShown
 from datp_tasks.api.problems import answer_of, forbidden, invalid
 from datp_tasks.api.routing import by_key, json_response, router
 from datp_tasks.api.serializers import time_text
@@ -48,7 +48,7 @@ GONE: dict[int | str, dict[str, Any]] = {
 }
 
 
-@routes.get("/events", operation_id="listEvents", response_model=Object, responses=GONE)
+@routes.get("/events", operation_id="listEvents", response_model=FeedPageShown, responses=GONE)
 async def events(
     request: Request,
     *,
@@ -88,7 +88,8 @@ async def events(
     if BATCH in accept:
         headers = {"Datp-Next-Cursor": cursor_text, "Datp-Has-More": str(page.is_full).lower()}
         return Response(encode(shown), headers=headers, media_type=BATCH)
-    return json_response({"events": shown, "nextCursor": cursor_text, "hasMore": page.is_full})
+    about = {"nextCursor": cursor_text, "hasMore": page.is_full, "limit": limit}
+    return json_response({"events": shown, **about})
 
 
 async def _page(

@@ -9,7 +9,8 @@ from fastapi import Path, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from datp_tasks.api.models import Given, Long, Sent
+from datp_tasks.api.lists import LIMIT_MAX, Cursor, Limit, listed, page_of_all
+from datp_tasks.api.models import Given, Long, Paged, Sent
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.live.nodes import Node
@@ -45,16 +46,18 @@ class GroupShown(Given):
     waiting: Annotated[int | None, Field(description="Messages; null: the broker is unavailable.")]
 
 
-class GroupsShown(Given):
+class GroupsShown(Paged):
     groups: list[GroupShown]
 
 
 @routes.get("/groups", operation_id="listGroups", response_model=GroupsShown)
 @needs(Role.VIEWER)
-async def groups(request: Request) -> Response:
-    """Every group that was told something, or that has a live worker."""
+async def groups(request: Request, limit: Limit = LIMIT_MAX, cursor: Cursor = None) -> Response:
+    """Every group that was told something, or that has a live worker, by name."""
     services = services_of(request)
-    return json_response({"groups": await services.threads.run(all_groups, services)})
+    found = await services.threads.run(all_groups, services)
+    page, more = page_of_all(found, lambda each: each["name"], cursor, limit)
+    return listed("groups", page, cursor=more, limit=limit)
 
 
 @routes.get("/groups/{name}", operation_id="getGroup", response_model=GroupShown)

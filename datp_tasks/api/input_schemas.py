@@ -10,9 +10,12 @@ from fastapi.responses import Response
 from datp_tasks.api.operator_models import InputSchemaShown
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.routing import json_response, router
-from datp_tasks.api.services import services_of
+from datp_tasks.api.services import Services, services_of
+from datp_tasks.engine.registry import registry
 from datp_tasks.errors import PipelineDisabled, PipelineUnknown
+from datp_tasks.live.nodes import described_step_type
 from datp_tasks.model.input_schema import DIALECT
+from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.record.database import translate_outage
 
 routes = router("/v1", "transactions")
@@ -40,7 +43,26 @@ async def input_schema(
                 raise not_found("such pipeline") from None
         if not definition.startable:
             raise not_found("such pipeline")
-        schema = {"$schema": DIALECT, **(definition.input_schema or ANY_OBJECT)}
-        return {"pipeline": name, "version": definition.version, "inputSchema": schema}
+        written = definition.input_schema
+        derived = _derived(services, definition) if written is None else None
+        return {
+            "pipeline": name,
+            "version": definition.version,
+            "inputSchema": {"$schema": DIALECT, **(written or derived or ANY_OBJECT)},
+            "source": "written" if written else "derived" if derived else "none",
+            "checked": written is not None,
+        }
 
     return json_response(await services.threads.run(read))
+
+
+def _derived(services: Services, definition: PipelineDefinition) -> dict[str, Any] | None:
+    """What the first step says of its input, as its nodes describe it."""
+    name = definition.steps[0].type
+    shipped = registry.find(name)
+    live = services.live
+    about = described_step_type(live.redis, live.keys, name)
+    if about is None and shipped is not None:
+        about = shipped.described()
+    found = (about or {}).get("input")
+    return found if isinstance(found, dict) else None

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from datp_tasks.api import operator_models
-from datp_tasks.api.etags import check_match
+from datp_tasks.api.etags import check_match, unmoved, wanted_match
 from datp_tasks.api.lists import LIMIT_MAX, Cursor, Limit, listed, page_of_all
 from datp_tasks.api.models import Object, Sent, Text, Transaction
 from datp_tasks.api.once import keeps
@@ -153,9 +153,11 @@ async def retry(request: Request, tx_id: TxId, wanted: RetryIn) -> Response:
     check_match(request, found)
     if found.is_final:
         raise TransactionFinal(f"{tx_id} has ended as {found.status}")
-    act = partial(services.operator.act, "retry", tx_id)
-    done = await services.threads.run(act, reason=wanted.reason, actor=caller.actor)
+    retry = partial(services.operator.retry, tx_id, only_if=wanted_match(request))
+    async with unmoved(request, lambda: services.look(caller, tx_id)):
+        done = await services.threads.run(retry, reason=wanted.reason, actor=caller.actor)
     if not done.ok:
+        check_match(request, await services.look(caller, tx_id))
         raise Problem(409, "transaction-busy", f"{done.what}.")
     return json_response(summary_json(await services.look(caller, tx_id), caller.actor))
 
@@ -205,15 +207,17 @@ async def in_doubt(request: Request, limit: Limit = LIMIT_MAX, cursor: Cursor = 
 async def _decide(request: Request, tx_id: str, wanted: ResolveIn) -> Response:
     services, caller = services_of(request), caller_of(request)
     check_match(request, await services.look(caller, tx_id))
-    await services.threads.run(
-        services.operator.resolve,
-        tx_id,
-        wanted.decision,
-        reason=wanted.reason,
-        output=wanted.output,
-        actor=caller.actor,
-        break_glass=wanted.break_glass,
-    )
+    async with unmoved(request, lambda: services.look(caller, tx_id)):
+        await services.threads.run(
+            services.operator.resolve,
+            tx_id,
+            wanted.decision,
+            reason=wanted.reason,
+            output=wanted.output,
+            actor=caller.actor,
+            break_glass=wanted.break_glass,
+            only_if=wanted_match(request),
+        )
     return await show(request, tx_id)
 
 

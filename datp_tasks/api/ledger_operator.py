@@ -9,7 +9,17 @@ from fastapi import Path, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from datp_tasks.api.models import Object, Sent, Text
+from datp_tasks.api.lists import (
+    LIMIT_MAX,
+    Cursor,
+    Limit,
+    listed,
+    page_of_more,
+    read_cursor,
+)
+from datp_tasks.api.models import BatchDecided, Sent, Text
+from datp_tasks.api.operator import ASKED
+from datp_tasks.api.operator_models import ClaimsShown, ServiceShown, ServicesShown
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import caller_of, services_of
@@ -24,7 +34,6 @@ routes = router("/v1", "operator", role=Role.OPERATOR)
 
 ServiceId = Annotated[str, Path(alias="service", max_length=200)]
 BatchId = Annotated[str, Path(alias="batchId", max_length=200)]
-Limit = Annotated[int, Query(ge=1, le=1_000)]
 
 
 class ServiceIn(Sent):
@@ -44,22 +53,26 @@ class ResolveBatchIn(ReasonIn):
     state: Literal["COMMITTED", "INVALID"]
 
 
-@routes.get("/services", operation_id="listServices", response_model=Object)
+@routes.get("/services", operation_id="listServices", response_model=ServicesShown)
 @needs(Role.VIEWER)
-async def services_list(request: Request, limit: Limit = 100) -> Response:
+async def services_list(
+    request: Request, limit: Limit = LIMIT_MAX, cursor: Cursor = None
+) -> Response:
     """Ledger services by name, and the kinds of ledgers that this installation knows."""
     services = services_of(request)
+    after = _after(cursor)
 
     def read() -> list[Service]:
         with translate_outage():
-            return services.ledger.batches.services(rows_max=limit)
+            return services.ledger.batches.services(after=after, rows_max=limit + 1)
 
     found = await services.threads.run(read)
-    shown = {"services": [_service_json(each) for each in found], "kinds": sorted(KINDS)}
-    return json_response(shown)
+    page, more = page_of_more(found, lambda each: (each.service_id,), limit)
+    shown = [_service_json(each) for each in page]
+    return listed("services", shown, cursor=more, limit=limit, kinds=sorted(KINDS))
 
 
-@routes.post("/services", status_code=201, response_model=Object)
+@routes.post("/services", status_code=201, response_model=ServiceShown)
 @needs(Role.ADMIN)
 async def add_service(request: Request, wanted: ServiceIn) -> Response:
     """Make a ledger service, or give it another address or secret."""
@@ -74,28 +87,33 @@ async def add_service(request: Request, wanted: ServiceIn) -> Response:
     return json_response(_service_json(await services.threads.run(put)), 201)
 
 
-@routes.get("/claims", operation_id="listClaims", response_model=Object)
+@routes.get("/claims", operation_id="listClaims", response_model=ClaimsShown)
 @needs(Role.VIEWER)
 async def claims(
     request: Request,
     service: Annotated[str | None, Query(max_length=200)] = None,
-    limit: Limit = 100,
+    limit: Limit = LIMIT_MAX,
+    cursor: Cursor = None,
 ) -> Response:
     """Which instance has claimed which service, until when, and what is first in its line."""
     services = services_of(request)
+    after = _after(cursor)
 
     def read() -> list[Claim]:
         with translate_outage():
-            return services.ledger.claims.claims(rows_max=limit, service_id=service)
+            return services.ledger.claims.claims(
+                rows_max=limit + 1, service_id=service, after=after
+            )
 
     found = await services.threads.run(read)
-    return json_response({"claims": [_claim_json(each) for each in found]})
+    page, more = page_of_more(found, lambda each: (each.service_id,), limit)
+    return listed("claims", [_claim_json(each) for each in page], cursor=more, limit=limit)
 
 
 @routes.post(
     "/batches/{service}/{batchId}/park",
     operation_id="parkBatch",
-    response_model=Object,
+    response_model=BatchDecided,
     responses=CONFLICT,
 )
 async def park(
@@ -108,7 +126,7 @@ async def park(
 @routes.post(
     "/batches/{service}/{batchId}/resume",
     operation_id="resumeBatch",
-    response_model=Object,
+    response_model=BatchDecided,
     responses=CONFLICT,
 )
 async def resume(
@@ -121,8 +139,8 @@ async def resume(
 @routes.post(
     "/batches/{service}/{batchId}/resubmit",
     operation_id="resubmitBatch",
-    response_model=Object,
-    responses=CONFLICT,
+    response_model=BatchDecided,
+    responses={**CONFLICT, **ASKED},
 )
 async def resubmit(
     request: Request, service: ServiceId, batch_id: BatchId, wanted: ReasonIn
@@ -134,8 +152,8 @@ async def resubmit(
 @routes.post(
     "/batches/{service}/{batchId}/resolve",
     operation_id="resolveBatch",
-    response_model=Object,
-    responses=CONFLICT,
+    response_model=BatchDecided,
+    responses={**CONFLICT, **ASKED},
 )
 async def resolve(
     request: Request, service: ServiceId, batch_id: BatchId, wanted: ResolveBatchIn
@@ -156,6 +174,12 @@ async def _act(request: Request, name: str, service: str, batch_id: str, **given
 
     state = await services.threads.run(do)
     return json_response({"service": service, "batchId": batch_id, "state": str(state)})
+
+
+def _after(cursor: str | None) -> str | None:
+    """The name of the last service of the page before."""
+    place = read_cursor(cursor, str)
+    return None if place is None else place[0]
 
 
 def _service_json(service: Service) -> dict[str, Any]:

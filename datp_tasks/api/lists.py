@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Query
@@ -54,16 +55,32 @@ def read_cursor(cursor: str | None, *kinds: type) -> list[Any] | None:
     return list(parts)
 
 
+def read_moment_cursor(cursor: str | None) -> tuple[str, str] | None:
+    """The time and the id of the last of the page before, of a list in the order of both."""
+    parts = read_cursor(cursor, str, str)
+    if parts is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(parts[0])
+        if moment.utcoffset() is None:
+            raise ValueError
+        return moment.astimezone(UTC).isoformat(), parts[1]
+    except (ValueError, OverflowError):
+        raise strange_cursor() from None
+
+
 def strange_cursor() -> Problem:
     detail = "The cursor is not one that was given as nextCursor of this list."
     mistake = {"pointer": "#/query/cursor", "detail": detail}
     return Problem(422, "request-invalid", detail, errors=[mistake])
 
 
-def listed(name: str, items: Sequence[Any], *, cursor: str | None, limit: int) -> Response:
+def listed(
+    name: str, items: Sequence[Any], *, cursor: str | None, limit: int, **more: Any
+) -> Response:
     """A page as every list answers it."""
     about = {"nextCursor": cursor, "hasMore": cursor is not None, "limit": limit}
-    return json_response({name: list(items), **about})
+    return json_response({name: list(items), **about, **more})
 
 
 def page_of_all(

@@ -10,7 +10,8 @@ from fastapi import Path, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from datp_tasks.api.models import Given, Long, Object, Sent
+from datp_tasks.api.lists import LIMIT_MAX, Cursor, Limit, listed, page_of_all
+from datp_tasks.api.models import Given, Long, Object, Paged, Sent
 from datp_tasks.api.pipeline_versions import NEW, UNCHANGED, CommitIn, DefinitionIn, sent_document
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.routing import json_response, needs, router
@@ -41,7 +42,7 @@ class MappingListed(Given):
     updated_at: datetime
 
 
-class MappingsShown(Given):
+class MappingsShown(Paged):
     mappings: list[MappingListed]
 
 
@@ -85,9 +86,12 @@ class MappingInUse(MappingVersion):
 
 @routes.get("/mappings", operation_id="listMappings", response_model=MappingsShown)
 @needs(Role.VIEWER)
-async def list_mappings(request: Request) -> Response:
+async def list_mappings(
+    request: Request, limit: Limit = LIMIT_MAX, cursor: Cursor = None
+) -> Response:
     """All mappings, by name."""
-    found = await _stored(request, lambda store: store.list())
+    stored = await _stored(request, lambda store: store.list())
+    found, more = page_of_all(stored, lambda each: each.name, cursor, limit)
     shown = [
         {
             "name": each.name,
@@ -98,7 +102,7 @@ async def list_mappings(request: Request) -> Response:
         }
         for each in found
     ]
-    return json_response({"mappings": shown})
+    return listed("mappings", shown, cursor=more, limit=limit)
 
 
 @routes.post(

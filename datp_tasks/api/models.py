@@ -190,6 +190,44 @@ class Events(Paged):
     events: list[EventOut]
 
 
+class FeedData(Given):
+    """The transaction as of the event; with more fields as they come."""
+
+    model_config = ConfigDict(alias_generator=to_camel, serialize_by_alias=True, extra="allow")
+
+    tx_id: str
+    status: str
+
+
+class FeedEvent(Given):
+    id: str
+    cursor: Annotated[str, Field(description="Send as `after` to go on behind this one.")]
+    type: str
+    timestamp: datetime
+    owner: str
+    data: FeedData
+
+
+class CloudEvent(BaseModel):
+    """With `format=cloudevents`."""
+
+    specversion: Literal["1.0"]
+    id: str
+    source: str
+    type: str
+    subject: str
+    time: datetime
+    datacontenttype: Literal["application/json"]
+    data: FeedData
+
+
+class FeedPageShown(Given):
+    events: list[FeedEvent | CloudEvent]
+    next_cursor: Annotated[str, Field(description="Send as `after`; a feed has no end.")]
+    has_more: Annotated[bool, Field(description="Whether there is another page now.")]
+    limit: Annotated[int, Field(description="The most that this page could have.")]
+
+
 class Woken(Given):
     woken: bool
 
@@ -200,7 +238,7 @@ class BatchReceipt(Given):
     note: Annotated[str | None, Field(description="What the ledger said of this transaction.")]
 
 
-class BatchReceipts(Given):
+class BatchReceipts(Paged):
     receipts: list[BatchReceipt]
 
 
@@ -216,6 +254,12 @@ class LedgerBatch(Given):
     tx_id: str | None
     created_at: datetime
     final_at: datetime | None
+
+
+class BatchDecided(Given):
+    service: str
+    batch_id: str
+    state: Annotated[str, Field(description="After the decision.")]
 
 
 class StoredBatch(Given):

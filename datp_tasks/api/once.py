@@ -1,12 +1,14 @@
 """`Idempotency-Key`: the same request with the same key is done once, and answered twice.
 
-The key is stored before the request is worked on, and its answer after. A process that dies in
-between leaves a key without an answer: after HOLD_S the next request with it does the work again.
+The key is stored before the request is worked on, and its answer after. As long as the work takes,
+the hold on the key is renewed, so that no second request does the same beside it. A process that
+dies in between leaves a key without an answer: after HOLD_S the next request with it does the work.
 What that work finds done already (an external id, a batch, a decision) it does not do twice.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import re
@@ -21,7 +23,13 @@ from datp_tasks.api.problems import MEDIA_TYPE, Problem, answer_of
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.waiting import ClientGone
 from datp_tasks.record.database import translate_outage
-from datp_tasks.record.idempotency_keys import KeptAnswer, KeyInUse, KeyOfAnother, KeyTaken
+from datp_tasks.record.idempotency_keys import (
+    RENEW_S,
+    KeptAnswer,
+    KeyInUse,
+    KeyOfAnother,
+    KeyTaken,
+)
 
 log = logging.getLogger("datp.api")
 
@@ -87,6 +95,7 @@ async def once(request: Request, handle: Handle, what: Keeps) -> Response:
     found = await services.threads.run(begin)
     if not isinstance(found, KeyTaken):
         return await _known(request, found, what)
+    hold = Hold(services, found)
     try:
         response = await handle(request)
     except ClientGone:
@@ -95,8 +104,55 @@ async def once(request: Request, handle: Handle, what: Keeps) -> Response:
     except Exception as error:
         # A problem, or an approval that is asked for: it shows no transaction and no secret.
         response, what = answer_of(request, error), "answer"
-    await _settle(services, found, response, what, request)
+    finally:
+        hold.stop()
+    await _settle(services, await hold.last(), response, what, request)
     return response
+
+
+class Hold:
+    """Renews the hold on a key while its request is worked on."""
+
+    def __init__(self, services: Services, begun: KeyTaken) -> None:
+        self._services = services
+        self._begun = begun
+        self._under_way: asyncio.Task[None] | None = None
+        self._is_over = False
+        self._timer = self._later()
+
+    def stop(self) -> None:
+        self._is_over = True
+        self._timer.cancel()
+
+    async def last(self) -> KeyTaken:
+        """The hold as it was renewed last."""
+        if self._under_way is not None:
+            await self._under_way
+        return self._begun
+
+    def _later(self) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(RENEW_S, self._begin)
+
+    def _begin(self) -> None:
+        self._under_way = asyncio.ensure_future(self._renew())
+
+    async def _renew(self) -> None:
+        def renew() -> KeyTaken | None:
+            with translate_outage():
+                return self._services.callers.idempotency.renew(self._begun)
+
+        try:
+            # Not in the threads of requests: those may all be as slow as this one.
+            renewed = await asyncio.to_thread(renew)
+        except Exception as error:
+            log.warning("the hold on an idempotency key is not renewed: %s", error)
+        else:
+            if renewed is None:
+                log.warning("another request has taken over an idempotency key that is in use")
+                return
+            self._begun = renewed
+        if not self._is_over:
+            self._timer = self._later()
 
 
 async def _known(

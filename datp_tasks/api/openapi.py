@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from datp_tasks.api.examples import Examples
+from datp_tasks.api.links import add_links
 from datp_tasks.api.models import ProblemDocument, WebhookEvent
 from datp_tasks.api.problems import MEDIA_TYPE
 from datp_tasks.api.routing import GuardedRoute
@@ -61,15 +64,18 @@ def document(app: FastAPI) -> dict[str, Any]:
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-    rights = _rights(app)
+    rights, examples = _rights(app), Examples(schemas)
     for path, operations in made["paths"].items():
         for method, operation in operations.items():
             _complete(operation, rights.get((method.upper(), path), []))
-    made["webhooks"] = {"transactionEvent": {"post": WEBHOOK}}
+            examples.add_to(operation)
+            add_links(operation["operationId"], operation["responses"])
+    made["webhooks"] = {"transactionEvent": {"post": deepcopy(WEBHOOK)}}
     schemas["WebhookEvent"] = WebhookEvent.model_json_schema(
         by_alias=True, ref_template="#/components/schemas/{model}"
     )
     schemas |= schemas["WebhookEvent"].pop("$defs", {})
+    examples.add_to_webhook(made["webhooks"]["transactionEvent"]["post"])
     app.openapi_schema = made
     return made
 

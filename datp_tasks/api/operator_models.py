@@ -52,6 +52,74 @@ class InputSchemaShown(Given):
     input_schema: Annotated[
         Object, Field(description="JSON Schema 2020-12; any object if the pipeline has none.")
     ]
+    source: Annotated[
+        Literal["written", "derived", "none"],
+        Field(description="derived: from the type of the input of its first step."),
+    ]
+    checked: Annotated[bool, Field(description="Whether an input that does not fit is refused.")]
+
+
+class ExportedPipeline(Given):
+    """For `importPipeline` elsewhere; the hash is that of the definition."""
+
+    format: str
+    name: str
+    version: str
+    content_hash: str
+    comment: str | None
+    definition: Object
+
+
+class StepTypeShown(Given):
+    """Of a node of an earlier release only the name is known."""
+
+    name: str
+    groups: Annotated[list[str], Field(description="Whose live nodes offer it.")]
+    nodes: Annotated[int, Field(description="How many live nodes offer it.")]
+    description: str = ""
+    parameters: Annotated[Object, Field(description="JSON Schema of its params.")] = Field(
+        default_factory=dict
+    )
+    default: Object = Field(
+        default_factory=dict, alias="defaultDefinition", description="A step to begin with."
+    )
+    input: Annotated[
+        Object | None, Field(description="JSON Schema of its input, if its function is typed.")
+    ] = None
+    on_crash: str | None = None
+    transactional: bool | None = None
+    vector: bool | None = None
+
+
+class StepTypesShown(Paged):
+    step_types: list[StepTypeShown]
+
+
+class ServiceShown(Given):
+    service: str
+    kind: str
+    url: str
+    secret: Annotated[str | None, Field(description="Name of the secret its requests carry.")]
+
+
+class ServicesShown(Paged):
+    services: list[ServiceShown]
+    kinds: Annotated[list[str], Field(description="Kinds of ledgers that are known here.")]
+
+
+class ClaimShown(Given):
+    service: str
+    claimant: str | None
+    epoch: int
+    expires_at: datetime | None
+    is_live: bool | None
+    waiting: int
+    head: Annotated[str | None, Field(description="The batch that is first in line.")]
+    head_state: str | None
+
+
+class ClaimsShown(Paged):
+    claims: list[ClaimShown]
 
 
 class NodeShown(Given):
@@ -238,7 +306,8 @@ class DeliveryShown(Given):
 
     id: str
     tx_id: str
-    sequence: int
+    sequence: Annotated[int | None, Field(description="null of one to an endpoint.")]
+    endpoint_id: str | None
     kind: str
     owner: str
     url: str

@@ -12,6 +12,7 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from datp_tasks.api.models import Given, Long, Object, Sent, Text
+from datp_tasks.api.operator_models import ExportedPipeline
 from datp_tasks.api.problems import invalid, not_found
 from datp_tasks.api.routing import json_response, needs, router
 from datp_tasks.api.serializers import time_text
@@ -149,7 +150,7 @@ async def commit_pipeline(
     return json_response(version_json(found))
 
 
-@routes.get("/pipelines/{name}/versions/{version}/export", response_model=Object)
+@routes.get("/pipelines/{name}/versions/{version}/export", response_model=ExportedPipeline)
 @needs(Role.VIEWER)
 async def export_pipeline(request: Request, name: Name, version: Version) -> Response:
     """A version with its hash, for `import` in another installation."""

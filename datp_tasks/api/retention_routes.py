@@ -9,7 +9,8 @@ from fastapi import Path, Query, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from datp_tasks.api.models import Given, Sent, Text
+from datp_tasks.api.lists import LIMIT_MAX, Cursor, Limit, listed, page_of_all
+from datp_tasks.api.models import Given, Paged, Sent, Text
 from datp_tasks.api.operator import ASKED
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.routing import json_response, needs, router
@@ -38,7 +39,7 @@ class RetentionRuleShown(Given):
     days: int
 
 
-class RetentionRulesShown(Given):
+class RetentionRulesShown(Paged):
     rules: list[RetentionRuleShown]
 
 
@@ -52,11 +53,12 @@ class RetentionRuleRemoved(Given):
     "/retention-rules", operation_id="listRetentionRules", response_model=RetentionRulesShown
 )
 @needs(Role.VIEWER)
-async def rules(request: Request) -> Response:
+async def rules(request: Request, limit: Limit = LIMIT_MAX, cursor: Cursor = None) -> Response:
     """Every rule; what has none is kept as the settings say."""
     services = services_of(request)
     found = await services.threads.run(services.operator.retention.all)
-    return json_response({"rules": [_rule_json(each) for each in found]})
+    page, more = page_of_all(found, lambda each: f"{each.kind}/{each.name}", cursor, limit)
+    return listed("rules", [_rule_json(each) for each in page], cursor=more, limit=limit)
 
 
 @routes.put(

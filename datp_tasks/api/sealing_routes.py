@@ -13,7 +13,8 @@ from fastapi import Path, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from datp_tasks.api.models import Given, Sent
+from datp_tasks.api.lists import LIMIT_MAX, Cursor, Limit, listed, page_of_all
+from datp_tasks.api.models import Given, Paged, Sent
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.routing import json_response, router
 from datp_tasks.api.serializers import time_text
@@ -49,7 +50,7 @@ class SecretShown(Given):
     changed_at: datetime
 
 
-class SecretsShown(Given):
+class SecretsShown(Paged):
     secrets: list[SecretShown]
 
 
@@ -75,15 +76,16 @@ class KeyRingShown(Given):
 
 
 @routes.get("/secrets", operation_id="listSecrets", response_model=SecretsShown)
-async def secrets(request: Request) -> Response:
+async def secrets(request: Request, limit: Limit = LIMIT_MAX, cursor: Cursor = None) -> Response:
     """The names of the secrets; values are never shown."""
     services = services_of(request)
     found = await services.threads.run(services.callers.secrets.list)
+    page, more = page_of_all(found, lambda each: each.name, cursor, limit)
     shown = [
         {"name": each.name, "key": each.key_id, "changedAt": time_text(each.changed_at)}
-        for each in found
+        for each in page
     ]
-    return json_response({"secrets": shown})
+    return listed("secrets", shown, cursor=more, limit=limit)
 
 
 @routes.put("/secrets/{name}", operation_id="setSecret", response_model=SecretStored)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Path, Query, Request
 from fastapi.responses import Response
@@ -14,7 +14,7 @@ from starlette.background import BackgroundTask
 from datp_tasks.api import models
 from datp_tasks.api.accepting import Accepted
 from datp_tasks.api.access import Caller
-from datp_tasks.api.etags import check_match, etag_of, unless_same
+from datp_tasks.api.etags import check_match, etag_of, unless_same, unmoved, wanted_match
 from datp_tasks.api.lists import Cursor, listed, make_cursor, read_cursor
 from datp_tasks.api.once import external_id_of, keeps
 from datp_tasks.api.pages import Filter, page_of
@@ -38,6 +38,8 @@ from datp_tasks.record.database import translate_outage
 from datp_tasks.record.events import Event
 from datp_tasks.record.operator_actions import record_action
 from datp_tasks.record.record_types import Summary
+
+T = TypeVar("T")
 
 NEW, REPEATED = 202, 200
 EVENTS_MAX = 1_000
@@ -214,8 +216,9 @@ async def cancel(request: Request, tx_id: TxId, wanted: models.CancelIn | None =
     reason = (wanted or models.CancelIn()).reason
     actor, access, owner = await _access(request, tx_id)
     check_cancel(actor, access, owner)
-    cancel = partial(services.client.cancel, tx_id, reason, by=actor)
-    return await answer_with(request, await services.threads.run(cancel))
+    return await answer_with(
+        request, await _acted(request, tx_id, partial(services.client.cancel, tx_id, reason), actor)
+    )
 
 
 @routes.post(
@@ -230,8 +233,8 @@ async def wake(request: Request, tx_id: TxId) -> Response:
     services = services_of(request)
     actor, access, owner = await _access(request, tx_id)
     check_wake(actor, access, owner)
-    wake = partial(services.client.wake, tx_id, by=actor)
-    return json_response({"woken": await services.threads.run(wake)})
+    wake = partial(services.client.wake, tx_id)
+    return json_response({"woken": await _acted(request, tx_id, wake, actor)})
 
 
 @routes.put(
@@ -251,8 +254,8 @@ async def set_switch(
     services = services_of(request)
     actor, access, owner = await _access(request, tx_id)
     check_switch(actor, access, owner, name)
-    put = partial(services.client.set_switch, tx_id, name, wanted.value, by=actor)
-    return json_response({"woken": await services.threads.run(put)})
+    put = partial(services.client.set_switch, tx_id, name, wanted.value)
+    return json_response({"woken": await _acted(request, tx_id, put, actor)})
 
 
 async def _shown(request: Request, summary: Summary) -> dict[str, Any]:
@@ -279,6 +282,14 @@ async def _shown_events(
     return await services.threads.run(
         services.transactions.vault.opened_events, summary.tx_id, found
     )
+
+
+async def _acted(request: Request, tx_id: str, act: Callable[..., T], actor: Actor) -> T:
+    """Do it, if the transaction is still as `If-Match` says when it is done."""
+    services, caller = services_of(request), caller_of(request)
+    async with unmoved(request, lambda: services.look(caller, tx_id)):
+        do = partial(act, by=actor, only_if=wanted_match(request))
+        return await services.threads.run(do)
 
 
 async def _access(request: Request, tx_id: str) -> tuple[Actor, PipelineAccess, str]:

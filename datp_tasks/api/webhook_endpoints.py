@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from datp_tasks.api.models import Object
+from datp_tasks.api.lists import (
+    LIMIT,
+    LIMIT_MAX,
+    Cursor,
+    Limit,
+    listed,
+    page_of_more,
+    read_cursor,
+    read_moment_cursor,
+    strange_cursor,
+)
+from datp_tasks.api.models import Given, Paged
 from datp_tasks.api.once import keeps
+from datp_tasks.api.operator_models import DeliveriesShown
 from datp_tasks.api.pages import Moment
 from datp_tasks.api.routing import json_response, router
 from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT
 from datp_tasks.api.webhooks import delivery_json
+from datp_tasks.errors import WebhookUnknown
 from datp_tasks.model.rights import check_endpoints, check_read
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.webhook_endpoints import Endpoint
+from datp_tasks.record.webhooks import Delivery
 from datp_tasks.webhooks.endpoint_service import EndpointService
 
 routes = router("/v1", "webhook-endpoints")
 
 Id = Annotated[str, Path(alias="id", max_length=100)]
-ROWS_MAX = 1_000
 URL_CHARS_MAX = 2_000
 TYPES_MAX = 20
 
@@ -62,26 +76,72 @@ class RotateIn(BaseModel):
     )
 
 
-@routes.get("/webhook-endpoints", operation_id="listWebhookEndpoints", response_model=Object)
+class EndpointReplay(BaseModel):
+    since: datetime = Field(alias="from")
+    until: datetime = Field(alias="to")
+
+
+class EndpointShown(Given):
+    id: str
+    owner: str
+    url: str
+    types: Annotated[list[str], Field(description="Empty: all types of events.")]
+    description: str
+    enabled: bool
+    disabled_reason: str | None
+    created_at: datetime
+    updated_at: datetime
+    replay: Annotated[EndpointReplay | None, Field(description="What is told again just now.")]
+
+
+class EndpointsShown(Paged):
+    endpoints: list[EndpointShown]
+
+
+class EndpointMade(EndpointShown):
+    secret: Annotated[str, Field(description="Signs what is sent: shown now and never again.")]
+
+
+class SecretRotated(Given):
+    id: str
+    secret: Annotated[str, Field(description="The new one: shown now and never again.")]
+
+
+class TestSent(Given):
+    delivery: Annotated[str, Field(description="Its id, for getDelivery.")]
+
+
+@routes.get(
+    "/webhook-endpoints", operation_id="listWebhookEndpoints", response_model=EndpointsShown
+)
 async def find(
     request: Request,
     owner: Annotated[str | None, Query(max_length=64, description="For operators.")] = None,
+    limit: Limit = LIMIT_MAX,
+    cursor: Cursor = None,
 ) -> Response:
     """All endpoints, the oldest first."""
     services, caller = services_of(request), caller_of(request)
     check_read(caller.actor)
     whose = owner if caller.is_operator else caller.owner
 
+    after = read_moment_cursor(cursor)
+
     def read() -> list[Endpoint]:
         with translate_outage():
-            return _service(services).store.find_all(owner=whose, rows_max=ROWS_MAX)
+            store = _service(services).store
+            return store.find_all(owner=whose, after=after, rows_max=limit + 1)
 
     found = await services.threads.run(read)
-    return json_response({"endpoints": [_shown(each) for each in found]})
+    page, more = page_of_more(found, lambda each: (each.created_at.isoformat(), each.id), limit)
+    return listed("endpoints", [_shown(each) for each in page], cursor=more, limit=limit)
 
 
 @routes.post(
-    "/webhook-endpoints", operation_id="addWebhookEndpoint", status_code=201, response_model=Object
+    "/webhook-endpoints",
+    operation_id="addWebhookEndpoint",
+    status_code=201,
+    response_model=EndpointMade,
 )
 @keeps("nothing")
 async def add(request: Request, wanted: EndpointIn) -> Response:
@@ -106,7 +166,9 @@ async def add(request: Request, wanted: EndpointIn) -> Response:
     return json_response(shown, 201, headers=place)
 
 
-@routes.get("/webhook-endpoints/{id}", operation_id="getWebhookEndpoint", response_model=Object)
+@routes.get(
+    "/webhook-endpoints/{id}", operation_id="getWebhookEndpoint", response_model=EndpointShown
+)
 async def show(request: Request, id: Id) -> Response:
     """One endpoint."""
     services = services_of(request)
@@ -115,7 +177,7 @@ async def show(request: Request, id: Id) -> Response:
 
 
 @routes.patch(
-    "/webhook-endpoints/{id}", operation_id="changeWebhookEndpoint", response_model=Object
+    "/webhook-endpoints/{id}", operation_id="changeWebhookEndpoint", response_model=EndpointShown
 )
 async def change(request: Request, id: Id, wanted: EndpointChange) -> Response:
     """Change what is named. What waits for one that is disabled is not sent."""
@@ -154,7 +216,7 @@ async def delete(request: Request, id: Id) -> Response:
 @routes.post(
     "/webhook-endpoints/{id}/rotate-secret",
     operation_id="rotateWebhookSecret",
-    response_model=Object,
+    response_model=SecretRotated,
     responses=CONFLICT,
 )
 @keeps("nothing")
@@ -177,7 +239,7 @@ async def rotate(request: Request, id: Id, wanted: RotateIn | None = None) -> Re
     "/webhook-endpoints/{id}/test",
     operation_id="testWebhookEndpoint",
     status_code=202,
-    response_model=Object,
+    response_model=TestSent,
 )
 async def test(request: Request, id: Id) -> Response:
     """Send an event of the type `endpoint.test`."""
@@ -197,7 +259,7 @@ async def test(request: Request, id: Id) -> Response:
     "/webhook-endpoints/{id}/replay",
     operation_id="replayWebhookEvents",
     status_code=202,
-    response_model=Object,
+    response_model=EndpointShown,
     responses=CONFLICT,
 )
 async def replay(request: Request, id: Id, wanted: ReplayIn) -> Response:
@@ -218,22 +280,30 @@ async def replay(request: Request, id: Id, wanted: ReplayIn) -> Response:
 @routes.get(
     "/webhook-endpoints/{id}/deliveries",
     operation_id="listEndpointDeliveries",
-    response_model=Object,
+    response_model=DeliveriesShown,
 )
 async def deliveries(
-    request: Request, id: Id, limit: Annotated[int, Query(ge=1, le=ROWS_MAX)] = 100
+    request: Request, id: Id, limit: Limit = LIMIT, cursor: Cursor = None
 ) -> Response:
     """What was sent there, and what became of it, the newest first."""
     services = services_of(request)
     check_read(caller_of(request).actor)
 
-    def read() -> list[dict[str, Any]]:
-        endpoint = _find(services, id, _owner(request))
-        with translate_outage():
-            found = services.webhooks.store.of_endpoint(endpoint.id, rows_max=limit)
-        return [delivery_json(each) for each in found]
+    place = read_cursor(cursor, str)
 
-    return json_response({"webhooks": await services.threads.run(read)})
+    def read() -> list[Delivery]:
+        endpoint = _find(services, id, _owner(request))
+        store = services.webhooks.store
+        with translate_outage():
+            try:
+                before = store.find(place[0], owner=endpoint.owner) if place else None
+            except WebhookUnknown:
+                raise strange_cursor() from None
+            return store.of_endpoint(endpoint.id, before=before, rows_max=limit + 1)
+
+    found = await services.threads.run(read)
+    page, more = page_of_more(found, lambda each: (each.id,), limit)
+    return listed("webhooks", [delivery_json(each) for each in page], cursor=more, limit=limit)
 
 
 def _service(services: Services) -> EndpointService:

@@ -20,6 +20,9 @@ from datp_tasks.cli.terminal_tables import (
     print_list,
     short_time,
 )
+from datp_tasks.errors import NotGranted
+from datp_tasks.model.actor import Actor
+from datp_tasks.model.rights import sees_payloads
 from datp_tasks.operator.bulk import Action, ActionResult, Where
 from datp_tasks.operator.why import Why
 from datp_tasks.record.record_types import Summary
@@ -34,10 +37,15 @@ Filters = Annotated[
     list[str] | None,
     typer.Option(
         "--where",
-        help="Filter as name=value: status, pipeline, owner, group, older-than, newer-than (15m).",
+        help="Filter as name=value: status, pipeline, owner, group, older-than, newer-than (15m); "
+        "or a search attribute as attr.amount>=100.",
     ),
 ]
 Limit = Annotated[int, typer.Option(help="At most so many.", min=1)]
+Order = Annotated[
+    str | None,
+    typer.Option(help="Sort by a search attribute; with - before it the largest first."),
+]
 
 bulk = typer.Typer(help="Act on many transactions at once.", no_args_is_help=True)
 
@@ -78,10 +86,14 @@ def _why_json(found: Why) -> dict[str, Any]:
     }
 
 
-def list_transactions(where: Filters = None, limit: Limit = 50, as_json: AsJson = False) -> None:
+def list_transactions(
+    where: Filters = None, limit: Limit = 50, order: Order = None, as_json: AsJson = False
+) -> None:
     """List transactions, the newest first."""
     context = connect()
-    found = list(context.operator.choose(Where.from_texts(where or []), rows_max=limit))
+    wanted = Where.from_texts(where or [])
+    _check_payloads(context.actor, wanted, order)
+    found = list(context.operator.choose(wanted, rows_max=limit, order=order))
     console = Console()
     if as_json:
         print_json(console, [as_mapping(each, context.actor) for each in found])
@@ -90,6 +102,12 @@ def list_transactions(where: Filters = None, limit: Limit = 50, as_json: AsJson 
         print_list(console, _table(found))
     else:
         console.print("no transaction matches")
+
+
+def _check_payloads(actor: Actor, where: Where, order: str | None = None) -> None:
+    """Over HTTP the API knows the role, and refuses."""
+    if (where.reads_payloads or order) and not sees_payloads(actor):
+        raise NotGranted("search attributes are parts of payloads, which this role does not see")
 
 
 def _table(found: list[Summary]) -> Table:
@@ -179,7 +197,7 @@ def retry(tx_id: TxId, reason: Reason = "retried by hand", as_json: AsJson = Fal
     One that sleeps is woken, one in doubt runs its step again, for others a bell is rung again.
     """
     context = connect()
-    done = context.operator.act("retry", tx_id, reason=reason, actor=context.actor)
+    done = context.operator.retry(tx_id, reason=reason, actor=context.actor)
     if as_json:
         print_json(Console(), _done_json(done))
     else:
@@ -246,6 +264,7 @@ def _act(
     context = connect()
     operator = context.operator
     where = Where.from_texts(texts)
+    _check_payloads(context.actor, where)
     chosen = [each for each in operator.choose(where, rows_max=limit) if not each.is_final]
     console = Console()
     if how.dry_run:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
@@ -35,6 +35,16 @@ class RemoteCalls:
     def get(self, *path: str, **params: Any) -> Json:
         given = {name: value for name, value in params.items() if value is not None}
         return self.api.request("GET", place(*path), params=given)
+
+    def pages(self, *path: str, items: str = "", **params: Any) -> Iterator[Json]:
+        """Everything in a list, page by page; `items` is the name of the field that it is in."""
+        cursor: str | None = None
+        while True:
+            found = self.get(*path, **params, cursor=cursor)
+            yield from found[items or path[-1]]
+            cursor = found["nextCursor"]
+            if cursor is None:
+                return
 
     def send(self, method: str, *path: str, body: Mapping[str, Any] | None = None) -> Json:
         """A change; ApprovalNeeded is raised if it waits for another person now."""

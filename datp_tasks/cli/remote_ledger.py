@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from datp_tasks.cli.remote_calls import RemoteCalls, known_moment, moment, refuse_over_http
@@ -11,7 +12,6 @@ from datp_tasks.model.actor import Actor
 from datp_tasks.model.ledger_batch import BatchState
 
 PAGE_MAX = 200
-ROWS_MAX = 1_000
 
 
 class RemoteLedger:
@@ -29,8 +29,8 @@ class RemoteClaims:
         self._calls = calls
 
     def claims(self, *, rows_max: int, service_id: str | None = None) -> list[Claim]:
-        found = self._calls.get("claims", service=service_id, limit=min(rows_max, ROWS_MAX))
-        return [_claim(each) for each in found["claims"]]
+        found = self._calls.pages("claims", service=service_id)
+        return [_claim(each) for each in islice(found, rows_max)]
 
 
 class RemoteServices:
@@ -51,8 +51,7 @@ class RemoteBatches:
         self._calls = calls
 
     def services(self, *, rows_max: int) -> list[Service]:
-        found = self._calls.get("services", limit=min(rows_max, ROWS_MAX))
-        return [_service(each) for each in found["services"]]
+        return [_service(each) for each in islice(self._calls.pages("services"), rows_max)]
 
     def find(self, service_id: str, batch_id: str) -> LedgerBatch:
         return _batch(self._calls.get("batches", service_id, batch_id))

@@ -62,7 +62,7 @@ class RemotePipelines:
                 drafts=each["drafts"],
                 updated_at=known_moment(each["updatedAt"]),
             )
-            for each in self._calls.get("pipelines")["pipelines"]
+            for each in self._calls.pages("pipelines")
         )
 
     def versions(self, name: str) -> tuple[VersionInfo, ...]:
@@ -137,7 +137,7 @@ class RemoteMappings:
                 drafts=each["drafts"],
                 updated_at=known_moment(each["updatedAt"]),
             )
-            for each in self._calls.get("mappings")["mappings"]
+            for each in self._calls.pages("mappings")
         )
 
     def show(self, name: str, version: str | None = None) -> StoredMapping:
@@ -170,9 +170,7 @@ class RemoteNodes:
         self._calls = calls
 
     def nodes(self) -> list[Node]:
-        return [
-            Node(each["group"], each["name"], each) for each in self._calls.get("nodes")["nodes"]
-        ]
+        return [Node(each["group"], each["name"], each) for each in self._calls.pages("nodes")]
 
 
 class RemoteGroups:
@@ -182,7 +180,7 @@ class RemoteGroups:
         self._calls = calls
 
     def list(self) -> dict[str, NodeGroup]:
-        found = self._calls.get("groups")["groups"]
+        found = self._calls.pages("groups")
         return {each["name"]: NodeGroup(each["name"], each["values"]) for each in found}
 
     def set(
@@ -243,7 +241,7 @@ class RemoteKeys:
         return NewKey(_key(found), found["key"])
 
     def list(self, owner: str | None = None) -> list[ApiKey]:
-        return [_key(each) for each in self._calls.get("keys", owner=owner)["keys"]]
+        return [_key(each) for each in self._calls.pages("keys", owner=owner)]
 
     def revoke(self, key_id: str, *, actor: Actor, reason: str | None = None) -> bool:
         body = {} if reason is None else {"reason": reason}

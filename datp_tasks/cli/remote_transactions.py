@@ -16,7 +16,7 @@ from datp_tasks.live.invariants import Violation
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.approval import Approval, ApprovalState, Vote, selection_of
 from datp_tasks.model.status import Status
-from datp_tasks.operator.bulk import Action, ActionResult, Where
+from datp_tasks.operator.bulk import Action, ActionResult, Where, checked_order
 from datp_tasks.operator.doctor import Diagnosis, InDoubt, InFlight
 from datp_tasks.operator.replay import Replay
 from datp_tasks.operator.resolve import Decision
@@ -156,8 +156,11 @@ class RemoteOperator:
             [log_line_of(each) for each in found["logs"]],
         )
 
-    def choose(self, where: Where, *, rows_max: int | None = None) -> Iterator[Summary]:
-        """The newest first, page by page."""
+    def choose(
+        self, where: Where, *, rows_max: int | None = None, order: str | None = None
+    ) -> Iterator[Summary]:
+        """The newest first, or by a search attribute, page by page."""
+        checked_order(order)
         if where.group:
             raise FilterInvalid("over HTTP a list cannot be narrowed to a node group")
         params = {
@@ -166,6 +169,8 @@ class RemoteOperator:
             "owner": where.owner,
             "createdAt[gte]": _ago(where.newer_s),
             "createdAt[lt]": _ago(where.older_s),
+            "order": order,
+            **{f"attr.{name}": value for name, value in where.attributes.items()},
         }
         given, cursor = 0, None
         while True:
@@ -178,8 +183,7 @@ class RemoteOperator:
             if cursor is None or given == rows_max:
                 return
 
-    def act(self, action: Action, tx_id: str, *, reason: str, actor: Actor) -> ActionResult:
-        assert action == "retry"
+    def retry(self, tx_id: str, *, reason: str, actor: Actor) -> ActionResult:
         try:
             found = self._calls.post("transactions", tx_id, "retry", body={"reason": reason})
         except ApiError as error:
@@ -202,6 +206,7 @@ class RemoteOperator:
             "owner": where.owner,
             "olderThanSeconds": where.older_s,
             "newerThanSeconds": where.newer_s,
+            "attributes": dict(where.attributes) or None,
         }
         body = {
             "action": action,

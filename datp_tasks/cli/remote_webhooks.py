@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from datp_tasks.cli.remote_calls import Json, RemoteCalls, known_moment, moment, refuse_over_http
@@ -64,8 +65,8 @@ class RemoteDeliveries:
         return found[:rows_max]
 
     def of_endpoint(self, endpoint_id: str, *, rows_max: int) -> list[Delivery]:
-        found = self._calls.get(PLACE, endpoint_id, "deliveries", limit=rows_max)
-        return [_delivery(each) for each in found["webhooks"]]
+        found = self._calls.pages(PLACE, endpoint_id, "deliveries", items="webhooks")
+        return [_delivery(each) for each in islice(found, rows_max)]
 
     def find(self, id: str) -> Delivery:
         return _delivery(self._calls.get("webhooks", id))
@@ -101,7 +102,9 @@ class RemoteEndpoints:
         self.store = self
 
     def find_all(self, *, owner: str | None = None) -> list[Endpoint]:
-        return [_endpoint(each) for each in self._calls.get(PLACE, owner=owner)["endpoints"]]
+        return [
+            _endpoint(each) for each in self._calls.pages(PLACE, items="endpoints", owner=owner)
+        ]
 
     def find(self, id: str) -> Endpoint:
         return _endpoint(self._calls.get(PLACE, id))

@@ -27,7 +27,7 @@ from datp_tasks.ledger.batch_types import BatchAttempt, LedgerBatch, Service, Si
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.record.bulk_transfers import BulkRecord
-from datp_tasks.record.record_types import Summary
+from datp_tasks.record.record_types import Precondition, Summary
 from datp_tasks.settings import Settings
 from datp_tasks.transactions.send_signals import SignalSender
 
@@ -190,7 +190,8 @@ class Client:
         """
         return self._reader.wait(tx_id, timeout_s)
 
-    # Signals. The audit names `by`, if one is given.
+    # Signals. The audit names `by`, if one is given. With `only_if` nothing is done, and
+    # TransactionMoved raised, unless the transaction is so when the signal takes hold of it.
 
     def set_switch(
         self,
@@ -199,23 +200,31 @@ class Client:
         value: bool | int | float | str | None,
         *,
         by: Actor | None = None,
+        only_if: Precondition | None = None,
     ) -> bool:
         """Set a switch; True if that woke the transaction. None removes the switch."""
-        return self._signals.set_switch(tx_id, name, value, by=by)
+        return self._signals.set_switch(tx_id, name, value, by=by, only_if=only_if)
 
-    def wake(self, tx_id: str, *, by: Actor | None = None) -> bool:
+    def wake(
+        self, tx_id: str, *, by: Actor | None = None, only_if: Precondition | None = None
+    ) -> bool:
         """End a sleep early; False if it does not sleep."""
-        return self._signals.wake(tx_id, by=by)
+        return self._signals.wake(tx_id, by=by, only_if=only_if)
 
     def cancel(
-        self, tx_id: str, reason: str = "cancelled by its owner", *, by: Actor | None = None
+        self,
+        tx_id: str,
+        reason: str = "cancelled by its owner",
+        *,
+        by: Actor | None = None,
+        only_if: Precondition | None = None,
     ) -> Summary:
         """Take a transaction back: at once if nothing has begun, else after its current step.
 
         Steps that were done are rolled back. The answer shows the status right now; `wait`
         tells how it ended, which may be success if the cancel came too late.
         """
-        self._signals.cancel(tx_id, reason, by=by)
+        self._signals.cancel(tx_id, reason, by=by, only_if=only_if)
         return self.status(tx_id)
 
     # Batches for outside ledgers.

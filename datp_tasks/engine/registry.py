@@ -11,12 +11,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, get_type_hints, is_typeddict, overload
 
 from datp_tasks.errors import StepTypeInvalid, StepTypeUnknown
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.secret_params import stand_in, takes_secrets
+from datp_tasks.model.typed_schema import Untyped, schema_of
 
 TYPE_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*(/[a-z0-9][a-z0-9_.-]*)*")
 ENTRY_POINT_GROUP = "datp_tasks.steps"
@@ -66,7 +67,21 @@ class StepType:
             "onCrash": self.on_crash,
             "transactional": self.transactional,
             "vector": self.vector,
+            **({"input": schema} if (schema := self.input_schema()) else {}),
         }
+
+    def input_schema(self) -> dict[str, Any] | None:
+        """What its function says of its input: the schema of the TypedDict that `data` is."""
+        if self.vector:
+            return None
+        try:
+            hints = get_type_hints(self.function, include_extras=True)
+            names = list(inspect.signature(self.function).parameters)
+            kind = hints.get(names[1]) if len(names) > 1 else None
+            return schema_of(kind) if is_typeddict(kind) else None
+        except (NameError, TypeError, ValueError, Untyped):
+            # Hints are for people; what cannot be read says nothing.
+            return None
 
     @property
     def is_unsafe(self) -> bool:

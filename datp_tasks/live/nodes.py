@@ -145,6 +145,11 @@ def described_step_types(redis: Any, keys: Keys) -> dict[str, dict[str, Any]]:
     return {name: about for name, about in read.items() if about is not None}
 
 
+def described_step_type(redis: Any, keys: Keys, name: str) -> dict[str, Any] | None:
+    """What a node said of one step type; None if none did."""
+    return _record(redis.hget(keys.outside("stepTypesH"), name))
+
+
 def registered_key(keys: Keys) -> str:
     return keys.in_shard("nodes", "registeredZ")
 

@@ -200,32 +200,42 @@ class LiveStore(Reading):
 
     # From outside.
 
-    def wake_many(self, tx_ids: Sequence[str], *, only_due: bool) -> list[Bell | Refused]:
+    def wake_many(
+        self, tx_ids: Sequence[str], *, only_due: bool, seen: str = ""
+    ) -> list[Bell | Refused]:
         calls: list[ScriptCall] = [
-            call(script("wake"), self._wake_keys(tx), (self._now(), tx, int(only_due)))
+            call(script("wake"), self._wake_keys(tx), (self._now(), tx, int(only_due), seen))
             for tx in tx_ids
         ]
         return bells_of(tx_ids, self.run(calls))
 
     def set_switch(
-        self, tx_id: str, name: str, value_json: str, *, fence: int | None = None
+        self, tx_id: str, name: str, value_json: str, *, fence: int | None = None, seen: str = ""
     ) -> Bell | Refused:
         """A Bell if that woke the transaction; Refused with the word SET if it did not.
 
-        `fence`: of the claim, if one of its own steps sets the switch.
+        `fence`: of the claim, if one of its own steps sets the switch. `seen`: status and fence
+        that it must have still.
         """
         limit = self._settings.switches_per_transaction_max
         claim: Argument = "" if fence is None else fence
-        order = (self._now(), tx_id, name, value_json, limit, claim)
+        order = (self._now(), tx_id, name, value_json, limit, claim, seen)
         word, found = self.run([call(script("set_switch"), self._wake_keys(tx_id), order)])[0]
         return bell_or_refused(tx_id, word, found, "WOKEN")
 
-    def stop(self, tx_id: str, request: StopRequest, node: str) -> Claimed | Bell | Refused:
+    def stop(
+        self, tx_id: str, request: StopRequest, node: str, *, seen: str = ""
+    ) -> Claimed | Bell | Refused:
         """Claimed: nothing had begun and the caller must finish it now."""
-        return self.stop_many([(tx_id, request)], node)[0]
+        return self.stop_many([(tx_id, request)], node, seen=seen)[0]
 
     def stop_many(
-        self, wanted: Sequence[tuple[str, StopRequest]], node: str, *, only_seize: bool = False
+        self,
+        wanted: Sequence[tuple[str, StopRequest]],
+        node: str,
+        *,
+        only_seize: bool = False,
+        seen: str = "",
     ) -> list[Claimed | Bell | Refused]:
         """`only_seize` changes nothing where work has begun."""
         calls: list[ScriptCall] = []
@@ -236,7 +246,7 @@ class LiveStore(Reading):
                 *(self.keys.of_tx(tx_id, "sleepingZ"), self.keys.of_tx(tx_id, "toArchiveZ")),
                 self._journal(tx_id),
             )
-            order = (self._now(), tx_id, request.to_text(), node, int(only_seize))
+            order = (self._now(), tx_id, request.to_text(), node, int(only_seize), seen)
             calls.append(call(script("stop"), keys, order))
         answers: list[Claimed | Bell | Refused] = []
         for (tx_id, _), reply in zip(wanted, self.run(calls), strict=True):

@@ -22,6 +22,7 @@ from datp_tasks.model.pipeline_cases import PipelineCase
 from datp_tasks.model.pipeline_rules import clean_definition
 from datp_tasks.model.sealed import data_key_of
 from datp_tasks.model.search_attributes import SearchField, fields_of, mapping_of
+from datp_tasks.model.typed_schema import given_schema
 from datp_tasks.settings import Settings
 
 Dispatch = Literal["inline", "queue"]
@@ -300,7 +301,7 @@ class Pipeline:
         messages: Mapping[str, Any] | None = None,
         tests: Iterable[Mapping[str, Any]] = (),
         search: Mapping[str, Any] | None = None,
-        input_schema: Mapping[str, Any] | None = None,
+        input_schema: Mapping[str, Any] | type | None = None,
         payee: Mapping[str, Any] | None = None,
         description: str = "",
     ) -> None:
@@ -320,7 +321,7 @@ class Pipeline:
             "messages": _as_dict(messages),
             "tests": [_as_dict(each) for each in tests] or None,
             "search": _as_dict(search),
-            "inputSchema": _as_dict(input_schema),
+            "inputSchema": given_schema(name, input_schema),
             "payee": _as_dict(payee),
         }
         self._steps: list[dict[str, Any]] = []

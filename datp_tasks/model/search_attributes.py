@@ -144,12 +144,7 @@ class SearchCondition:
     @classmethod
     def from_text(cls, text: str) -> SearchCondition:
         """From `amount>=100`, as a command line has it."""
-        found = re.match(r"([^<>=^]+)(>=|<=|\^=|>|<|=)(.*)", text, re.DOTALL)
-        if found is None:
-            raise FilterInvalid(
-                f"a condition is name, one of {' '.join(SIGNS)} and a value; was {text!r:.100}"
-            )
-        return cls.of(found[1].strip(), SIGNS[found[2]], found[3].strip())
+        return cls.of(*parts_of(text))
 
     @property
     def low(self) -> str:
@@ -158,6 +153,16 @@ class SearchCondition:
     @property
     def high(self) -> str:
         return max((high for _, high in self.ranges), default=AFTER)
+
+
+def parts_of(text: str) -> tuple[str, str, str]:
+    """The name, the operator and the value in `amount>=100`."""
+    found = re.match(r"([^<>=^]+)(>=|<=|\^=|>|<|=)(.*)", text, re.DOTALL)
+    if found is None:
+        raise FilterInvalid(
+            f"a condition is name, one of {' '.join(SIGNS)} and a value; was {text!r:.100}"
+        )
+    return found[1].strip(), SIGNS[found[2]], found[3].strip()
 
 
 def _read(kind: str, value: str) -> Any:

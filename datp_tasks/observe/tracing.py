@@ -13,7 +13,6 @@ was archived goes on without a trace.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from datp_tasks.clock import wall_ns
 from datp_tasks.errors import TracingMissing
 from datp_tasks.model.status import Status
+from datp_tasks.model.traceparent import read_traceparent
 from datp_tasks.record.record_types import Final
 from datp_tasks.settings import Settings
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 NO_SPAN = 0
 #: W3C trace context: trace, span and flags.
-TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 #: Names of spans.
 TRANSACTION, HOP, STEP = "datp.transaction", "datp.hop", "datp.step"
 
@@ -92,10 +91,10 @@ class Tracing:
         `parent` is the `traceparent` of its submitter, which may be another process."""
         tracer = self._tracer
         current = self._api.get_current_span().get_span_context()
-        given = TRACEPARENT.fullmatch(parent or "")
+        given = read_traceparent(parent)
         if given:
-            trace_id, parent_id, flags = (int(each, 16) for each in given.groups())
-            sampled = bool(flags & 1) and trace_id != 0 and parent_id != NO_SPAN
+            trace_id, parent_id, flags = given
+            sampled = bool(flags & 1)
         elif current.is_valid:
             trace_id, parent_id = current.trace_id, current.span_id
             sampled = current.trace_flags.sampled

@@ -6,25 +6,27 @@ with what was chosen and why.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from datp_tasks.bells.ringer import Ringer
-from datp_tasks.errors import ApprovalNeeded, DatpError, FilterInvalid
+from datp_tasks.errors import ApprovalNeeded, DatpError, FilterInvalid, TransactionMoved
 from datp_tasks.failpoints import reach
 from datp_tasks.live.live_types import Bell
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.actor import LOCAL, Actor
 from datp_tasks.model.approval import Approval, Ask, Order, short_hash
+from datp_tasks.model.search_attributes import NAME, SearchCondition, parts_of
 from datp_tasks.model.status import FINAL, Status
 from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.resolve import Resolver
 from datp_tasks.record.database import Connection, Engine, translate_outage
 from datp_tasks.record.listing import Listing, ListingFilter
 from datp_tasks.record.operator_actions import note_action, record_action
-from datp_tasks.record.record_types import Summary
+from datp_tasks.record.record_types import Precondition, Summary
 from datp_tasks.record.transactions import Record
 from datp_tasks.transactions.locate import Locator
 from datp_tasks.transactions.send_signals import SignalSender
@@ -35,6 +37,9 @@ PAGE = 500
 #: An approver waits for so many; the job does the rest.
 ITEMS_MAX = 500
 FILTERS = ("status", "pipeline", "owner", "group", "older-than", "newer-than")
+#: Before a condition on a search attribute, as in attr.amount>=100.
+ATTRIBUTE = "attr."
+CONDITION = re.compile(r"([A-Za-z0-9_]{1,40})(?:\[([a-z]+)\])?")
 UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -48,17 +53,43 @@ class Where:
     group: str | None = None
     older_s: float | None = None
     newer_s: float | None = None
+    #: Conditions on search attributes: name[operator] and value, all of which must hold.
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def conditions(self) -> list[SearchCondition]:
+        """Raises FilterInvalid if one is none."""
+        found = []
+        for name, value in self.attributes.items():
+            match = CONDITION.fullmatch(name)
+            if match is None:
+                raise FilterInvalid(f"a search attribute is name[operator]; was {name!r:.60}")
+            found.append(SearchCondition.of(match[1], match[2] or "eq", value))
+        return found
+
+    @property
+    def reads_payloads(self) -> bool:
+        """Whether the answer tells what is in inputs or outputs."""
+        return bool(self.attributes)
 
     @classmethod
     def from_texts(cls, texts: Sequence[str]) -> Where:
         """From `name=value`, as a command line has them."""
         where = cls()
         for text in texts:
+            if text.startswith(ATTRIBUTE):
+                name, operator, value = parts_of(text.removeprefix(ATTRIBUTE))
+                more = {**where.attributes, f"{name}[{operator}]": value}
+                where = replace(where, attributes=more)
+                # Refused here, before anything is asked.
+                _ = where.conditions
+                continue
             name, equals, value = text.partition("=")
             if not equals or name not in FILTERS or not value:
                 allowed = ", ".join(FILTERS)
                 raise FilterInvalid(
-                    f"a filter is name=value with a name of {allowed}; was {text!r}"
+                    f"a filter is name=value with a name of {allowed}, or a search attribute as "
+                    f"attr.amount>=100; was {text!r}"
                 )
             where = replace(where, **_parsed(name, value))
         return where
@@ -71,6 +102,7 @@ class Where:
             "group": self.group,
             "olderS": self.older_s,
             "newerS": self.newer_s,
+            "attributes": dict(self.attributes) or None,
         }
         return {name: value for name, value in found.items() if value is not None}
 
@@ -96,8 +128,12 @@ class Bulk:
     resolver: Resolver
     approvals: Approvals
 
-    def choose(self, where: Where, *, rows_max: int | None = None) -> Iterator[Summary]:
-        """Transactions as of now, the newest first."""
+    def choose(
+        self, where: Where, *, rows_max: int | None = None, order: str | None = None
+    ) -> Iterator[Summary]:
+        """Transactions as of now, the newest first; or by a search attribute, with `-` before it
+        the largest first. What lacks that attribute is left out."""
+        name = checked_order(order)
         with translate_outage():
             now = self.record.server_now()
         wanted = ListingFilter(
@@ -106,6 +142,9 @@ class Bulk:
             pipelines=(where.pipeline,) if where.pipeline else (),
             since=_before(now, where.newer_s),
             until=_before(now, where.older_s),
+            attributes=where.conditions,
+            order=name,
+            descending=order is None or order.startswith("-"),
             rows_max=PAGE,
         )
         given = 0
@@ -217,14 +256,23 @@ class Bulk:
             return None
         return f"{counts.get('done', 0)} of {sum(counts.values())} done"
 
-    def act(self, action: Action, tx_id: str, *, reason: str, actor: Actor = LOCAL) -> ActionResult:
-        """One action on one transaction; what is impossible is told, not raised.
+    def retry(
+        self,
+        tx_id: str,
+        *,
+        reason: str,
+        actor: Actor = LOCAL,
+        only_if: Precondition | None = None,
+    ) -> ActionResult:
+        """Make one transaction go on; what is impossible is told, not raised.
 
-        ApprovalNeeded is raised if the policy wants another person to agree.
+        ApprovalNeeded is raised if the policy wants another person to agree, TransactionMoved if
+        it is not as `only_if` says.
         """
         try:
-            return ActionResult(tx_id, self._act(action, tx_id, reason, actor, None), True)
-        except ApprovalNeeded:
+            what = self._retry(tx_id, reason, actor, None, only_if=only_if)
+            return ActionResult(tx_id, what, True)
+        except (ApprovalNeeded, TransactionMoved):
             raise
         except DatpError as error:
             return ActionResult(tx_id, str(error), False)
@@ -253,17 +301,30 @@ class Bulk:
             return "woken" if self.signals.wake(tx_id, by=actor) else "did not sleep"
         return self._retry(tx_id, reason, actor, approval)
 
-    def _retry(self, tx_id: str, reason: str, actor: Actor, approval: Approval | None) -> str:
+    def _retry(
+        self,
+        tx_id: str,
+        reason: str,
+        actor: Actor,
+        approval: Approval | None,
+        *,
+        only_if: Precondition | None = None,
+    ) -> str:
         """Whatever makes it go on now: wake it, run its step again, or ring again."""
-        status = self.locator.status(tx_id).status
+        found = self.locator.status(tx_id)
+        status = found.status
         if status is Status.IN_DOUBT:
             if approval is not None:
                 self.resolver.redo(tx_id, reason=reason, actor=actor, approval=approval)
             else:
-                self.resolver.resolve(tx_id, "redo", reason=reason, actor=actor)
+                self.resolver.resolve(tx_id, "redo", reason=reason, actor=actor, only_if=only_if)
             return "its step is run again"
         if status is Status.SLEEPING:
-            return "woken" if self.signals.wake(tx_id, by=actor) else "did not sleep any more"
+            woken = self.signals.wake(tx_id, by=actor, only_if=only_if)
+            return "woken" if woken else "did not sleep any more"
+        # To ring again changes nothing of the transaction, so there is nothing to hold it by.
+        if only_if and not only_if(found):
+            raise TransactionMoved(f"{tx_id} is not as it was seen any more: {status}")
         with translate_outage():
             record_action(
                 self.engine,
@@ -275,6 +336,16 @@ class Bulk:
         bell = self.live.ring_again_many([tx_id])[0]
         self.ringer.ring([bell if isinstance(bell, Bell) else None])
         return "rung again" if isinstance(bell, Bell) else f"nothing to do; it is {status}"
+
+
+def checked_order(order: str | None) -> str | None:
+    """The search attribute to sort by."""
+    if order is None:
+        return None
+    name = order.removeprefix("-")
+    if not NAME.fullmatch(name):
+        raise FilterInvalid(f"sort by a search attribute, as amount or -amount; was {order!r:.60}")
+    return name
 
 
 def _parsed(name: str, value: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from datp_tasks.operator.retention_changes import DataEnd
 from datp_tasks.operator.transaction_logs import TransactionLogs
 from datp_tasks.operator.unmask import Unmasked, Unmasker
 from datp_tasks.operator.why import Explainer, Why
-from datp_tasks.record.record_types import Summary
+from datp_tasks.record.record_types import Precondition, Summary
 from datp_tasks.settings import Settings
 
 
@@ -123,6 +123,7 @@ class Operator:
         output: Json | None = None,
         actor: Actor = LOCAL,
         break_glass: bool = False,
+        only_if: Precondition | None = None,
     ) -> None:
         """Say what became of the step of a transaction that is in doubt.
 
@@ -130,17 +131,26 @@ class Operator:
         effect, run it. `fail`: it failed; what was done before is rolled back. For a rollback in
         doubt, `fail` gives up rolling back and ends the transaction as internal-error.
         ApprovalNeeded is raised if the policy wants another person to agree; with `break_glass`
-        it is done all the same, and an alert stays.
+        it is done all the same, and an alert stays. With `only_if` nothing is done, and
+        TransactionMoved raised, unless the transaction is so when the decision is committed.
         """
         self._resolver.resolve(
-            tx_id, decision, reason=reason, output=output, actor=actor, break_glass=break_glass
+            tx_id,
+            decision,
+            reason=reason,
+            output=output,
+            actor=actor,
+            break_glass=break_glass,
+            only_if=only_if,
         )
 
     # Many at once.
 
-    def choose(self, where: Where, *, rows_max: int | None = None) -> Iterator[Summary]:
+    def choose(
+        self, where: Where, *, rows_max: int | None = None, order: str | None = None
+    ) -> Iterator[Summary]:
         """Transactions as of now, the newest first."""
-        return self._bulk.choose(where, rows_max=rows_max)
+        return self._bulk.choose(where, rows_max=rows_max, order=order)
 
     def act_on_many(
         self,
@@ -157,9 +167,17 @@ class Operator:
             action, where, tx_ids, reason=reason, actor=actor, break_glass=break_glass
         )
 
-    def act(self, action: Action, tx_id: str, *, reason: str, actor: Actor = LOCAL) -> ActionResult:
-        """One action on one transaction; what is impossible is told, and ApprovalNeeded raised."""
-        return self._bulk.act(action, tx_id, reason=reason, actor=actor)
+    def retry(
+        self,
+        tx_id: str,
+        *,
+        reason: str,
+        actor: Actor = LOCAL,
+        only_if: Precondition | None = None,
+    ) -> ActionResult:
+        """Make one transaction go on. What is impossible is told; ApprovalNeeded is raised, and
+        TransactionMoved if it is not as `only_if` says."""
+        return self._bulk.retry(tx_id, reason=reason, actor=actor, only_if=only_if)
 
     # Checking.
 

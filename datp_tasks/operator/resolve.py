@@ -6,7 +6,7 @@ and the audit table keeps who said so and why.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from datp_tasks.bells.ringer import Ringer
@@ -15,6 +15,7 @@ from datp_tasks.errors import (
     DecisionInvalid,
     TransactionError,
     TransactionFinal,
+    TransactionMoved,
     TransactionUnknown,
 )
 from datp_tasks.failpoints import reach
@@ -35,7 +36,7 @@ from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.database import Connection, Engine, translate_outage
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.operator_actions import note_action
-from datp_tasks.record.record_types import Mark
+from datp_tasks.record.record_types import Mark, Precondition
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.vault import Vault
@@ -70,13 +71,15 @@ class Resolver:
         output: Json | None = None,
         actor: Actor = LOCAL,
         break_glass: bool = False,
+        only_if: Precondition | None = None,
     ) -> None:
         """Say what became of the step of a transaction that is in doubt.
 
         `done`: it took effect, with this output (None: its input goes on). `redo`: it had no
         effect, run it. `fail`: it failed; what was done before is rolled back. For a rollback in
         doubt, `fail` gives up rolling back and ends the transaction as internal-error.
-        ApprovalNeeded is raised if the policy wants another person to agree.
+        ApprovalNeeded is raised if the policy wants another person to agree; TransactionMoved
+        if it is not as `only_if` says when the decision is committed.
         """
         if decision not in DECISIONS:
             raise DecisionInvalid(f"decide done, redo or fail, was {decision!r}")
@@ -85,6 +88,10 @@ class Resolver:
         output = self._checked_output(decision, output)
         view = self._in_doubt_view(tx_id)
         with translate_outage():
+            # After the view: what happens from now on has another version, and is refused.
+            [found] = self.record.summaries([tx_id])
+            if only_if and not only_if(replace(found, status=Status.IN_DOUBT)):
+                raise TransactionMoved(f"{tx_id} is not as it was seen any more")
             # From here on it rests: in a request for approval, the audit and the journal.
             output = self.vault.seal_like(view.state.data, tx_id, output)
         self.gate.perform(

@@ -233,10 +233,21 @@ class ApiKeys:
         with self._engine.begin() as connection:
             connection.exec_driver_sql(Query.note_used, {"id": key_id, "now": self._now()})
 
-    def list(self, owner: str | None = None, *, rows_max: int = 1_000) -> list[ApiKey]:
-        """Every key, or those of an owner, oldest first; also those that are revoked."""
+    def list(
+        self,
+        owner: str | None = None,
+        *,
+        after: tuple[str, str] | None = None,
+        rows_max: int = 1_000,
+    ) -> list[ApiKey]:
+        """Every key, or those of an owner, oldest first; also those that are revoked.
+
+        `after` is the time and the id of the last of the page before.
+        """
+        after_at, after_id = after or (None, "")
+        values = {"owner": owner, "limit": rows_max, "after": after_at, "after_id": after_id}
         with self._engine.connect() as connection:
-            rows = connection.exec_driver_sql(Query.list_keys, {"owner": owner, "limit": rows_max})
+            rows = connection.exec_driver_sql(Query.list_keys, values)
             return [_key(row) for row in rows]
 
     def one(self, key_id: str) -> ApiKey:

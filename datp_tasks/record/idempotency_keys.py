@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Engine
@@ -12,8 +12,10 @@ from sqlalchemy import Engine
 from datp_tasks.clock import Clock
 from datp_tasks.record.queries import Queries
 
-#: A process that has not answered by then has died; statements take 30 s at most.
+#: A process that has not renewed its hold by then has died.
 HOLD_S = 60
+#: So a renewal may fail once, or wait for a connection for long, and the hold lasts.
+RENEW_S = HOLD_S / 4
 #: A client that repeats a request after a day asks for something new.
 KEEP_HOURS = 24
 
@@ -21,6 +23,7 @@ KEEP_HOURS = 24
 class Query(Queries, topic="idempotency"):
     begin: str
     find: str
+    renew: str
     keep: str
     release: str
     drop_old: str
@@ -80,6 +83,14 @@ class IdempotencyKeys:
         if row.status is None:
             return KeyInUse()
         return KeptAnswer(row.status, tuple(json.loads(row.headers).items()), row.body, row.tx_id)
+
+    def renew(self, begun: KeyTaken) -> KeyTaken | None:
+        """The work goes on: hold the key for longer. None: another request has it by now."""
+        values = {"owner": begun.owner, "key": begun.key, "held_until": begun.held_until}
+        limits = {"hold_s": HOLD_S, "now": self._clock.now()}
+        with self._engine.begin() as connection:
+            row = connection.exec_driver_sql(Query.renew, {**values, **limits}).first()
+        return None if row is None else replace(begun, held_until=row.held_until)
 
     def keep(self, begun: KeyTaken, answer: KeptAnswer) -> None:
         values = {

@@ -120,9 +120,14 @@ class BatchStore:
         return is_done
 
     def services(
-        self, names: Sequence[str] | None = None, *, rows_max: int = 100_000
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        after: str | None = None,
+        rows_max: int = 100_000,
     ) -> list[Service]:
-        values = {"services": None if names is None else list(names), "limit": rows_max}
+        wanted = None if names is None else list(names)
+        values = {"services": wanted, "after": after, "limit": rows_max}
         return [
             Service(service_id=row.service_id, kind=row.kind, url=row.url, secret=row.secret)
             for row in self._sql.run(Query.services, values)

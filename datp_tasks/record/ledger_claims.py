@@ -149,6 +149,8 @@ class ClaimStore:
 
     # For people.
 
-    def claims(self, *, rows_max: int, service_id: str | None = None) -> list[Claim]:
-        values = {"limit": rows_max, "service": service_id}
+    def claims(
+        self, *, rows_max: int, service_id: str | None = None, after: str | None = None
+    ) -> list[Claim]:
+        values = {"limit": rows_max, "service": service_id, "after": after}
         return [claim_from_row(row) for row in self._sql.run(Query.claims, values)]

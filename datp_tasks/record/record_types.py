@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -153,6 +154,10 @@ class Summary:
             return self
         output, progress = masked(self.output), masked(self.progress)
         return replace(self, input=masked(self.input), output=output, progress=progress)
+
+
+#: What a caller wants a transaction to be still when an action takes hold of it.
+Precondition = Callable[[Summary], bool]
 
 
 def summary_from_row(row: Any) -> Summary:

@@ -10,9 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import OperationalError
 
 from datp_tasks.clock import Clock
+from datp_tasks.errors import TransactionError, TransactionMoved
+from datp_tasks.record.points import LOCK_NOT_AVAILABLE, STOP_LOCK_MS
+from datp_tasks.record.points import Query as PointQuery
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.transactions import Place
 
@@ -25,6 +29,7 @@ CANCEL = "!cancel"
 
 class Query(Queries, topic="signals"):
     add: str
+    unmoved: str
     put_back: str
     withdraw: str
     of_transactions: str
@@ -41,18 +46,31 @@ class Signal:
     value: str
 
 
+@dataclass(frozen=True, slots=True)
+class SeenRow:
+    """What the sender of a signal saw of the row of a transaction."""
+
+    sequence: int
+    fence: int
+
+
 class Signals:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock
 
-    def add(self, signal: Signal, note: Note | None = None) -> Signal | None:
+    def add(
+        self, signal: Signal, note: Note | None = None, *, seen: SeenRow | None = None
+    ) -> Signal | None:
         """The one of that name before it. Nothing is kept for what has ended or is not known.
 
-        Who sent it is written down by the same commit.
+        Who sent it is written down by the same commit. With `seen` nothing is kept, and
+        TransactionMoved raised, unless the row is so when this commits.
         """
         values = {"tx_id": signal.tx_id, "name": signal.name, "value": signal.value}
         with self._engine.begin() as connection:
+            if seen is not None:
+                _hold(connection, signal.tx_id, seen)
             if note is not None:
                 note(connection, now=self._now())
             row = connection.exec_driver_sql(Query.add, {**values, "now": self._now()}).first()
@@ -99,3 +117,17 @@ class Signals:
 
     def _now(self) -> datetime | None:
         return self._clock.now()
+
+
+def _hold(connection: Connection, tx_id: str, seen: SeenRow) -> None:
+    """Let no event happen to a transaction before this commits, if it is as it was seen."""
+    values = {"tx_id": tx_id, "sequence": seen.sequence, "fence": seen.fence}
+    connection.exec_driver_sql(PointQuery.limit_wait, {"lock_ms": str(STOP_LOCK_MS)})
+    try:
+        row = connection.exec_driver_sql(Query.unmoved, values).first()
+    except OperationalError as error:
+        if getattr(error.orig, "pgcode", None) != LOCK_NOT_AVAILABLE:
+            raise
+        raise TransactionError(f"a step of {tx_id} commits just now; try again") from None
+    if row is None:
+        raise TransactionMoved(f"{tx_id} is not as it was seen any more")

@@ -102,9 +102,17 @@ class Endpoints:
 
     # For people and programs.
 
-    def find_all(self, *, owner: str | None = None, rows_max: int = 1_000) -> list[Endpoint]:
+    def find_all(
+        self,
+        *,
+        owner: str | None = None,
+        after: tuple[str, str] | None = None,
+        rows_max: int = 1_000,
+    ) -> list[Endpoint]:
+        """The oldest first; `after` is the time and the id of the last of the page before."""
+        after_at, after_id = after or (None, "")
         with self._engine.connect() as connection:
-            values = {"owner": owner, "limit": rows_max}
+            values = {"owner": owner, "limit": rows_max, "after": after_at, "after_id": after_id}
             return [
                 _endpoint(row) for row in connection.exec_driver_sql(Query.list_endpoints, values)
             ]

@@ -121,9 +121,15 @@ class Webhooks:
             rows = connection.exec_driver_sql(Query.list_deliveries, values)
             return [Delivery(**row._mapping) for row in rows]
 
-    def of_endpoint(self, endpoint_id: str, *, rows_max: int = 100) -> list[Delivery]:
-        """The newest first."""
+    def of_endpoint(
+        self, endpoint_id: str, *, before: Delivery | None = None, rows_max: int = 100
+    ) -> list[Delivery]:
+        """The newest first; `before` is the last of the page before."""
         values = {"endpoint_id": endpoint_id, "limit": rows_max}
+        values |= {
+            "before": before.created_at if before else None,
+            "before_id": before.id if before else "",
+        }
         with self._engine.connect() as connection:
             rows = connection.exec_driver_sql(Query.of_endpoint, values)
             return [Delivery(**row._mapping) for row in rows]

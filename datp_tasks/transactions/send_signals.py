@@ -11,6 +11,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -20,6 +21,7 @@ from datp_tasks.errors import (
     SwitchInvalid,
     TransactionError,
     TransactionFinal,
+    TransactionMoved,
     TransactionUnknown,
 )
 from datp_tasks.failpoints import reach
@@ -34,9 +36,10 @@ from datp_tasks.model.switch import switch_json
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.points import Points
-from datp_tasks.record.signals import CANCEL, Note, Signal
+from datp_tasks.record.record_types import Precondition
+from datp_tasks.record.signals import CANCEL, Note, SeenRow, Signal
 from datp_tasks.record.transactions import Record
-from datp_tasks.transactions.locate import Locator, is_missing
+from datp_tasks.transactions.locate import Locator, is_missing, overlaid
 from datp_tasks.transactions.restore import Restorer
 from datp_tasks.transactions.stop import StopAnswer, stop
 
@@ -48,6 +51,22 @@ NOT_CANCELLED = {
     "it can only finish",
     "forward": "{tx_id} was forwarded and cannot be cancelled until the other system has answered",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A transaction as it was when its caller's condition held.
+
+    Redis must have it so when its script runs, SQL when the signal is committed. Only a claim
+    raises the fence in Redis, so what has this status and fence there had them all the while.
+    """
+
+    live: str = ""
+    row: SeenRow | None = None
+
+
+#: Without a condition.
+ANY = Sight()
 
 
 class SignalSender:
@@ -77,49 +96,82 @@ class SignalSender:
         value: bool | int | float | str | None,
         *,
         by: Actor | None = None,
+        only_if: Precondition | None = None,
     ) -> bool:
         """True if that woke the transaction. None removes the switch."""
         signal = Signal(_known(tx_id), name, switch_json(name, value))
+        sight = self._seen(tx_id, only_if)
         note = _note(by, "switch", tx_id, f"{name} = {value!r:.100}")
-        with self._kept_unless_refused(signal, note):
+        with self._kept_unless_refused(signal, note, sight):
             answer = self._sent(
-                tx_id, lambda: self._live.set_switch(tx_id, name, signal.value), signal
+                tx_id,
+                lambda: self._live.set_switch(tx_id, name, signal.value, seen=sight.live),
+                signal,
             )
             if isinstance(answer, Refused) and answer.word == "TOO_MANY":
                 limit = self._switches_max
                 raise SwitchInvalid(f"{tx_id} has {limit} switches already; no more are allowed")
             return self._woken(answer, "SET", "NO_CHANGE")
 
-    def wake(self, tx_id: str, *, by: Actor | None = None) -> bool:
+    def wake(
+        self, tx_id: str, *, by: Actor | None = None, only_if: Precondition | None = None
+    ) -> bool:
         """False if it does not sleep."""
-        _known(tx_id)
+        sight = self._seen(_known(tx_id), only_if)
         if note := _note(by, "wake", tx_id, None):
             with translate_outage(), self._record.engine.begin() as connection:
                 note(connection)
-        answer = self._sent(tx_id, lambda: self._live.wake_many([tx_id], only_due=False)[0])
+        answer = self._sent(
+            tx_id, lambda: self._live.wake_many([tx_id], only_due=False, seen=sight.live)[0]
+        )
         is_woken = self._woken(answer, "NOT_SLEEPING")
         if isinstance(answer, Refused) and Status(answer.found).is_final:
             raise TransactionFinal(f"{tx_id} has ended: {answer.found}")
         return is_woken
 
-    def cancel(self, tx_id: str, reason: str, *, by: Actor | None = None) -> None:
+    def cancel(
+        self,
+        tx_id: str,
+        reason: str,
+        *,
+        by: Actor | None = None,
+        only_if: Precondition | None = None,
+    ) -> None:
         """At once if nothing has begun, else after its current step."""
-        _known(tx_id)
+        sight = self._seen(_known(tx_id), only_if)
         request = StopRequest.cancel(clean_note(reason) or "cancelled")
         signal = Signal(tx_id, CANCEL, request.to_text())
 
         def ask() -> StopAnswer:
             with translate_outage():
-                return stop(self._record, self._live, tx_id, request, self._node)
+                return stop(self._record, self._live, tx_id, request, self._node, sight.live)
 
         note = _note(by, "cancel", tx_id, reason)
         # The signal first: should this process die next, the reconciler asks in its place.
-        with self._kept_unless_refused(signal, note), self._recorded_unless_refused(tx_id, request):
+        with (
+            self._kept_unless_refused(signal, note, sight),
+            self._recorded_unless_refused(tx_id, request),
+        ):
             # Known as a node, so that the reaper notices should this process die half-way.
             self._live.beat(self._node)
             answer = self._sent(tx_id, ask, signal)
             if not isinstance(answer, Claimed):
                 self._woken(answer, "ASKED")
+
+    def _seen(self, tx_id: str, only_if: Precondition | None) -> Sight:
+        """The transaction as of now, if it is as the caller wants it; else TransactionMoved."""
+        if only_if is None:
+            return ANY
+        # One that has left Redis is brought back; then Redis is read before SQL.
+        self._locator.status(tx_id)
+        fields = self._live.named_many([tx_id], ("status", "fence"))[0]
+        row = self._locator.summary(tx_id)
+        summary = overlaid(row, fields)
+        if not only_if(summary):
+            raise TransactionMoved(f"{tx_id} is not as it was seen any more: {summary.status}")
+        if not fields:
+            raise TransactionError(f"{tx_id} is on its way into memory; try again in a few seconds")
+        return Sight(f"{fields['status']}:{fields['fence']}", SeenRow(row.sequence, row.fence))
 
     @contextmanager
     def _recorded_unless_refused(self, tx_id: str, request: StopRequest) -> Iterator[None]:
@@ -137,11 +189,13 @@ class SignalSender:
             raise
 
     @contextmanager
-    def _kept_unless_refused(self, signal: Signal, note: Note | None) -> Iterator[None]:
+    def _kept_unless_refused(
+        self, signal: Signal, note: Note | None, sight: Sight
+    ) -> Iterator[None]:
         """SQL first: from here on it is repeated, should Redis lose it."""
         signals = self._restorer.signals
         with translate_outage():
-            before = signals.add(signal, note)
+            before = signals.add(signal, note, seen=sight.row)
         reach("signal.after_sql")
         try:
             yield
@@ -175,6 +229,8 @@ class SignalSender:
         tx_id = refused.tx_id
         if refused.word in fine:
             return
+        if refused.word == "MOVED":
+            raise TransactionMoved(f"{tx_id} is not as it was seen any more: {refused.found}")
         if refused.word == "PARKED":
             raise TransactionError(f"{tx_id} is in doubt; that must be resolved first")
         if refused.word == "FINAL":

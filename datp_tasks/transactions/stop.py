@@ -26,11 +26,11 @@ LOST_PAST = (
 
 
 def stop(
-    record: Record, live: LiveStore, tx_id: str, request: StopRequest, node: str
+    record: Record, live: LiveStore, tx_id: str, request: StopRequest, node: str, seen: str = ""
 ) -> StopAnswer:
     """Claimed: nothing had begun, and it has ended now. Should this process die half-way, the
     reaper takes over from `node`."""
-    answer = live.stop(tx_id, request, node)
+    answer = live.stop(tx_id, request, node, seen=seen)
     if isinstance(answer, Claimed):
         reach("cancel.after_seize")
         end_unstarted(record, live, [answer], {tx_id: request}, node)

@@ -43,6 +43,9 @@ CHECKS = [
 ]
 #: More, and others each time, for those who want to look for longer.
 EXAMPLES = int(os.environ.get("DATP_FUZZ_EXAMPLES", "4"))
+#: Chains of requests, and how long each may be.
+CHAINS = int(os.environ.get("DATP_FUZZ_CHAINS", "24"))
+CHAIN_STEPS = 6
 
 limits = settings(
     max_examples=EXAMPLES,
@@ -54,8 +57,7 @@ limits = settings(
 )
 
 
-def strategies(house: ApiHouse) -> Iterator[tuple[Any, bool]]:
-    """What fits each operation, and what does not."""
+def schema_of(house: ApiHouse) -> Any:
     document = httpx.get(f"{house.url}/openapi.json").json()
     # The key is always right here; wrong ones have tests of their own.
     for path in document["paths"].values():
@@ -63,8 +65,16 @@ def strategies(house: ApiHouse) -> Iterator[tuple[Any, bool]]:
             operation.pop("security", None)
     schema = schemathesis.openapi.from_dict(document)
     schema.config.update(base_url=house.url)
+    return schema
+
+
+def strategies(house: ApiHouse) -> Iterator[tuple[Any, bool]]:
+    """The examples of the document, what fits each operation, and what does not."""
+    schema = schema_of(house)
     for found in schema.get_all_operations():
         assert isinstance(found, Ok)
+        for example in schema.get_strategies_from_examples(found.ok()):
+            yield example, True
         for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
             strategy = found.ok().as_strategy(generation_mode=mode)
             yield strategy, mode is GenerationMode.POSITIVE
@@ -127,3 +137,44 @@ def test_every_operation_answers_every_role_as_documented_whatever_is_sent(
     assert answers[Role.ADMIN].keys() >= {200, 202, 404, 422}, answers
     assert all(found.keys() >= {200, 403, 422} for found in answers.values() if found[403]), answers
     assert [name for name, found in answers.items() if not found[403]] == [Role.ADMIN], answers
+
+
+@pytest.mark.timeout(600)
+def test_chains_of_requests_are_answered_as_documented_for_every_role(house: ApiHouse) -> None:
+    """What one answer shows is used in the next request, as the links of the document say."""
+    keys = {
+        name: house.new_key("chains", role, grants=None if given is None else Grants.parse(given))
+        for name, (role, given) in KEYS.items()
+    }
+    turns = itertools.cycle(keys)
+    followed: Counter[str] = Counter()
+    met: dict[str, Counter[int]] = {name: Counter() for name in keys}
+
+    class Chain(schema_of(house).as_state_machine()):  # type: ignore[misc]
+        def setup(self) -> None:
+            self.who = next(turns)
+
+        def get_call_kwargs(self, case: Case[Any]) -> dict[str, Any]:
+            return {"headers": {"Authorization": f"Bearer {keys[self.who]}"}, "timeout": 20}
+
+        def before_call(self, case: Case[Any]) -> None:
+            if isinstance(case.body, dict) and "pipeline" in case.body:
+                case.body["pipeline"] = "nap"
+
+        def after_call(self, response: Any, case: Case[Any]) -> None:
+            met[self.who][response.status_code] += 1
+            if str(case.path_parameters.get("txId", "")).startswith("t") and response.ok:
+                followed[case.operation.definition.raw["operationId"]] += 1
+
+        def validate_response(self, response: Any, case: Case[Any], **kwargs: Any) -> None:
+            # Which of two roles may do something is the table of rights, not the document.
+            case.validate_response(response, checks=REFUSED_CHECKS)
+
+    Chain.run(
+        settings=settings(
+            limits, max_examples=CHAINS, stateful_step_count=CHAIN_STEPS, derandomize=True
+        )
+    )
+    assert all(met.values()), met
+    assert len(followed) >= 3, followed
+    assert not [code for found in met.values() for code in found if code >= 500]

@@ -27,14 +27,15 @@ def test_register_look_change_and_delete(acme: httpx.Client, zeta: httpx.Client)
     assert made.headers["location"] == place
     shown = {name: value for name, value in endpoint.items() if name != "secret"}
     assert acme.get(place).json() == shown
-    assert acme.get(PLACE).json() == {"endpoints": [shown]}
+    end = {"nextCursor": None, "hasMore": False, "limit": 200}
+    assert acme.get(PLACE).json() == {"endpoints": [shown], **end}
     changed = acme.patch(place, json={"types": [], "enabled": False}).json()
     assert (changed["types"], changed["enabled"], changed["url"]) == ([], False, shown["url"])
     # Another owner does not even learn that there is one.
     for call in (zeta.get, zeta.delete):
         assert call(place).status_code == 404
     assert zeta.patch(place, json={}).status_code == 404
-    assert zeta.get(PLACE).json() == {"endpoints": []}
+    assert zeta.get(PLACE).json() == {"endpoints": [], **end}
     assert acme.delete(place).status_code == 204
     assert acme.get(place).status_code == 404
 

@@ -171,7 +171,7 @@ def test_what_is_sealed_is_unmasked_over_http(
     admin: RemoteTerminal, acme: RemoteTerminal, house: ApiHouse
 ) -> None:
     house.kit.use(Pipeline("sealed", sealed=True).step("t/echo").build())
-    tx_id = acme("submit", "sealed", "--data", '{"card": "4111"}', "-q").strip()
+    tx_id = acme("submit", "sealed", "--input", '{"card": "4111"}', "-q").strip()
     assert "4111" not in admin("status", tx_id)
     shown = json.loads(admin("unmask", tx_id, "--reason", "a complaint"))
     assert shown["input"] == {"card": "4111"}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import httpx
 import pytest
 
+from datp_tasks.api import transactions
 from datp_tasks.model.actor import Actor
 from datp_tasks.operator.erase import Chosen
+from datp_tasks.transactions.send_signals import SignalSender
 from tests.support.api_house import ApiHouse
 
 WANTED = {"pipeline": "nap", "input": {}}
@@ -73,12 +77,81 @@ def test_an_action_on_what_has_changed_is_refused(
     assert done.status_code in (200, 202)
 
 
-def test_the_trace_of_a_request_is_answered_and_a_strange_one_is_not(acme: httpx.Client) -> None:
+ACTIONS = {"cancel": {}, "wake": None, "switches/go": {"value": 1}}
+
+
+@pytest.mark.parametrize("path", ACTIONS)
+@pytest.mark.parametrize("point", ["checked", "seen"])
+def test_what_moves_between_the_check_and_the_action_is_not_acted_on(
+    house: ApiHouse,
+    acme: httpx.Client,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    point: str,
+) -> None:
+    """The transaction wakes, reports and sleeps again: the same status, another ETag."""
+    tx_id = asleep(acme)
+    url = f"/v1/transactions/{tx_id}"
+    etag = acme.get(url).headers["ETag"]
+    moved: list[str] = []
+    send = SignalSender._sent
+
+    def move() -> None:
+        if not moved:
+            moved.append(tx_id)
+            house.kit.client.wake(tx_id)
+
+    def sent(self: SignalSender, *given: Any) -> Any:
+        """After its condition was looked at, and in SQL, but before the script."""
+        move()
+        return send(self, *given)
+
+    if point == "seen":
+        monkeypatch.setattr(SignalSender, "_sent", sent)
+    else:
+        for name in ("check_cancel", "check_wake", "check_switch"):
+            monkeypatch.setattr(transactions, name, lambda *_: move())
+    method = "PUT" if path.startswith("switches") else "POST"
+    body = ACTIONS[path]
+    answer = acme.request(method, f"{url}/{path}", json=body, headers={"If-Match": etag})
+    now = acme.get(url)
+    assert answer.status_code == 412, answer.text
+    assert answer.headers["ETag"] == now.headers["ETag"] != etag
+    assert now.json()["status"] == "sleeping" and now.json()["sequence"] == 2
+    with house.kit.connections.engine.connect() as sql:
+        query = "SELECT count(*) FROM tx_signal WHERE tx_id = %(tx_id)s"
+        assert sql.exec_driver_sql(query, {"tx_id": tx_id}).scalar_one() == 0
+    again = acme.request(
+        method, f"{url}/{path}", json=body, headers={"If-Match": now.headers["ETag"]}
+    )
+    assert again.status_code in (200, 202)
+
+
+def test_the_trace_of_a_request_is_answered(acme: httpx.Client) -> None:
     answer = acme.get("/v1/transactions", headers={"traceparent": TRACE})
     assert answer.headers["traceparent"] == TRACE
     assert "traceparent" not in acme.get("/v1/transactions").headers
-    strange = acme.get("/v1/transactions", headers={"traceparent": f"ff{TRACE}"})
-    assert "traceparent" not in strange.headers
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        f"ff{TRACE}",
+        f"ff{TRACE[2:]}",
+        f"{TRACE}-more",
+        TRACE.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32),
+        TRACE.replace("b7ad6b7169203331", "0" * 16),
+        TRACE.upper(),
+    ],
+)
+def test_an_invalid_trace_counts_as_none(acme: httpx.Client, given: str) -> None:
+    strange = acme.get("/v1/transactions", headers={"traceparent": given})
+    assert (strange.status_code, "traceparent" in strange.headers) == (200, False)
+
+
+def test_a_trace_of_a_later_version_is_read_as_far_as_we_know_it(acme: httpx.Client) -> None:
+    later = acme.get("/v1/transactions", headers={"traceparent": f"01{TRACE[2:]}-more"})
+    assert later.headers["traceparent"] == TRACE
 
 
 def test_every_answer_says_how_much_an_owner_may_ask_for(house: ApiHouse) -> None:

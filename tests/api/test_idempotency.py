@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
+from datp_tasks.api import once
+from datp_tasks.model.approval import selection_of
 from datp_tasks.record.idempotency_keys import (
     HOLD_S,
     KEEP_HOURS,
@@ -166,6 +170,55 @@ def test_a_process_that_died_before_its_answer_was_kept_makes_no_second_transact
     assert count(acme) == 3
 
 
+def test_a_request_that_takes_longer_than_the_hold_keeps_its_key(
+    house: ApiHouse, ops: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock passes the hold while the first one works; the second must not begin."""
+    monkeypatch.setattr(once, "RENEW_S", 0.02)
+    begun, may_end, runs = threading.Event(), threading.Event(), []
+
+    def slow(*_: Any, **__: Any) -> list[Any]:
+        runs.append(1)
+        begun.set()
+        assert may_end.wait(10)
+        return []
+
+    monkeypatch.setattr(type(house.services.operator), "act_on_many", slow)
+    where = {"pipeline": "nothing-is-called-so"}
+    body = {"action": "wake", "where": where, "expectedCount": 0, "selection": selection_of(())}
+    body["reason"] = "slow"
+
+    def post() -> httpx.Response:
+        return ops.post("/v1/bulk-actions", json=body, headers=with_key("slow"))
+
+    with ThreadPoolExecutor(1) as thread:
+        first = thread.submit(post)
+        try:
+            assert begun.wait(10)
+            for _ in range(3):
+                house.kit.advance(seconds=HOLD_S / 2)
+                held = _held_until(house.kit)
+                eventually(partial(_is_renewed, house.kit, held))
+            second = post()
+        finally:
+            may_end.set()
+        done = first.result()
+    assert kind_of(second) == (409, "idempotency-key-in-use")
+    assert (done.status_code, len(runs)) == (200, 1)
+    again = post()
+    assert again.headers["Idempotent-Replayed"] == "true" and again.content == done.content
+
+
+def _is_renewed(kit: Kit, held: Any) -> bool:
+    return bool(_held_until(kit) > held)
+
+
+def _held_until(kit: Kit) -> Any:
+    with kit.connections.engine.connect() as sql:
+        query = "SELECT held_until FROM idempotency_key WHERE key = 'slow'"
+        return sql.exec_driver_sql(query).scalar_one()
+
+
 @pytest.fixture
 def keys(kit: Kit) -> IdempotencyKeys:
     return IdempotencyKeys(kit.connections.engine, kit.connections.clock)
@@ -186,6 +239,7 @@ def test_the_one_who_comes_back_late_does_not_overwrite_the_answer(
     keys.keep(second, KeptAnswer(202, (), "second", None))
     keys.keep(late, KeptAnswer(202, (), "late", None))
     keys.release(late)
+    assert keys.renew(late) is None
     assert keys.begin("late", "k", "h") == KeptAnswer(202, (), "second", None)
 
 

@@ -63,11 +63,45 @@ def nothing_said(operation: dict[str, Any]) -> None:
     operation["description"] = ""
 
 
-@pytest.mark.parametrize("spoil", [without_id, twice, untyped, open_to_all, nothing_said])
+def no_example(operation: dict[str, Any]) -> None:
+    del operation["requestBody"]["content"]["application/json"]["example"]
+
+
+def wrong_example(operation: dict[str, Any]) -> None:
+    operation["responses"]["202"]["content"]["application/json"]["example"]["txId"] = "none"
+
+
+SPOILS = [without_id, twice, untyped, open_to_all, nothing_said, no_example, wrong_example]
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
 def test_what_is_wrong_is_found(spoil: Callable[[dict[str, Any]], None]) -> None:
     broken = copy.deepcopy(FOUND)
     spoil(broken["paths"]["/v1/transactions"]["post"])
     assert mistakes(broken)
+
+
+def test_a_list_without_pages_is_found() -> None:
+    broken = copy.deepcopy(FOUND)
+    broken["paths"]["/v1/groups"]["get"]["parameters"] = []
+    broken["components"]["schemas"]["KeysShown"]["properties"].pop("limit")
+    found = [each for each in mistakes(broken) if "list" in each or "limit" in each]
+    assert any("/v1/groups" in each for each in found)
+    assert any("/v1/keys" in each for each in found)
+
+
+def test_links_lead_to_operations_that_have_the_parameter() -> None:
+    by_name = {each["operationId"]: each for _, each in operations(FOUND)}
+    links = [
+        link
+        for each in by_name.values()
+        for response in each["responses"].values()
+        for link in response.get("links", {}).values()
+    ]
+    assert len(links) > 20
+    for link in links:
+        names = {each["name"] for each in by_name[link["operationId"]]["parameters"]}
+        assert link["parameters"].keys() <= names, link
 
 
 def test_an_example_that_does_not_fit_is_found() -> None:

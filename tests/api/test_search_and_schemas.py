@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal, NotRequired, TypedDict
 
 import httpx
 import pytest
 
 from datp_tasks import Pipeline
 from datp_tasks.api.lists import make_cursor
+from datp_tasks.errors import PipelineInvalid
 from datp_tasks.model.actor import Role
 from datp_tasks.model.search_attributes import text_of
 from datp_tasks.record import listing
 from datp_tasks.testing import Kit
 from tests.support.api_house import ApiHouse
+from tests.support.remote_terminal import RemoteTerminal
 
 SEARCH = {
     "amount": {"from": "input.amount", "type": "decimal"},
@@ -142,6 +148,35 @@ def test_who_sees_no_payloads_cannot_ask_for_them(house: ApiHouse, acme: httpx.C
     assert viewer.get("/v1/transactions").status_code == 200
 
 
+def test_a_bulk_action_is_narrowed_by_attributes(house: ApiHouse, acme: httpx.Client) -> None:
+    kit = house.kit
+    kit.use(Pipeline("resting", search=SEARCH).step("t/nap").build())
+    ids = {}
+    for amount in ("5", "50", "500"):
+        wanted = {"pipeline": "resting", "input": {"amount": amount}}
+        ids[amount] = acme.post("/v1/transactions", json=wanted).json()["txId"]
+    ops = house.client(house.new_owner("ops"), Role.ADMIN)
+    where = {"pipeline": "resting", "attributes": {"amount[gte]": "50", "amount[lt]": "500"}}
+    body: dict[str, Any] = {"action": "cancel", "where": where}
+    preview = ops.post("/v1/bulk-actions/preview", json=body).json()
+    assert [each["txId"] for each in preview["sample"]] == [ids["50"]]
+    body |= {"expectedCount": 1, "selection": preview["selection"], "reason": "narrow"}
+    assert ops.post("/v1/bulk-actions", json=body).json()["done"] == 1
+    statuses = [acme.get(f"/v1/transactions/{each}").json()["status"] for each in ids.values()]
+    assert statuses == ["sleeping", "cancelled", "sleeping"]
+    body["where"] = {"attributes": {"amount[near]": "1"}}
+    wrong = ops.post("/v1/bulk-actions", json=body)
+    assert wrong.status_code == 422
+    assert wrong.json()["errors"][0]["pointer"] == "#/body/where/attributes"
+    terminal = RemoteTerminal(house.url, house.new_key(house.new_owner("op"), Role.ADMIN))
+    rows = terminal.json("list", "--where", "pipeline=resting", "--order", "-amount")
+    assert [each["txId"] for each in rows] == [ids["500"], ids["50"], ids["5"]]
+    rows = terminal.json("list", "--where", "attr.amount>=100", "--where", "pipeline=resting")
+    assert [each["txId"] for each in rows] == [ids["500"]]
+    said = terminal("bulk", "cancel", "--where", "attr.amount>=500", "--reason", "over HTTP")
+    assert "1 of 1 done" in said
+
+
 def test_what_is_erased_or_of_another_order_is_not_found(kit: Kit, acme: httpx.Client) -> None:
     for amount in ("1", "2"):
         submit(acme, amount)
@@ -185,3 +220,81 @@ def test_the_schema_of_a_pipeline_is_published(acme: httpx.Client) -> None:
     assert acme.get("/v1/pipelines/echo/schema").json()["inputSchema"]["type"] == "object"
     for name in ("hidden", "nobody-knows"):
         assert acme.get(f"/v1/pipelines/{name}/schema").status_code == 404
+
+
+class Payee(TypedDict):
+    name: str
+    iban: NotRequired[str]
+
+
+class Payment(TypedDict):
+    amount: Decimal
+    to: Payee
+    kind: Literal["instant", "usual"]
+    notes: NotRequired[list[str]]
+    limit: int | None
+
+
+DERIVED = {
+    "type": "object",
+    "required": ["amount", "kind", "limit", "to"],
+    "properties": {
+        "amount": {"type": "string"},
+        "to": {
+            "type": "object",
+            "required": ["name"],
+            "properties": {"name": {"type": "string"}, "iban": {"type": "string"}},
+        },
+        "kind": {"enum": ["instant", "usual"]},
+        "notes": {"type": "array", "items": {"type": "string"}},
+        "limit": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+    },
+}
+
+
+def test_a_typed_first_step_tells_the_schema_and_an_author_has_it_checked(
+    kit: Kit, acme: httpx.Client
+) -> None:
+    @kit.step("t/typed")
+    def typed(ctx: Any, data: Payment) -> dict[str, Any]:
+        return {}
+
+    live = kit.connections.live
+    about = json.dumps(typed.described())
+    live.redis.hset(live.keys.outside("stepTypesH"), "t/typed", about)
+    kit.use(Pipeline("typed").step("t/typed").step("t/echo").build())
+    found = acme.get("/v1/pipelines/typed/schema").json()
+    assert (found["source"], found["checked"]) == ("derived", False)
+    assert {name: found["inputSchema"][name] for name in DERIVED} == DERIVED
+    # Only published: what the workers of the moment say decides about no payment.
+    odd = {"input": {"amount": 1}}
+    assert acme.post("/v1/transactions", json={"pipeline": "typed", **odd}).status_code == 202
+    kit.use(Pipeline("checked", input_schema=Payment).step("t/typed").build())
+    found = acme.get("/v1/pipelines/checked/schema").json()
+    assert (found["source"], found["checked"]) == ("written", True)
+    refused = acme.post("/v1/transactions", json={"pipeline": "checked", **odd})
+    assert refused.json()["type"] == "urn:datp:problem:input-invalid"
+    right = {"amount": "1.00", "to": {"name": "bob"}, "kind": "usual", "limit": None}
+    fits = {"pipeline": "checked", "input": right}
+    assert acme.post("/v1/transactions", json=fits).status_code == 202
+    assert acme.get("/v1/pipelines/echo/schema").json()["source"] == "none"
+
+
+def test_a_class_that_has_no_json_is_no_schema() -> None:
+    @dataclass
+    class Socket:
+        place: object
+
+    for wrong in (Socket, int):
+        with pytest.raises(PipelineInvalid):
+            Pipeline("wrong", input_schema=wrong)
+
+
+def test_hints_that_cannot_be_read_say_nothing(kit: Kit) -> None:
+    def postponed(ctx: Any, data: Missing) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    def untyped(ctx: Any, data: dict[str, Any]) -> None: ...
+
+    functions: list[Callable[..., Any]] = [postponed, untyped, lambda ctx: None]
+    for number, function in enumerate(functions):
+        assert kit.step(f"t/hints-{number}")(function).input_schema() is None

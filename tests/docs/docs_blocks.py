@@ -63,6 +63,23 @@ ELSEWHERE: dict[tuple[str, str], str] = {
         "tests/mutants/test_mutants.py::test_the_example_of_the_page_is_on_the_list"
     ),
 }
+#: One test follows this page from top to bottom.
+ELSEWHERE |= {
+    ("docs/http-api.md", start): (
+        "tests/api/test_http_api_page.py::test_the_commands_of_the_page_work"
+    )
+    for start in (
+        "call() { curl",
+        "# submitTransaction",
+        "# getTransactionState",
+        "# checkPipeline",
+        "# addWebhookEndpoint",
+        "# addService",
+        "# createKey",
+        "# listNodes",
+        "# startOriginal",
+    )
+}
 #: Blocks that no test can run, and why.
 NOT_RUN: dict[tuple[str, str], str] = {
     ("README.md", "make test    # all tests, on real servers"): (

@@ -153,3 +153,13 @@ def test_a_step_of_a_claim_that_was_lost_sets_nothing(stage: Stage) -> None:
         for old, status in lost:
             answer = stage.live.set_switch(old.tx_id, "kyc", "true", fence=old.fence)
             assert answer == Refused(old.tx_id, "STALE", status)
+
+
+def test_one_that_is_not_as_it_was_seen_gets_no_switch(stage: Stage) -> None:
+    claim = stage.claimed()
+    for seen in (f"sleeping:{claim.fence}", f"running:{claim.fence - 1}"):
+        with stage.nothing_changes():
+            answer = stage.live.set_switch(claim.tx_id, "kyc", "true", seen=seen)
+        assert answer == Refused(claim.tx_id, "MOVED", "running")
+    answer = stage.live.set_switch(claim.tx_id, "kyc", "true", seen=f"running:{claim.fence}")
+    assert answer == Refused(claim.tx_id, "SET", "1")

@@ -167,3 +167,13 @@ def test_one_that_was_lost_may_have_begun_so_its_caller_gets_it_without_the_reca
     stage.sleep(seized)
     assert isinstance(stage.live.stop(new.tx_id, StopRequest.cancel("enough"), NODE), Bell)
     assert stage.fields(new.tx_id)["cancel"] == "cancelled:enough"
+
+
+def test_one_that_is_not_as_it_was_seen_is_not_stopped(stage: Stage) -> None:
+    bell = stage.queued()
+    cancel = StopRequest.cancel("enough")
+    for seen in ("running:0", "queued:7"):
+        with stage.nothing_changes():
+            answer = stage.live.stop(bell.tx_id, cancel, NODE, seen=seen)
+        assert answer == Refused(bell.tx_id, "MOVED", "queued")
+    assert isinstance(stage.live.stop(bell.tx_id, cancel, NODE, seen="queued:0"), Claimed)

@@ -81,3 +81,13 @@ def test_one_whose_state_has_left_is_found_until_it_was_brought_back(stage: Stag
             answers = stage.live.wake_many([claim.tx_id], only_due=only_due)
         assert answers == [Refused(claim.tx_id, "UNKNOWN", "")]
     assert stage.live.due("sleepingZ", batch_max=10) == [claim.tx_id]
+
+
+def test_one_that_is_not_as_it_was_seen_is_not_woken(stage: Stage) -> None:
+    claim = stage.sleeping(sleep_ms=10**9)
+    for seen in (f"queued:{claim.fence}", f"sleeping:{claim.fence + 1}"):
+        with stage.nothing_changes():
+            answers = stage.live.wake_many([claim.tx_id], only_due=False, seen=seen)
+        assert answers == [Refused(claim.tx_id, "MOVED", "sleeping")]
+    [woken] = stage.live.wake_many([claim.tx_id], only_due=False, seen=f"sleeping:{claim.fence}")
+    assert isinstance(woken, Bell)

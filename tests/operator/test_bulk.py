@@ -73,6 +73,31 @@ def test_transactions_are_chosen_by_status_pipeline_owner_group_and_age(kit: Kit
     assert len(list(kit.operator.choose(Where(), rows_max=1))) == 1
 
 
+def test_transactions_are_chosen_and_sorted_by_search_attributes(kit: Kit) -> None:
+    search = {"amount": {"from": "input.amount", "type": "decimal"}}
+    kit.use(Pipeline("paid", search=search).step("t/gate").build())
+    cheap, dear, dearest = (kit.submit("paid", {"amount": each}) for each in ("9", "10", "100"))
+    kit.submit("gate", {"amount": "50"})
+    assert ids(kit, "attr.amount>=10") == {dear, dearest}
+    assert ids(kit, "attr.amount>=10", "attr.amount<100") == {dear}
+    assert ids(kit, "attr.amount=9", "status=sleeping") == {cheap}
+    rows = json.loads(run("list", "--order", "-amount", "--json"))
+    assert [each["txId"] for each in rows] == [dearest, dear, cheap]
+    rows = json.loads(run("list", "--where", "attr.amount<100", "--order", "amount", "--json"))
+    assert [each["txId"] for each in rows] == [cheap, dear]
+    said = run("bulk", "cancel", "--where", "attr.amount>9.5", "--reason", "too dear")
+    assert "2 of 2 done" in said
+    assert kit.status(cheap).status is Status.SLEEPING
+    with pytest.raises(FilterInvalid):
+        list(kit.operator.choose(Where(), order="a b"))
+
+
+@pytest.mark.parametrize("text", ["attr.amount", "attr.=1", "attr.a b=1", "attr."])
+def test_a_condition_that_makes_no_sense_is_named(text: str) -> None:
+    with pytest.raises(FilterInvalid):
+        Where.from_texts([text])
+
+
 @pytest.mark.parametrize(
     "text", ["status", "status=", "colour=red", "status=dead", "older-than=5", "older-than=xm"]
 )

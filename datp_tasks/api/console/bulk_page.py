@@ -11,7 +11,13 @@ from urllib.parse import parse_qsl
 
 from fastapi.responses import Response
 
-from datp_tasks.api.console.transactions_page import given_filters, parsed, query_of, wrong_filter
+from datp_tasks.api.console.transactions_page import (
+    conditions_of,
+    given_filters,
+    parsed,
+    query_of,
+    wrong_filter,
+)
 from datp_tasks.api.console.visit import REASON_CHARS_MAX, Pages, Visit, with_query
 from datp_tasks.api.problems import invalid, not_found
 from datp_tasks.api.services import Services
@@ -66,6 +72,7 @@ def where_of(given: Mapping[str, str]) -> Where:
         status=Status(status) if status else None,
         pipeline=given.get("pipeline"),
         owner=given.get("owner"),
+        attributes=conditions_of(given["attr"]) if "attr" in given else {},
     )
 
 
@@ -101,10 +108,17 @@ async def preview(visit: Visit) -> Response:
 
 def command_of(action: str, given: Mapping[str, str]) -> str:
     """The same on the command line, safe to paste; empty if it does not know one of the filters."""
-    if not given or not given.keys() <= set(FILTERS):
+    if not given or not given.keys() <= {*FILTERS, "attr"}:
         return ""
-    filters = " ".join(f"--where {quote(f'{name}={value}')}" for name, value in given.items())
+    filters = " ".join(_option(name, value) for name, value in given.items())
     return f"datp bulk {action} {filters} --reason '…'"
+
+
+def _option(name: str, value: str) -> str:
+    """A filter as the command line has it."""
+    if name == "attr":
+        return " ".join(f"--where {quote(f'attr.{each.strip()}')}" for each in value.split(","))
+    return f"--where {quote(f'{name}={value}')}"
 
 
 @pages.action("/bulk/{action}", back="/transactions")

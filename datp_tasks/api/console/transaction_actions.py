@@ -160,8 +160,7 @@ async def set_switch(visit: Visit) -> Response:
 async def retry(visit: Visit) -> Response:
     tx, _ = await _about(visit)
     act = partial(
-        visit.services.operator.act,
-        "retry",
+        visit.services.operator.retry,
         tx.tx_id,
         reason=visit.reason(),
         actor=visit.caller.actor,

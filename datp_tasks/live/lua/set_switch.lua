@@ -16,12 +16,14 @@ ARGV:
   value        json  a boolean, number or short string; empty removes the switch
   switches_max int   how many different switches a transaction may have
   fence        int   of the claim, if one of its own steps sets it; empty from outside
+  seen         str   "<status>:<fence>" that it must have, or empty for any
 Returns:
   SET          switch sequence
   WOKEN        bell
   NO_CHANGE    it had that value already
   TOO_MANY     number of switches
   STALE        status found; another worker owns it
+  MOVED        status found; it is not as it was seen any more
   FINAL        status found
   UNKNOWN      no such transaction here
 ]]
@@ -43,6 +45,7 @@ local name = ARGV[3]
 local value = ARGV[4]
 local switches_max = tonumber(ARGV[5])
 local fence = ARGV[6]
+local seen = ARGV[7]
 
 local field = 'switch:' .. name
 local found = redis.call('HMGET', state, 'status', field, 'wakeSwitch', 'switchCount',
@@ -50,6 +53,9 @@ local found = redis.call('HMGET', state, 'status', field, 'wakeSwitch', 'switchC
 local status = found[1]
 if not status then
   return {'UNKNOWN', ''}
+end
+if seen ~= '' and seen ~= status .. ':' .. found[6] then
+  return {'MOVED', status}
 end
 if ended(status) then
   return {'FINAL', status}

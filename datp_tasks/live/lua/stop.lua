@@ -21,11 +21,13 @@ ARGV:
   request      str   "<status to end as>:<reason>"; not empty
   node         str   the caller
   only_seize   int   1 to leave it alone if it runs or a step has begun
+  seen         str   "<status>:<fence>" that it must have, or empty for any
 Returns:
   SEIZED       fence, fields; nothing had begun: finish it now, or park it if it was recreated
   QUEUED       bell; a worker will roll it back
   ASKED        status found; a worker will see it
   BEGUN        status found; nothing was changed
+  MOVED        status found; it is not as it was seen any more
   PARKED       it is in doubt; that must be resolved first
   FINAL        status found
   UNKNOWN      no such transaction here
@@ -50,12 +52,16 @@ local tx_id = ARGV[2]
 local request = ARGV[3]
 local node = ARGV[4]
 local only_seize = ARGV[5]
+local seen = ARGV[6]
 
 local found = redis.call('HMGET', state, 'status', 'begun', 'fence', 'version', 'cancel',
   'recreated')
 local status = found[1]
 if not status then
   return {'UNKNOWN', ''}
+end
+if seen ~= '' and seen ~= status .. ':' .. found[3] then
+  return {'MOVED', status}
 end
 if status == 'in-doubt' then
   return {'PARKED', ''}

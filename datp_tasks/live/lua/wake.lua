@@ -13,8 +13,10 @@ ARGV:
   now_ms       int   time, or empty for the server's
   tx_id        str   transaction id
   only_due     int   1 to wake it only if its time has come
+  seen         str   "<status>:<fence>" that it must have, or empty for any
 Returns:
   OK           bell
+  MOVED        status found; it is not as it was seen any more
   NOT_DUE      wake time
   NOT_SLEEPING status found
   UNKNOWN      no such transaction here; if it sleeps, it must be brought back first
@@ -33,10 +35,14 @@ local stream = KEYS[5]
 local now_ms = ARGV[1]
 local tx_id = ARGV[2]
 local only_due = ARGV[3]
+local seen = ARGV[4]
 
 local found = redis.call('HMGET', state, 'status', 'wakeTime', 'version', 'fence')
 if not found[1] then
   return {'UNKNOWN', ''}
+end
+if seen ~= '' and seen ~= found[1] .. ':' .. found[4] then
+  return {'MOVED', found[1]}
 end
 if found[1] ~= 'sleeping' then
   redis.call('ZREM', sleeping, tx_id)

@@ -13,7 +13,9 @@ FROM api_key WHERE id = %(id)s
 
 -- :name list_keys
 -- The keys of one owner or of all, the oldest first, also those that are revoked.
-SELECT * FROM api_key WHERE coalesce(owner = %(owner)s, true)
+SELECT * FROM api_key
+WHERE coalesce(owner = %(owner)s, true)
+  AND (created_at, id) > (coalesce(%(after)s::timestamptz, '-infinity'), %(after_id)s)
 ORDER BY created_at, id LIMIT %(limit)s
 
 -- :name revoke

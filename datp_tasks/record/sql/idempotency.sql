@@ -17,6 +17,14 @@ RETURNING held_until
 SELECT request_hash, status, headers::text AS headers, body, tx_id
 FROM idempotency_key WHERE owner = %(owner)s AND key = %(key)s
 
+-- :name renew
+-- Hold a key for longer, unless the hold was over and another request took it.
+UPDATE idempotency_key
+SET held_until = greatest(held_until + interval '1 microsecond',
+    coalesce(%(now)s, clock_timestamp()) + make_interval(secs => %(hold_s)s))
+WHERE owner = %(owner)s AND key = %(key)s AND held_until = %(held_until)s AND status IS NULL
+RETURNING held_until
+
 -- :name keep
 -- The answer, unless the hold was over and another request took the key.
 UPDATE idempotency_key

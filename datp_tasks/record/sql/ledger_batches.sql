@@ -19,9 +19,10 @@ WITH service AS (
 SELECT service_id FROM service
 
 -- :name services
--- Services by name, or all.
+-- Services by name, or all that come after one.
 SELECT service_id, kind, url, secret FROM ledger_service
-WHERE service_id = ANY(%(services)s) OR %(services)s IS NULL
+WHERE (service_id = ANY(%(services)s) OR %(services)s IS NULL)
+  AND service_id > coalesce(%(after)s, '')
 ORDER BY service_id LIMIT %(limit)s
 
 -- :name give_numbers

@@ -206,5 +206,5 @@ LEFT JOIN LATERAL (
     SELECT b.batch_id, b.state FROM ledger_batch b
     WHERE b.service_id = c.service_id AND b.final_at IS NULL ORDER BY b.seq LIMIT 1
 ) AS h ON true
-WHERE coalesce(c.service_id = %(service)s, true)
+WHERE coalesce(c.service_id = %(service)s, true) AND c.service_id > coalesce(%(after)s, '')
 ORDER BY c.service_id LIMIT %(limit)s

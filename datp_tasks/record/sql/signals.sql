@@ -9,6 +9,13 @@ WITH added AS (
 )
 SELECT tx_id, name, value FROM tx_signal WHERE tx_id = %(tx_id)s AND name = %(name)s
 
+-- :name unmoved
+-- Hold the row of a transaction, if it has the number of events and the fence that a caller saw.
+SELECT tx_id FROM tx_summary
+WHERE tx_id = %(tx_id)s AND fence = %(fence)s
+  AND event_count + (completed_at IS NOT NULL)::integer = %(sequence)s
+FOR NO KEY UPDATE
+
 -- :name put_back
 -- Withdraw a signal in favour of the one before it. Only if it still
 -- holds: another client may have set something else since.

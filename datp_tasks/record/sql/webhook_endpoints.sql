@@ -1,10 +1,11 @@
 -- :name list_endpoints
--- Endpoints, the oldest first; NULL means any owner.
+-- Endpoints, the oldest first; NULL means any owner, or from the first on.
 SELECT id, owner, url, types, description, enabled, disabled_reason, created_at, updated_at,
        xact::text, part, row_id, replay_xact::text, replay_part, replay_row_id, replay_from,
        replay_to
 FROM webhook_endpoint
 WHERE (%(owner)s::text IS NULL OR owner = %(owner)s)
+  AND (created_at, id) > (coalesce(%(after)s::timestamptz, '-infinity'), %(after_id)s)
 ORDER BY created_at, id LIMIT %(limit)s
 
 -- :name find

@@ -13,7 +13,9 @@ ORDER BY created_at DESC, id DESC LIMIT %(limit)s
 -- The newest deliveries to an endpoint.
 SELECT id, tx_id, sequence, kind, owner, url, state, attempts, next_at, held, created_at,
        first_attempt_at, finished_at, last_status, last_error, endpoint_id
-FROM webhook_delivery WHERE endpoint_id = %(endpoint_id)s
+FROM webhook_delivery
+WHERE endpoint_id = %(endpoint_id)s
+  AND (created_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_id)s)
 ORDER BY created_at DESC, id DESC LIMIT %(limit)s
 
 -- :name find
