@@ -313,6 +313,11 @@ def test_a_version_is_put_into_use_in_the_commit_that_approves(
     assert store.list()[0].version_in_use == first.version
     store.use("p", second.version, reason="on fire", break_glass=True)
     assert kit.run("p", {}).output == {"a": 2}
+    # What is in use already needs no second person; what was disabled does.
+    assert store.use("p", second.version).version == second.version
+    store.disable("p")
+    with pytest.raises(ApprovalNeeded):
+        store.use("p", second.version)
     kit.close()
 
 
