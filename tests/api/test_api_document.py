@@ -149,8 +149,8 @@ def test_chains_of_requests_are_answered_as_documented_for_every_role(house: Api
     followed: Counter[str] = Counter()
     met: dict[str, Counter[int]] = {}
     machine = schema_of(house).as_state_machine()
-    for name, (role, given) in KEYS.items():
-        grants = None if given is None else Grants.parse(given)
+    for name, (role, texts) in KEYS.items():
+        grants = None if texts is None else Grants.parse(texts)
         key, found = house.new_key(f"chains-{name}", role, grants=grants), Counter[int]()
         met[name] = found
         for number in range(CHAINS):
