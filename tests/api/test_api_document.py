@@ -29,6 +29,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from datp_tasks.api import models
+from datp_tasks.api.links import LINKS
 from datp_tasks.model.actor import Role
 from datp_tasks.model.grants import Grants
 from tests.support.api_house import ApiHouse
@@ -47,7 +48,7 @@ CHECKS = [
 #: More, and others each time, for those who want to look for longer.
 EXAMPLES = int(os.environ.get("DATP_FUZZ_EXAMPLES", "4"))
 #: Runs of chains of requests for each role, and how long a chain may be.
-CHAINS = int(os.environ.get("DATP_FUZZ_CHAINS", "4"))
+CHAINS = int(os.environ.get("DATP_FUZZ_CHAINS", "3"))
 CHAIN_STEPS = 6
 TX_ID = re.compile(models.TX_ID)
 
@@ -69,6 +70,14 @@ def schema_of(house: ApiHouse) -> Any:
             operation.pop("security", None)
     schema = schemathesis.openapi.from_dict(document)
     schema.config.update(base_url=house.url)
+    # A URL that is too long is refused by the door, before what is in it is looked at.
+    schema.config.checks.negative_data_rejection.expected_statuses = [
+        "400",
+        "404",
+        "414",
+        "415",
+        "422",
+    ]
     return schema
 
 
@@ -148,7 +157,10 @@ def test_chains_of_requests_are_answered_as_documented_for_every_role(house: Api
     """What one answer shows is used in the next request, as the links of the document say."""
     followed: Counter[str] = Counter()
     met: dict[str, Counter[int]] = {}
-    machine = schema_of(house).as_state_machine()
+    linked = {name for name, _ in LINKS} | {
+        each for at in LINKS.values() for to in at for each in to[0]
+    }
+    machine = schema_of(house).include(operation_id=sorted(linked)).as_state_machine()
     for name, (role, texts) in KEYS.items():
         grants = None if texts is None else Grants.parse(texts)
         key, found = house.new_key(f"chains-{name}", role, grants=grants), Counter[int]()
@@ -168,8 +180,9 @@ def _follow(machine: Any, key: str, number: int, met: Counter[int], followed: Co
             return {"headers": {"Authorization": f"Bearer {key}"}, "timeout": 20}
 
         def before_call(self, case: Case[Any]) -> None:
-            if isinstance(case.body, dict) and "pipeline" in case.body:
-                case.body["pipeline"] = "nap"
+            if case.operation.label == "POST /v1/transactions":
+                # What is wrong with a body is tried above; here one is wanted that goes on.
+                case.body = {"pipeline": "nap", "input": {}}
 
         def after_call(self, response: Any, case: Case[Any]) -> None:
             met[response.status_code] += 1
