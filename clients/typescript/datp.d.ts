@@ -1415,8 +1415,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1435,8 +1437,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1456,8 +1460,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1477,8 +1483,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1501,8 +1509,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1522,8 +1532,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1548,8 +1560,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1571,8 +1585,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1584,6 +1600,8 @@ export interface Operations {
     replies: {
       200: HealthCheck;
       400: Problem;
+      414: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1602,8 +1620,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1626,8 +1646,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1649,8 +1671,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1673,8 +1697,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1697,8 +1723,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1721,7 +1749,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1740,8 +1770,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1762,7 +1794,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1781,7 +1815,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1800,7 +1836,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1820,7 +1858,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1839,7 +1879,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1859,7 +1901,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1878,7 +1922,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1897,7 +1943,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1912,7 +1960,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1931,7 +1981,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1943,6 +1995,8 @@ export interface Operations {
     replies: {
       200: Health;
       400: Problem;
+      414: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1961,7 +2015,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1976,7 +2032,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -1995,7 +2053,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2015,7 +2075,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2035,7 +2097,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2057,7 +2121,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2079,7 +2145,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2098,7 +2166,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2113,7 +2183,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2125,6 +2197,8 @@ export interface Operations {
     replies: {
       200: Readiness;
       400: Problem;
+      414: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2143,7 +2217,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2162,7 +2238,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2186,7 +2264,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2205,7 +2285,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2228,7 +2310,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2247,7 +2331,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2266,7 +2352,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2286,8 +2374,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2307,7 +2397,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2328,7 +2420,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2351,7 +2445,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2375,7 +2471,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2398,7 +2496,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2419,7 +2519,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2441,7 +2543,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2464,7 +2568,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2489,7 +2595,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2509,7 +2617,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2529,7 +2639,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2550,7 +2662,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2570,7 +2684,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2590,7 +2706,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2610,7 +2728,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2630,7 +2750,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2650,7 +2772,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2670,7 +2794,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2690,7 +2816,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2714,7 +2842,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2744,7 +2874,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2765,7 +2897,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2784,7 +2918,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2808,8 +2944,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2821,6 +2959,8 @@ export interface Operations {
     replies: {
       200: HealthCheck;
       400: Problem;
+      414: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2840,7 +2980,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2859,8 +3001,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2880,7 +3024,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2903,8 +3049,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2930,7 +3078,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2949,7 +3099,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2968,7 +3120,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -2991,8 +3145,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3017,8 +3173,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3043,8 +3201,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3069,8 +3229,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3094,8 +3256,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3120,8 +3284,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3143,8 +3309,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3167,8 +3335,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3180,6 +3350,8 @@ export interface Operations {
     replies: {
       200: undefined;
       400: Problem;
+      414: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3201,8 +3373,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3224,8 +3398,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3250,8 +3426,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3273,8 +3451,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3299,8 +3479,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3323,8 +3505,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3345,8 +3529,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3367,8 +3553,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3389,8 +3577,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3411,8 +3601,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3431,7 +3623,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3453,8 +3647,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3477,8 +3673,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3502,8 +3700,10 @@ export interface Operations {
       404: Problem;
       408: Problem;
       413: Problem;
+      414: Problem;
       415: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3524,7 +3724,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };
@@ -3543,7 +3745,9 @@ export interface Operations {
       401: Problem;
       403: Problem;
       404: Problem;
+      414: Problem;
       429: Problem;
+      431: Problem;
       500: Problem;
       503: Problem;
     };

@@ -28,9 +28,11 @@ PROBLEMS = {
     410: "What came after the cursor may be dropped by now.",
     412: "The transaction is not as `If-Match` says any more.",
     413: "The body is too large.",
+    414: "The URL is too long.",
     415: "The body is not declared as JSON.",
     422: "The request does not fit; the problem names each mistake.",
     429: "Too often, or too much in flight; Retry-After says when.",
+    431: "The headers are too large.",
     500: "The server made a mistake.",
     503: "A server that is needed is unavailable; Retry-After says when to ask again.",
 }
@@ -97,7 +99,10 @@ def _rights(app: FastAPI) -> dict[tuple[str, str], list[str]]:
 def _complete(operation: dict[str, Any], rights: list[str]) -> None:
     tags = operation.get("tags", [])
     is_open = "health" in tags
-    codes = {400, 500, 503} if is_open else {400, 401, 403, 404, 429, 500, 503}
+    # The door answers before a route is known (api/door.py).
+    codes = {400, 414, 431, 500, 503}
+    if not is_open:
+        codes |= {401, 403, 404, 429}
     if not is_open:
         operation["security"] = [{"key": rights}]
     if operation.get("parameters") or "requestBody" in operation:

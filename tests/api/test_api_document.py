@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -13,7 +15,7 @@ import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis.errors import Unsatisfiable
+from hypothesis.errors import FlakyStrategyDefinition, Unsatisfiable
 from schemathesis import Case, GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
@@ -26,6 +28,8 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+from datp_tasks.api import models
+from datp_tasks.api.links import LINKS
 from datp_tasks.model.actor import Role
 from datp_tasks.model.grants import Grants
 from tests.support.api_house import ApiHouse
@@ -43,9 +47,10 @@ CHECKS = [
 ]
 #: More, and others each time, for those who want to look for longer.
 EXAMPLES = int(os.environ.get("DATP_FUZZ_EXAMPLES", "4"))
-#: Chains of requests, and how long each may be.
-CHAINS = int(os.environ.get("DATP_FUZZ_CHAINS", "24"))
+#: Runs of chains of requests for each role, and how long a chain may be.
+CHAINS = int(os.environ.get("DATP_FUZZ_CHAINS", "3"))
 CHAIN_STEPS = 6
+TX_ID = re.compile(models.TX_ID)
 
 limits = settings(
     max_examples=EXAMPLES,
@@ -65,6 +70,14 @@ def schema_of(house: ApiHouse) -> Any:
             operation.pop("security", None)
     schema = schemathesis.openapi.from_dict(document)
     schema.config.update(base_url=house.url)
+    # A URL that is too long is refused by the door, before what is in it is looked at.
+    schema.config.checks.negative_data_rejection.expected_statuses = [
+        "400",
+        "404",
+        "414",
+        "415",
+        "422",
+    ]
     return schema
 
 
@@ -142,39 +155,46 @@ def test_every_operation_answers_every_role_as_documented_whatever_is_sent(
 @pytest.mark.timeout(600)
 def test_chains_of_requests_are_answered_as_documented_for_every_role(house: ApiHouse) -> None:
     """What one answer shows is used in the next request, as the links of the document say."""
-    keys = {
-        name: house.new_key("chains", role, grants=None if given is None else Grants.parse(given))
-        for name, (role, given) in KEYS.items()
-    }
-    turns = itertools.cycle(keys)
     followed: Counter[str] = Counter()
-    met: dict[str, Counter[int]] = {name: Counter() for name in keys}
+    met: dict[str, Counter[int]] = {}
+    linked = {name for name, _ in LINKS} | {
+        each for at in LINKS.values() for to in at for each in to[0]
+    }
+    machine = schema_of(house).include(operation_id=sorted(linked)).as_state_machine()
+    for name, (role, texts) in KEYS.items():
+        grants = None if texts is None else Grants.parse(texts)
+        key, found = house.new_key(f"chains-{name}", role, grants=grants), Counter[int]()
+        met[name] = found
+        for number in range(CHAINS):
+            _follow(machine, key, number, found, followed)
+    assert all(sum(found.values()) >= CHAINS for found in met.values()), met
+    assert len(followed) >= 3, followed
+    assert all(code < 500 for found in met.values() for code in found), met
 
-    class Chain(schema_of(house).as_state_machine()):  # type: ignore[misc]
-        def setup(self) -> None:
-            self.who = next(turns)
 
+def _follow(machine: Any, key: str, number: int, met: Counter[int], followed: Counter[str]) -> None:
+    """Some chains with one key; each is checked request by request."""
+
+    class Chain(machine):  # type: ignore[misc]
         def get_call_kwargs(self, case: Case[Any]) -> dict[str, Any]:
-            return {"headers": {"Authorization": f"Bearer {keys[self.who]}"}, "timeout": 20}
+            return {"headers": {"Authorization": f"Bearer {key}"}, "timeout": 20}
 
         def before_call(self, case: Case[Any]) -> None:
-            if isinstance(case.body, dict) and "pipeline" in case.body:
-                case.body["pipeline"] = "nap"
+            if case.operation.label == "POST /v1/transactions":
+                # What is wrong with a body is tried above; here one is wanted that goes on.
+                case.body = {"pipeline": "nap", "input": {}}
 
         def after_call(self, response: Any, case: Case[Any]) -> None:
-            met[self.who][response.status_code] += 1
-            if str(case.path_parameters.get("txId", "")).startswith("t") and response.ok:
-                followed[case.operation.definition.raw["operationId"]] += 1
+            met[response.status_code] += 1
+            if TX_ID.fullmatch(str(case.path_parameters.get("txId", ""))) and response.ok:
+                followed[case.operation.label] += 1
 
         def validate_response(self, response: Any, case: Case[Any], **kwargs: Any) -> None:
             # Which of two roles may do something is the table of rights, not the document.
             case.validate_response(response, checks=REFUSED_CHECKS)
 
-    Chain.run(
-        settings=settings(
-            limits, max_examples=CHAINS, stateful_step_count=CHAIN_STEPS, derandomize=True
-        )
-    )
-    assert all(met.values()), met
-    assert len(followed) >= 3, followed
-    assert not [code for found in met.values() for code in found if code >= 500]
+    Chain._hypothesis_internal_use_seed = number
+    steps = settings(limits, max_examples=3, stateful_step_count=CHAIN_STEPS, derandomize=False)
+    # A server remembers: what a chain finds differs from one to the next, which ends a run early.
+    with suppress(FlakyStrategyDefinition):
+        Chain.run(settings=steps)
