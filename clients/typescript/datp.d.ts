@@ -440,12 +440,12 @@ export type EndpointMade = {
   createdAt: string;
   updatedAt: string;
   /** What is told again just now. */
-  replay: EndpointReplay | null;
+  replay: EndpointReplayShown | null;
   /** Signs what is sent: shown now and never again. */
   secret: string;
 };
 
-export type EndpointReplay = {
+export type EndpointReplayShown = {
   from: string;
   to: string;
 };
@@ -462,7 +462,7 @@ export type EndpointShown = {
   createdAt: string;
   updatedAt: string;
   /** What is told again just now. */
-  replay: EndpointReplay | null;
+  replay: EndpointReplayShown | null;
 };
 
 export type EndpointsShown = {
@@ -480,6 +480,16 @@ export type EventOut = {
   kind: string;
   payload: Record<string, unknown>;
   createdAt: string;
+};
+
+export type EventShown = {
+  id: string;
+  /** Send as `after` to go on behind this one. */
+  cursor: string;
+  type: string;
+  timestamp: string;
+  owner: string;
+  data: FeedData;
 };
 
 export type Events = {
@@ -508,18 +518,8 @@ export type FeedData = {
   status: string;
 };
 
-export type FeedEvent = {
-  id: string;
-  /** Send as `after` to go on behind this one. */
-  cursor: string;
-  type: string;
-  timestamp: string;
-  owner: string;
-  data: FeedData;
-};
-
 export type FeedPageShown = {
-  events: (FeedEvent | CloudEvent)[];
+  events: (EventShown | CloudEvent)[];
   /** Send as `after`; a feed has no end. */
   nextCursor: string;
   /** Whether there is another page now. */

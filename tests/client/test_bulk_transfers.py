@@ -103,6 +103,8 @@ def test_the_states_on_the_way(datp: Kit, paid: Counter[str]) -> None:
     datp.advance(seconds=A_WHILE_S)
     assert show(datp, tx_id).state == "PROCESSING"
     assert outcomes(show(datp, tx_id)) == ["sleeping", "success"]
+    datp.connections.redis.flushdb()
+    datp.advance(seconds=A_WHILE_S)
     datp.set_switch(show(datp, tx_id).transfers[0]["txId"], "go", True)
     datp.advance(seconds=A_WHILE_S)
     assert show(datp, tx_id).state == "COMPLETED"
