@@ -17,6 +17,7 @@ from datp_tasks.live.invariants import check_all
 from datp_tasks.local.binaries import find_postgres
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.model.status import Status
+from datp_tasks.settings import Settings
 from datp_tasks.testing import Kit
 from tests.support.archive_world import HOUR_S, World
 
@@ -42,6 +43,13 @@ def fresh_postgres(tmp_path: Path) -> Iterator[PostgresServer]:
     server.start()
     yield server
     server.destroy()
+
+
+def empty_redis(settings: Settings) -> str:
+    """Another database of the server. A cluster has one: the caller empties that."""
+    if settings.redis_cluster == "on":
+        return settings.redis_url
+    return urlsplit(settings.redis_url)._replace(path=f"/{EMPTY}").geturl()
 
 
 def follow_the_page(command: str, url: str, folder: Path) -> None:
@@ -71,7 +79,7 @@ def test_a_restored_database_and_an_empty_redis_go_on_by_themselves(
 
     follow_the_page("pg_dump", datp.settings.database_url, tmp_path)
     follow_the_page("pg_restore", fresh_postgres.url, tmp_path)
-    redis_url = urlsplit(datp.settings.redis_url)._replace(path=f"/{EMPTY}").geturl()
+    redis_url = empty_redis(datp.settings)
     kit = RestoredKit(datp, fresh_postgres.url, redis_url)
     kit.connections.redis.flushdb()
 
