@@ -1288,11 +1288,13 @@ export type TransferShown = {
   index: number;
   externalId?: string | null;
   txId?: string | null;
-  status: ("queued" | "running" | "sleeping" | "in-doubt" | "success" | "failed" | "aborted" | "cancelled" | "expired" | "internal-error") | ("refused" | "gone");
+  status: ("queued" | "running" | "sleeping" | "in-doubt" | "success" | "failed" | "aborted" | "cancelled" | "expired" | "internal-error") | ("refused" | "duplicate" | "gone");
   note?: string | null;
   completedAt?: string | null;
   /** Why it was refused. */
   problem?: string | null;
+  /** The transaction that it was accepted as before. */
+  duplicateOf?: string | null;
 };
 
 export type UnmaskedApproval = {

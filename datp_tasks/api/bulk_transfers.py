@@ -50,10 +50,13 @@ class TransferShown(models.Given):
     index: Annotated[int, Field(description="Its place in the request, from 0.")]
     external_id: str | None = None
     tx_id: str | None = None
-    status: models.Status | Literal["refused", "gone"]
+    status: models.Status | Literal["refused", "duplicate", "gone"]
     note: str | None = None
     completed_at: datetime | None = None
     problem: Annotated[str | None, Field(description="Why it was refused.")] = None
+    duplicate_of: Annotated[
+        str | None, Field(description="The transaction that it was accepted as before.")
+    ] = None
 
 
 class BulkTransferShown(models.Given):

@@ -27,7 +27,9 @@ from datp_tasks.errors import (
     DataKeyGone,
     DatpError,
     ExpiryInvalid,
+    ExternalIdConflict,
     InputInvalid,
+    PipelineError,
     PipelineInvalid,
     RequestError,
     TransactionUnknown,
@@ -35,13 +37,13 @@ from datp_tasks.errors import (
 from datp_tasks.failpoints import reach
 from datp_tasks.model.bulk_transfer import (
     GONE,
-    REFUSED,
     STEP_TYPE,
     BulkState,
     bulk_state,
     counted,
     has_ended,
     ids_of,
+    status_without,
     transfers_of,
 )
 from datp_tasks.model.payload import Json, encode
@@ -102,6 +104,12 @@ class BulkTransfers:
             # An owner was erased with its keys: nothing was accepted, and it gets a new one.
             self._acceptor.vault.forget(error.key_ids)
             return self._submit(bulk, transfers)
+        except (RequestError, PipelineError):
+            # What would be refused now is found if it was accepted when it was not.
+            found = self.accepted_before(bulk, transfers) if _is_object(bulk.input) else None
+            if isinstance(found, Submitted):
+                return found
+            raise
 
     def accepted_before(self, bulk: Request, transfers: Sequence[Request]) -> Before | None:
         """What was accepted under the external id of a bulk, without submitting it."""
@@ -126,14 +134,14 @@ class BulkTransfers:
         good = {
             n: _within(each, deadline) for n, each in enumerate(tried) if isinstance(each, Prepared)
         }
-        refused = {n: _refusal(each) for n, each in enumerate(tried) if n not in good}
+        left_out = {n: _left_out(each) for n, each in enumerate(tried) if n not in good}
         made: list[Prepared] = []
 
         def make(existing: list[Existing | None]) -> Acceptance:
             for n, before in zip(good, existing, strict=True):
                 if before is not None:
-                    refused[n] = f"its external id has transaction {before.tx_id} already"
-            made.append(self._made(asked, answer, deadline, wanted, good, refused))
+                    left_out[n] = _left_out(self._acceptor.answers([good[n]], [before])[0])
+            made.append(self._made(asked, answer, deadline, wanted, good, left_out))
             return made[-1].acceptance
 
         with translate_outage():
@@ -142,7 +150,7 @@ class BulkTransfers:
             before = self._record.accept(owner, answer.acceptance.external_id, items, make)
         reach("bulk_transfer.after_commit")
         if before is None:
-            accepted = [each for n, each in good.items() if n not in refused]
+            accepted = [each for n, each in good.items() if n not in left_out]
             self._acceptor.place([*accepted, made[-1]])
             return Submitted(made[-1].acceptance.tx_id, Status.QUEUED)
         [found] = self._acceptor.answers(prepared, [before])
@@ -154,10 +162,22 @@ class BulkTransfers:
         limit = self._acceptor.settings.bulk_items_max
         if not 1 <= len(transfers) <= limit:
             raise RequestError(f"a bulk has 1 to {limit} transfers, was {len(transfers)}")
-        if not isinstance(bulk.input, Mapping):
+        if not _is_object(bulk.input):
             raise InputInvalid("input must be an object")
         if "transfers" in bulk.input:
             raise RequestError("the input of a bulk has no `transfers`: they are given beside it")
+        if bulk.external_id is not None:
+            names = [
+                self._named(bulk, each, n).external_id or "" for n, each in enumerate(transfers)
+            ]
+            if bulk.external_id in names:
+                raise RequestError("a transfer has the external id of the bulk")
+            longest, chars_max = max(map(len, names)), self._acceptor.settings.external_id_chars_max
+            if len(bulk.external_id) <= chars_max < longest:
+                raise RequestError(
+                    f"an external id has at most {chars_max} characters; transfers without one are "
+                    f"named after the bulk, which would make {longest}"
+                )
 
     @staticmethod
     def _named(bulk: Request, transfer: Request, n: int) -> Request:
@@ -189,23 +209,18 @@ class BulkTransfers:
         deadline: datetime,
         wanted: Sequence[Request],
         good: dict[int, Prepared],
-        refused: dict[int, str],
+        left_out: dict[int, Json],
     ) -> Prepared:
         """The bulk with its transfers, as it rests. It is sealed if one of them is."""
-        if len(refused) == len(wanted):
-            raise RequestError(
-                f"none of {len(wanted)} transfers can be accepted; the first: {refused[0]}"
-            )
+        if len(left_out) == len(wanted):
+            raise _none_accepted(left_out)
         transfers: list[Json] = []
         for n, each in enumerate(wanted):
             entry: Json = {"index": n}
             if each.external_id is not None:
                 entry["externalId"] = each.external_id
-            if n in refused:
-                entry["problem"] = refused[n]
-            else:
-                entry["txId"] = good[n].acceptance.tx_id
-            transfers.append(entry)
+            is_in = n not in left_out
+            transfers.append(entry | ({"txId": good[n].acceptance.tx_id} if is_in else left_out[n]))
         stored = encode({**asked.input, "expiresAt": deadline.isoformat(), "transfers": transfers})
         acceptance = replace(bulk.acceptance, input_json=stored, expires_at=None)
         state = first_state_json(acceptance.pipeline, acceptance.version, stored)
@@ -275,16 +290,33 @@ def _within(transfer: Prepared, deadline: datetime) -> Prepared:
     return replace(transfer, acceptance=acceptance, new=new)
 
 
-def _refusal(answer: object) -> str:
+def _is_object(input: object) -> bool:
+    return isinstance(input, Mapping)
+
+
+def _left_out(answer: object) -> Json:
+    """Why a transfer has no transaction in this bulk. One that was accepted before is not called
+    refused: a client that is told so pays elsewhere, while the first one runs."""
     if isinstance(answer, Submitted):
-        return f"it was accepted before as {answer.tx_id}, outside of this bulk"
-    return str(answer)[:PROBLEM_CHARS_MAX]
+        return {"duplicateOf": answer.tx_id}
+    return {"problem": str(answer)[:PROBLEM_CHARS_MAX]}
+
+
+def _none_accepted(left_out: dict[int, Json]) -> RequestError:
+    before = [each["duplicateOf"] for each in left_out.values() if "duplicateOf" in each]
+    if before:
+        return ExternalIdConflict(
+            f"{len(before)} of {len(left_out)} transfers were accepted before, the first as "
+            f"transaction {before[0]}; the others cannot be accepted"
+        )
+    problem = left_out[0]["problem"]
+    return RequestError(f"none of {len(left_out)} transfers can be accepted; the first: {problem}")
 
 
 def _shown(each: Json, known: dict[str, Summary], reported: dict[Any, Json]) -> Json:
     tx_id = each.get("txId")
     if not tx_id:
-        return {**each, "status": REFUSED}
+        return {**each, "status": status_without(each)}
     if tx_id not in known:
         return {**each, "status": reported.get(tx_id, {}).get("status", GONE)}
     found = known[tx_id]

@@ -17,6 +17,8 @@ BulkState = Literal["RECEIVED", "PROCESSING", "EXPIRING", "COMPLETED", "EXPIRED"
 GONE = "gone"
 #: Of a transfer that could not be accepted, so that there is no transaction.
 REFUSED = "refused"
+#: Of a transfer that was accepted before, outside of this bulk: it is paid there, once.
+DUPLICATE = "duplicate"
 
 
 def bulk_state(statuses: Sequence[str], *, is_over: bool, is_overdue: bool = False) -> BulkState:
@@ -26,11 +28,12 @@ def bulk_state(statuses: Sequence[str], *, is_over: bool, is_overdue: bool = Fal
         return "EXPIRED" if has_expired else "COMPLETED"
     if has_expired or is_overdue:
         return "EXPIRING"
-    return "RECEIVED" if set(statuses) <= {str(Status.QUEUED), REFUSED} else "PROCESSING"
+    is_new = set(statuses) <= {str(Status.QUEUED), REFUSED, DUPLICATE}
+    return "RECEIVED" if is_new else "PROCESSING"
 
 
 def has_ended(status: str) -> bool:
-    return status in (GONE, REFUSED) or Status(status).is_final
+    return status in (GONE, REFUSED, DUPLICATE) or Status(status).is_final
 
 
 def transfers_of(input: Json) -> list[Json]:
@@ -41,6 +44,11 @@ def transfers_of(input: Json) -> list[Json]:
 
 def ids_of(transfers: Iterable[Json]) -> list[str]:
     return [each["txId"] for each in transfers if each.get("txId")]
+
+
+def status_without(transfer: Json) -> str:
+    """Of a transfer that has no transaction in this bulk."""
+    return DUPLICATE if "duplicateOf" in transfer else REFUSED
 
 
 def counted(transfers: Iterable[Mapping[str, Any]]) -> dict[str, int]:

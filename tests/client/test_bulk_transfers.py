@@ -123,7 +123,7 @@ def test_a_bulk_expires_as_a_whole_and_what_was_committed_stays_so(
     assert bulk.state == "EXPIRING", "one is past its point of no return, and goes on"
     assert outcomes(bulk) == ["success", "expired", "sleeping", "expired"]
     datp.set_switch(bulk.transfers[2]["txId"], "go", True)
-    datp.advance(seconds=A_WHILE_S)
+    datp.advance(seconds=60)
     bulk = show(datp, tx_id)
     assert (bulk.state, bulk.summary.status) == ("EXPIRED", Status.SUCCESS)
     assert outcomes(bulk) == ["success", "expired", "success", "expired"]
@@ -158,8 +158,49 @@ def test_one_that_is_refused_does_not_hold_up_the_others(datp: Kit, paid: Counte
     bulk = show(datp, tx_id)
     assert outcomes(bulk) == ["success", "refused", "refused"]
     assert "unknown" in bulk.transfers[1]["problem"]
-    assert "already" in bulk.transfers[2]["problem"]
+    assert "already used for another request" in bulk.transfers[2]["problem"]
     assert paid["paid dan"] == 0
+
+
+def test_one_that_was_accepted_before_is_not_called_refused(datp: Kit, paid: Counter[str]) -> None:
+    """A client that is told "refused" pays elsewhere, while the first one runs."""
+    before = datp.submit("transfer", {"to": "dan"}, external_id="mine")
+    tx_id = submit(datp, to("bob"), to("dan", external_id="mine"))
+    datp.advance(seconds=A_WHILE_S)
+    bulk = show(datp, tx_id)
+    assert (outcomes(bulk), bulk.state) == (["success", "duplicate"], "COMPLETED")
+    output = datp.status(tx_id).output or {}
+    assert bulk.transfers[1]["duplicateOf"] == output["transfers"][1]["duplicateOf"] == before
+    nameless = Request(pipeline="bulk", input={}, expires_in_s=60)
+    transfers = [to("eve", external_id="e"), to("fay", external_id="f")]
+    submit(datp, *transfers, bulk=nameless)
+    with pytest.raises(ExternalIdConflict, match="2 of 2 transfers were accepted before"):
+        submit(datp, *transfers, bulk=nameless)
+    datp.advance(seconds=A_WHILE_S)
+    assert paid["paid dan"] == paid["paid eve"] == paid["paid fay"] == 1
+
+
+def test_a_bulk_that_would_be_refused_now_is_found_if_it_was_accepted(
+    datp: Kit, paid: Counter[str]
+) -> None:
+    first = submit(datp, to("bob"))
+    datp.use(Pipeline("bulk").step("t/pay").build())
+    assert submit(datp, to("bob")) == first
+    with pytest.raises(PipelineInvalid):
+        submit(datp, to("bob"), bulk=LONG)
+
+
+@pytest.mark.parametrize(
+    ("name", "transfer", "says"),
+    [("b" * 63, None, "would make 65"), ("b", "b", "has the external id of the bulk")],
+)
+def test_names_that_cannot_be_are_refused_with_the_whole_bulk(
+    datp: Kit, paid: Counter[str], name: str, transfer: str | None, says: str
+) -> None:
+    bulk = Request(pipeline="bulk", input={}, external_id=name, expires_in_s=60)
+    with pytest.raises(RequestError, match=says):
+        submit(datp, to("bob"), to("cid", external_id=transfer), bulk=bulk)
+    assert datp.connections.record.count() == 0
 
 
 def test_a_bulk_of_which_nothing_can_be_accepted_is_refused(datp: Kit, paid: Counter[str]) -> None:

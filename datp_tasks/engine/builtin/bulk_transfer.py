@@ -13,11 +13,11 @@ from datp_tasks.engine.builtin.params import mistakes_in, schema_of
 from datp_tasks.engine.registry import step
 from datp_tasks.model.bulk_transfer import (
     GONE,
-    REFUSED,
     STEP_TYPE,
     bulk_state,
     counted,
     ids_of,
+    status_without,
     transfers_of,
 )
 from datp_tasks.model.outcome import Fail, Sleep
@@ -25,9 +25,10 @@ from datp_tasks.model.outcome import Fail, Sleep
 if TYPE_CHECKING:
     from datp_tasks.engine.context import StepContext
 
-#: How soon it looks what became of them, and how much later each time.
+#: How soon it looks what became of them, and how much later each time. A transfer in doubt may wait
+#: for days, and each look is rows in the journal.
 LOOK_FIRST_S = 0.5
-LOOK_S_MAX = 5.0
+LOOK_S_MAX = 60.0
 
 
 @step(
@@ -47,7 +48,8 @@ def bulk_transfer(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any] | Sl
     for each in transfers:
         # Why one was refused is long, and in the input: a report must fit into its limit.
         each.pop("problem", None)
-        each["status"] = ended.get(each["txId"], GONE) if each.get("txId") else REFUSED
+        tx_id = each.get("txId")
+        each["status"] = ended.get(tx_id, GONE) if tx_id else status_without(each)
     statuses = [each["status"] for each in transfers]
     report = {"state": bulk_state(statuses, is_over=True), "counts": counted(transfers)}
     return {**data, **report, "transfers": transfers}
