@@ -440,12 +440,12 @@ export type EndpointMade = {
   createdAt: string;
   updatedAt: string;
   /** What is told again just now. */
-  replay: EndpointReplay | null;
+  replay: EndpointReplayShown | null;
   /** Signs what is sent: shown now and never again. */
   secret: string;
 };
 
-export type EndpointReplay = {
+export type EndpointReplayShown = {
   from: string;
   to: string;
 };
@@ -462,7 +462,7 @@ export type EndpointShown = {
   createdAt: string;
   updatedAt: string;
   /** What is told again just now. */
-  replay: EndpointReplay | null;
+  replay: EndpointReplayShown | null;
 };
 
 export type EndpointsShown = {
@@ -508,7 +508,7 @@ export type FeedData = {
   status: string;
 };
 
-export type FeedEvent = {
+export type FeedEventShown = {
   id: string;
   /** Send as `after` to go on behind this one. */
   cursor: string;
@@ -519,7 +519,7 @@ export type FeedEvent = {
 };
 
 export type FeedPageShown = {
-  events: (FeedEvent | CloudEvent)[];
+  events: (FeedEventShown | CloudEvent)[];
   /** Send as `after`; a feed has no end. */
   nextCursor: string;
   /** Whether there is another page now. */

@@ -76,7 +76,7 @@ class RotateIn(BaseModel):
     )
 
 
-class EndpointReplay(BaseModel):
+class EndpointReplayShown(BaseModel):
     since: datetime = Field(alias="from")
     until: datetime = Field(alias="to")
 
@@ -91,7 +91,7 @@ class EndpointShown(Given):
     disabled_reason: str | None
     created_at: datetime
     updated_at: datetime
-    replay: Annotated[EndpointReplay | None, Field(description="What is told again just now.")]
+    replay: Annotated[EndpointReplayShown | None, Field(description="What is told again just now.")]
 
 
 class EndpointsShown(Paged):
