@@ -137,15 +137,17 @@ def test_a_signal_is_kept_only_for_the_row_that_was_seen(
     engine = house.kit.connections.engine
     signals = Signals(engine, house.kit.connections.clock)
     signal = Signal(tx_id, "go", "1")
-    for seen in (SeenRow(sequence=2, fence=0), SeenRow(sequence=1, fence=7)):
+    row = house.kit.client.status(tx_id)
+    for sequence, fence in ((row.sequence + 1, row.fence), (row.sequence, row.fence + 1)):
         with pytest.raises(TransactionMoved):
-            signals.add(signal, seen=seen)
+            signals.add(signal, seen=SeenRow(sequence, fence))
+    seen = SeenRow(row.sequence, row.fence)
     assert signals.of([tx_id]) == []
     with engine.begin() as step:
         step.exec_driver_sql("SELECT 1 FROM tx_summary WHERE tx_id = %s FOR UPDATE", (tx_id,))
         with pytest.raises(TransactionError, match="try again"):
-            signals.add(signal, seen=SeenRow(sequence=1, fence=0))
-    signals.add(signal, seen=SeenRow(sequence=1, fence=0))
+            signals.add(signal, seen=seen)
+    signals.add(signal, seen=seen)
     assert signals.of([tx_id]) == [signal]
 
 
