@@ -482,16 +482,6 @@ export type EventOut = {
   createdAt: string;
 };
 
-export type EventShown = {
-  id: string;
-  /** Send as `after` to go on behind this one. */
-  cursor: string;
-  type: string;
-  timestamp: string;
-  owner: string;
-  data: FeedData;
-};
-
 export type Events = {
   /** Send as `cursor`; null at the end. */
   nextCursor: string | null;
@@ -518,8 +508,18 @@ export type FeedData = {
   status: string;
 };
 
+export type FeedEventShown = {
+  id: string;
+  /** Send as `after` to go on behind this one. */
+  cursor: string;
+  type: string;
+  timestamp: string;
+  owner: string;
+  data: FeedData;
+};
+
 export type FeedPageShown = {
-  events: (EventShown | CloudEvent)[];
+  events: (FeedEventShown | CloudEvent)[];
   /** Send as `after`; a feed has no end. */
   nextCursor: string;
   /** Whether there is another page now. */

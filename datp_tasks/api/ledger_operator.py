@@ -64,7 +64,7 @@ async def services_list(
 
     def read() -> list[Service]:
         with translate_outage():
-            return services.ledger.batches.services(after=after, rows_max=limit + 1)
+            return services.ledger.batches.services(after=after or "", rows_max=limit + 1)
 
     found = await services.threads.run(read)
     page, more = page_of_more(found, lambda each: (each.service_id,), limit)

@@ -199,7 +199,7 @@ class FeedData(Given):
     status: str
 
 
-class EventShown(Given):
+class FeedEventShown(Given):
     id: str
     cursor: Annotated[str, Field(description="Send as `after` to go on behind this one.")]
     type: str
@@ -222,7 +222,7 @@ class CloudEvent(BaseModel):
 
 
 class FeedPageShown(Given):
-    events: list[EventShown | CloudEvent]
+    events: list[FeedEventShown | CloudEvent]
     next_cursor: Annotated[str, Field(description="Send as `after`; a feed has no end.")]
     has_more: Annotated[bool, Field(description="Whether there is another page now.")]
     limit: Annotated[int, Field(description="The most that this page could have.")]

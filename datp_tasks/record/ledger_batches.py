@@ -120,17 +120,12 @@ class BatchStore:
         return is_done
 
     def services(
-        self,
-        names: Sequence[str] | None = None,
-        *,
-        after: str | None = None,
-        rows_max: int = 100_000,
+        self, names: Sequence[str] | None = None, *, after: str = "", rows_max: int = 100_000
     ) -> list[Service]:
-        wanted = None if names is None else list(names)
-        values = {"services": wanted, "after": after, "limit": rows_max}
+        values = {"services": names if names is None else [*names], "after": after}
         return [
             Service(service_id=row.service_id, kind=row.kind, url=row.url, secret=row.secret)
-            for row in self._sql.run(Query.services, values)
+            for row in self._sql.run(Query.services, values | {"limit": rows_max})
         ]
 
     def store_many(self, batches: Sequence[NewBatch]) -> list[Stored | LedgerError]:

@@ -8,8 +8,10 @@ import httpx
 import pytest
 
 from datp_tasks.api import transactions
+from datp_tasks.errors import TransactionError, TransactionMoved
 from datp_tasks.model.actor import Actor
 from datp_tasks.operator.erase import Chosen
+from datp_tasks.record.signals import SeenRow, Signal, Signals
 from datp_tasks.transactions.send_signals import SignalSender
 from tests.support.api_house import ApiHouse
 
@@ -125,6 +127,28 @@ def test_what_moves_between_the_check_and_the_action_is_not_acted_on(
         method, f"{url}/{path}", json=body, headers={"If-Match": now.headers["ETag"]}
     )
     assert again.status_code in (200, 202)
+
+
+def test_a_signal_is_kept_only_for_the_row_that_was_seen(
+    house: ApiHouse, acme: httpx.Client
+) -> None:
+    """A progress report of a running step changes no fence in Redis: the commit compares it."""
+    tx_id = asleep(acme)
+    engine = house.kit.connections.engine
+    signals = Signals(engine, house.kit.connections.clock)
+    signal = Signal(tx_id, "go", "1")
+    row = house.kit.client.status(tx_id)
+    for sequence, fence in ((row.sequence + 1, row.fence), (row.sequence, row.fence + 1)):
+        with pytest.raises(TransactionMoved):
+            signals.add(signal, seen=SeenRow(sequence, fence))
+    seen = SeenRow(row.sequence, row.fence)
+    assert signals.of([tx_id]) == []
+    with engine.begin() as step:
+        step.exec_driver_sql("SELECT 1 FROM tx_summary WHERE tx_id = %s FOR UPDATE", (tx_id,))
+        with pytest.raises(TransactionError, match="try again"):
+            signals.add(signal, seen=seen)
+    signals.add(signal, seen=seen)
+    assert signals.of([tx_id]) == [signal]
 
 
 def test_the_trace_of_a_request_is_answered(acme: httpx.Client) -> None:

@@ -57,18 +57,10 @@ local seen = ARGV[6]
 local found = redis.call('HMGET', state, 'status', 'begun', 'fence', 'version', 'cancel',
   'recreated')
 local status = found[1]
-if not status then
-  return {'UNKNOWN', ''}
-end
-if seen ~= '' and seen ~= status .. ':' .. found[3] then
-  return {'MOVED', status}
-end
-if status == 'in-doubt' then
-  return {'PARKED', ''}
-end
-if ended(status) then
-  return {'FINAL', status}
-end
+if not status then return {'UNKNOWN', ''} end
+if seen ~= '' and seen ~= status .. ':' .. found[3] then return {'MOVED', status} end
+if status == 'in-doubt' then return {'PARKED', ''} end
+if ended(status) then return {'FINAL', status} end
 if only_seize == '1' and (status == 'running' or found[2] == '1') then
   return {'BEGUN', status}
 end
