@@ -33,7 +33,7 @@ ROUTES: dict[str, Role] = {
     "POST /transactions/{tx_id}/resolve": OPERATOR,
     "POST /views": VIEWER,
     "POST /views/forget": VIEWER,
-    "GET /bulk/{action}": VIEWER,
+    "GET /bulk/{action}": OPERATOR,
     "POST /bulk/{action}": OPERATOR,
     "GET /in-doubt": VIEWER,
     "GET /approvals": VIEWER,

@@ -316,7 +316,7 @@ def test_stored_cases_are_run_and_each_result_is_shown(
     token = admin.token()
     stored = admin.post("/drafts", token=token, yaml=CASES_YAML).headers["location"]
     place = f"/pipelines/checked/versions/{stored.rpartition('=')[2]}/test"
-    assert "Steps without a stand-in run for real" in unescape(admin.get(place).text)
+    assert "needs a stand-in" in unescape(admin.get(place).text)
     assert opal.post(place, token=opal.token(), **REASON).status_code == 403
     assert admin.post(place, token=token).headers["location"] == f"/console{place}"
     assert noted(house, "pipeline.test", "checked") == [], "not without a reason"
@@ -326,7 +326,8 @@ def test_stored_cases_are_run_and_each_result_is_shown(
     assert "1 passed, 1 failed" in shown
     assert "pays: expects success passed" in shown
     assert "does not: expects failed failed status is success, not failed" in shown
-    assert [each.reason for each in noted(house, "pipeline.test", "checked")] == ["ticket 12"]
+    [kept] = noted(house, "pipeline.test", "checked")
+    assert (kept.reason, kept.details["cases"]) == ("ticket 12", ["pays", "does not"])
     assert house.kit.connections.pipelines.show("checked").info.state == before
 
 

@@ -21,6 +21,7 @@ from datp_tasks.api.console.transactions_page import (
 from datp_tasks.api.console.visit import REASON_CHARS_MAX, Pages, Visit, with_query
 from datp_tasks.api.problems import invalid, not_found
 from datp_tasks.api.services import Services
+from datp_tasks.model.actor import Role
 from datp_tasks.model.approval import selection_of
 from datp_tasks.model.status import Status
 from datp_tasks.operator.bulk import FILTERS, Action, ActionResult, Where
@@ -76,7 +77,8 @@ def where_of(given: Mapping[str, str]) -> Where:
     )
 
 
-@pages.page("/bulk/{action}")
+# Search attributes are parts of payloads: a viewer could find them by counting.
+@pages.page("/bulk/{action}", role=Role.OPERATOR)
 async def preview(visit: Visit) -> Response:
     """How many, which, and what will happen; nothing is done yet."""
     action = _action(visit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from fastapi.responses import Response
@@ -13,6 +14,7 @@ from datp_tasks.api.console.visit import Pages, Visit
 from datp_tasks.api.services import Services
 from datp_tasks.errors import DatpError
 from datp_tasks.model.actor import Role
+from datp_tasks.model.case_effects import without_stand_in
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.pipelines.records import StoredVersion
 from datp_tasks.record.database import translate_outage
@@ -28,6 +30,7 @@ async def ask_test(visit: Visit) -> Response:
     name = visit.part("name")
     stored: StoredVersion = await visit.run(look, visit.services, name, visit.part("version"))
     cases, version = stored.definition.cases, stored.info.version
+    others = await visit.run(_others, visit.services, name)
     return confirm_page(
         visit,
         Confirm(
@@ -35,7 +38,7 @@ async def ask_test(visit: Visit) -> Response:
             says=[
                 f"The {len(cases)} cases of version {version} are run in a process and on servers "
                 "of their own, which end with them; this system has no transaction of them.",
-                "Steps without a stand-in run for real: what they ask of other systems is asked.",
+                "Nothing is asked of other systems: each step that would needs a stand-in.",
                 "It takes some seconds, and longer for many cases.",
             ],
             act=f"/pipelines/{quote(name)}/versions/{version}/test",
@@ -43,7 +46,7 @@ async def ask_test(visit: Visit) -> Response:
             button="Run the cases",
             cli=f"datp pipelines test {name} --version {version}",
             role=Role.ADMIN,
-            impossible="" if cases else "This version carries no test cases.",
+            impossible=_impossible(stored.definition, others),
         ),
     )
 
@@ -55,20 +58,36 @@ async def run_tests(visit: Visit) -> Response:
     stored: StoredVersion = await visit.run(look, services, name, visit.part("version"))
     names = [each.name for each in stored.definition.cases]
     place = place_of(name, stored.info.version)
-    if not names:
-        return visit.back_to(place, trouble="This version carries no test cases.")
     others = await visit.run(_others, services, name)
-    await visit.run(_note, visit, stored, reason)
+    impossible = _impossible(stored.definition, others)
+    if impossible:
+        return visit.back_to(place, trouble=impossible)
+
+    async def note() -> None:
+        await visit.run(_note, visit, stored, names, reason)
+
     try:
-        found = await visit.desk.case_runs.run(
-            services.settings.steps, [stored.definition, *others], names
-        )
+        found = await visit.desk.case_runs.run([stored.definition, *others], names, note)
     except CasesNotRun as error:
         return visit.back_to(place, trouble=str(error))
     return await show_version(visit, stored, results=found)
 
 
-def _note(visit: Visit, stored: StoredVersion, reason: str) -> None:
+def _impossible(definition: PipelineDefinition, others: Sequence[PipelineDefinition]) -> str:
+    """Why its cases are not run from here; empty: they are."""
+    if not definition.cases:
+        return "This version carries no test cases."
+    for case in definition.cases:
+        real = without_stand_in(definition, others, case)
+        if real:
+            return (
+                f"The case {case.name!r} has no stand-in for {', '.join(real)}, which would run "
+                "for real: write one under its stubs, or run it at the command line."
+            )
+    return ""
+
+
+def _note(visit: Visit, stored: StoredVersion, names: Sequence[str], reason: str) -> None:
     with translate_outage():
         record_action(
             visit.services.transactions.record.engine,
@@ -76,7 +95,7 @@ def _note(visit: Visit, stored: StoredVersion, reason: str) -> None:
             action="pipeline.test",
             subject=stored.info.name,
             reason=reason,
-            details={"version": stored.info.version},
+            details={"version": stored.info.version, "cases": list(names)},
         )
 
 
