@@ -19,6 +19,7 @@ from datp_tasks.model.bulk_transfer import (
     counted,
     ids_of,
     transfers_of,
+    tx_id_of,
 )
 from datp_tasks.model.outcome import Fail, Sleep
 
@@ -47,7 +48,8 @@ def bulk_transfer(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any] | Sl
     for each in transfers:
         # Why one was refused is long, and in the input: a report must fit into its limit.
         each.pop("problem", None)
-        each["status"] = ended.get(each["txId"], GONE) if each.get("txId") else REFUSED
+        tx_id = tx_id_of(each)
+        each["status"] = ended.get(tx_id, GONE) if tx_id else REFUSED
     statuses = [each["status"] for each in transfers]
     report = {"state": bulk_state(statuses, is_over=True), "counts": counted(transfers)}
     return {**data, **report, "transfers": transfers}
