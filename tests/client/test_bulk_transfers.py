@@ -290,7 +290,8 @@ def test_an_input_that_a_client_made_up_is_shown_as_far_as_it_makes_sense(
     assert found.transfers == [*refused, {"index": 5, "txId": gone, "status": "gone"}]
     assert found.expires_at is None
     assert found.summary.status is Status.SUCCESS
-    for status in ("paid", [], None):
+    wrong: list[Any] = ["paid", [], None]
+    for status in wrong:
         output = {"transfers": [{"txId": ["x"]}, {"txId": gone, "status": status}]}
         reported = replace(found.summary, output=output)
         view = datp.client.bulk_transfers.view(reported)
