@@ -11,14 +11,14 @@ from pydantic import Field
 
 from datp_tasks.api import models
 from datp_tasks.api.once import external_id_of
-from datp_tasks.api.problems import Problem
+from datp_tasks.api.problems import Problem, invalid
 from datp_tasks.api.routing import grants, json_response, router
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT, NEW, REPEATED, TxId, note_read
 from datp_tasks.client.bulk_transfers import BulkTransfer
 from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.client.requests import Submitted
-from datp_tasks.model.rights import check_read
+from datp_tasks.model.rights import check_read, sees_payloads
 from datp_tasks.record.database import translate_outage
 
 routes = router("/v1", "transactions", bytes_max=lambda settings: settings.bulk_bytes_max)
@@ -37,7 +37,9 @@ class BulkTransferIn(models.TransactionIn):
         ),
     ]
     transfers: Annotated[
-        list[models.TransactionIn], Field(min_length=1, description="Each is a transaction.")
+        list[models.TransactionIn],
+        # No setting allows more, and each that is checked here holds up the other requests.
+        Field(min_length=1, max_length=5_000, description="Each is a transaction."),
     ]
 
 
@@ -85,20 +87,28 @@ class BulkTransferShown(models.Given):
 async def submit_bulk_transfer(request: Request, wanted: BulkTransferIn) -> Response:
     """Hand in a bulk. It and its transfers are accepted by one commit, and expire together."""
     services, caller = services_of(request), caller_of(request)
-    count = len(wanted.transfers)
+    count, limit = len(wanted.transfers), services.settings.bulk_items_max
+    if count > limit:
+        raise invalid([{"loc": ("body", "transfers"), "msg": f"at most {limit} are allowed"}])
     bulk = wanted.request(caller.owner, caller.actor, name=external_id_of(request))
     transfers = [each.request(caller.owner, caller.actor) for each in wanted.transfers]
-    await services.admission.limits.take(caller.owner, cost=count)
-    try:
-        await services.admission.limits.admit(caller.owner, count + 1)
-    except Problem as over:
-        # Only what was accepted before: a client that is told "refused" pays elsewhere.
-        answer = await _accepted_before(services, bulk, transfers)
-        if answer is None:
-            raise over from None
+    bulks = services.client.bulk_transfers
+    # First: what is refused as a whole must not use up what its owner may ask for.
+    refused: Exception | None = await services.threads.run(bulks.refusal, bulk, transfers)
+    if refused is None:
+        await services.admission.limits.take(caller.owner, cost=count)
+        try:
+            await services.admission.limits.admit(caller.owner, count + 1)
+        except Problem as over:
+            refused = over
+    if refused is None:
+        answer = await services.threads.run(bulks.submit, bulk, transfers)
     else:
-        submit = services.client.bulk_transfers.submit
-        answer = await services.threads.run(submit, bulk, transfers)
+        # Only what was accepted before: a client that is told "refused" pays elsewhere.
+        before = await _accepted_before(services, bulk, transfers)
+        if before is None:
+            raise refused
+        answer = before
     return json_response(
         {"bulkId": answer.tx_id, "duplicate": answer.duplicate},
         REPEATED if answer.duplicate else NEW,
@@ -120,7 +130,9 @@ async def bulk_transfer(request: Request, tx_id: TxId) -> Response:
 
     def read() -> BulkTransfer:
         with translate_outage():
-            return services.client.bulk_transfers.view(shown)
+            return services.client.bulk_transfers.view(
+                shown, with_payloads=sees_payloads(caller.actor)
+            )
 
     return json_response((await services.threads.run(read)).to_json())
 

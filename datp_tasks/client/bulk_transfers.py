@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from datp_tasks.client.reads import Reader
 from datp_tasks.client.requests import (
@@ -35,6 +34,7 @@ from datp_tasks.errors import (
     TransactionUnknown,
 )
 from datp_tasks.failpoints import reach
+from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.model.bulk_transfer import (
     GONE,
     STEP_TYPE,
@@ -43,18 +43,25 @@ from datp_tasks.model.bulk_transfer import (
     counted,
     has_ended,
     ids_of,
+    is_transfer_status,
     status_without,
     transfers_of,
+    tx_id_of,
 )
 from datp_tasks.model.payload import Json, encode
+from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.model.rights import check_submit
 from datp_tasks.model.state import first_state_json
 from datp_tasks.model.status import Status
 from datp_tasks.record.bulk_transfers import BulkRecord
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.record_types import Acceptance, Existing, Summary
+from datp_tasks.timeouts.expiry import moment_of
 
 #: A report of a thousand transfers must fit into one answer.
 PROBLEM_CHARS_MAX = 200
+#: Pipelines of transfers that are looked up before the bulk is paid for: each may be a query.
+PIPELINES_LOOKED_UP_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +123,33 @@ class BulkTransfers:
         [found] = self._acceptor.accepted_before([self._whole(bulk, transfers)[0]])
         return found
 
+    def refusal(self, bulk: Request, transfers: Sequence[Request]) -> DatpError | None:
+        """What refuses a bulk as a whole, as far as that is cheap to tell before it is paid for."""
+        try:
+            self._check(bulk, transfers)
+        except RequestError as error:
+            return error
+        with translate_outage():
+            refused = self._may_not_start(bulk)
+            if refused is not None:
+                return refused
+            by_pipeline = {each.pipeline: each for each in transfers}
+            if len(by_pipeline) > PIPELINES_LOOKED_UP_MAX:
+                return None
+            found = {name: self._may_not_start(each) for name, each in by_pipeline.items()}
+        if None in found.values():
+            return None
+        return _none_of(transfers, str(found[transfers[0].pipeline]))
+
+    def _may_not_start(self, request: Request) -> DatpError | None:
+        try:
+            definition = self._acceptor.catalogue.current(request.pipeline)
+            if request.by is not None:
+                check_submit(request.by, definition.name, definition.access, request.owner)
+        except (RequestError, PipelineError) as error:
+            return error
+        return None
+
     def _whole(self, bulk: Request, transfers: Sequence[Request]) -> tuple[Request, list[Request]]:
         """The request of the bulk with what makes it the same again, and those of transfers."""
         wanted = [self._named(bulk, each, n) for n, each in enumerate(transfers)]
@@ -126,6 +160,8 @@ class BulkTransfers:
         asked, wanted = self._whole(bulk, transfers)
         [answer], prepared = self._acceptor.prepare_many([asked])
         if not isinstance(answer, Prepared):
+            if isinstance(answer, InputInvalid):
+                raise self._explained(answer, bulk, len(transfers))
             if isinstance(answer, DatpError):
                 raise answer
             return answer
@@ -157,6 +193,17 @@ class BulkTransfers:
         if isinstance(found, DatpError):
             raise found
         return found
+
+    def _explained(self, error: InputInvalid, bulk: Request, count: int) -> InputInvalid:
+        """Says so if the client's own input is valid, and the entries of its transfers are not."""
+        [alone], _ = self._acceptor.prepare_many([replace(bulk, external_id=None)])
+        if isinstance(alone, InputInvalid):
+            return error
+        return InputInvalid(
+            f"{error}; this counts the entry that a bulk keeps in its input for each of its "
+            f"{count} transfers",
+            error.pointer,
+        )
 
     def _check(self, bulk: Request, transfers: Sequence[Request]) -> None:
         limit = self._acceptor.settings.bulk_items_max
@@ -191,7 +238,7 @@ class BulkTransfers:
     def _deadline(self, bulk: Prepared) -> datetime:
         acceptance = bulk.acceptance
         definition = self._acceptor.catalogue.version(acceptance.pipeline, acceptance.version)
-        if not any(step.type == STEP_TYPE for step in definition.steps):
+        if not _is_for_bulks(definition):
             raise PipelineInvalid(
                 [f"{definition.name}: has no step {STEP_TYPE}, so it is no pipeline for a bulk"]
             )
@@ -240,22 +287,33 @@ class BulkTransfers:
         """A bulk as of now; TransactionUnknown if there is none of this id."""
         return self.view(self._reader.status(tx_id))
 
-    def view(self, summary: Summary) -> BulkTransfer:
-        """The same for one whose row was read before; nothing of the transfers if it is masked."""
+    def view(self, summary: Summary, *, with_payloads: bool = True) -> BulkTransfer:
+        """The same for one whose row was read before; nothing of the transfers if it is masked.
+
+        Any client can start the pipeline of a bulk with an input of its own, so nothing in there
+        is taken for granted; and without payloads, the texts in it are not shown.
+        """
         transfers = transfers_of(summary.input)
-        is_bulk = bool(transfers) or summary.is_sealed or summary.erased_at is not None
-        if not is_bulk:
+        has_some = bool(transfers) or summary.is_sealed or summary.erased_at is not None
+        if not has_some or not self._is_of_bulk(summary):
             raise TransactionUnknown(f"{summary.tx_id} is no bulk transfer")
         found = self._reader.status_many(ids_of(transfers))
         # Whose input it is may have written any id into it.
         own = [each for each in found if each is not None and each.owner == summary.owner]
         known = {each.tx_id: each for each in own}
-        reported = {each.get("txId"): each for each in transfers_of(summary.output or {})}
-        shown = [_shown(each, known, reported) for each in transfers]
+        reported = {
+            tx_id: str(each["status"])
+            for each in transfers_of(summary.output or {})
+            if (tx_id := tx_id_of(each)) and is_transfer_status(each.get("status"))
+        }
+        texts = ("externalId", "problem") if with_payloads else ()
+        shown = [
+            {"index": n, **_texts(each, texts), **_standing(each, known, reported)}
+            for n, each in enumerate(transfers)
+        ]
         # Of one that is masked or erased only its own status is known.
         statuses = [each["status"] for each in shown] or [str(summary.status)]
-        text = summary.input.get("expiresAt")
-        deadline = datetime.fromisoformat(text) if isinstance(text, str) else None
+        deadline = _deadline_in(summary.input)
         now = self._acceptor.record.server_now()
         return BulkTransfer(
             summary,
@@ -267,6 +325,19 @@ class BulkTransfers:
             deadline,
             shown,
         )
+
+    def _is_of_bulk(self, summary: Summary) -> bool:
+        with translate_outage():
+            pinned = self._acceptor.catalogue.version(summary.pipeline, summary.version)
+        return _is_for_bulks(pinned)
+
+
+def _is_for_bulks(definition: PipelineDefinition) -> bool:
+    return any(step.type == STEP_TYPE for step in definition.steps)
+
+
+def _none_of(transfers: Sequence[Request], first: str) -> RequestError:
+    return RequestError(f"none of {len(transfers)} transfers can be accepted; the first: {first}")
 
 
 def _asked(transfers: Sequence[Request]) -> list[Json]:
@@ -313,14 +384,28 @@ def _none_accepted(left_out: dict[int, Json]) -> RequestError:
     return RequestError(f"none of {len(left_out)} transfers can be accepted; the first: {problem}")
 
 
-def _shown(each: Json, known: dict[str, Summary], reported: dict[Any, Json]) -> Json:
-    tx_id = each.get("txId")
-    if not tx_id:
-        return {**each, "status": status_without(each)}
+def _deadline_in(input: Json) -> datetime | None:
+    try:
+        return moment_of(input["expiresAt"])
+    except (KeyError, ExpiryInvalid):
+        return None
+
+
+def _texts(transfer: Json, names: Sequence[str]) -> Json:
+    return {name: transfer[name] for name in names if isinstance(transfer.get(name), str)}
+
+
+def _standing(transfer: Json, known: dict[str, Summary], reported: dict[str, str]) -> Json:
+    """What became of a transfer so far; of what it says itself only the id."""
+    tx_id = tx_id_of(transfer)
+    if tx_id is None or not shard_of_tx(tx_id):
+        first = transfer.get("duplicateOf")
+        is_id = isinstance(first, str) and bool(shard_of_tx(first))
+        return {"status": status_without(transfer), **({"duplicateOf": first} if is_id else {})}
     if tx_id not in known:
-        return {**each, "status": reported.get(tx_id, {}).get("status", GONE)}
+        return {"txId": tx_id, "status": reported.get(tx_id, GONE)}
     found = known[tx_id]
-    shown: Json = {**each, "status": str(found.status)}
+    shown: Json = {"txId": tx_id, "status": str(found.status)}
     if found.note:
         shown["note"] = found.note
     if found.completed_at is not None:

@@ -36,14 +36,27 @@ def has_ended(status: str) -> bool:
     return status in (GONE, REFUSED, DUPLICATE) or Status(status).is_final
 
 
+def is_transfer_status(value: object) -> bool:
+    """Whether a report may say so of a transfer: any client can write one into its input."""
+    return isinstance(value, str) and (
+        value in (GONE, REFUSED, DUPLICATE) or value in set(Status)
+    )
+
+
 def transfers_of(input: Json) -> list[Json]:
     """What a bulk was made of, as its input has it; nothing where that is masked or erased."""
     given = input.get("transfers")
     return [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
 
 
+def tx_id_of(transfer: Json) -> str | None:
+    """The transaction of a transfer; None if it was refused, or its entry names no id."""
+    found = transfer.get("txId")
+    return found if found and isinstance(found, str) else None
+
+
 def ids_of(transfers: Iterable[Json]) -> list[str]:
-    return [each["txId"] for each in transfers if each.get("txId")]
+    return [tx_id for each in transfers if (tx_id := tx_id_of(each))]
 
 
 def status_without(transfer: Json) -> str:

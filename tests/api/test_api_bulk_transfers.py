@@ -11,6 +11,7 @@ import pytest
 
 from datp_tasks import Pipeline
 from datp_tasks.model.actor import Role
+from datp_tasks.model.grants import Grants
 from tests.support.api_house import ApiHouse
 from tests.support.remote_terminal import RemoteTerminal, no_servers
 
@@ -145,6 +146,71 @@ def test_a_transaction_that_is_no_bulk_is_not_shown_as_one(bank: ApiHouse) -> No
     ann = bank.client(bank.new_owner("payer"))
     tx_id = ann.post("/v1/transactions", json=transfer("b")).json()["txId"]
     assert ann.get(f"/v1/bulk-transfers/{tx_id}").status_code == 404
+
+
+def granted(bank: ApiHouse, owner: str, *grants: str) -> httpx.Client:
+    return bank.client(key=bank.new_key(owner, grants=Grants.parse(grants)))
+
+
+def test_the_length_of_a_bulk_is_checked_before_its_transfers_are(bank: ApiHouse) -> None:
+    ann = bank.client(bank.new_owner("payer"))
+    response = ann.post("/v1/bulk-transfers", json=bulk(*[{}] * 5_001))
+    assert response.status_code == 422
+    assert [each["pointer"] for each in response.json()["errors"]] == ["#/body/transfers"]
+
+
+def test_a_bulk_that_is_refused_as_a_whole_costs_one_request(bank: ApiHouse) -> None:
+    payer = bank.new_owner("payer")
+    bank.limit(payer, requests_per_s=0.001, burst_max=5)
+    many = [transfer("b")] * 20
+    too_many = [transfer("b")] * (bank.kit.settings.bulk_items_max + 1)
+    answers = [
+        granted(bank, payer, *grants).post("/v1/bulk-transfers", json=bulk(*transfers))
+        for grants, transfers in [
+            (["submit:pays"], many),
+            (["submit:bulk"], many),
+            (["submit:bulk", "submit:pays"], too_many),
+        ]
+    ]
+    assert [each.status_code for each in answers] == [403, 422, 422]
+    assert "lacks the grant submit:pays" in answers[1].json()["detail"]
+    assert answers[2].json()["errors"][0]["pointer"] == "#/body/transfers"
+    assert bank.client(payer).get("/v1/transactions").status_code == 200
+
+
+def test_a_key_that_lost_its_grant_is_told_of_the_bulk_that_it_handed_in(bank: ApiHouse) -> None:
+    payer = bank.new_owner("payer")
+    body = bulk(transfer("b"), externalId="once")
+    first = bank.client(payer).post("/v1/bulk-transfers", json=body).json()
+    again = granted(bank, payer, "submit:pays").post("/v1/bulk-transfers", json=body)
+    assert (again.status_code, again.json()) == (200, {**first, "duplicate": True})
+
+
+def test_a_viewer_sees_what_became_of_transfers_and_no_text_of_the_client(bank: ApiHouse) -> None:
+    ann = bank.client(bank.new_owner("payer"))
+    viewer, ops = bank.client("eve", Role.VIEWER), bank.client("ops", Role.OPERATOR)
+    body = bulk(transfer("b", externalId="iban"), transfer("b", "none", externalId="pin"))
+    place = ann.post("/v1/bulk-transfers", json=body).headers["location"]
+    first, second = viewer.get(place).json()["transfers"]
+    assert first.keys() == {"index", "txId", "status", "completedAt"}
+    assert second == {"index": 1, "status": "refused"}
+    assert ops.get(place).json()["transfers"] == ann.get(place).json()["transfers"]
+    refused = ann.get(place).json()["transfers"][1]
+    assert refused.keys() == {"index", "externalId", "problem", "status"}
+    noted = ops.get("/v1/audit/actions", params={"subject": place.rpartition("/")[2]})
+    assert [each["action"] for each in noted.json()["actions"]] == ["bulk-transfer.read"]
+
+
+def test_an_input_with_transfers_is_not_shown_to_those_who_see_no_payloads(bank: ApiHouse) -> None:
+    ann, viewer = bank.client(bank.new_owner("payer")), bank.client("eve", Role.VIEWER)
+    given = {"transfers": [{"card": "4111", "index": "4111", "txId": "4111", "note": "4111"}]}
+    for pipeline, status in (("pays", 404), ("bulk", 200)):
+        wanted = {"pipeline": pipeline, "input": given}
+        tx_id = ann.post("/v1/transactions", json=wanted).json()["txId"]
+        for client in (viewer, ann):
+            response = client.get(f"/v1/bulk-transfers/{tx_id}")
+            assert response.status_code == status, response.text
+            assert "4111" not in response.text
 
 
 def test_over_its_limit_only_what_was_accepted_before_is_answered(bank: ApiHouse) -> None:

@@ -15,6 +15,7 @@ from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.errors import (
     ExpiryInvalid,
     ExternalIdConflict,
+    InputInvalid,
     NoReturn,
     PipelineInvalid,
     RequestError,
@@ -314,6 +315,39 @@ def test_an_input_that_names_transfers_of_another_owner_tells_nothing_of_them(
     tx_id = datp.submit("bulk", made_up, owner="mallory")
     datp.advance(seconds=A_WHILE_S)
     assert show(datp, tx_id).transfers == [{"index": 0, "txId": foreign, "status": "gone"}]
+
+
+@pytest.mark.parametrize("expiry", ["soon", "2027-01-01T00:00:00", "0001-01-01T00:00+14:00", 7])
+def test_an_input_that_a_client_made_up_is_shown_as_far_as_it_makes_sense(
+    datp: Kit, paid: Counter[str], expiry: Any
+) -> None:
+    gone = f"t00-{'0' * 32}"
+    ids = [["x"], {"x": 1}, 7, True, "x", gone]
+    made_up = [{"txId": each, "index": {}, "externalId": [], "problem": 1} for each in ids]
+    tx_id = datp.submit("bulk", {"transfers": [*made_up, "x"], "expiresAt": expiry})
+    datp.advance(seconds=A_WHILE_S)
+    found = show(datp, tx_id)
+    refused = [{"index": n, "status": "refused"} for n in range(5)]
+    assert found.transfers == [*refused, {"index": 5, "txId": gone, "status": "gone"}]
+    assert found.expires_at is None
+    assert found.summary.status is Status.SUCCESS
+    wrong: list[Any] = ["paid", [], None]
+    for status in wrong:
+        output = {"transfers": [{"txId": ["x"]}, {"txId": gone, "status": status}]}
+        reported = replace(found.summary, output=output)
+        view = datp.client.bulk_transfers.view(reported)
+        assert view.to_json()["counts"] == {"gone": 1, "refused": 5}
+
+
+def test_an_input_that_is_too_large_with_its_transfers_says_so(
+    datp: Kit, paid: Counter[str]
+) -> None:
+    limit = datp.settings.input_bytes_max
+    for size, explained in ((limit - 100, True), (limit, False)):
+        bulk = replace(BULK, input={"pad": "x" * size})
+        with pytest.raises(InputInvalid, match="are allowed") as refused:
+            submit(datp, to("bob"), to("cid"), bulk=bulk)
+        assert ("each of its 2 transfers" in str(refused.value)) is explained
 
 
 def test_a_bulk_that_a_person_ended_is_not_completed_before_its_transfers_are(

@@ -19,6 +19,7 @@ from datp_tasks.model.bulk_transfer import (
     ids_of,
     status_without,
     transfers_of,
+    tx_id_of,
 )
 from datp_tasks.model.outcome import Fail, Sleep
 
@@ -48,7 +49,7 @@ def bulk_transfer(ctx: StepContext, data: dict[str, Any]) -> dict[str, Any] | Sl
     for each in transfers:
         # Why one was refused is long, and in the input: a report must fit into its limit.
         each.pop("problem", None)
-        tx_id = each.get("txId")
+        tx_id = tx_id_of(each)
         each["status"] = ended.get(tx_id, GONE) if tx_id else status_without(each)
     statuses = [each["status"] for each in transfers]
     report = {"state": bulk_state(statuses, is_over=True), "counts": counted(transfers)}
