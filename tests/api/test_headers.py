@@ -127,6 +127,25 @@ def test_what_moves_between_the_check_and_the_action_is_not_acted_on(
     assert again.status_code in (200, 202)
 
 
+@pytest.mark.parametrize("path", ACTIONS)
+def test_what_has_ended_and_left_redis_is_not_to_be_tried_again(
+    house: ApiHouse, acme: httpx.Client, path: str
+) -> None:
+    tx_id = asleep(acme)
+    house.kit.client.cancel(tx_id, "over")
+    live = house.kit.connections.live
+    live.redis.delete(live.keys.state(tx_id))
+    assert live.named_many([tx_id], ("status",)) == [{}]
+    url = f"/v1/transactions/{tx_id}"
+    seen = acme.get(url)
+    assert seen.json()["completedAt"]
+    method = "PUT" if path.startswith("switches") else "POST"
+    condition = {"If-Match": seen.headers["ETag"]}
+    answer = acme.request(method, f"{url}/{path}", json=ACTIONS[path], headers=condition)
+    assert (answer.status_code, answer.json()["retryable"]) == (409, False), answer.text
+    assert "has ended" in answer.json()["detail"]
+
+
 def test_the_trace_of_a_request_is_answered(acme: httpx.Client) -> None:
     answer = acme.get("/v1/transactions", headers={"traceparent": TRACE})
     assert answer.headers["traceparent"] == TRACE
