@@ -15,6 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from datp_tasks import Pipeline
 from datp_tasks.api import input_schemas
 from datp_tasks.api.lists import make_cursor
+from datp_tasks.engine.registry import registry
 from datp_tasks.errors import PipelineInvalid
 from datp_tasks.model.actor import Role
 from datp_tasks.model.search_attributes import text_of
@@ -291,6 +292,15 @@ def test_without_redis_the_schema_is_what_is_shipped(
     monkeypatch.setattr(input_schemas, "described_step_type", unavailable)
     found = acme.get("/v1/pipelines/found/schema")
     assert (found.status_code, found.json()["source"]) == (200, "none")
+
+    @kit.step("t/shipped")
+    def shipped(ctx: Any, data: Payment) -> dict[str, Any]:
+        return {}
+
+    kit.use(Pipeline("shipped").step("t/shipped").build())
+    monkeypatch.setattr(registry, "find", lambda _: shipped)
+    found = acme.get("/v1/pipelines/shipped/schema")
+    assert (found.status_code, found.json()["source"]) == (200, "derived")
 
 
 def test_a_class_that_has_no_json_is_no_schema() -> None:
