@@ -17,12 +17,21 @@ from datp_tasks.api.problems import answer_of, forbidden, invalid
 from datp_tasks.api.routing import by_key, json_response, router
 from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
+from datp_tasks.api.threads import acting_for
 from datp_tasks.api.waiting import ClientGone
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.payload import encode
 from datp_tasks.model.rights import check_read, sees_payloads
 from datp_tasks.model.sealed import MASK, masked
-from datp_tasks.record.event_feed import BEGINNING, TYPES, FeedCursor, FeedPage, TransactionEvent
+from datp_tasks.record.database import translate_outage
+from datp_tasks.record.event_feed import (
+    BEGINNING,
+    TEXT_CHARS_MAX,
+    TYPES,
+    FeedCursor,
+    FeedPage,
+    TransactionEvent,
+)
 from datp_tasks.record.vault import Vault
 from datp_tasks.settings import Settings
 
@@ -78,18 +87,24 @@ async def events(
     shape = Shape(caller.actor, services.transactions.vault, _types(type), is_cloud=is_cloud)
     is_stream = STREAM in accept
     text = (request.headers.get("last-event-id") if is_stream else None) or after
-    cursor = await _cursor(services, LATEST if is_stream and text is None else text)
+    cursor = await _cursor(services, whose, LATEST if is_stream and text is None else text)
     if is_stream:
         services.waits.streams.places.take_or_refuse(caller.owner)
         return EventStream(request, shape, whose, cursor)
     page = await _page(request, services, whose, cursor, limit, wait)
-    shown = [shape.of(each) for each in page.events if shape.wants(each)]
     cursor_text = str(page.next)
-    if BATCH in accept:
-        headers = {"Datp-Next-Cursor": cursor_text, "Datp-Has-More": str(page.is_full).lower()}
-        return Response(encode(shown), headers=headers, media_type=BATCH)
-    about = {"nextCursor": cursor_text, "hasMore": page.is_full, "limit": limit}
-    return json_response({"events": shown, **about})
+
+    def answer() -> Response:
+        with translate_outage():
+            shown = [shape.of(each) for each in page.events if shape.wants(each)]
+        if BATCH in accept:
+            headers = {"Datp-Next-Cursor": cursor_text, "Datp-Has-More": str(page.is_full).lower()}
+            return Response(encode(shown), headers=headers, media_type=BATCH)
+        about = {"nextCursor": cursor_text, "hasMore": page.is_full, "limit": limit}
+        return json_response({"events": shown, **about})
+
+    # Opening what is sealed may ask PostgreSQL for its key.
+    return await services.threads.run(answer)
 
 
 async def _page(
@@ -115,23 +130,26 @@ async def _page(
         await _cancelled(gone)
 
 
-async def _cursor(services: Services, text: str | None) -> FeedCursor:
+async def _cursor(services: Services, owner: str | None, text: str | None) -> FeedCursor:
     """Where to begin; a cursor whose next events may be dropped is refused."""
-    head = await services.threads.run(services.waits.streams.feed.head)
+    feed = services.waits.streams.feed
+    head = await services.threads.run(feed.head)
     if text is None:
         return FeedCursor(BEGINNING, head.cursor.at)
     if text == LATEST:
         return head.cursor
     cursor = FeedCursor.parse(text)
-    cursor.check_kept(kept_days(services.settings), head.cursor.at)
+    rule_days = await services.threads.run(feed.rule_days, owner)
+    cursor.check_kept(kept_days(services.settings, rule_days), head.cursor.at)
     # Here, because a stream that has begun cannot be refused any more.
     head.check_known(cursor.place)
     return cursor
 
 
-def kept_days(settings: Settings) -> int:
-    """How long events are kept; 0 is for ever."""
+def kept_days(settings: Settings, rule_days: int) -> int:
+    """How long all events are kept, by settings and by the shortest rule; 0 is for ever."""
     days = (
+        rule_days,
         settings.keep_state_changes_days,
         settings.keep_events_days,
         settings.keep_summaries_days,
@@ -228,6 +246,11 @@ class EventStream(Response):
         self._cursor = cursor
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Its request is over: without this, what it reads would be in the name of none.
+        with acting_for(self._caller.owner):
+            await self._send_all(receive, send)
+
+    async def _send_all(self, receive: Receive, send: Send) -> None:
         gone = asyncio.ensure_future(_until_gone(receive))
         try:
             headers = [each for each in self.raw_headers if each[0] != b"content-length"]
@@ -294,7 +317,7 @@ class EventStream(Response):
         if text is None:
             shown = encode(self._shape.of(event))
             text = f"id: {event.cursor}\nevent: {event.type}\ndata: {shown}\n\n"
-            if view:
+            if view and len(text) <= TEXT_CHARS_MAX:
                 event.texts[view] = text
         return text
 

@@ -37,6 +37,7 @@ log = logging.getLogger("datp.api")
 TICK_ROWS_MAX = 500
 #: Kept for the streams of an owner.
 KEPT_MAX = 1_000
+KEPT_BYTES_MAX = 16_000_000
 
 
 @dataclass(slots=True)
@@ -47,6 +48,8 @@ class Tail:
     start: FeedPlace | None = None
     head: FeedCursor | None = None
     bells: set[asyncio.Event] = field(default_factory=set)
+    #: Of all events that are kept.
+    weight: int = 0
 
     def begin(self, head: FeedCursor) -> None:
         """The first who reads the feed to its end says where the list begins."""
@@ -69,9 +72,12 @@ class Tail:
 
     def add(self, page: FeedPage) -> None:
         self.events.extend(page.events)
+        self.weight += sum(each.weight for each in page.events)
         self.head = page.next
-        while len(self.events) > KEPT_MAX:
-            self.start = self.events.popleft().place
+        while len(self.events) > KEPT_MAX or self.weight > KEPT_BYTES_MAX:
+            oldest = self.events.popleft()
+            self.start = oldest.place
+            self.weight -= oldest.weight
         if page.events:
             for bell in self.bells:
                 bell.set()
@@ -141,7 +147,9 @@ class EventStreams:
                     if not page.is_full:
                         tail.begin(page.next)
                 left_s = give_up_s - time.monotonic()
-                if page.events or left_s <= 0 or self.is_closing or gone.done():
+                # A full page may show nothing: retention has dropped its events since.
+                is_news = bool(page.events) or page.is_full
+                if is_news or left_s <= 0 or self.is_closing or gone.done():
                     return page
                 after = page.next
                 await _first_of(bell, gone, left_s)

@@ -14,6 +14,7 @@ from datp_tasks.api.services import Services, services_of
 from datp_tasks.engine.registry import registry
 from datp_tasks.errors import PipelineDisabled, PipelineUnknown
 from datp_tasks.live.nodes import described_step_type
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.model.input_schema import DIALECT
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.record.database import translate_outage
@@ -61,7 +62,11 @@ def _derived(services: Services, definition: PipelineDefinition) -> dict[str, An
     name = definition.steps[0].type
     shipped = registry.find(name)
     live = services.live
-    about = described_step_type(live.redis, live.keys, name)
+    try:
+        about = described_step_type(live.redis, live.keys, name)
+    except RedisError:
+        # What is shipped is known without Redis.
+        about = None
     if about is None and shipped is not None:
         about = shipped.described()
     found = (about or {}).get("input")

@@ -106,7 +106,8 @@ async def once(request: Request, handle: Handle, what: Keeps) -> Response:
         response, what = answer_of(request, error), "answer"
     finally:
         hold.stop()
-    await _settle(services, await hold.last(), response, what, request)
+    await hold.ended()
+    await _settle(services, found, response, what, request)
     return response
 
 
@@ -124,11 +125,10 @@ class Hold:
         self._is_over = True
         self._timer.cancel()
 
-    async def last(self) -> KeyTaken:
-        """The hold as it was renewed last."""
+    async def ended(self) -> None:
+        """No renewal is under way any more."""
         if self._under_way is not None:
             await self._under_way
-        return self._begun
 
     def _later(self) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(RENEW_S, self._begin)
@@ -137,20 +137,19 @@ class Hold:
         self._under_way = asyncio.ensure_future(self._renew())
 
     async def _renew(self) -> None:
-        def renew() -> KeyTaken | None:
+        def renew() -> bool:
             with translate_outage():
                 return self._services.callers.idempotency.renew(self._begun)
 
         try:
             # Not in the threads of requests: those may all be as slow as this one.
-            renewed = await asyncio.to_thread(renew)
+            is_renewed = await asyncio.to_thread(renew)
         except Exception as error:
             log.warning("the hold on an idempotency key is not renewed: %s", error)
         else:
-            if renewed is None:
+            if not is_renewed:
                 log.warning("another request has taken over an idempotency key that is in use")
                 return
-            self._begun = renewed
         if not self._is_over:
             self._timer = self._later()
 
@@ -197,8 +196,8 @@ async def _settle(
         with translate_outage():
             if what == "again" or _is_passing(response):
                 store.release(begun)
-            else:
-                store.keep(begun, kept)
+            elif not store.keep(begun, kept):
+                log.warning("another request has taken over an idempotency key before its answer")
 
     try:
         await services.threads.run(settle)

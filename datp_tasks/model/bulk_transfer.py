@@ -38,9 +38,7 @@ def has_ended(status: str) -> bool:
 
 def is_transfer_status(value: object) -> bool:
     """Whether a report may say so of a transfer: any client can write one into its input."""
-    return isinstance(value, str) and (
-        value in (GONE, REFUSED, DUPLICATE) or value in set(Status)
-    )
+    return isinstance(value, str) and (value in (GONE, REFUSED, DUPLICATE) or value in set(Status))
 
 
 def transfers_of(input: Json) -> list[Json]:

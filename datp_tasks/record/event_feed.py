@@ -40,6 +40,10 @@ AT_MS_MAX = 253_370_764_800_000
 CURSOR = re.compile(r"1\.(\d{1,19})\.([01])\.(\d{1,19})\.(\d{1,15})")
 #: What a row was called before the page was read may be so much older than the page.
 SLACK_S = 3_600.0
+#: A longer text is written anew for each stream, so that few large events do not fill the memory.
+TEXT_CHARS_MAX = 16_384
+#: Ways to show an event: with its payloads or without, in our shape or as a CloudEvent.
+VIEWS = 4
 #: A writer that takes longer may be missed by who looks for a time; the feed never misses it.
 WRITER_S_MAX = 900.0
 
@@ -51,6 +55,7 @@ class Query(Queries, topic="event_feed"):
     renumber_changes: str
     renumber_reports: str
     head: str
+    rule_days: str
 
 
 class FeedPlace(NamedTuple):
@@ -128,10 +133,18 @@ class TransactionEvent:
     data: Json
     #: As streams have written it before, by the way it is shown: written once for all of them.
     texts: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+    #: How long `data` is as text.
+    data_chars: int = field(default=0, compare=False, repr=False)
 
     @property
     def is_sealed(self) -> bool:
         return any(data_key_of(self.data.get(name)) for name in ("output", "progress"))
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it takes where it is kept, once each of its texts is written."""
+        texts = VIEWS if self.data_chars <= TEXT_CHARS_MAX else 0
+        return self.data_chars * (1 + texts)
 
     @property
     def id(self) -> str:
@@ -161,6 +174,12 @@ class EventFeed:
             row = connection.exec_driver_sql(Query.head).one()
         cursor = FeedCursor(FeedPlace(int(row.xmin), CHANGES, 0), row.at)
         return FeedHead(cursor, int(row.xmax))
+
+    def rule_days(self, owner: str | None) -> int:
+        """The shortest retention rule of an owner (None: of all) and of pipelines; 0: none."""
+        with self._alone.connect() as connection:
+            row = connection.exec_driver_sql(Query.rule_days, {"owner": owner}).one()
+        return int(row.days or 0)
 
     def renumber(self, rows_max: int) -> int:
         """Rows that come from another server, with transaction ids that this one has not reached;
@@ -253,4 +272,12 @@ def _place(row: Any) -> FeedPlace:
 
 def _event(row: Any) -> TransactionEvent:
     data = json.loads(row.data)
-    return TransactionEvent(_place(row), row.type, row.owner, row.tx_id, row.created_at, data)
+    return TransactionEvent(
+        _place(row),
+        row.type,
+        row.owner,
+        row.tx_id,
+        row.created_at,
+        data,
+        data_chars=len(row.data),
+    )

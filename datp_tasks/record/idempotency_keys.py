@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Engine
@@ -35,8 +35,8 @@ class KeyTaken:
 
     owner: str
     key: str
-    #: Names this hold: who came after it was over has another.
-    held_until: datetime
+    #: Names this hold, however often it is renewed: who came after it was over has another.
+    begun_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class IdempotencyKeys:
                 Query.begin, {**names, "request_hash": request_hash, **limits}
             ).first()
             if row is not None:
-                return KeyTaken(owner, key, row.held_until)
+                return KeyTaken(owner, key, row.begun_at)
             row = connection.exec_driver_sql(Query.find, names).first()
         # It was released between the two statements: the client asks again.
         if row is None:
@@ -84,30 +84,30 @@ class IdempotencyKeys:
             return KeyInUse()
         return KeptAnswer(row.status, tuple(json.loads(row.headers).items()), row.body, row.tx_id)
 
-    def renew(self, begun: KeyTaken) -> KeyTaken | None:
-        """The work goes on: hold the key for longer. None: another request has it by now."""
-        values = {"owner": begun.owner, "key": begun.key, "held_until": begun.held_until}
+    def renew(self, begun: KeyTaken) -> bool:
+        """The work goes on: hold the key for longer. False: another request has it by now."""
+        values = {"owner": begun.owner, "key": begun.key, "begun_at": begun.begun_at}
         limits = {"hold_s": HOLD_S, "now": self._clock.now()}
         with self._engine.begin() as connection:
-            row = connection.exec_driver_sql(Query.renew, {**values, **limits}).first()
-        return None if row is None else replace(begun, held_until=row.held_until)
+            return connection.exec_driver_sql(Query.renew, {**values, **limits}).rowcount > 0
 
-    def keep(self, begun: KeyTaken, answer: KeptAnswer) -> None:
+    def keep(self, begun: KeyTaken, answer: KeptAnswer) -> bool:
+        """False: another request has the key by now."""
         values = {
             "owner": begun.owner,
             "key": begun.key,
-            "held_until": begun.held_until,
+            "begun_at": begun.begun_at,
             "status": answer.status,
             "headers": json.dumps(dict(answer.headers)),
             "body": answer.body,
             "tx_id": answer.tx_id,
         }
         with self._engine.begin() as connection:
-            connection.exec_driver_sql(Query.keep, values)
+            return connection.exec_driver_sql(Query.keep, values).rowcount > 0
 
     def release(self, begun: KeyTaken) -> None:
         """Nothing was done: the same key can be used again."""
-        values = {"owner": begun.owner, "key": begun.key, "held_until": begun.held_until}
+        values = {"owner": begun.owner, "key": begun.key, "begun_at": begun.begun_at}
         with self._engine.begin() as connection:
             connection.exec_driver_sql(Query.release, values)
 

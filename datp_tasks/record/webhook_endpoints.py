@@ -144,9 +144,10 @@ class Endpoints:
             if count >= endpoints_max:
                 raise WebhookInvalid(f"{owner} has {count} endpoints, which is as many as may be")
             values = self._values(id=id, owner=owner, url=url, description=description)
-            connection.exec_driver_sql(Query.add, values | {"types": encode(list(types))})
+            values["types"] = encode(list(types))
+            row = connection.exec_driver_sql(Query.add, values).one()
             self._note(connection, actor, "webhook-endpoint.add", id, reason)
-        return self.find(id)
+        return _endpoint(row)
 
     def change(
         self,
@@ -186,10 +187,17 @@ class Endpoints:
             self._alerts.clear_alert(ENDPOINT_GONE, subject, connection=connection)
             self._note(connection, actor, "webhook-endpoint.delete", id, reason)
 
-    def drop_secrets(self, id: str) -> None:
-        """Of an endpoint that could not be added."""
+    def take_back(self, owner: str, id: str, *, actor: Actor | None = None) -> None:
+        """An endpoint whose addition failed, or was not answered, is gone with its secrets."""
+        values = self._values(id=id, owner=owner, signer=signer_of(id))
         with self._engine.begin() as connection:
-            connection.exec_driver_sql(Query.drop_secrets, {"signer": signer_of(id)})
+            # An addition that PostgreSQL still works on is over then, one way or the other.
+            connection.exec_driver_sql(Query.hold_owner, values)
+            if connection.exec_driver_sql(Query.delete, values).rowcount:
+                connection.exec_driver_sql(Query.cancel_pending, values)
+                reason = "its addition was not answered"
+                self._note(connection, actor, "webhook-endpoint.delete", id, reason)
+            connection.exec_driver_sql(Query.drop_secrets, values)
 
     def begin_replay(
         self,

@@ -169,6 +169,8 @@ class SignalSender:
         summary = overlaid(row, fields)
         if not only_if(summary):
             raise TransactionMoved(f"{tx_id} is not as it was seen any more: {summary.status}")
+        if not fields and row.is_final:
+            raise TransactionFinal(f"{tx_id} has ended: {row.status}")
         if not fields:
             raise TransactionError(f"{tx_id} is on its way into memory; try again in a few seconds")
         return Sight(f"{fields['status']}:{fields['fence']}", SeenRow(row.sequence, row.fence))

@@ -88,9 +88,16 @@ class EndpointService:
                 reason=reason,
             )
         except Exception:
-            self.store.drop_secrets(id)
+            # Also if PostgreSQL has committed, and only its answer was lost.
+            self._take_back(owner, id, actor)
             raise
         return made, secret
+
+    def _take_back(self, owner: str, id: str, actor: Actor | None) -> None:
+        try:
+            self.store.take_back(owner, id, actor=actor)
+        except Exception as error:
+            log.warning("whether endpoint %s of %s was added is not known: %s", id, owner, error)
 
     def change(
         self,

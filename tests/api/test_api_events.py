@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -10,16 +11,20 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 import pytest
 
 from datp_tasks import Pipeline
+from datp_tasks.api.event_pages import Shape
+from datp_tasks.api.event_streams import EventStreams, Tail
+from datp_tasks.api.threads import Threads
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.sealed import MASK
-from datp_tasks.record.event_feed import FeedCursor
+from datp_tasks.record.event_feed import FeedCursor, FeedPage, FeedPlace, TransactionEvent
+from datp_tasks.settings import Settings
 from datp_tasks.testing import Kit
 from tests.docs.docs_blocks import blocks
 from tests.support.api_house import ApiHouse
@@ -421,3 +426,132 @@ def test_the_look_for_all_is_in_the_name_of_none(house: ApiHouse, acme: httpx.Cl
     finally:
         streams.feed.pages = pages  # type: ignore[method-assign]
     assert "" in seen
+
+
+# What it costs others.
+
+
+def test_events_are_opened_and_written_by_a_thread(
+    acme: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening what is sealed may ask PostgreSQL, for which the event loop must not wait."""
+    submit(acme)
+    seen: list[str] = []
+    of = Shape.of
+
+    def noted(self: Shape, event: TransactionEvent) -> dict[str, Any]:
+        seen.append(threading.current_thread().name)
+        return of(self, event)
+
+    monkeypatch.setattr(Shape, "of", noted)
+    for accept in ("application/json", "application/cloudevents-batch+json"):
+        assert acme.get("/v1/events", headers={"Accept": accept}).status_code == 200
+    assert len(seen) == 4
+    assert all(name.startswith("datp-api") for name in seen)
+
+
+def test_a_stream_reads_in_the_name_of_its_owner(
+    house: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its owner has more than its share of the threads."""
+    streams = house.services.waits.streams
+    owner = house.new_owner("acme")
+    acme = house.client(owner)
+    submit(acme)
+    seen: list[dict[str, int]] = []
+    page = streams.feed.page
+
+    def noted(*given: Any) -> Any:
+        seen.append(dict(streams._threads._turns._running))
+        return page(*given)
+
+    monkeypatch.setattr(streams.feed, "page", noted)
+    cursor = all_events(acme)[0]["cursor"]
+    seen.clear()
+    with stream(acme, headers={"Last-Event-ID": cursor}) as messages:
+        with_data(messages, 1)
+    assert seen and all(owner in running for running in seen)
+
+
+def test_a_full_page_of_which_nothing_is_shown_is_gone_on_from_at_once() -> None:
+    """Retention has dropped the rows of a page between two others."""
+    cursor = FeedCursor(FeedPlace(7, 0, 0), datetime.now(UTC))
+
+    class Dropped:
+        def page(self, *_: Any) -> FeedPage:
+            return FeedPage([], cursor, is_full=True)
+
+    async def read() -> tuple[FeedPage, float]:
+        threads = Threads(1)
+        streams = EventStreams(Dropped(), Settings(), threads)  # type: ignore[arg-type]
+        began_s = time.monotonic()
+        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        page = await streams.next_page("acme", cursor, 10, wait_s=2, gone=gone)
+        took_s = time.monotonic() - began_s
+        await streams.close()
+        threads.close()
+        return page, took_s
+
+    page, took_s = asyncio.run(read())
+    assert page.is_full and took_s < 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "whose", "status"),
+    [("owner", "own", 410), ("pipeline", "own", 410), ("owner", "other", 200)],
+)
+def test_a_cursor_may_be_as_old_as_the_shortest_rule(
+    kit: Kit, house: ApiHouse, ops: httpx.Client, kind: str, whose: str, status: int
+) -> None:
+    """What a retention rule has dropped is no silent gap."""
+    owner = house.new_owner("acme")
+    acme = house.client(owner)
+    cursor = FeedCursor.parse(acme.get("/v1/events").json()["nextCursor"])
+    old = str(FeedCursor(cursor.place, cursor.at - timedelta(days=2)))
+    assert acme.get("/v1/events", params={"after": old}).status_code == 200
+    name = "echo" if kind == "pipeline" else owner if whose == "own" else "zeta-other"
+    with kit.connections.engine.begin() as sql:
+        query = "INSERT INTO retention_rule VALUES (%(kind)s, %(name)s, 2, now())"
+        sql.exec_driver_sql(query, {"kind": kind, "name": name})
+    try:
+        assert acme.get("/v1/events", params={"after": old}).status_code == status
+        # One who reads the events of all owners reads those of the one with the rule, too.
+        assert ops.get("/v1/events", params={"after": old}).status_code == 410
+    finally:
+        with kit.connections.engine.begin() as sql:
+            sql.exec_driver_sql("DELETE FROM retention_rule")
+
+
+def event_of(number: int, chars: int) -> TransactionEvent:
+    now = datetime.now(UTC)
+    place = FeedPlace(number, 0, number)
+    return TransactionEvent(place, "transaction.completed", "acme", "t", now, {}, data_chars=chars)
+
+
+def test_the_events_that_are_kept_for_streams_have_a_limit_in_bytes() -> None:
+    tail = Tail()
+    tail.begin(FeedCursor(FeedPlace(0, 0, 0), datetime.now(UTC)))
+    large = [event_of(number, 1_000_000) for number in range(1, 31)]
+    for each in large:
+        tail.add(FeedPage([each], FeedCursor(each.place, each.at), is_full=False))
+    assert list(tail.events) == large[-16:]
+    assert tail.start == large[-17].place
+    # The one who is further behind reads by itself.
+    assert tail.page(FeedCursor(large[0].place, large[0].at), 10) is None
+    small = [event_of(number, 100) for number in range(31, 1_031)]
+    tail.add(FeedPage(small, FeedCursor(small[-1].place, small[-1].at), is_full=False))
+    assert list(tail.events) == small
+    assert tail.weight == sum(each.weight for each in small)
+
+
+def test_a_long_text_is_not_kept_with_its_event(house: ApiHouse, acme: httpx.Client) -> None:
+    with stream(acme) as messages:
+        next(messages)
+        next(messages)
+        wanted = {"pipeline": "echo", "input": {"long": "x" * 20_000}}
+        acme.post("/v1/transactions", json=wanted)
+        end = json.loads(with_data(messages, 2)[1]["data"])
+        kept = [e for tail in house.services.waits.streams._tails.values() for e in tail.events]
+    accepted, completed = (each for each in kept if each.tx_id == end["data"]["txId"])
+    assert (len(accepted.texts), completed.texts) == (1, {})
+    assert completed.data_chars > 20_000

@@ -151,6 +151,25 @@ def test_a_signal_is_kept_only_for_the_row_that_was_seen(
     assert signals.of([tx_id]) == [signal]
 
 
+@pytest.mark.parametrize("path", ACTIONS)
+def test_what_has_ended_and_left_redis_is_not_to_be_tried_again(
+    house: ApiHouse, acme: httpx.Client, path: str
+) -> None:
+    tx_id = asleep(acme)
+    house.kit.client.cancel(tx_id, "over")
+    live = house.kit.connections.live
+    live.redis.delete(live.keys.state(tx_id))
+    assert live.named_many([tx_id], ("status",)) == [{}]
+    url = f"/v1/transactions/{tx_id}"
+    seen = acme.get(url)
+    assert seen.json()["completedAt"]
+    method = "PUT" if path.startswith("switches") else "POST"
+    condition = {"If-Match": seen.headers["ETag"]}
+    answer = acme.request(method, f"{url}/{path}", json=ACTIONS[path], headers=condition)
+    assert (answer.status_code, answer.json()["retryable"]) == (409, False), answer.text
+    assert "has ended" in answer.json()["detail"]
+
+
 def test_the_trace_of_a_request_is_answered(acme: httpx.Client) -> None:
     answer = acme.get("/v1/transactions", headers={"traceparent": TRACE})
     assert answer.headers["traceparent"] == TRACE

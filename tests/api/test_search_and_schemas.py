@@ -10,9 +10,12 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 import httpx
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from datp_tasks import Pipeline
+from datp_tasks.api import input_schemas
 from datp_tasks.api.lists import make_cursor
+from datp_tasks.engine.registry import registry
 from datp_tasks.errors import PipelineInvalid
 from datp_tasks.model.actor import Role
 from datp_tasks.model.search_attributes import text_of
@@ -278,6 +281,26 @@ def test_a_typed_first_step_tells_the_schema_and_an_author_has_it_checked(
     fits = {"pipeline": "checked", "input": right}
     assert acme.post("/v1/transactions", json=fits).status_code == 202
     assert acme.get("/v1/pipelines/echo/schema").json()["source"] == "none"
+
+
+def test_without_redis_the_schema_is_what_is_shipped(
+    kit: Kit, acme: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(*_: Any) -> None:
+        raise RedisConnectionError("no answer")
+
+    monkeypatch.setattr(input_schemas, "described_step_type", unavailable)
+    found = acme.get("/v1/pipelines/found/schema")
+    assert (found.status_code, found.json()["source"]) == (200, "none")
+
+    @kit.step("t/shipped")
+    def shipped(ctx: Any, data: Payment) -> dict[str, Any]:
+        return {}
+
+    kit.use(Pipeline("shipped").step("t/shipped").build())
+    monkeypatch.setattr(registry, "find", lambda _: shipped)
+    found = acme.get("/v1/pipelines/shipped/schema")
+    assert (found.status_code, found.json()["source"]) == (200, "derived")
 
 
 def test_a_class_that_has_no_json_is_no_schema() -> None:

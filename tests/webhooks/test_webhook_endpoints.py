@@ -17,8 +17,15 @@ from datp_tasks.errors import (
     WebhookUnknown,
 )
 from datp_tasks.failpoints import SimulatedCrash
+from datp_tasks.model.actor import Actor
 from datp_tasks.record.events import EventStore
-from datp_tasks.record.webhook_endpoints import ENDPOINT_GONE, Endpoint
+from datp_tasks.record.webhook_endpoints import (
+    ENDPOINT_GONE,
+    Endpoint,
+    Endpoints,
+    Query,
+    signer_of,
+)
 from datp_tasks.runtime.jobs import alerts_of
 from datp_tasks.testing import Kit
 from datp_tasks.webhooks.endpoint_service import EndpointService
@@ -355,3 +362,55 @@ class _Context:
     def __init__(self, kit: Kit) -> None:
         self.webhooks = kit.connections.webhooks
         self.actor = None
+
+
+def secrets_of(kit: Kit, endpoint_id: str) -> int:
+    with kit.connections.engine.connect() as sql:
+        query = "SELECT count(*) FROM webhook_secret WHERE owner = :signer"
+        return int(sql.execute(text(query), {"signer": signer_of(endpoint_id)}).scalar_one())
+
+
+def test_an_endpoint_whose_commit_was_not_answered_is_taken_back(
+    kit: Kit, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was never shown to its owner: neither it nor its secret stays."""
+    store, made = service(kit).store, []
+    add = type(store).add
+
+    def add_and_lose(self: Endpoints, *given: Any, **more: Any) -> Endpoint:
+        made.append(add(self, *given, **more))
+        raise ConnectionError("the answer to the commit was lost")
+
+    monkeypatch.setattr(Endpoints, "add", add_and_lose)
+    with pytest.raises(ConnectionError):
+        service(kit).add("acme", receiver.url("/ep"), actor=Actor(name="ann"))
+    [lost] = made
+    assert [each.id for each in store.find_all() if each.id == lost.id] == []
+    assert secrets_of(kit, lost.id) == 0
+    with kit.connections.engine.connect() as sql:
+        query = "SELECT action FROM operator_action WHERE subject = :id ORDER BY id"
+        actions = list(sql.execute(text(query), {"id": lost.id}).scalars())
+    assert actions == ["webhook-endpoint.add", "webhook-endpoint.delete"]
+
+
+def test_the_endpoint_that_was_added_is_read_by_the_same_transaction(
+    kit: Kit, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(*_: Any, **__: Any) -> Endpoint:
+        raise ConnectionError
+
+    monkeypatch.setattr(Endpoints, "find", unavailable)
+    made = register(kit, receiver)
+    monkeypatch.undo()
+    assert made == service(kit).store.find(made.id)
+    assert secrets_of(kit, made.id) == 1
+
+
+def test_the_secret_of_an_endpoint_that_exists_is_not_dropped(kit: Kit, receiver: Receiver) -> None:
+    made = register(kit, receiver)
+    with kit.connections.engine.begin() as sql:
+        values = {"id": made.id, "signer": made.signer}
+        sql.exec_driver_sql(Query.drop_secrets, values)
+    assert secrets_of(kit, made.id) == 1
+    service(kit).delete(made.id)
+    assert secrets_of(kit, made.id) == 0

@@ -125,3 +125,8 @@ WHERE r.tx_id = ahead.tx_id AND r.sequence = ahead.sequence
 -- Everything that is committed by now lies below this transaction id, or is still to come.
 SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
        pg_snapshot_xmax(pg_current_snapshot())::text AS xmax, now() AS at
+
+-- :name rule_days
+-- The shortest retention rule by which events that an owner reads are dropped; NULL is all owners.
+SELECT min(days) AS days FROM retention_rule
+WHERE kind = 'pipeline' OR %(owner)s::text IS NULL OR name = %(owner)s

@@ -10,7 +10,7 @@ SET request_hash = excluded.request_hash, begun_at = excluded.begun_at,
 WHERE k.begun_at < excluded.begun_at - make_interval(hours => %(keep_hours)s)
    OR (k.request_hash = excluded.request_hash AND k.status IS NULL
        AND k.held_until < excluded.begun_at)
-RETURNING held_until
+RETURNING begun_at
 
 -- :name find
 -- What is known of a key.
@@ -22,19 +22,18 @@ FROM idempotency_key WHERE owner = %(owner)s AND key = %(key)s
 UPDATE idempotency_key
 SET held_until = greatest(held_until + interval '1 microsecond',
     coalesce(%(now)s, clock_timestamp()) + make_interval(secs => %(hold_s)s))
-WHERE owner = %(owner)s AND key = %(key)s AND held_until = %(held_until)s AND status IS NULL
-RETURNING held_until
+WHERE owner = %(owner)s AND key = %(key)s AND begun_at = %(begun_at)s AND status IS NULL
 
 -- :name keep
 -- The answer, unless the hold was over and another request took the key.
 UPDATE idempotency_key
 SET status = %(status)s, headers = %(headers)s::json, body = %(body)s, tx_id = %(tx_id)s
-WHERE owner = %(owner)s AND key = %(key)s AND held_until = %(held_until)s AND status IS NULL
+WHERE owner = %(owner)s AND key = %(key)s AND begun_at = %(begun_at)s AND status IS NULL
 
 -- :name release
 -- The key is free again.
 DELETE FROM idempotency_key
-WHERE owner = %(owner)s AND key = %(key)s AND held_until = %(held_until)s AND status IS NULL
+WHERE owner = %(owner)s AND key = %(key)s AND begun_at = %(begun_at)s AND status IS NULL
 
 -- :name drop_old
 -- Keys that do not count any more, the oldest first.

@@ -31,6 +31,9 @@ INSERT INTO webhook_endpoint (id, owner, url, types, description, enabled, creat
 VALUES (%(id)s, %(owner)s, %(url)s, %(types)s::json, %(description)s, true,
         coalesce(%(now)s, now()), coalesce(%(now)s, now()),
         pg_snapshot_xmin(pg_current_snapshot()), 0, 0)
+RETURNING id, owner, url, types, description, enabled, disabled_reason, created_at, updated_at,
+          xact::text, part, row_id, replay_xact::text, replay_part, replay_row_id, replay_from,
+          replay_to
 
 -- :name change
 -- Other values for an endpoint; NULL leaves one as it is. One that is enabled again is told of what
@@ -77,6 +80,7 @@ DELETE FROM webhook_endpoint WHERE id = %(id)s
 -- :name drop_secrets
 -- What signed for an endpoint that is gone.
 DELETE FROM webhook_secret WHERE owner = %(signer)s
+  AND NOT EXISTS (SELECT 1 FROM webhook_endpoint WHERE id = %(id)s)
 
 -- :name due
 -- Endpoints for which there are events after their place, or a replay goes on. Those of owners
