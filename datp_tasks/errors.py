@@ -44,7 +44,8 @@ DatpError
 │   └── BatchBusy             the batch is in a state in which that cannot be done
 ├── WebhookError
 │   ├── WebhookUnknown        no delivery of that id
-│   └── WebhookBusy           the delivery is in a state in which that cannot be done
+│   ├── WebhookBusy           the delivery is in a state in which that cannot be done
+│   └── WebhookErased         what the delivery said was erased; it cannot be sent again
 ├── AccessError
 │   ├── KeyInvalid            an API key of that kind cannot be made
 │   └── KeyUnknown            no API key of that id
@@ -291,6 +292,10 @@ class WebhookUnknown(WebhookError):
 
 class WebhookBusy(WebhookError):
     """The delivery is in a state in which that cannot be done."""
+
+
+class WebhookErased(WebhookError):
+    """What the delivery said was erased; it cannot be sent again."""
 
 
 class AccessError(DatpError):

@@ -239,6 +239,12 @@ CATALOGUE = (
         "It is being sent, or waits for its turn.",
         retryable=True,
     ),
+    _type(
+        "webhook-erased",
+        409,
+        "What the delivery said was erased",
+        "It cannot be sent again.",
+    ),
     # Limits and outages: `Retry-After` says when to ask again.
     _type(
         "limited",

@@ -65,6 +65,7 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
     errors.WebhookInvalid: (422, "webhook-invalid"),
     errors.WebhookUnknown: (404, "not-found"),
     errors.WebhookBusy: (409, "webhook-busy"),
+    errors.WebhookErased: (409, "webhook-erased"),
     RedisError: (503, "redis-unavailable"),
     PoolTimeout: (503, "busy"),
     TooMany: (503, "busy"),

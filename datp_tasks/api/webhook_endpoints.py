@@ -248,7 +248,7 @@ async def test(request: Request, id: Id) -> Response:
 
     def send() -> str:
         with translate_outage():
-            return _service(services).test(id, owner=_owner(request))
+            return _service(services).test(id, owner=_owner(request), actor=caller.actor)
 
     delivery = await services.threads.run(send)
     place = {"Location": f"/v1/webhooks/{delivery}"}

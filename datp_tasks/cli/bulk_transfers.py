@@ -11,7 +11,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.command_context import connect, is_remote
+from datp_tasks.cli.remote_calls import refuse_owner_over_http
 from datp_tasks.cli.terminal_tables import list_table, print_list
 from datp_tasks.errors import RequestError
 
@@ -48,6 +49,8 @@ def submit(
 ) -> None:
     """Hand in a bulk; it and its transfers are accepted by one commit."""
     context = connect()
+    if is_remote():
+        refuse_owner_over_http(owner)
     document = _document(file)
     given = document.pop("transfers", None)
     if not isinstance(given, list):

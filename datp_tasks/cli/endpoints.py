@@ -135,7 +135,8 @@ def rotate(
 @app.command()
 def test(id: Id) -> None:
     """Send an event that is about nothing."""
-    typer.echo(connect().webhooks.endpoints.test(id))
+    context = connect()
+    typer.echo(context.webhooks.endpoints.test(id, actor=context.actor))
 
 
 @app.command()

@@ -248,10 +248,11 @@ def add_service(
     kind: Annotated[str, typer.Option(help="sawtooth, scabbard, or of an installed package.")],
     url: Annotated[str, typer.Option(help="Base address; its host must be in DATP_LEDGER__HOSTS.")],
     secret: Annotated[
-        str | None, typer.Option(help="Name of the secret that its requests carry.")
+        str | None,
+        typer.Option(help="Name of the secret that its requests carry; not given: none."),
     ] = None,
 ) -> None:
-    """Make a ledger service, or give it another address."""
+    """Make a ledger service, or replace the address and the secret of one (none if not given)."""
     intake, actor = _ledger().intake, connect().actor
     added = intake.add_service(name, kind=kind, url=url, secret=secret, by=actor)
     typer.echo(f"{added.service_id}: {added.kind} at {added.url}")

@@ -26,6 +26,12 @@ def refuse_over_http(what: str) -> NoReturn:
     )
 
 
+def refuse_owner_over_http(owner: str | None) -> None:
+    """The key says whose transactions they are."""
+    if owner is not None:
+        refuse_over_http("--owner (over HTTP it is the owner of the key)")
+
+
 class RemoteCalls:
     """Requests of one command."""
 

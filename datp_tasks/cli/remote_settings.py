@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from datp_tasks.cli.remote_calls import Json, RemoteCalls, known_moment, moment, refuse_over_http
+from datp_tasks.errors import MappingUnknown, PipelineUnknown
 from datp_tasks.live.nodes import Node
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.grants import Grants
@@ -38,7 +39,12 @@ class RemotePipelines:
         """The server decides which one it is when it is asked for; here the newest is named."""
         found = self._calls.get("pipelines", name)["versions"]
         drafts = [each["version"] for each in found if each["state"] == "draft"]
-        return drafts[0] if drafts else str(found[0]["version"])
+        if not drafts:
+            raise PipelineUnknown(
+                f"Pipeline {name} has no draft to commit. "
+                "`datp pipelines apply` makes one from a file."
+            )
+        return str(drafts[0])
 
     def use(
         self, name: str, version: str, *, reason: str = "", break_glass: bool = False
@@ -118,7 +124,9 @@ class RemoteMappings:
     def _latest_draft(self, name: str) -> str:
         found = self._calls.get("mappings", name)["versions"]
         drafts = [each["version"] for each in found if each["state"] == "draft"]
-        return str(drafts[0] if drafts else found[0]["version"])
+        if not drafts:
+            raise MappingUnknown(f"Mapping {name} has no draft to commit.")
+        return str(drafts[0])
 
     def use(self, name: str, version: str, *, reason: str = "") -> builtins.list[Republished]:
         path = ("mappings", name, "versions", version, "use")

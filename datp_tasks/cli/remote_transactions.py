@@ -93,7 +93,7 @@ def _sent(request: Request) -> Json:
     options = {
         name: value
         for name in SubmitOptions.__optional_keys__
-        if (value := getattr(request, name)) not in (None, False)
+        if (value := getattr(request, name)) is not None and value is not False
     }
     return submission(request.pipeline, request.input, options)  # type: ignore[arg-type]
 

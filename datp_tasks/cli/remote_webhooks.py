@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from http import HTTPStatus
 from itertools import islice
 from typing import Any
 
 from datp_tasks.cli.remote_calls import Json, RemoteCalls, known_moment, moment, refuse_over_http
+from datp_tasks.http.api_error import ApiError
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.event_feed import BEGINNING
 from datp_tasks.record.webhook_endpoints import Endpoint, EndpointReplay
@@ -31,11 +33,19 @@ class RemoteWebhooks:
         self._calls.post("webhooks", id, "redeliver")
 
     def redeliver_dead(self, *, owner: str | None = None, actor: Actor | None = None) -> int:
-        """One page of them, the newest first; how many."""
-        found = self.store.deliveries(state="dead", owner=owner, rows_max=PAGE_MAX)
-        for each in found:
-            self._calls.post("webhooks", each.id, "redeliver")
-        return len(found)
+        """All of them, the newest first; how many. What was erased has nothing to say."""
+        return sum(
+            self._is_redelivered(each.id) for each in self.store.each(state="dead", owner=owner)
+        )
+
+    def _is_redelivered(self, id: str) -> bool:
+        try:
+            self._calls.post("webhooks", id, "redeliver")
+        except ApiError as error:
+            if error.status in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
+                return False
+            raise
+        return True
 
 
 class RemoteDeliveries:
@@ -52,17 +62,14 @@ class RemoteDeliveries:
         tx_id: str | None = None,
         rows_max: int,
     ) -> list[Delivery]:
-        found: list[Delivery] = []
-        cursor: str | None = None
-        while len(found) < rows_max:
-            params = {"state": state, "txId": tx_id, "limit": PAGE_MAX, "cursor": cursor}
-            page = self._calls.get("webhooks", **params)
-            listed = [_delivery(each) for each in page["webhooks"]]
-            found += [each for each in listed if owner in (None, each.owner)]
-            cursor = page.get("nextCursor")
-            if cursor is None:
-                break
-        return found[:rows_max]
+        return list(islice(self.each(state=state, owner=owner, tx_id=tx_id), rows_max))
+
+    def each(
+        self, *, state: str | None = None, owner: str | None = None, tx_id: str | None = None
+    ) -> Iterator[Delivery]:
+        """Page by page, the newest first."""
+        found = self._calls.pages("webhooks", state=state, txId=tx_id, limit=PAGE_MAX)
+        return (each for each in map(_delivery, found) if owner in (None, each.owner))
 
     def of_endpoint(self, endpoint_id: str, *, rows_max: int) -> list[Delivery]:
         found = self._calls.pages(PLACE, endpoint_id, "deliveries", items="webhooks")
@@ -148,7 +155,7 @@ class RemoteEndpoints:
         body = {} if overlap_s is None else {"overlapSeconds": overlap_s}
         return str(self._calls.post(PLACE, id, "rotate-secret", body=body)["secret"])
 
-    def test(self, id: str) -> str:
+    def test(self, id: str, *, actor: Actor | None = None) -> str:
         return str(self._calls.post(PLACE, id, "test")["delivery"])
 
     def replay(

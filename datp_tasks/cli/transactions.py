@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.command_context import connect, is_remote
+from datp_tasks.cli.remote_calls import refuse_owner_over_http
 from datp_tasks.cli.terminal_tables import as_mapping, print_json, print_summary
 from datp_tasks.errors import DatpError, InputInvalid, WaitTimeout
 from datp_tasks.model.payload import NotJson, parse
@@ -66,6 +67,8 @@ def submit(
     if data is not None:
         typer.echo(OLD_DATA, err=True)
     context = connect()
+    if is_remote():
+        refuse_owner_over_http(owner)
     client = context.client
     submitted = client.submit(
         pipeline,

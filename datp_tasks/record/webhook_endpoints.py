@@ -215,11 +215,15 @@ class Endpoints:
                 raise WebhookBusy(f"{id} is disabled, or a replay of it goes on")
             self._note(connection, actor, "webhook-endpoint.replay", id, reason)
 
-    def add_test(self, endpoint: Endpoint, tx_id: str, payload: str) -> Member:
+    def add_test(
+        self, endpoint: Endpoint, tx_id: str, payload: str, *, actor: Actor | None = None
+    ) -> Member:
         """A delivery that is about no transaction."""
         with self._engine.begin() as connection:
             told = [(tx_id, f"test_{secrets.token_hex(8)}", payload)]
-            return self._add(connection, endpoint, told, kind="test")[0]
+            [member] = self._add(connection, endpoint, told, kind="test")
+            self._note(connection, actor, "webhook-endpoint.test", endpoint.id, None)
+        return member
 
     # For the sender and the feeder.
 

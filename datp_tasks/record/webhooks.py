@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from datp_tasks.clock import Clock
-from datp_tasks.errors import SealError, WebhookBusy, WebhookUnknown
+from datp_tasks.errors import SealError, WebhookBusy, WebhookErased, WebhookUnknown
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.operator_actions import note_action
@@ -165,7 +165,7 @@ class Webhooks:
             if row is None:
                 if found.state == "pending":
                     raise WebhookBusy(f"{id} is pending and due now; it is being sent")
-                raise WebhookBusy(f"what {id} said was erased; there is nothing to send")
+                raise WebhookErased(f"what {id} said was erased; there is nothing to send")
             if actor or owner is None:
                 self._clear(connection, {(row.owner, row.target)})
             self._note(connection, actor, "webhook.redeliver", id)

@@ -150,14 +150,15 @@ class EndpointService:
         wanted_s = SECRET_OVERLAP_S if overlap_s is None else overlap_s
         return self._secrets.rotate(found.signer, overlap_s=wanted_s, actor=actor, reason=reason)
 
-    def test(self, id: str, *, owner: str | None = None) -> str:
+    def test(self, id: str, *, owner: str | None = None, actor: Actor | None = None) -> str:
         """Send an event that is about nothing; the id of its delivery."""
         found = self.store.find(id, owner=owner)
         if not found.enabled:
             raise WebhookInvalid(f"{id} is disabled; enable it first")
         now = self._feed.head().cursor.at.isoformat()
         body = {"type": TEST, "timestamp": now, "data": {"endpointId": id}}
-        member = self.store.add_test(found, f"t{SHARD}-{uuid_utils.uuid7().hex}", encode(body))
+        tx_id = f"t{SHARD}-{uuid_utils.uuid7().hex}"
+        member = self.store.add_test(found, tx_id, encode(body), actor=actor)
         self._tell_due([member])
         return f"msg_{member[0]}_{member[1]}"
 

@@ -8,6 +8,7 @@ import httpx
 from sqlalchemy import text
 
 from datp_tasks.model.grants import Grants
+from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.testing import Kit
 from tests.support.api_house import ApiHouse
 
@@ -40,12 +41,14 @@ def test_register_look_change_and_delete(acme: httpx.Client, zeta: httpx.Client)
     assert acme.get(place).status_code == 404
 
 
-def test_secret_test_event_deliveries_and_replay(acme: httpx.Client) -> None:
+def test_secret_test_event_deliveries_and_replay(kit: Kit, acme: httpx.Client) -> None:
     place = f"{PLACE}/{acme.post(PLACE, json=WANTED).json()['id']}"
     first = acme.post(f"{place}/rotate-secret", json={"overlapSeconds": 60}).json()["secret"]
     assert acme.post(f"{place}/rotate-secret").json()["secret"] != first
     sent = acme.post(f"{place}/test")
     assert sent.status_code == 202
+    actions = AuditChain(kit.connections.engine).actions(subject=place.rpartition("/")[2])
+    assert [each.action for each in actions] == ["webhook-endpoint.test", "webhook-endpoint.add"]
     [delivery] = acme.get(f"{place}/deliveries").json()["webhooks"]
     assert (delivery["id"], delivery["kind"]) == (sent.json()["delivery"], "test")
     assert (delivery["sequence"], delivery["endpointId"] in place) == (None, True)

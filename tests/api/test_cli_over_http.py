@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 from typer.testing import CliRunner
 
 from datp_tasks import Pipeline
 from datp_tasks.cli import app
+from datp_tasks.cli.remote_transactions import _sent
+from datp_tasks.client.requests import Request
 from datp_tasks.errors import DatpError
 from datp_tasks.ledger.batch_list import derived_id, unsigned_batch_list
 from datp_tasks.ledger.batch_types import Service
@@ -84,6 +87,8 @@ def test_pipelines_groups_and_keys(admin: RemoteTerminal, tmp_path: Path) -> Non
     )
     assert "said: two" in admin("pipelines", "diff", "remote", first, newest)
     assert "committed" in admin("pipelines", "commit", "remote", "-m", "second")
+    with pytest.raises(DatpError, match="has no draft to commit"):
+        admin("pipelines", "commit", "remote", "-m", "third")
     exported = json.loads(admin("pipelines", "export", "remote", "--version", newest))
     (tmp_path / "exported.json").write_text(json.dumps(exported))
     assert "unchanged" in admin("pipelines", "import", str(tmp_path / "exported.json"))
@@ -185,6 +190,38 @@ def test_what_needs_the_servers_says_so(admin: RemoteTerminal) -> None:
         admin("audit", "actions", "--head", "1:abc")
 
 
+def test_the_owner_is_that_of_the_key(admin: RemoteTerminal) -> None:
+    for words in (("submit", "echo"), ("bulk-transfers", "submit", "bulk.yaml")):
+        with pytest.raises(DatpError, match=r"--owner .*owner of the key"):
+            admin(*words, "--owner", "another")
+
+
+def test_zero_is_sent_and_what_is_not_given_is_not() -> None:
+    sent = _sent(
+        Request(pipeline="pay", input={}, owner="acme", expires_in_s=0, progress_reports=False)
+    )
+    assert sent == {"pipeline": "pay", "input": {}, "expiresInSeconds": 0}
+
+
+def test_dead_letters_are_sent_again_but_for_what_was_erased(
+    admin: RemoteTerminal, house: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datp_tasks.cli.remote_webhooks.PAGE_MAX", 1)
+    owner = house.new_owner("told")
+    webhooks = house.kit.connections.webhooks
+    id = webhooks.endpoints.add(owner, "https://shop.example.com/dead")[0].id
+    letters = [webhooks.endpoints.test(id) for _ in range(3)]
+    with house.kit.connections.engine.begin() as sql:
+        give_up = "UPDATE webhook_delivery SET state = 'dead', finished_at = now() WHERE id = :id"
+        sql.execute(text(give_up), [{"id": each} for each in letters])
+        erase = "UPDATE webhook_delivery SET payload = '' WHERE id = :id"
+        sql.execute(text(erase), {"id": letters[1]})
+    assert "2 deliveries" in admin("webhooks", "redeliver", "--dead", "--owner", owner)
+    states = [webhooks.store.find(each).state for each in letters]
+    assert states == ["pending", "dead", "pending"]
+    webhooks.endpoints.delete(id)
+
+
 def test_a_url_needs_a_key(house: ApiHouse) -> None:
     result = CliRunner().invoke(app, ["--url", house.url, "alerts"])
     assert isinstance(result.exception, DatpError) and "DATP_KEY" in str(result.exception)
@@ -200,13 +237,15 @@ def test_the_key_may_be_in_the_environment(
 
 def test_mappings_over_http(admin: RemoteTerminal, tmp_path: Path) -> None:
     file = tmp_path / "codes.yaml"
-    text = "mapping: remote-codes\nfields: {kind: {literal: %s}}\n"
-    file.write_text(text % "one")
+    yaml = "mapping: remote-codes\nfields: {kind: {literal: %s}}\n"
+    file.write_text(yaml % "one")
     assert "new version" in admin("mappings", "apply", str(file))
     assert "committed: first" in admin("mappings", "commit", "remote-codes", "-m", "first")
+    with pytest.raises(DatpError, match="has no draft to commit"):
+        admin("mappings", "commit", "remote-codes", "-m", "again")
     version = admin.json("mappings", "show", "remote-codes")["version"]
     assert "in use" in admin("mappings", "use", "remote-codes", version, "--reason", "go")
-    file.write_text(text % "two")
+    file.write_text(yaml % "two")
     admin("mappings", "apply", str(file), "--commit", "second", "--use")
     shown = admin.json("mappings", "show", "remote-codes")
     assert shown["definition"]["fields"] == {"kind": {"literal": "two"}}

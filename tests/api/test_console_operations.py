@@ -10,6 +10,7 @@ from html import unescape
 
 import pytest
 
+from datp_tasks.api.console.transactions_page import conditions_of
 from datp_tasks.model.actor import LOCAL, Role
 from datp_tasks.model.grants import Grants
 from datp_tasks.model.ledger_batch import BatchState
@@ -245,8 +246,15 @@ def test_an_endpoint_is_registered_tested_rotated_replayed_and_disabled(house: A
         assert endpoint.url in unescape(admin.get(f"{place}/act/{deed}").text), deed
         shown = opal.get(f"{place}/act/{deed}").text
         assert "needs the role admin" in shown and "<textarea" not in shown
+    minute = r"\d{4}-\d\d-\d\dT\d\d:\d\d"
+    shown = unescape(admin.get(f"{place}/act/replay").text)
+    since, until = re.findall(rf'type="datetime-local"[^>]* value="({minute})"', shown)
+    assert f"replay {endpoint.id} --from {since}Z --to {until}Z" in shown, "as the form has it"
     tested = admin.post(f"{place}/test", token=token).headers["location"]
     assert "test" in said(admin, tested) and endpoint.id in said(admin, tested)
+    long = admin.post(f"{place}/rotate", token=token, overlap_s="31622401", **REASON)
+    assert "31,622,400" in said(admin, long.headers["location"])
+    assert len(secrets(endpoint.signer)) == 1, "refused, as by the API"
     rotated = admin.post(f"{place}/rotate", token=token, overlap_s="60", **REASON)
     assert [each.secret in unescape(rotated.text) for each in secrets(endpoint.signer)] == [
         True,
@@ -268,12 +276,20 @@ def test_an_endpoint_is_registered_tested_rotated_replayed_and_disabled(house: A
     assert service.store.find(endpoint.id).enabled
     admin.post(f"{place}/delete", token=token, **REASON)
     assert admin.get(place).status_code == 404
-    did = ["delete", "change", "change", "replay", "add"]
+    did = ["delete", "change", "change", "replay", "test", "add"]
     chain = AuditChain(house.kit.connections.engine)
     rows = chain.actions(subject=endpoint.id)
     assert [each.action for each in rows] == [f"webhook-endpoint.{each}" for each in did]
-    assert {each.reason for each in rows} == {"ticket 12"}
+    assert [each.reason for each in rows if not each.action.endswith(".test")] == ["ticket 12"] * 5
+    assert len({each.actor for each in rows}) == 1, "the test is his as the rest"
     assert [each.reason for each in chain.actions(subject=endpoint.signer)] == ["ticket 12"]
+
+
+def test_a_search_attribute_has_one_condition_of_a_kind(house: ApiHouse) -> None:
+    guest = signed_in(house, "opal", Role.OPERATOR)
+    twice = guest.get("/transactions?attr=payee%3Dann%2C+payee%3Dbob")
+    assert twice.status_code == 422 and "payee has two conditions" in twice.text
+    assert conditions_of("amount>=1, amount<5") == {"amount[gte]": "1", "amount[lt]": "5"}
 
 
 def test_a_ledger_service_is_registered_and_gets_another_address(house: ApiHouse) -> None:
@@ -290,10 +306,22 @@ def test_a_ledger_service_is_registered_and_gets_another_address(house: ApiHouse
     assert "go to http://127.0.0.1:8008" in said(admin, answer.headers["location"])
     shown = admin.get("/services/new?service=notary").text
     assert 'value="http://127.0.0.1:8008"' in shown
-    admin.post("/services", token=token, **{**form, "url": "http://127.0.0.1:8009"}, **REASON)
-    assert [each.url for each in store.services(["notary"])] == ["http://127.0.0.1:8009"]
+    with_secret = {**form, "secret": "notary-key", "known": "notary"}
+    admin.post("/services", token=token, **with_secret, **REASON)
+    # A form that did not show what exists does not replace it, and shows it now.
+    moved = {**form, "url": "http://127.0.0.1:8009"}
+    for unseen in ({}, {"known": "other"}):
+        again = admin.post("/services", token=token, **moved, **unseen, **REASON)
+        assert again.status_code == 422 and "with the secret notary-key" in unescape(again.text)
+        for name, value in {**moved, "secret": "notary-key", "known": "notary"}.items():
+            assert name == "kind" or re.search(rf'name="{name}"[^>]* value="{value}"', again.text)
+    assert [each.secret for each in store.services(["notary"])] == ["notary-key"]
+    assert 'href="/console/services/new?service=notary"' in admin.get("/ledgers").text
+    admin.post("/services", token=token, **moved, known="notary", **REASON)
+    [now] = store.services(["notary"])
+    assert (now.url, now.secret) == ("http://127.0.0.1:8009", None)
     rows = noted(house, "service.add", "notary")
-    assert {each.reason for each in rows} == {"ticket 12"} and len(rows) == 2
+    assert {each.reason for each in rows} == {"ticket 12"} and len(rows) == 3
 
 
 CASES_YAML = """

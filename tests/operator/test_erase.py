@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from datp_tasks import Fail, Pipeline, Sleep, failpoints
 from datp_tasks.cli import action_list
 from datp_tasks.cli import erase as cli
-from datp_tasks.errors import ApprovalNeeded, ExternalIdConflict, FilterInvalid, WebhookBusy
+from datp_tasks.errors import ApprovalNeeded, ExternalIdConflict, FilterInvalid, WebhookErased
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.approval import ApprovalState
@@ -421,7 +421,7 @@ def test_an_erased_delivery_is_not_sent_again(world: World) -> None:
     everywhere(world, tx_id)
     erase(world)
     store = world.kit.connections.webhooks.store
-    with pytest.raises(WebhookBusy, match="erased"):
+    with pytest.raises(WebhookErased, match="erased"):
         store.redeliver("msg_1")
     assert store.redeliver_dead() == []
 

@@ -64,6 +64,12 @@ MANY_PARTS = {
         7,
     ),
 }
+#: Of the constructor of any class, in a function or another class too.
+GIVEN_MAX = 9
+MANY_GIVEN = {
+    "model/pipeline.py Pipeline",  # What a user writes in one call.
+    "operator/operator.py Operator",
+}
 #: What has one of these, or has something that has one, is made of parts; the rest is data.
 ROOTS = {"Clock", "Engine", "Redis", "Settings"}
 
@@ -173,6 +179,33 @@ def test_a_class_with_too_many_parts_is_found() -> None:
     assert many_parts(parts(inner + held.format(*["A"] * 7))) == {"B": 7}
     assert many_parts(parts(inner + keyword)) == {"C": 7}
     assert many_parts(parts(inner + held.format(*["int"] * 7))) == {}
+
+
+def many_given(source: str) -> list[str]:
+    """Classes at any depth whose constructor takes too many, whatever they are."""
+    return [
+        node.name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ClassDef)
+        for method in node.body
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__"
+        if len(positional(method)) + len(method.args.kwonlyargs) > GIVEN_MAX
+    ]
+
+
+def test_constructors_take_few_parameters() -> None:
+    found = {
+        f"{path.relative_to(PACKAGE).as_posix()} {name}"
+        for path in MODULES
+        for name in many_given(path.read_text())
+    }
+    assert found == MANY_GIVEN
+
+
+def test_a_constructor_with_too_many_is_found() -> None:
+    source = "def f():\n class A:\n  def __init__(self, a, b, c, *, d, e, f, g, h, i{}): ..."
+    assert many_given(source.format("")) == []
+    assert many_given(source.format(", j")) == ["A"]
 
 
 def test_sentences_name_the_actor() -> None:

@@ -17,7 +17,8 @@ from datp_tasks.errors import (
     WebhookUnknown,
 )
 from datp_tasks.failpoints import SimulatedCrash
-from datp_tasks.model.actor import Actor
+from datp_tasks.model.actor import Actor, Role
+from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.record.events import EventStore
 from datp_tasks.record.webhook_endpoints import (
     ENDPOINT_GONE,
@@ -352,6 +353,8 @@ def test_the_commands(kit: Kit, receiver: Receiver, monkeypatch: pytest.MonkeyPa
     assert COMPLETED in run("show", id)
     assert run("rotate", id, "--overlap-s", "0").startswith("whsec_")
     assert run("test", id).startswith("msg_")
+    last = AuditChain(kit.connections.engine).actions(subject=id)[0]
+    assert (last.action, last.actor) == ("webhook-endpoint.test", "ann")
     run("replay", id, "--from", "2027-01-31T12:00:00Z", "--to", "2027-01-31T13:00:00Z")
     run("set", id, "--disable")
     assert "deleted" in run("delete", id)
@@ -361,7 +364,7 @@ def test_the_commands(kit: Kit, receiver: Receiver, monkeypatch: pytest.MonkeyPa
 class _Context:
     def __init__(self, kit: Kit) -> None:
         self.webhooks = kit.connections.webhooks
-        self.actor = None
+        self.actor = Actor(name="ann", role=Role.ADMIN)
 
 
 def secrets_of(kit: Kit, endpoint_id: str) -> int:

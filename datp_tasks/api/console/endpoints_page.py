@@ -40,7 +40,7 @@ class EndpointDeed:
 
     button: str
     says: list[str]
-    #: Of `datp endpoints`; the id is put in.
+    #: Of `datp endpoints`; the id and the fields of the form are put in.
     cli: str
     is_danger: bool = False
     wants_reason: bool = True
@@ -68,7 +68,7 @@ DEEDS = {
             "It is told again of what happened in the time below, and of what was not told then. "
             "A receiver that keeps to the id of an event does nothing twice."
         ],
-        cli="replay {id} --from 2027-01-31T12:00:00Z --to 2027-01-31T13:00:00Z",
+        cli="replay {id} --from {from}Z --to {to}Z",
     ),
     "enable": EndpointDeed(
         button="Enable",
@@ -200,6 +200,8 @@ async def confirm(visit: Visit) -> Response:
     if deed is None:
         raise not_found("such action")
     found: Endpoint = await visit.run(_find, visit.services, visit.part("id"))
+    fields = _fields(visit.part("deed"), await visit.desk.sessions.clock.now_s())
+    values = {each.name: each.value for each in fields}
     return confirm_page(
         visit,
         Confirm(
@@ -208,10 +210,10 @@ async def confirm(visit: Visit) -> Response:
             act=f"{_place(found.id)}/{visit.part('deed')}",
             back=_place(found.id),
             button=deed.button,
-            cli=f"datp endpoints {deed.cli.format(id=shlex.quote(found.id))}",
+            cli=f"datp endpoints {deed.cli.format(id=shlex.quote(found.id), **values)}",
             role=Role.ADMIN,
             impossible=_no(found, visit.part("deed")),
-            fields=_fields(visit.part("deed"), await visit.desk.sessions.clock.now_s()),
+            fields=fields,
             wants_reason=deed.wants_reason,
             is_danger=deed.is_danger,
         ),
@@ -235,7 +237,7 @@ def _fields(deed: str, now_s: int) -> list[ConfirmField]:
 @pages.action("/endpoints/{id}/test", role=Role.ADMIN, back="/endpoints/{id}")
 async def test(visit: Visit) -> Response:
     check_endpoints(visit.caller.actor)
-    delivery = await _do(visit, lambda service, id: service.test(id))
+    delivery = await _do(visit, lambda service, id: service.test(id, actor=visit.caller.actor))
     return visit.back_to(f"/webhooks/{quote(delivery, '')}", "The test event is on its way.")
 
 
@@ -245,14 +247,17 @@ async def rotate(visit: Visit) -> Response:
     reason, text = visit.reason(), visit.form.get("overlap_s", "").strip()
     if not (text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX):
         raise invalid([{"loc": ("overlap_s",), "msg": "write a whole number of seconds"}])
-    overlap_s = min(int(text), OVERLAP_S_MAX)
+    overlap_s = int(text)
+    if overlap_s > OVERLAP_S_MAX:
+        raise invalid([{"loc": ("overlap_s",), "msg": f"at most {OVERLAP_S_MAX:,} seconds"}])
+    # First: a failure after the rotation would leave a secret that was shown to no one.
+    found = await visit.run(_find, visit.services, visit.part("id"))
     secret = await _do(
         visit,
         lambda service, id: service.rotate(
             id, overlap_s=overlap_s, actor=visit.caller.actor, reason=reason
         ),
     )
-    found = await visit.run(_find, visit.services, visit.part("id"))
     return _secret(visit, found, secret, f"The old one signs beside it for {overlap_s:,} s more.")
 
 

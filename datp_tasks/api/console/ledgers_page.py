@@ -126,15 +126,12 @@ async def ask_service(visit: Visit) -> Response:
     """A form for a new service, or for another address of one that exists."""
     name = visit.request.query_params.get("service", "")[:TEXT_CHARS_MAX]
     known = await visit.run(_service, visit.services, name) if name else None
-    given = {}
-    if known is not None:
-        given = {"service": name, "kind": known.kind, "url": known.url, "secret": known.secret}
-    return _service_form(visit, {key: value or "" for key, value in given.items()})
+    return _service_form(visit, {} if known is None else _prefilled(known))
 
 
 @pages.action("/services", role=Role.ADMIN)
 async def add_service(visit: Visit) -> Response:
-    """As POST /v1/services."""
+    """As POST /v1/services; what exists is replaced only by a form that showed it."""
     form = visit.form
     given = {name: form.get(name, "").strip() for name in ("service", "kind", "url", "secret")}
     actor = visit.caller.actor
@@ -154,6 +151,10 @@ async def add_service(visit: Visit) -> Response:
         if max(map(len, given.values())) > URL_CHARS_MAX:
             text = f"at most {URL_CHARS_MAX:,} characters fit into a field"
             raise invalid([{"loc": ("service",), "msg": text}])
+        known = await visit.run(_service, visit.services, given["service"])
+        if known is not None and form.get("known") != known.service_id:
+            typed = {name: value for name, value in given.items() if value and name != "kind"}
+            return _service_form(visit, _prefilled(known) | typed, _exists(known))
         made = await visit.run(put, visit.reason())
     except (ServiceInvalid, Problem) as error:
         problem = problem_of(error)
@@ -167,6 +168,21 @@ async def add_service(visit: Visit) -> Response:
 def _service(services: Services, name: str) -> Service | None:
     with translate_outage():
         return next(iter(services.ledger.batches.services([name], rows_max=1)), None)
+
+
+def _prefilled(known: Service) -> dict[str, str]:
+    """The form of a service that exists; `known` says that the person has seen what it is."""
+    name = known.service_id
+    given = {"service": name, "kind": known.kind, "url": known.url, "secret": known.secret or ""}
+    return given | {"known": name}
+
+
+def _exists(known: Service) -> str:
+    secret = f"the secret {known.secret}" if known.secret else "no secret"
+    return (
+        f"{known.service_id} exists: its batches go to {known.url} with {secret}. What you send "
+        "now replaces the address and the secret."
+    )
 
 
 def _service_form(visit: Visit, given: Mapping[str, str], trouble: str = "") -> Response:

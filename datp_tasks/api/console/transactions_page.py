@@ -66,7 +66,13 @@ def conditions_of(text: str) -> dict[str, str]:
         found = [parts_of(each.strip()) for each in text.split(",")]
     except FilterInvalid as error:
         raise invalid([{"loc": ("attr",), "msg": str(error)}]) from None
-    return {f"{name}[{operator}]": value for name, operator, value in found}
+    conditions: dict[str, str] = {}
+    for name, operator, value in found:
+        if (key := f"{name}[{operator}]") in conditions:
+            text = f"{name} has two conditions of the same kind; write one of them"
+            raise invalid([{"loc": ("attr",), "msg": text}])
+        conditions[key] = value
+    return conditions
 
 
 def read(services: Services, params: Params, looks: Caller = LOOKS) -> Mapping[str, Any]:
