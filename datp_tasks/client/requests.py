@@ -16,7 +16,7 @@ from datp_tasks.live.keys import shard_of_external_id
 from datp_tasks.live.live_types import NewTransaction
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.input_schema import check_input
-from datp_tasks.model.payee import PayeeInvalid
+from datp_tasks.model.payee import PayeeInvalid, shown_nothing
 from datp_tasks.model.payload import NotJson, canonical, checked, encode
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.rights import check_submit
@@ -86,12 +86,22 @@ class Prepared:
     asked: str = ""
 
     def sealed(self, key: DataKey) -> Prepared:
-        """With an input that rests sealed, and a fingerprint that cannot be guessed from."""
+        """With an input that rests sealed, and a fingerprint that cannot be guessed from.
+
+        Nothing of the input rests beside it: it is found by no attribute, and a payee is only told.
+        """
         given = self.acceptance
         input_json = encode(key.seal_text(given.tx_id, given.input_json))
         state_json = first_state_json(given.pipeline, given.version, input_json)
         fingerprint = key.fingerprint(self.asked)
-        acceptance = replace(given, input_json=input_json, fingerprint=fingerprint, data_key=key.id)
+        acceptance = replace(
+            given,
+            input_json=input_json,
+            fingerprint=fingerprint,
+            data_key=key.id,
+            attributes=(),
+            payee_json=given.payee_json and shown_nothing(given.payee_json),
+        )
         return replace(self, acceptance=acceptance, new=replace(self.new, state_json=state_json))
 
     def traced(self, text: str) -> Prepared:

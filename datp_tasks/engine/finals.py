@@ -38,8 +38,8 @@ def _output_json(run: Run) -> str | None:
 
 
 def _attributes(run: Run, output: Any, pipelines: Pipelines) -> tuple[tuple[str, str], ...]:
-    """What its pipeline wants it to be found by, of its output."""
-    if output is None:
+    """What its pipeline wants it to be found by, of its output; nothing of what rests sealed."""
+    if output is None or run.edge is not None:
         return ()
     root = run.state.stack[0]
     search = pipelines.version(root.pipeline, root.version).search

@@ -8,12 +8,14 @@ A pipeline says which field of the input names that owner, and what of the input
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 from datp_tasks.model.paths import MISSING, lookup, path_mistake
+from datp_tasks.model.payload import encode
 
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 SHOWN_MAX = 20
@@ -38,8 +40,8 @@ class Payee:
         return {"owner": self.owner} | ({"show": list(self.show)} if self.show else {})
 
     def of(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Who is told, and what is shown; None if the input names no payee. One whose payee has
-        no account here is told by the step that pays."""
+        """Who is told, and what is shown; None if the input names no payee. A payee without an
+        account here is told by the step that pays."""
         name = lookup(given, self.owner)
         if name is MISSING or name is None:
             return None
@@ -48,6 +50,11 @@ class Payee:
         found = ((path, lookup(given, path)) for path in self.show)
         data = {path: copy.deepcopy(value) for path, value in found if value is not MISSING}
         return {"owner": name, "data": data}
+
+
+def shown_nothing(payee_json: str) -> str:
+    """The same payee, who is told of the end alone."""
+    return encode({**json.loads(payee_json), "data": {}})
 
 
 def payee_mistakes(value: object) -> list[str]:

@@ -19,6 +19,7 @@ from datp_tasks.live.pipeline_cache import Head, PipelineCache
 from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.pipeline_rules import PIPELINE_NAME
+from datp_tasks.pipelines.records import sealed_child
 from datp_tasks.pipelines.version_store import PipelineStore
 
 log = logging.getLogger(__name__)
@@ -66,21 +67,7 @@ class Catalogue:
         A call goes on with the same transaction, so what a sealed child is given and returns would
         else rest in plain text.
         """
-        if definition.sealed or not definition.calls:
-            return definition.sealed
-        seen, names = {definition.name}, list(definition.calls)
-        while names:
-            name = names.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            # One that cannot be called now holds nothing.
-            with suppress(PipelineUnknown, PipelineDisabled):
-                child = self.current(name)
-                if child.sealed:
-                    return True
-                names += child.calls
-        return False
+        return definition.sealed or sealed_child(definition, self.current) is not None
 
     def version(self, name: str, version: str) -> PipelineDefinition:
         """A version by its whole name, for a transaction that pins it."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
-from datp_tasks.errors import VersionMismatch
+from datp_tasks.errors import PipelineDisabled, PipelineUnknown, VersionMismatch
 from datp_tasks.model.pipeline import VERSION_CHARS, PipelineDefinition, hash_of
 
 
@@ -72,6 +74,26 @@ class StoredVersion:
 def is_intact(text: str, *, content_hash: str, version: str) -> bool:
     """Whether the stored text is what was stored: its hash says so, and its version too."""
     return hash_of(text) == content_hash and content_hash[:VERSION_CHARS] == version
+
+
+def sealed_child(
+    definition: PipelineDefinition, current: Callable[[str], PipelineDefinition]
+) -> str | None:
+    """The name of a sealed pipeline that it may call, itself or through others; None: there is
+    none."""
+    seen, names = {definition.name}, list(definition.calls)
+    while names:
+        name = names.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        # One that cannot be called now holds nothing.
+        with suppress(PipelineUnknown, PipelineDisabled):
+            child = current(name)
+            if child.sealed:
+                return name
+            names += child.calls
+    return None
 
 
 def verified(row: Any) -> PipelineDefinition:

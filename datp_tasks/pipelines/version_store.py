@@ -14,7 +14,13 @@ import os
 from dataclasses import replace
 from typing import Any, Self
 
-from datp_tasks.errors import PipelineUnknown, SubjectMoved, VersionKept, VersionMismatch
+from datp_tasks.errors import (
+    PipelineInvalid,
+    PipelineUnknown,
+    SubjectMoved,
+    VersionKept,
+    VersionMismatch,
+)
 from datp_tasks.live.connect import Redis
 from datp_tasks.live.keys import Keys
 from datp_tasks.live.pipeline_cache import Head, PipelineCache
@@ -30,6 +36,7 @@ from datp_tasks.pipelines.records import (
     StoredVersion,
     VersionInfo,
     is_intact,
+    sealed_child,
     verified,
 )
 from datp_tasks.record.database import Connection, Engine
@@ -81,6 +88,7 @@ class PipelineStore:
                 # It is the latest draft again, which is what `commit` takes by itself.
                 rows.renew_draft(name, version)
             if applied.is_new:
+                _check_shows_nothing_sealed(rows, definition)
                 self._audit(rows, "pipeline.apply", name, version)
         self._copy_to_redis(name)
         return applied
@@ -308,6 +316,25 @@ def _insert(rows: PipelineRows, definition: PipelineDefinition) -> Applied:
     if (row.content_hash, row.definition) != (definition.content_hash, definition.to_json()):
         _restore(rows, row, definition)
     return Applied(name=name, version=version, is_new=is_new, state=row.state)
+
+
+def _check_shows_nothing_sealed(rows: PipelineRows, definition: PipelineDefinition) -> None:
+    """A transaction that may call a sealed pipeline rests sealed. A child that is sealed later is
+    not known here; then nothing is shown, and nothing is found by it."""
+    shows = [("search", definition.search), ("payee", definition.payee and definition.payee.show)]
+    mistaken = [key for key, given in shows if given]
+    if not mistaken:
+        return
+
+    def current(name: str) -> PipelineDefinition:
+        version = rows.head(name).version_in_use
+        if version is None:
+            raise PipelineUnknown(name)
+        return verified(rows.find_version(name, version))
+
+    if child := sealed_child(definition, current):
+        why = f"it calls {child}, which is sealed: nothing of its data may rest in clear text"
+        raise PipelineInvalid([f"{definition.name}: {key}: {why}" for key in mistaken])
 
 
 def _restore(rows: PipelineRows, row: Any, definition: PipelineDefinition) -> None:

@@ -45,6 +45,16 @@ class PointClaim:
     kind: PointKind
 
 
+@dataclass(frozen=True, slots=True)
+class StopRecorded:
+    """What became of a cancel that was to be recorded."""
+
+    #: The kind of point that came first, if one did.
+    point: PointKind | None = None
+    #: No cancel was recorded before.
+    is_new: bool = False
+
+
 #: Passed, or what came first. None: it has ended, or another worker has it.
 Passage = Stop | bool | None
 
@@ -83,8 +93,8 @@ class Points:
             rows = connection.exec_driver_sql(Query.bound, {"tx_id": list(tx_ids)})
             return {row.tx_id: row.kind for row in rows}
 
-    def ask_to_stop(self, tx_id: str, request: StopRequest) -> PointKind | None:
-        """Record a cancel; the kind of point that came first, if one did.
+    def ask_to_stop(self, tx_id: str, request: StopRequest) -> StopRecorded:
+        """Record a cancel, unless a point or another cancel came first.
 
         A row that a step holds for long is passed over: that is decided when the step is over.
         """
@@ -96,13 +106,16 @@ class Points:
         except OperationalError as error:
             if getattr(error.orig, "pgcode", None) != LOCK_NOT_AVAILABLE:
                 raise
-            return None
+            return StopRecorded()
         if row is None:
-            return None
-        return "final" if row.no_return_at else "forward" if row.forwarded_at else None
+            return StopRecorded()
+        if row.no_return_at or row.forwarded_at:
+            return StopRecorded("final" if row.no_return_at else "forward")
+        return StopRecorded(is_new=row.is_new)
 
     def take_back(self, tx_id: str, request: StopRequest) -> None:
-        """A cancel was refused for another reason; it must not hold up the transaction."""
+        """A cancel that was new is refused for another reason; it must not hold up the
+        transaction."""
         values = {"tx_id": tx_id, "value": request.to_text()}
         with self._alone.connect() as connection:
             connection.exec_driver_sql(Query.take_back, values)

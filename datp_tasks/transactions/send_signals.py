@@ -30,6 +30,7 @@ from datp_tasks.live.live_types import Bell, Claimed, Refused
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.notes import clean_note
+from datp_tasks.model.state import PointKind
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.model.switch import switch_json
@@ -58,7 +59,7 @@ class Sight:
     """A transaction as it was when its caller's condition held.
 
     Redis must have it so when its script runs, SQL when the signal is committed. Only a claim
-    raises the fence in Redis, so what has this status and fence there had them all the while.
+    raises the fence in Redis: if status and fence are the same, nothing happened in between.
     """
 
     live: str = ""
@@ -150,7 +151,7 @@ class SignalSender:
         # The signal first: should this process die next, the reconciler asks in its place.
         with (
             self._kept_unless_refused(signal, note, sight),
-            self._recorded_unless_refused(tx_id, request),
+            self._recorded_unless_refused(tx_id, request, sight),
         ):
             # Known as a node, so that the reaper notices should this process die half-way.
             self._live.beat(self._node)
@@ -176,18 +177,33 @@ class SignalSender:
         return Sight(f"{fields['status']}:{fields['fence']}", SeenRow(row.sequence, row.fence))
 
     @contextmanager
-    def _recorded_unless_refused(self, tx_id: str, request: StopRequest) -> Iterator[None]:
-        """The row decides between a cancel and a point of no return."""
+    def _recorded_unless_refused(
+        self, tx_id: str, request: StopRequest, sight: Sight
+    ) -> Iterator[None]:
+        """The row decides between a cancel and a point of no return.
+
+        Under a condition Redis comes first: a worker that sees the cancel in the row rolls back,
+        also if the script then says that the condition does not hold any more. A point that is
+        passed in between wins when the worker confirms the cancel.
+        """
+        if sight is not ANY:
+            with translate_outage():
+                point = self._points.bound([tx_id]).get(tx_id)
+            _raise_if_bound(tx_id, point)
+            yield
+            with translate_outage():
+                self._points.ask_to_stop(tx_id, request)
+            return
         with translate_outage():
-            point = self._points.ask_to_stop(tx_id, request)
-        if point is not None:
-            raise NoReturn(NOT_CANCELLED[point].format(tx_id=tx_id))
+            recorded = self._points.ask_to_stop(tx_id, request)
+        _raise_if_bound(tx_id, recorded.point)
         reach("cancel.after_record")
         try:
             yield
         except TransactionError:
-            with translate_outage():
-                self._points.take_back(tx_id, request)
+            if recorded.is_new:
+                with translate_outage():
+                    self._points.take_back(tx_id, request)
             raise
 
     @contextmanager
@@ -250,6 +266,11 @@ def _note(by: Actor | None, action: str, tx_id: str, reason: str | None) -> Note
     return partial(
         note_action, actor=by, action=f"transaction.{action}", subject=tx_id, reason=reason
     )
+
+
+def _raise_if_bound(tx_id: str, point: PointKind | None) -> None:
+    if point is not None:
+        raise NoReturn(NOT_CANCELLED[point].format(tx_id=tx_id))
 
 
 def _known(tx_id: str) -> str:

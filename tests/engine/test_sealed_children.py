@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from datp_tasks import Call, Pipeline, Sleep
+from datp_tasks.errors import PipelineInvalid
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from tests.support.search_everywhere import places_with
@@ -58,6 +59,35 @@ def test_a_plain_parent_that_may_call_a_sealed_pipeline_rests_sealed(
     assert (summary.status, (summary.output or {})["added"]) == (Status.SUCCESS, WORD)
     steps.run_jobs()
     assert places_with(steps, WORD) == []
+
+
+@pytest.mark.parametrize("part", ["input", "output"])
+def test_neither_search_attributes_nor_the_payee_have_it_in_clear_text(
+    steps: Kit, part: str
+) -> None:
+    search = {"who": {"from": f"{part}.name", "type": "string"}}
+    payee = {"owner": "to", "show": ["name"]}
+    steps.use(
+        Pipeline("parent", search=search, payee=payee)
+        .step("util/child-pipeline", params={"pipeline": "sealed-later"})
+        .build()
+    )
+    steps.use(Pipeline("sealed-later", sealed=True).step("t/add").build())
+    summary = steps.run("parent", {"name": WORD, "to": "bank"})
+    assert summary.status is Status.SUCCESS
+    assert places_with(steps, WORD) == []
+    with steps.connections.engine.connect() as sql:
+        query = "SELECT payload ->> 'data' FROM tx_event WHERE owner = 'bank' AND kind = 'payee'"
+        assert sql.exec_driver_sql(query).scalars().all() == ["{}"]
+
+
+def test_what_would_show_data_of_a_sealed_child_is_refused_when_it_is_applied(steps: Kit) -> None:
+    steps.use(calling("between", {"pipeline": "secret"}))
+    showing = Pipeline("parent", payee={"owner": "to", "show": ["name"]}).step(
+        "util/child-pipeline", params={"pipeline": "between"}
+    )
+    with pytest.raises(PipelineInvalid, match="parent: payee: it calls secret, which is sealed"):
+        steps.use(showing.build())
 
 
 def test_one_whose_children_are_plain_stays_plain(steps: Kit) -> None:

@@ -256,6 +256,8 @@ def test_what_is_forwarded_neither_expires_nor_is_cancelled(datp: Kit, notes: li
     assert watched(datp) == []
     with pytest.raises(NoReturn, match="was forwarded and cannot be cancelled until"):
         datp.client.cancel(tx_id)
+    with pytest.raises(NoReturn, match="was forwarded and cannot be cancelled until"):
+        datp.client.cancel(tx_id, only_if=lambda _: True)
 
 
 def test_after_the_answer_the_expiry_counts_again(datp: Kit, notes: list[str]) -> None:

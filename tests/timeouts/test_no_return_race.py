@@ -215,7 +215,7 @@ class Collision:
 
     def _cancel(self, batch: list[str]) -> None:
         for tx_id in batch[:: BATCH // 5]:
-            if self._points.ask_to_stop(tx_id, StopRequest.cancel("raced")) is None:
+            if self._points.ask_to_stop(tx_id, StopRequest.cancel("raced")).point is None:
                 self.asked.add(tx_id)
 
 

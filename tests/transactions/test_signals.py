@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from datp_tasks import Pipeline, Sleep
+from datp_tasks.errors import TransactionMoved
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.jobs import reconciler
 from datp_tasks.model.status import Status
 from datp_tasks.testing.kit import Kit
 from datp_tasks.testing.servers import Servers
+from datp_tasks.transactions.send_signals import SignalSender
 
 Data = dict[str, Any]
 
@@ -169,3 +172,52 @@ def test_many_cancels_whose_clients_died_have_their_turn(
         found = [datp.status(tx_id).status for tx_id in tx_ids]
         assert found.count(Status.SLEEPING) == left
     datp.close()
+
+
+def request_in_row(kit: Kit, tx_id: str) -> str | None:
+    with kit.connections.engine.connect() as sql:
+        query = "SELECT stop_request FROM tx_summary WHERE tx_id = %(tx_id)s"
+        found: str | None = sql.exec_driver_sql(query, {"tx_id": tx_id}).scalar_one()
+        return found
+
+
+def test_a_cancel_that_is_refused_leaves_the_one_before_it_in_the_row(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tx_id = waiting(datp)
+    datp.lose_bells()
+    datp.client.cancel(tx_id)
+    assert request_in_row(datp, tx_id) == "cancelled:cancelled by its owner"
+
+    def refused(self: SignalSender, *given: Any) -> Any:
+        raise TransactionMoved(tx_id)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SignalSender, "_sent", refused)
+        with pytest.raises(TransactionMoved):
+            datp.client.cancel(tx_id)
+    assert request_in_row(datp, tx_id) == "cancelled:cancelled by its owner"
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_a_cancel_under_a_condition_is_in_the_row_only_after_redis_has_compared(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch, is_moved: bool
+) -> None:
+    tx_id = waiting(datp)
+    datp.lose_bells()
+    rows: list[str | None] = []
+    send = SignalSender._sent
+
+    def sent(self: SignalSender, *given: Any) -> Any:
+        if is_moved:
+            self._live.wake_many([tx_id], only_due=False)
+        rows.append(request_in_row(datp, tx_id))
+        return send(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SignalSender, "_sent", sent)
+        with pytest.raises(TransactionMoved) if is_moved else nullcontext():
+            datp.client.cancel(tx_id, only_if=lambda _: True)
+    assert rows == [None]
+    kept = None if is_moved else "cancelled:cancelled by its owner"
+    assert request_in_row(datp, tx_id) == kept

@@ -85,16 +85,16 @@ WHERE tx_id = ANY(%(tx_id)s) AND (no_return_at IS NOT NULL OR forwarded_at IS NO
 
 -- :name ask_to_stop
 -- Record a cancel in the row of the transaction, unless a point of no return came first. The
--- request before it, if there was one, counts.
+-- request before it, if there was one, counts; only a new one may be taken back.
 WITH locked AS MATERIALIZED (
-    SELECT tx_id, no_return_at, forwarded_at FROM tx_summary
+    SELECT tx_id, no_return_at, forwarded_at, stop_request FROM tx_summary
     WHERE tx_id = %(tx_id)s AND coalesce(completed_at, 'infinity') = 'infinity'
     FOR NO KEY UPDATE
 ), stopped AS (
     UPDATE tx_summary s SET stop_request = coalesce(s.stop_request, %(value)s)
     FROM locked WHERE s.tx_id = locked.tx_id AND s.no_return_at IS NULL AND s.forwarded_at IS NULL
 )
-SELECT no_return_at, forwarded_at FROM locked
+SELECT no_return_at, forwarded_at, stop_request IS NULL AS is_new FROM locked
 
 -- :name take_back
 -- A cancel was refused by Redis: the transaction may pass its point of no return after all.
