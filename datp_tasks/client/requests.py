@@ -202,7 +202,7 @@ def _payee_json(definition: PipelineDefinition, given: Mapping[str, Any]) -> str
     try:
         found = None if definition.payee is None else definition.payee.of(given)
     except PayeeInvalid as error:
-        raise InputInvalid(f"input.{error}") from None
+        raise InputInvalid(str(error)) from None
     return None if found is None else encode(found)
 
 

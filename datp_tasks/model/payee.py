@@ -19,10 +19,12 @@ from datp_tasks.model.payload import encode
 
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 SHOWN_MAX = 20
+#: It rests in the feed of an owner who has not asked for it.
+SHOWN_BYTES_MAX = 8_192
 
 
 class PayeeInvalid(ValueError):
-    """What should name the payee is no name of an owner."""
+    """The input names no owner as the payee, or would show it too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,14 @@ class Payee:
         if name is MISSING or name is None:
             return None
         if not isinstance(name, str) or not OWNER.fullmatch(name):
-            raise PayeeInvalid(f"{self.owner} must be the name of an owner, was {name!r:.60}")
+            raise PayeeInvalid(f"input.{self.owner} must be the name of an owner, was {name!r:.60}")
         found = ((path, lookup(given, path)) for path in self.show)
         data = {path: copy.deepcopy(value) for path, value in found if value is not MISSING}
+        size = len(encode(data).encode())
+        if size > SHOWN_BYTES_MAX:
+            raise PayeeInvalid(
+                f"what the payee is shown is {size} bytes of JSON; {SHOWN_BYTES_MAX} are allowed"
+            )
         return {"owner": name, "data": data}
 
 

@@ -79,6 +79,8 @@ class Final(NamedTuple):
     trace: str = ""
     #: Search attributes from its output: names and texts (model/search_attributes.py).
     attributes: tuple[tuple[str, str], ...] = ()
+    #: A worker has had it; else its payee is not told.
+    is_begun: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,6 +152,7 @@ class Record:
             "output": [final.output_json for final in finals],
             "note": [final.note for final in finals],
             "progress": [final.progress_json for final in finals],
+            "is_begun": [final.is_begun for final in finals],
             "now": self._now(),
         }
         self.commits += 1

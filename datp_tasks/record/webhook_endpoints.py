@@ -22,7 +22,7 @@ from datp_tasks.errors import WebhookBusy, WebhookInvalid, WebhookUnknown
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.payload import encode
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.event_feed import FeedPlace
+from datp_tasks.record.event_feed import PAYEE_COMPLETED, FeedPlace
 from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.webhook_queue import Member
@@ -66,7 +66,7 @@ class Endpoint:
     id: str
     owner: str
     url: str
-    #: Of events; empty: all.
+    #: Of events; empty: all of its own transactions.
     types: tuple[str, ...]
     description: str
     enabled: bool
@@ -82,7 +82,8 @@ class Endpoint:
         return signer_of(self.id)
 
     def wants(self, type: str) -> bool:
-        return not self.types or type in self.types
+        """What other owners do is told only to an endpoint that names the type."""
+        return type in self.types or (not self.types and type != PAYEE_COMPLETED)
 
 
 def new_endpoint_id() -> str:

@@ -84,6 +84,7 @@ def _final(claimed: Claimed, request: StopRequest) -> Final:
         output_json=None,
         note=request.reason,
         trace=claimed.fields.get("trace", ""),
+        is_begun=False,
     )
 
 

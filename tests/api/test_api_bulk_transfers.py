@@ -91,11 +91,13 @@ def test_the_endpoint_of_a_payee_gets_a_webhook_of_its_own(bank: ApiHouse) -> No
     payee = bank.new_owner("payee")
     endpoints = bank.kit.connections.webhooks.endpoints
     made, _ = endpoints.add(payee, "https://bank.example/hook", types=["payee.completed"])
+    untyped, _ = endpoints.add(payee, "https://bank.example/all")
     ann = bank.client(bank.new_owner("payer"))
     tx_id = ann.post("/v1/transactions", json=transfer(payee)).json()["txId"]
     endpoints.feed(endpoints_max=10, rows_max=100)
     [delivery] = bank.kit.connections.webhooks.store.of_endpoint(made.id)
     assert (delivery.owner, delivery.tx_id) == (payee, tx_id)
+    assert bank.kit.connections.webhooks.store.of_endpoint(untyped.id) == []
     body = json.loads(bank.kit.connections.webhooks.store.payload(delivery.id))
     assert body["type"] == "payee.completed"
     assert "secret" not in json.dumps(body)
@@ -114,6 +116,28 @@ def test_a_payee_is_told_of_an_expiry_only_after_work_has_begun(bank: ApiHouse) 
     found = ann.get("/v1/transactions").json()["transactions"]
     assert [each["status"] for each in found] == ["expired", "expired"]
     assert [each["status"] for each in events_of(bob)] == ["expired"]
+
+
+def test_a_payee_is_not_told_of_a_cancel_before_work_has_begun(bank: ApiHouse) -> None:
+    payee = bank.new_owner("payee")
+    ann, bob = bank.client(bank.new_owner("payer")), bank.client(payee)
+    begun = ann.post("/v1/transactions", json=transfer(payee, "waits")).json()["txId"]
+    bank.kit.lose_bells()
+    queued = ann.post("/v1/transactions", json=transfer(payee, "waits")).json()["txId"]
+    ann.post(f"/v1/transactions/{queued}/cancel")
+    bank.kit.lose_bells(False)
+    ann.post(f"/v1/transactions/{begun}/cancel")
+    statuses = [ann.get(f"/v1/transactions/{each}").json()["status"] for each in (queued, begun)]
+    assert statuses == ["cancelled", "cancelled"]
+    assert [each["txId"] for each in events_of(bob)] == [begun]
+
+
+def test_a_payee_is_shown_no_more_than_its_feed_can_take(bank: ApiHouse) -> None:
+    ann = bank.client(bank.new_owner("payer"))
+    large = transfer("bank")
+    large["input"]["amount"] = "1" * 8_192
+    refused = ann.post("/v1/transactions", json=large)
+    assert (refused.status_code, "8192 are allowed" in refused.json()["detail"]) == (422, True)
 
 
 def test_a_payee_that_is_no_name_is_refused_and_one_without_an_owner_is_not_told(

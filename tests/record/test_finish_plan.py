@@ -51,6 +51,7 @@ def test_ending_does_not_read_the_rows_that_have_ended_since_the_last_vacuum(dat
         "output": ["{}"] * VECTOR,
         "note": nothing,
         "progress": nothing,
+        "is_begun": [True] * VECTOR,
         "now": None,
     }
     with record.engine.connect() as connection:

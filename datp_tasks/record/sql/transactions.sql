@@ -9,7 +9,8 @@
 -- it had passed its point of no return; then no expiry or cancel can end it. The history calls an
 -- expiry by the names of the seed, which depend on whether work had begun. A client that asked for
 -- a webhook gets it from this commit on, with what it says: no later crash can forget it. So does
--- the payee, unless the transaction expired before work began: then it never heard of it.
+-- the payee, unless the transaction ended before work began: then it never heard of it, and a payer
+-- could fill the feed of another owner with transactions that it takes back at once.
 WITH locked AS MATERIALIZED (
     SELECT tx_id FROM tx_summary
     WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') = 'infinity'
@@ -21,8 +22,8 @@ WITH locked AS MATERIALIZED (
         completed_at = coalesce(%(now)s, now())
     FROM locked
     JOIN unnest(%(tx_id)s::text[], %(fence)s::bigint[], %(status)s::text[], %(output)s::text[],
-                %(note)s::text[], %(progress)s::text[])
-         AS v (tx_id, fence, status, output, note, progress) ON v.tx_id = locked.tx_id
+                %(note)s::text[], %(progress)s::text[], %(is_begun)s::boolean[])
+         AS v (tx_id, fence, status, output, note, progress, is_begun) ON v.tx_id = locked.tx_id
     WHERE s.tx_id = locked.tx_id AND coalesce(s.completed_at, 'infinity') = 'infinity'
       AND s.fence <= v.fence
       AND (v.status NOT IN ('expired', 'cancelled')
@@ -31,7 +32,7 @@ WITH locked AS MATERIALIZED (
            OR s.no_return_at IS NOT NULL OR s.forwarded_at IS NOT NULL
            OR (s.expires_at > coalesce(%(now)s, now()) AND s.expiring_at IS NULL))
     RETURNING s.tx_id, s.status, s.note, s.completed_at, s.expires_at, s.expiring_at,
-              s.owner, s.webhook, s.event_count + 1 AS sequence, s.payee, s.pipeline,
+              s.owner, s.webhook, s.event_count + 1 AS sequence, s.payee, s.pipeline, v.is_begun,
               CASE WHEN s.webhook IS NULL THEN NULL
               WHEN s.webhook_style = 'original' THEN json_build_object(
                   'eventType', 'complete', 'metadata', json_build_object(
@@ -60,7 +61,8 @@ WITH locked AS MATERIALIZED (
            json_build_object('txId', tx_id, 'pipeline', pipeline, 'status', status,
                              'payer', owner, 'data', payee -> 'data', 'completedAt', completed_at),
            completed_at, payee ->> 'owner', nextval('tx_event_id')
-    FROM won WHERE payee IS NOT NULL AND (status <> 'expired' OR expiring_at IS NOT NULL)
+    FROM won
+    WHERE payee IS NOT NULL AND is_begun AND (status <> 'expired' OR expiring_at IS NOT NULL)
 ), due AS (
     INSERT INTO webhook_delivery (id, tx_id, sequence, kind, owner, url, target, payload, begun_at,
                                   next_at, created_at)
