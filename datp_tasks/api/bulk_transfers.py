@@ -15,7 +15,7 @@ from datp_tasks.api.problems import Problem, invalid
 from datp_tasks.api.routing import grants, json_response, router
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT, NEW, REPEATED, TxId, note_read
-from datp_tasks.client.bulk_transfers import BulkTransfer
+from datp_tasks.client.bulk_report import BulkTransfer
 from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.client.requests import Submitted
 from datp_tasks.model.rights import check_read, sees_payloads

@@ -78,7 +78,7 @@ def show(
     rows = [
         (
             str(each["index"]),
-            each.get("txId") or "-",
+            each.get("txId") or each.get("duplicateOf") or "-",
             each["status"],
             escape(each.get("externalId") or ""),
             escape(each.get("problem") or each.get("note") or ""),

@@ -9,9 +9,10 @@ transfer, what has committed stays so, and the report of the bulk says what beca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
+from datp_tasks.client.bulk_report import BulkTransfer, deadline_in, standing_of, texts_of
 from datp_tasks.client.reads import Reader
 from datp_tasks.client.requests import (
     Prepared,
@@ -34,17 +35,12 @@ from datp_tasks.errors import (
     TransactionUnknown,
 )
 from datp_tasks.failpoints import reach
-from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.model.bulk_transfer import (
-    GONE,
     STEP_TYPE,
-    BulkState,
     bulk_state,
-    counted,
     has_ended,
     ids_of,
     is_transfer_status,
-    status_without,
     transfers_of,
     tx_id_of,
 )
@@ -56,45 +52,11 @@ from datp_tasks.model.status import Status
 from datp_tasks.record.bulk_transfers import BulkRecord
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.record_types import Acceptance, Existing, Summary
-from datp_tasks.timeouts.expiry import moment_of
 
 #: A report of a thousand transfers must fit into one answer.
 PROBLEM_CHARS_MAX = 200
 #: Pipelines of transfers that are looked up before the bulk is paid for: each may be a query.
 PIPELINES_LOOKED_UP_MAX = 10
-
-
-@dataclass(frozen=True, slots=True)
-class BulkTransfer:
-    """A bulk as its client sees it, as of now."""
-
-    summary: Summary
-    state: BulkState
-    expires_at: datetime | None
-    #: Each with index, externalId and txId; with status and note, or why it was refused.
-    transfers: list[Json]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return counted(self.transfers)
-
-    def to_json(self) -> Json:
-        """As the API tells it."""
-        summary = self.summary
-        times = {
-            "createdAt": summary.created_at,
-            "expiresAt": self.expires_at,
-            "completedAt": summary.completed_at,
-        }
-        return {
-            "bulkId": summary.tx_id,
-            "externalId": summary.external_id,
-            "pipeline": summary.pipeline,
-            "state": self.state,
-            **{name: time and time.isoformat() for name, time in times.items()},
-            "counts": self.counts,
-            "transfers": self.transfers,
-        }
 
 
 class BulkTransfers:
@@ -308,12 +270,12 @@ class BulkTransfers:
         }
         texts = ("externalId", "problem") if with_payloads else ()
         shown = [
-            {"index": n, **_texts(each, texts), **_standing(each, known, reported)}
+            {"index": n, **texts_of(each, texts), **standing_of(each, known, reported)}
             for n, each in enumerate(transfers)
         ]
         # Of one that is masked or erased only its own status is known.
         statuses = [each["status"] for each in shown] or [str(summary.status)]
-        deadline = _deadline_in(summary.input)
+        deadline = deadline_in(summary.input)
         now = self._acceptor.record.server_now()
         return BulkTransfer(
             summary,
@@ -382,32 +344,3 @@ def _none_accepted(left_out: dict[int, Json]) -> RequestError:
         )
     problem = left_out[0]["problem"]
     return RequestError(f"none of {len(left_out)} transfers can be accepted; the first: {problem}")
-
-
-def _deadline_in(input: Json) -> datetime | None:
-    try:
-        return moment_of(input["expiresAt"])
-    except (KeyError, ExpiryInvalid):
-        return None
-
-
-def _texts(transfer: Json, names: Sequence[str]) -> Json:
-    return {name: transfer[name] for name in names if isinstance(transfer.get(name), str)}
-
-
-def _standing(transfer: Json, known: dict[str, Summary], reported: dict[str, str]) -> Json:
-    """What became of a transfer so far; of what it says itself only the id."""
-    tx_id = tx_id_of(transfer)
-    if tx_id is None or not shard_of_tx(tx_id):
-        first = transfer.get("duplicateOf")
-        is_id = isinstance(first, str) and bool(shard_of_tx(first))
-        return {"status": status_without(transfer), **({"duplicateOf": first} if is_id else {})}
-    if tx_id not in known:
-        return {"txId": tx_id, "status": reported.get(tx_id, GONE)}
-    found = known[tx_id]
-    shown: Json = {"txId": tx_id, "status": str(found.status)}
-    if found.note:
-        shown["note"] = found.note
-    if found.completed_at is not None:
-        shown["completedAt"] = found.completed_at.isoformat()
-    return shown

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from datp_tasks import Fail, Pipeline
-from datp_tasks.client.bulk_transfers import BulkTransfer
+from datp_tasks.client.bulk_report import BulkTransfer
 from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.errors import (
     ExpiryInvalid,

@@ -63,6 +63,7 @@ FOR_USERS = {
     "batch_history",
     "crash_at",
     "dont_know",
+    "duplicate_of",
     "error_id",
     "give_order",
     "has_more",
