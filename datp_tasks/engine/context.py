@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from datp_tasks.engine.step_log import StepLog
 from datp_tasks.errors import StepError
 from datp_tasks.model.payload import Json, copied
+from datp_tasks.model.pipeline_rules import LINK_EXPIRES_S
 from datp_tasks.model.secret_params import resolved, takes_secrets
 
 if TYPE_CHECKING:
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from datp_tasks.record.linked import LinkVerdict
 
 SwitchValue = bool | int | float | str
-
-#: A link of which no leg has a deadline waits for a day: the other leg may never come.
-LINK_EXPIRES_S = 86_400.0
 
 
 class StepServices(Protocol):

@@ -98,7 +98,8 @@ class _Injection:
 
     def __init__(self, seconds: float) -> None:
         self._thread_id = ctypes.c_ulong(threading.get_ident())
-        self._lock = threading.Lock()
+        #: The exception may be lost while this thread holds it, which is then asked for again.
+        self._lock = threading.RLock()
         self._is_over = self._is_raised = False
         _watch_for_losses(self._start_again)
         self._start(seconds)
@@ -138,20 +139,28 @@ def _watch_for_losses(again: Callable[[], None]) -> None:
 
 
 class _Losses:
-    """What Python tells of exceptions that it cannot raise; all but ours goes to those before."""
+    """What Python tells of exceptions that it cannot raise; all but ours goes to the hook before.
 
-    _before: Callable[[Any], Any] | None = None
+    Each installation knows its own: a hook that replaced ours may call ours in turn.
+    """
+
+    _installing = threading.RLock()
+
+    def __init__(self, before: Callable[[Any], Any]) -> None:
+        self._before = before
 
     @classmethod
     def install(cls) -> None:
-        if cls._before is None:
-            cls._before = sys.unraisablehook
-            sys.unraisablehook = cls._hear
+        if isinstance(sys.unraisablehook, cls):
+            return
+        with cls._installing:
+            before = sys.unraisablehook
+            if not isinstance(before, cls):
+                sys.unraisablehook = cls(before)
 
-    @classmethod
-    def _hear(cls, unraisable: Any) -> None:
+    def __call__(self, unraisable: Any) -> None:
         again = _again.get(threading.get_ident())
         if again is not None and issubclass(unraisable.exc_type, StepTimeout):
             again()
-        elif cls._before is not None:
-            cls._before(unraisable)
+        else:
+            self._before(unraisable)

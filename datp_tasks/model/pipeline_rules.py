@@ -40,6 +40,8 @@ RETRY_NUMBER_MAX = 1_000_000_000
 
 #: The steps that link transactions (engine/builtin/link_legs.py).
 JOIN_LINK, COMMIT_LINKED = "util/link", "util/commit-linked"
+#: A link of which no leg has a deadline waits for a day: the other leg may never come.
+LINK_EXPIRES_S = 86_400.0
 
 DISPATCHES = ("inline", "queue")
 PIPELINE_DISPATCHES = ("inline", "step")

@@ -131,7 +131,7 @@ class TransactionEvent:
     at: datetime
     #: As a webhook has it; what is sealed is sealed.
     data: Json
-    #: As streams have written it before, by the way it is shown: written once for all of them.
+    #: Its JSON by form of display; made once for all streams.
     texts: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     #: How long `data` is as text.
     data_chars: int = field(default=0, compare=False, repr=False)

@@ -18,6 +18,7 @@ from sqlalchemy.exc import OperationalError
 from datp_tasks.clock import Clock
 from datp_tasks.errors import LinkRefused, StaleFence
 from datp_tasks.failpoints import reach
+from datp_tasks.model.pipeline_rules import LINK_EXPIRES_S
 from datp_tasks.model.status import Status
 from datp_tasks.record.queries import Queries
 
@@ -77,8 +78,7 @@ class LinkedTransactions:
                 raise LinkRefused(f"{link} has {size} legs already")
             times: list[datetime] = [each.expires_at for each in members if each.expires_at]
             deadline = min(times, default=members[0].now + timedelta(seconds=expires_in_s))
-            values = {"tx_id": [each.tx_id for each in members], "expires_at": deadline}
-            connection.exec_driver_sql(Query.share_deadline, {**values, "now": self._clock.now()})
+            self._share(connection, members, deadline)
             return deadline
 
     def commit(self, leg: Leg, link: str) -> LinkVerdict:
@@ -105,7 +105,15 @@ class LinkedTransactions:
             if verdict.word == "commit":
                 values = {"tx_id": [each.tx_id for each in members], "now": self._clock.now()}
                 connection.exec_driver_sql(Query.pass_together, values)
+            elif verdict.word == "wait" and not any(each.expires_at for each in members):
+                # Legs that joined under a release before have none, and would wait for ever.
+                deadline = members[0].now + timedelta(seconds=LINK_EXPIRES_S)
+                self._share(connection, members, deadline)
             return verdict
+
+    def _share(self, connection: Connection, members: list[Any], deadline: datetime) -> None:
+        values = {"tx_id": [each.tx_id for each in members], "expires_at": deadline}
+        connection.exec_driver_sql(Query.share_deadline, {**values, "now": self._clock.now()})
 
     @contextmanager
     def _deciding(self, leg: Leg, link: str) -> Iterator[Connection]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from datp_tasks.engine import time_limit
 from datp_tasks.engine.time_limit import TimeLimit
 from datp_tasks.errors import StepTimeout
 
@@ -109,3 +113,32 @@ def test_a_block_that_ends_in_such_a_callback_raises_nothing_later() -> None:
 
     work()
     assert in_a_thread(work) is None
+
+
+def test_a_hook_that_replaced_ours_is_replaced_and_may_call_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", heard.append)
+    time_limit._Losses.install()
+    ours = sys.unraisablehook
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: ours(told))
+    time_limit._Losses.install()
+    assert isinstance(sys.unraisablehook, time_limit._Losses)
+    told: Any = SimpleNamespace(exc_type=ValueError)
+    sys.unraisablehook(told)
+    assert heard == [told]
+
+
+def test_a_timeout_that_is_lost_while_its_block_ends_blocks_nothing() -> None:
+    def lose() -> None:
+        injection = time_limit._Injection(60)
+        injection._timer.cancel()
+        with injection._lock:
+            injection._start_again()
+        injection.end()
+
+    thread = threading.Thread(target=lose, daemon=True)
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive()

@@ -11,6 +11,7 @@ from sqlalchemy import event
 
 from datp_tasks import Fail, Pipeline
 from datp_tasks.errors import PipelineInvalid, StaleFence, StepTimeout
+from datp_tasks.model.pipeline_rules import LINK_EXPIRES_S
 from datp_tasks.model.status import Status
 from datp_tasks.record.database import make_engine
 from datp_tasks.record.linked import Leg, LinkedTransactions
@@ -112,6 +113,26 @@ def test_a_leg_without_a_deadline_gets_that_of_the_other(datp: Kit, books: Count
     second = submit(datp, "b", expires_in_s=60, data={"deal": "d2"})
     third = submit(datp, "c", data={"deal": "d2"})
     assert datp.status(second).no_return_at == datp.status(third).no_return_at is not None
+
+
+def test_a_leg_that_joined_without_a_deadline_gets_one_while_it_waits(
+    datp: Kit, books: Counter[str]
+) -> None:
+    """As the release before left it: nothing would ever end it."""
+    first = submit(datp, "a")
+    with datp.connections.engine.begin() as sql:
+        values = {"tx_id": first}
+        undated = "UPDATE tx_summary SET expires_at = NULL WHERE tx_id = %(tx_id)s"
+        sql.exec_driver_sql(undated, values)
+        sql.exec_driver_sql("DELETE FROM tx_timeout WHERE tx_id = %(tx_id)s", values)
+    datp.advance(seconds=A_WHILE_S)
+    given = datp.status(first).expires_at
+    assert given is not None
+    datp.advance(seconds=A_WHILE_S)
+    assert datp.status(first).expires_at == given, "once"
+    for _ in range(3):
+        datp.advance(seconds=LINK_EXPIRES_S / 2)
+    assert statuses(datp, first) == ["expired"]
 
 
 def test_nothing_ends_legs_that_have_committed(datp: Kit, books: Counter[str]) -> None:

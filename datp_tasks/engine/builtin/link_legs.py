@@ -14,12 +14,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from datp_tasks.engine.builtin.params import mistakes_in, schema_of
-from datp_tasks.engine.context import LINK_EXPIRES_S
 from datp_tasks.engine.registry import step
 from datp_tasks.errors import LinkRefused
 from datp_tasks.model.outcome import Fail, Sleep
 from datp_tasks.model.paths import FieldMissing, render, template_mistakes
-from datp_tasks.model.pipeline_rules import EXPIRY_S_MAX
+from datp_tasks.model.pipeline_rules import EXPIRY_S_MAX, LINK_EXPIRES_S
 
 if TYPE_CHECKING:
     from datp_tasks.engine.context import StepContext

@@ -136,8 +136,8 @@ FROM chosen c WHERE r.service_id = c.service_id AND r.batch_id = c.batch_id
   AND r.final_at IS NOT NULL AND r.payload <> ''
 
 -- :name erase_answers
--- Answers to requests of an owner that were refused, or were in part: they may quote what was sent.
--- The same request is judged anew then; what was accepted is found by its external id.
+-- Answers to requests of an owner that were refused, wholly or in part: they may quote what was
+-- sent. The same request is judged anew then; what was accepted is found by its external id.
 DELETE FROM idempotency_key k USING (
     SELECT owner, key FROM idempotency_key
     WHERE owner = %(owner)s AND (status >= 400 OR status = 207)
