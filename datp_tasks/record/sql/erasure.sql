@@ -73,7 +73,8 @@ WITH chosen AS (
 )
 UPDATE tx_summary r
 SET input = '{}', metadata = NULL, output = NULL, progress = NULL, webhook = NULL,
-    stop_request = NULL, payee = NULL, note = 'its data were erased', erased_at = coalesce(%(now)s, now())
+    stop_request = NULL, payee = NULL, note = 'its data were erased',
+    erased_at = coalesce(%(now)s, now())
 FROM chosen c WHERE r.tx_id = c.tx_id
 
 -- :name approvals_of
