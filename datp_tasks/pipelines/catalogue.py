@@ -67,7 +67,9 @@ class Catalogue:
         A call goes on with the same transaction, so what a sealed child is given and returns would
         else rest in plain text.
         """
-        return definition.sealed or sealed_child(definition, self.current) is not None
+        if definition.sealed or not definition.calls:
+            return definition.sealed
+        return sealed_child(definition, self.current) is not None
 
     def version(self, name: str, version: str) -> PipelineDefinition:
         """A version by its whole name, for a transaction that pins it."""
