@@ -421,7 +421,7 @@ export type EndpointChange = {
 
 export type EndpointIn = {
   url: string;
-  /** Empty: all types of events. */
+  /** Empty: all but `payee.completed`. */
   types?: string[];
   description?: string;
   /** For operators: of whom. */
@@ -432,7 +432,7 @@ export type EndpointMade = {
   id: string;
   owner: string;
   url: string;
-  /** Empty: all types of events. */
+  /** Empty: all but `payee.completed`. */
   types: string[];
   description: string;
   enabled: boolean;
@@ -454,7 +454,7 @@ export type EndpointShown = {
   id: string;
   owner: string;
   url: string;
-  /** Empty: all types of events. */
+  /** Empty: all but `payee.completed`. */
   types: string[];
   description: string;
   enabled: boolean;

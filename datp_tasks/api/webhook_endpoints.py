@@ -47,7 +47,9 @@ class EndpointIn(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     url: str = Field(max_length=URL_CHARS_MAX)
-    types: list[str] = Field([], max_length=TYPES_MAX, description="Empty: all types of events.")
+    types: list[str] = Field(
+        [], max_length=TYPES_MAX, description="Empty: all but `payee.completed`."
+    )
     description: str = Field("", max_length=500)
     owner: str | None = Field(None, max_length=64, description="For operators: of whom.")
 
@@ -85,7 +87,7 @@ class EndpointShown(Given):
     id: str
     owner: str
     url: str
-    types: Annotated[list[str], Field(description="Empty: all types of events.")]
+    types: Annotated[list[str], Field(description="Empty: all but `payee.completed`.")]
     description: str
     enabled: bool
     disabled_reason: str | None

@@ -94,7 +94,9 @@ def set_(
     id: Id,
     url: Annotated[str | None, typer.Option(help="Where to tell from now on.")] = None,
     types: Types = None,
-    all_types: Annotated[bool, typer.Option("--all-types", help="Tell of all events.")] = False,
+    all_types: Annotated[
+        bool, typer.Option("--all-types", help="Tell of all events but payee.completed.")
+    ] = False,
     description: Annotated[str | None, typer.Option(help="For people.")] = None,
     enabled: Annotated[bool | None, typer.Option("--enable/--disable")] = None,
 ) -> None:
