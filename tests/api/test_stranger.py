@@ -77,6 +77,7 @@ def victim(house: ApiHouse, kit: Kit) -> Victim:
         "keyId": key.split("_")[1],
         "owner": owner,
         "name": "go",
+        "kind": "owner",
         "version": "none",
     }
     return Victim(owner, client, batch, names)

@@ -79,6 +79,7 @@ def test_the_pipelines_have_no_mistakes() -> None:
     assert [
         (each.name, each.node_group, each.startable, each.on_error) for each in definitions
     ] == [
+        ("bulk-transfer", "master", True, "keep"),
         ("kyc", "kyc", False, "rollback"),
         ("settlement", "master", True, "rollback"),
         ("transfer", "master", True, "rollback"),

@@ -382,15 +382,26 @@ class LiveMachine(RuleBasedStateMachine):
 
     # From outside.
 
+    @staticmethod
+    def _seen(dice: Dice, tx: Any) -> str:
+        """What a caller saw of it: nothing, what is so, or what was so."""
+        return dice.one_of(["", "", f"{tx.status}:{tx.fence}", f"{tx.status}:{tx.fence - 1}"])
+
+    @staticmethod
+    def _has_moved(tx: Any, seen: str) -> bool:
+        return seen not in ("", f"{tx.status}:{tx.fence}")
+
     def wake(self, dice: Dice) -> None:
         tx = dice.likely(list(self.model.values()), lambda tx: tx.status == "sleeping")
-        only_due = dice.yes()
+        only_due, seen = dice.yes(), self._seen(dice, tx)
 
         def shake() -> list[Bell | Refused]:
-            return self.live.wake_many([tx.tx_id], only_due=only_due)
+            return self.live.wake_many([tx.tx_id], only_due=only_due, seen=seen)
 
         if tx.gone:
             self._nothing_changes(shake, [Refused(tx.tx_id, "UNKNOWN", "")])
+        elif self._has_moved(tx, seen):
+            self._nothing_changes(shake, [Refused(tx.tx_id, "MOVED", tx.status)])
         elif tx.status != "sleeping":
             self._nothing_changes(shake, [Refused(tx.tx_id, "NOT_SLEEPING", tx.status)])
         elif only_due and (tx.wake_ms or 0) > self.stage.now_ms:
@@ -406,11 +417,14 @@ class LiveMachine(RuleBasedStateMachine):
         value = dice.one_of(["true", "false", '"12:34=5"', ""])
         # From outside, or by a step of this claim or another.
         fence = dice.one_of([None, None, tx.fence, tx.fence - 1])
+        seen = self._seen(dice, tx)
 
         def turn() -> Bell | Refused:
-            return self.live.set_switch(tx.tx_id, name, value, fence=fence)
+            return self.live.set_switch(tx.tx_id, name, value, fence=fence, seen=seen)
 
-        if tx.ended:
+        if self._has_moved(tx, seen):
+            self._nothing_changes(turn, Refused(tx.tx_id, "MOVED", tx.status))
+        elif tx.ended:
             self._nothing_changes(turn, Refused(tx.tx_id, "FINAL", tx.status))
         elif fence is not None and (tx.status != "running" or fence != tx.fence):
             self._nothing_changes(turn, Refused(tx.tx_id, "STALE", tx.status))
@@ -429,11 +443,14 @@ class LiveMachine(RuleBasedStateMachine):
         tx, node, reason = self._any(dice), dice.node(), dice.one_of(["why", "why not"])
         request = StopRequest.cancel(reason) if dice.yes() else StopRequest.expiry(reason)
         only_seize, now_ms = dice.one_of([False, False, True]), self.stage.now_ms
+        seen = self._seen(dice, tx)
 
         def ask() -> Claimed | Bell | Refused:
             wanted = [(tx.tx_id, request)]
-            return self.live.stop_many(wanted, node, only_seize=only_seize)[0]
+            return self.live.stop_many(wanted, node, only_seize=only_seize, seen=seen)[0]
 
+        if self._has_moved(tx, seen):
+            return self._nothing_changes(ask, Refused(tx.tx_id, "MOVED", tx.status))
         if tx.ended:
             return self._nothing_changes(ask, Refused(tx.tx_id, "FINAL", tx.status))
         if tx.status == "in-doubt":
