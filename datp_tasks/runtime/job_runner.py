@@ -75,10 +75,13 @@ class JobRunner:
     def _as_group_says(self, holders: list[str]) -> Settings:
         """Batches and pauses of the group that does the job take the place of the settings."""
         known = {item.name for item in fields(self._settings)}
+        groups = self._book.groups()
+        # One that was told nothing yet may still have the role.
         given: dict[str, Any] = {
             setting: value
             for group in self._mine(holders)[:1]
-            for setting, value in self._book.groups()[group].overrides.items()
+            if group in groups
+            for setting, value in groups[group].overrides.items()
             if setting in known
         }
         return replace(self._settings, **given) if given else self._settings

@@ -16,6 +16,7 @@ from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.record.database import migrate
 from tests.chaos.process_sweep import QUICK, STEPS, ProcessSweep, environment
 from tests.support.bank import Bank
+from tests.support.eventually import eventually
 from tests.support.house import House, log_of
 
 ALL = bool(os.environ.get("DATP_SWEEP_ALL"))
@@ -77,6 +78,11 @@ def test_a_worker_that_stands_still_anywhere_and_goes_on_changes_nothing(
     sweep: ProcessSweep,
 ) -> None:
     check(sweep, sweep.points() if ALL else STOPPED, "stop")
-    # Somewhere on the way the old fence must have been refused, or nothing was proved.
-    logs = "".join(log_of(process) for process in sweep.house.processes)
-    assert "another worker's now" in logs or "SQL refused" in logs
+
+    def is_refused() -> bool:
+        logs = "".join(log_of(process) for process in sweep.house.processes)
+        return "another worker's now" in logs or "SQL refused" in logs
+
+    # Somewhere on the way the old fence must have been refused, or nothing was proved. The worker
+    # says so a moment after it goes on.
+    eventually(is_refused, what="the refusal of an old fence")
