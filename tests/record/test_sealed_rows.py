@@ -146,6 +146,14 @@ def test_rotation_seals_everything_anew_in_pages_and_the_old_key_may_go(
     assert sorted(vault.opened(each).input["n"] for each in stored) == [*range(5)]
 
 
+def test_rotation_takes_no_key_for_the_active_one_because_their_ids_are_alike(datp: Kit) -> None:
+    """An underscore stands for any character in a pattern of SQL."""
+    keys = {"ka1": new_ring().keys["k1"], "k_1": new_ring().keys["k1"]}
+    secrets_of(datp, KeyRing("ka1", keys)).put("BANK", "v", actor=ALICE)
+    (page,) = Rekeying(datp.connections.engine, KeyRing("k_1", keys)).reseal()
+    assert (page.resealed, page.unreadable) == (1, ())
+
+
 def test_rows_under_a_key_that_is_gone_are_named_and_left_alone(datp: Kit) -> None:
     secrets_of(datp, new_ring()).put("LOST", "v", actor=ALICE)
     other = KeyRing("k9", {"k9": new_ring().keys["k1"]})
@@ -193,6 +201,8 @@ def test_a_key_made_under_the_previous_pepper_is_known_and_follows(datp: Kit) ->
     # It was used once with both; from then on it needs only the new one.
     assert ApiKeys(engine, clock, NEW).verify(key) is not None
     assert ApiKeys(engine, clock, OLD).verify(key) is None
+    # Its end is still that of the old one, so the gate is told of it by its id.
+    assert ApiKeys(engine, clock, NEW).followed() == {found.id}
 
 
 def test_a_previous_pepper_must_be_good_too() -> None:

@@ -1,0 +1,20 @@
+"""Which API keys were made under an earlier pepper and have followed to another one."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0027"
+down_revision = "0026"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.execute("ALTER TABLE api_key ADD COLUMN followed_at timestamptz")
+    op.execute("CREATE INDEX api_key_followed ON api_key (id) WHERE followed_at IS NOT NULL")
+
+
+def downgrade() -> None:
+    op.execute("DROP INDEX api_key_followed")
+    op.execute("ALTER TABLE api_key DROP COLUMN followed_at")
