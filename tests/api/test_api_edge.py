@@ -337,6 +337,37 @@ def test_slow_queries_do_not_keep_keys_from_being_looked_up(
         assert [each.result(30).status_code for each in waiting] == [200] * (threads + 4)
 
 
+def test_when_all_threads_are_held_keys_are_still_looked_up(
+    house: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By two owners, since one has never all of them."""
+    go = threading.Event()
+    page = house.services.transactions.listing.page
+
+    def held(wanted: Any) -> Any:
+        go.wait(20)
+        return page(wanted)
+
+    monkeypatch.setattr(house.services.transactions.listing, "page", held)
+    threads = house.services.settings.api_threads_max
+    slow = [house.client(house.new_owner("slow")) for _ in range(2) for _ in range(threads)]
+    for each in slow[:threads]:
+        each.headers["Authorization"] = slow[0].headers["Authorization"]
+    unknown = house.new_key("unknown")
+    house.keys.revoke(unknown.split("_")[1], actor=LOCAL)
+    with ThreadPoolExecutor(len(slow)) as pool:
+        waiting = [pool.submit(each.get, "/v1/transactions") for each in slow]
+        try:
+            running = house.services.threads._turns._running
+            eventually(lambda: sum(running.values()) == threads)
+            assert house.client(key=unknown).get("/v1/step-types").status_code == 401
+            assert house.client().get("/readyz").status_code == 200
+            assert not any(each.done() for each in waiting)
+        finally:
+            go.set()
+        assert {each.result(30).status_code for each in waiting} == {200}
+
+
 # Per owner.
 
 

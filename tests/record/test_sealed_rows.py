@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -144,6 +145,30 @@ def test_rotation_seals_everything_anew_in_pages_and_the_old_key_may_go(
     vault = Vault(engine, datp.clock, only)
     stored = datp.connections.record.summaries(tx_ids)
     assert sorted(vault.opened(each).input["n"] for each in stored) == [*range(5)]
+
+
+def test_rotation_does_not_bring_back_a_secret_that_was_changed_meanwhile(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = ring_of(datp)
+    new = KeyRing("k2", with_new_key(old).keys)
+    secrets_of(datp, old).put("BANK", "before", actor=ALICE)
+    rotation = Rekeying(datp.connections.engine, new)
+    page = rotation._page
+
+    def late(read: str, after: str) -> list[Any]:
+        rows = page(read, after)
+        if any(row.place == "BANK" for row in rows):
+            # By a process that seals under the old key still.
+            secrets_of(datp, old).put("BANK", "after", actor=ALICE)
+        return rows
+
+    monkeypatch.setattr(rotation, "_page", late)
+    assert [each.resealed for each in rotation.reseal()] == [0]
+    assert secrets_of(datp, new).value("BANK") == "after"
+    # It is found when the rotation is repeated.
+    assert [each.resealed for each in Rekeying(datp.connections.engine, new).reseal()] == [1]
+    assert secrets_of(datp, new).value("BANK") == "after"
 
 
 def test_rotation_takes_no_key_for_the_active_one_because_their_ids_are_alike(datp: Kit) -> None:
