@@ -136,6 +136,7 @@ def test_an_owner_that_tries_again_clears_no_alert_of_the_operator(
     webhooks = kit.connections.webhooks
     assert len(alerts.open_alerts(DEAD)) == 1
     webhooks.redeliver(f"msg_{tx_id}_1", owner="ann")
+    assert len(alerts.open_alerts(DEAD)) == 1
     kit.run_job("webhook_sender")
     webhooks.redeliver_dead(owner="ann")
     assert len(alerts.open_alerts(DEAD)) == 1
