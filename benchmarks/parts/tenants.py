@@ -138,7 +138,9 @@ def _webhooks(bench: Bench) -> tuple[float, float]:
             beside = measure()
             tried = bench.stack.sql(TRIED)
             if not 0 < tried < pending:
-                raise AssertionError(f"of {pending} webhooks of the large tenant {tried} were tried")
+                raise AssertionError(
+                    f"of {pending} webhooks of the large tenant {tried} were tried"
+                )
         finally:
             engine.close()
     return median(alone), median(beside)

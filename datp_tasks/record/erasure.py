@@ -129,7 +129,8 @@ class Erasure:
                 connection.exec_driver_sql(Query.erase, {"tx_id": left, "now": self._now()})
                 batches = connection.exec_driver_sql(Query.batches_of, {"tx_id": left}).all()
                 names = _erase_batches(connection, batches)
-                asked = _erase_approvals(connection, [*left, *names], approvals_by(connection, gone))
+                others = approvals_by(connection, gone)
+                asked = _erase_approvals(connection, [*left, *names], others)
                 actions = erase_actions(connection, actions_by(connection, gone))
                 drop_views(connection, gone)
                 # The hash of each journal's last row: the audit tells what was erased.

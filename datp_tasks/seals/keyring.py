@@ -8,7 +8,8 @@ A ring is JSON, in the file that `DATP_SECURITY__KEYRING_FILE` names or in the v
 New things are sealed under the active key; every key of the ring opens what was sealed under it.
 What is sealed says under which key, and the key and the place it belongs to (table, column, row)
 are authenticated with it: a sealed text that is moved to another row does not open. The ids of
-keys that were dropped are kept, because an id never names a second key: a backup may need the first.
+keys that were dropped are kept, so that an id never names a second key: a backup may need the
+first.
 """
 
 from __future__ import annotations

@@ -12,7 +12,9 @@ depends_on = None
 
 def upgrade() -> None:
     op.execute("ALTER TABLE api_key ADD COLUMN followed_at timestamptz")
-    op.execute("CREATE INDEX operator_action_bulk ON operator_action (id) WHERE action LIKE 'bulk-%'")
+    op.execute(
+        "CREATE INDEX operator_action_bulk ON operator_action (id) WHERE action LIKE 'bulk-%'"
+    )
     op.execute("CREATE INDEX api_key_followed ON api_key (id) WHERE followed_at IS NOT NULL")
 
 

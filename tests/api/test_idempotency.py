@@ -22,8 +22,8 @@ from datp_tasks.record.idempotency_keys import (
 )
 from datp_tasks.testing import Kit
 from tests.support.api_house import ApiHouse
-from tests.support.search_everywhere import places_with
 from tests.support.eventually import eventually
+from tests.support.search_everywhere import places_with
 
 WANTED = {"pipeline": "nap", "input": {"n": 1}}
 

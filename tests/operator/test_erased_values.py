@@ -51,8 +51,9 @@ def searched(world: World, customer: str, reason: str = "stuck") -> None:
         WITH a AS (
             INSERT INTO approval (action, subject, params, params_hash, version, requested_by,
                 requester, reason, needed, role, persons, state, created_at, expires_at)
-            VALUES ('bulk.cancel', '3 transactions ' || md5(:c), json_build_object('action', 'cancel',
-                'count', 3, 'where', json_build_object('attributes',
+            VALUES ('bulk.cancel', '3 transactions ' || md5(:c),
+                json_build_object('action', 'cancel', 'count', 3,
+                'where', json_build_object('attributes',
                 json_build_object('customer[eq]', :c))), 'h', '', 'ann', 'key ann', :reason, 1,
                 'approver', '[]', 'pending', now(), now() + interval '1 day')
             RETURNING id
@@ -96,7 +97,9 @@ def test_filters_that_name_an_erased_value_go_with_the_last_that_had_it(world: W
     chain.seal(rows_max=100)
     assert chain.verify().faults == []
     # What it has in common with others is still there, and so are the others.
-    found = world.sql("SELECT details::text AS said FROM operator_action WHERE action = 'bulk-retry'")
+    found = world.sql(
+        "SELECT details::text AS said FROM operator_action WHERE action = 'bulk-retry'"
+    )
     assert sum("EUR" in row.said and "bob-of" in row.said for row in found) == 2
     assert [row.query for row in world.sql("SELECT query FROM saved_view")] == [
         "status=failed&attr=customer%3Dbob-of-york%2C+amount%3E%3D5"
