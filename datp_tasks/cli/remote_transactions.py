@@ -88,6 +88,10 @@ class RemoteBulkTransfers:
     def document(self, tx_id: str) -> Json:
         return self._calls.get("bulk-transfers", tx_id)
 
+    def cancel(self, tx_id: str, reason: str, *, break_glass: bool) -> Json:
+        body = {"reason": reason, "breakGlass": break_glass}
+        return self._calls.post("bulk-transfers", tx_id, "cancel", body=body)
+
 
 def _sent(request: Request) -> Json:
     options = {
