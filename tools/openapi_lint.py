@@ -21,13 +21,15 @@ from datp_tasks.settings import Settings
 
 OPERATION_ID = re.compile(r"([a-z]+)(?:[A-Z][a-z]*)+")
 #: What an operation may do; the methods of a generated client begin with one of these.
-VERBS = frozenset(
-    """
-    act add apply approve cancel change check clone close commit compare create delete disable
-    explain export get import list park ping preview redeliver reject remove replay resolve resubmit
-    resume retry revoke rotate scrape set start submit test unmask use wake
-    """.split()
-)
+# fmt: off
+VERBS = frozenset((
+    "act", "add", "apply", "approve", "cancel", "change", "check", "clone", "close",
+    "commit", "compare", "create", "delete", "disable", "explain", "export", "get", "import",
+    "list", "park", "ping", "preview", "redeliver", "reject", "remove", "replay", "resolve",
+    "resubmit", "resume", "retry", "revoke", "rotate", "scrape", "set", "start", "submit",
+    "test", "unmask", "use", "wake",
+))
+# fmt: on
 
 
 def document() -> dict[str, Any]:

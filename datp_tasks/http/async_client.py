@@ -124,9 +124,9 @@ class AsyncApiClient:
         return await self._run(bulk_flows.wait(bulk_id, timeout_s, self._retry))
 
     async def cancel_bulk_transfer(
-        self, bulk_id: str, reason: str | None = None
+        self, bulk_id: str, reason: str | None = None, *, break_glass: bool = False
     ) -> RemoteBulkTransfer:
-        return await self._run(bulk_flows.cancel(bulk_id, reason, self._retry))
+        return await self._run(bulk_flows.cancel(bulk_id, reason, break_glass, self._retry))
 
     async def wake(self, tx_id: str) -> bool:
         return await self._run(operations.wake(tx_id, self._retry))

@@ -42,8 +42,12 @@ def wait(bulk_id: str, timeout_s: float, policy: CallRetry) -> Flow[RemoteBulkTr
     return (yield from read(bulk_id, policy))
 
 
-def cancel(bulk_id: str, reason: str | None, policy: CallRetry) -> Flow[RemoteBulkTransfer]:
-    body = {} if reason is None else {"reason": reason}
+def cancel(
+    bulk_id: str, reason: str | None, break_glass: bool, policy: CallRetry
+) -> Flow[RemoteBulkTransfer]:
+    body: Json = {} if reason is None else {"reason": reason}
+    if break_glass:
+        body["breakGlass"] = True
     place = f"{_place(bulk_id)}/cancel"
     reply = yield from operations.post(place, body, policy, extra_s=CANCEL_EXTRA_S)
     found = json_of(reply)

@@ -141,12 +141,15 @@ class ApiClient:
         """Wait until each of its transfers has ended; WaitTimeout leaves it running."""
         return self._run(bulk_flows.wait(bulk_id, timeout_s, self._retry))
 
-    def cancel_bulk_transfer(self, bulk_id: str, reason: str | None = None) -> RemoteBulkTransfer:
+    def cancel_bulk_transfer(
+        self, bulk_id: str, reason: str | None = None, *, break_glass: bool = False
+    ) -> RemoteBulkTransfer:
         """Take back each transfer that still can be; `cancel` of each says what became of that.
 
-        An operator who needs the approval of another person gets ApprovalNeeded.
+        An operator who needs the approval of another person gets ApprovalNeeded; with
+        `break_glass` it acts alone, and an alert stays.
         """
-        return self._run(bulk_flows.cancel(bulk_id, reason, self._retry))
+        return self._run(bulk_flows.cancel(bulk_id, reason, break_glass, self._retry))
 
     def wake(self, tx_id: str) -> bool:
         """End a sleep early; False if it does not sleep."""

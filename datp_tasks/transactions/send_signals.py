@@ -159,7 +159,7 @@ class SignalSender:
         signals = [Signal(_known(tx_id), CANCEL, request.to_text()) for tx_id in tx_ids]
         with translate_outage():
             before = self._restorer.signals.add_many(tx_ids, CANCEL, request.to_text(), note)
-        reach("signal.after_sql")
+        reach("bulk_cancel.after_sql")
         refused: dict[str, TransactionError] = {}
         for signal in signals:
             try:

@@ -195,7 +195,7 @@ def test_a_transfer_in_doubt_is_not_cancelled_with_its_bulk(datp: Kit, paid: Cou
     assert datp.connections.restorer.signals.of([first]) == []
 
 
-@pytest.mark.parametrize("point", ["signal.after_sql", "cancel.after_seize"])
+@pytest.mark.parametrize("point", ["bulk_cancel.after_sql", "cancel.after_seize"])
 def test_a_cancel_of_a_bulk_that_dies_on_its_way_is_carried_out_for_all(
     datp: Kit, paid: Counter[str], point: str
 ) -> None:
