@@ -108,6 +108,17 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
+class OfBulkTransfer:
+    """The transfers of a bulk, in place of a filter; an action names them beside it."""
+
+    bulk_id: str
+    pipeline: None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"bulkTransfer": self.bulk_id}
+
+
+@dataclass(frozen=True, slots=True)
 class ActionResult:
     """What became of one transaction."""
 
@@ -176,7 +187,7 @@ class Bulk:
     def act_on_many(
         self,
         action: Action,
-        where: Where,
+        where: Where | OfBulkTransfer,
         tx_ids: Sequence[str],
         *,
         reason: str,

@@ -14,7 +14,7 @@ from datp_tasks.model.journal import Entry
 from datp_tasks.model.payload import Json
 from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.audit import Auditor
-from datp_tasks.operator.bulk import Action, ActionResult, Bulk, Where
+from datp_tasks.operator.bulk import Action, ActionResult, Bulk, OfBulkTransfer, Where
 from datp_tasks.operator.doctor import Diagnosis, Doctor, InDoubt, InFlight
 from datp_tasks.operator.replay import Replay
 from datp_tasks.operator.resolve import Decision, Resolver
@@ -155,7 +155,7 @@ class Operator:
     def act_on_many(
         self,
         action: Action,
-        where: Where,
+        where: Where | OfBulkTransfer,
         tx_ids: Sequence[str],
         *,
         reason: str,
