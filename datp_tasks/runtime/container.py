@@ -34,16 +34,22 @@ from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.database import Engine, make_engine
 from datp_tasks.record.groups import GroupStore
+from datp_tasks.record.journal import Journal
 from datp_tasks.record.sealed_secrets import SealedSecrets
+from datp_tasks.record.signals import Signals
+from datp_tasks.record.states import States
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.vault import Vault
 from datp_tasks.runtime.group_book import GroupBook
 from datp_tasks.runtime.ledger_place import LedgerPlace
 from datp_tasks.seals.keyring import load
 from datp_tasks.settings import Settings
+from datp_tasks.transactions.put_back import Rebuilder
 from datp_tasks.transactions.restore import Restorer
+from datp_tasks.transactions.state_fields import StateFields
 from datp_tasks.transactions.take_over import TakeOver
 from datp_tasks.transactions.tell_waiting import tell_waiting
+from datp_tasks.transactions.views import RecordedViews
 from datp_tasks.webhooks.send_bell import SendBell
 from datp_tasks.webhooks.webhook_service import WebhookService
 
@@ -65,6 +71,7 @@ class Container:
     catalogue: Catalogue
     ledger: Ledger
     restorer: Restorer
+    rebuilder: Rebuilder
     take_over: TakeOver
     groups: GroupStore
     ledger_place: LedgerPlace
@@ -105,13 +112,13 @@ class Container:
         on_final = tracing.ended_many if tracing else None
         record = Record(engine, clock, tell_due=webhooks.tell_due, on_final=on_final)
         catalogue = Catalogue(redis, pipelines, settings.pipeline_reload_s)
-        restorer = Restorer(
-            settings=settings,
-            clock=clock,
-            engine=engine,
+        restorer = _restorer(settings, live, record, catalogue)
+        rebuilder = Rebuilder(
+            restorer=restorer,
             live=live,
             record=record,
-            catalogue=catalogue,
+            signals=Signals(engine, clock),
+            alerts=Alerts(engine, clock),
             ringer=ringer,
         )
         secrets = SealedSecrets(engine, clock, vault.ring)
@@ -135,6 +142,7 @@ class Container:
             mappings=MappingStore(engine, pipelines),
             catalogue=catalogue,
             restorer=restorer,
+            rebuilder=rebuilder,
             take_over=TakeOver(live, record, ringer),
             ledger=ledger,
             approvals=approvals,
@@ -165,6 +173,14 @@ def _pipelines(
 ) -> PipelineStore:
     steps_max = settings.pipeline_steps_max
     return PipelineStore(engine, live.redis, live.keys, steps_max=steps_max, gate=approvals)
+
+
+def _restorer(
+    settings: Settings, live: LiveStore, record: Record, catalogue: Catalogue
+) -> Restorer:
+    states, journal = States(record.engine, record.clock), Journal(record.engine, record.clock)
+    views = RecordedViews(states, journal, StateFields(catalogue))
+    return Restorer(live, record, views, sleeping_ttl_s=settings.sleeping_ttl_s)
 
 
 def _ledger_place(settings: Settings, live: LiveStore, groups: GroupStore) -> LedgerPlace:

@@ -137,7 +137,7 @@ def _reconciler(container: Container, settings: Settings, backlog: Backlog) -> r
     return reconciler.run_once(
         container.live,
         rebuild_tables(container),
-        container.restorer,
+        container.rebuilder,
         container.ringer,
         # Where a line is long there are few messages, and its bells are not lost either.
         lambda group: backlog(group) or container.ringer.waiting(group),
@@ -161,14 +161,14 @@ def _retention(container: Container, settings: Settings, _: Backlog) -> retentio
         rules=RetentionRules(container.engine, container.clock).all(),
     )
     tables = Retention(container.engine, container.clock)
-    return retention.run_once(container.live, tables, container.restorer.signals, limits=limits)
+    return retention.run_once(container.live, tables, container.rebuilder.signals, limits=limits)
 
 
 def _sleeper(container: Container, settings: Settings, _: Backlog) -> sleeper.Result:
     return sleeper.run_once(
         container.live,
         container.record,
-        container.restorer,
+        container.rebuilder,
         container.ringer,
         batch_max=settings.sleeper_batch_max,
     )
@@ -247,8 +247,8 @@ JOBS: dict[str, Job] = {
     "audit_sealer": lambda container, *_: audit_sealer.run_once(
         AuditChain(container.engine), rows_max=SEALED_MAX
     ),
-    "batch_poller": lambda container, *_: batch_poller.run_once(container.ledger),
-    "claim_queuer": lambda container, *_: claim_queuer.run_once(container.ledger.queuer),
+    "batch_poller": lambda container, *_: batch_poller.run_once(container.ledger.work.poller),
+    "claim_queuer": lambda container, *_: claim_queuer.run_once(container.ledger.work.queuer),
     "endpoint_feeder": lambda container, settings, _: endpoint_feeder.run_once(
         container.webhooks.endpoints,
         endpoints_max=settings.endpoint_feeder_batch_max,
