@@ -62,23 +62,23 @@ def make_client(container: Container, *, opens: bool = True, watches: bool = Tru
     preparer = RequestPreparer(
         settings=container.settings,
         catalogue=container.catalogue,
-        vault=container.vault,
+        vault=container.seals.vault,
         tracing=container.tracing,
     )
     acceptor = RequestAcceptor(
         settings=container.settings,
         preparer=preparer,
         record=container.record,
-        vault=container.vault,
+        vault=container.seals.vault,
         live=container.live,
-        ringer=container.ringer,
+        ringer=container.bells.ringer,
     )
     accepts = CallerAccepts(container.engine, container.record)
     reader = Reader(
         record=container.record,
         locator=locator,
         notifications=Notifications(container.redis, container.live.keys.notify),
-        vault=container.vault if opens else None,
+        vault=container.seals.vault if opens else None,
     )
     return Client(
         acceptor=acceptor,
@@ -99,7 +99,7 @@ def make_operator(container: Container) -> Operator:
         live=container.live,
         states=States(container.engine, container.clock),
         journal=journal,
-        first_view=container.restorer.views.first,
+        first_view=container.recovery.restorer.views.first,
         keep_journal_days=container.settings.keep_journal_days,
     )
     return Operator(
@@ -128,7 +128,7 @@ def _decisions(container: Container, auditor: Auditor, alerts: Alerts) -> Decisi
     retrier = Retrier(
         engine=container.engine,
         live=container.live,
-        ringer=container.ringer,
+        ringer=container.bells.ringer,
         locator=locator,
         signals=signals,
         resolver=resolver,
@@ -173,7 +173,7 @@ def _resolver(container: Container, auditor: Auditor, alerts: Alerts) -> Resolve
         record=container.record,
         live=container.live,
         alerts=alerts,
-        ringer=container.ringer,
+        ringer=container.bells.ringer,
     )
     return Resolver(
         settings=container.settings,
@@ -181,13 +181,13 @@ def _resolver(container: Container, auditor: Auditor, alerts: Alerts) -> Resolve
         doubts=doubts,
         decisions=decisions,
         gate=container.approvals,
-        vault=container.vault,
+        vault=container.seals.vault,
     )
 
 
 def _explainer(container: Container, auditor: Auditor) -> Explainer:
-    settings, live = container.settings, container.live
-    situations = Situations(record=container.record, live=live, restorer=container.restorer)
+    settings, live, restorer = container.settings, container.live, container.recovery.restorer
+    situations = Situations(record=container.record, live=live, restorer=restorer)
     return Explainer(
         settings=settings,
         situations=situations,
@@ -211,7 +211,7 @@ def _retention(container: Container) -> RetentionChanges:
 def _eraser(container: Container, auditor: Auditor) -> Eraser:
     erasure = Erasure(container.engine, container.clock)
     return Eraser(
-        search=PayloadSearch(record=container.record, erasure=erasure, vault=container.vault),
+        search=PayloadSearch(record=container.record, erasure=erasure, vault=container.seals.vault),
         erasure=erasure,
         live=container.live,
         auditor=auditor,
@@ -225,7 +225,7 @@ def _unmasker(container: Container, auditor: Auditor) -> Unmasker:
         engine=container.engine,
         record=container.record,
         auditor=auditor,
-        vault=container.vault,
+        vault=container.seals.vault,
         approvals=container.approvals.store,
     )
 
@@ -235,7 +235,7 @@ def make_locator(container: Container) -> Locator:
         live=container.live,
         record=container.record,
         states=States(container.engine, container.clock),
-        restorer=container.restorer,
+        restorer=container.recovery.restorer,
     )
 
 
@@ -243,8 +243,8 @@ def make_signal_sender(container: Container, locator: Locator) -> SignalSender:
     return SignalSender(
         live=container.live,
         record=container.record,
-        rebuilder=container.rebuilder,
-        ringer=container.ringer,
+        rebuilder=container.recovery.rebuilder,
+        ringer=container.bells.ringer,
         locator=locator,
         switches_max=container.settings.switches_per_transaction_max,
     )

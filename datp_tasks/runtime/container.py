@@ -28,7 +28,6 @@ from datp_tasks.observe.tracing import Tracing, make_tracing
 from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.policy_file import load_policy
 from datp_tasks.pipelines.catalogue import Catalogue
-from datp_tasks.pipelines.mapping_store import MappingStore
 from datp_tasks.pipelines.version_store import USE, PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
@@ -54,6 +53,33 @@ from datp_tasks.webhooks.send_bell import SendBell
 from datp_tasks.webhooks.webhook_service import WebhookService
 
 
+@dataclass(frozen=True)
+class BellParts:
+    """What rings, what a step costs, and what this process counts for the meter."""
+
+    ringer: Ringer
+    costs: CostBook
+    counts: EventCounts
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Bringing back transactions: those that left Redis, those that it lost, those whose worker
+    died."""
+
+    restorer: Restorer
+    rebuilder: Rebuilder
+    take_over: TakeOver
+
+
+@dataclass(frozen=True)
+class Seals:
+    """What opens payloads, and the secrets of pipelines."""
+
+    vault: Vault
+    secrets: SealedSecrets
+
+
 @dataclass(frozen=True, kw_only=True)
 class Container:
     settings: Settings
@@ -62,23 +88,16 @@ class Container:
     engine: Engine
     live: LiveStore
     record: Record
-    costs: CostBook
-    #: What this process counts for the meter.
-    counts: EventCounts
-    ringer: Ringer
+    bells: BellParts
     pipelines: PipelineStore
-    mappings: MappingStore
     catalogue: Catalogue
     ledger: Ledger
-    restorer: Restorer
-    rebuilder: Rebuilder
-    take_over: TakeOver
+    recovery: Recovery
     groups: GroupStore
     ledger_place: LedgerPlace
     webhooks: WebhookService
     approvals: Approvals
-    vault: Vault
-    secrets: SealedSecrets
+    seals: Seals
     #: None: nothing is traced.
     tracing: Tracing | None
 
@@ -135,30 +154,24 @@ class Container:
             engine=engine,
             live=live,
             record=record,
-            costs=costs,
-            counts=counts,
-            ringer=ringer,
+            bells=BellParts(ringer, costs, counts),
             pipelines=pipelines,
-            mappings=MappingStore(engine, pipelines),
             catalogue=catalogue,
-            restorer=restorer,
-            rebuilder=rebuilder,
-            take_over=TakeOver(live, record, ringer),
+            recovery=Recovery(restorer, rebuilder, TakeOver(live, record, ringer)),
             ledger=ledger,
             approvals=approvals,
             groups=groups,
             ledger_place=ledger_place,
             webhooks=webhooks,
-            vault=vault,
-            secrets=secrets,
+            seals=Seals(vault, secrets),
             tracing=tracing,
         )
 
     def close(self) -> None:
         self.webhooks.close()
         self.ledger.close()
-        self.costs.publish()
-        self.counts.send()
+        self.bells.costs.publish()
+        self.bells.counts.send()
         self.redis.close()
         self.engine.dispose()
 

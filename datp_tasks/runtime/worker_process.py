@@ -171,7 +171,7 @@ class WorkerProcess:
 
     def _look_at_beat(self) -> None:
         """Beat brings no watcher while it is silent, so the operator is told from here."""
-        self.container.counts.send()
+        self.container.bells.counts.send()
         if not self.beat_watch.look():
             return
         try:
@@ -226,15 +226,15 @@ class WorkerProcess:
                 record=container.record,
                 pipelines=container.catalogue,
                 clock=container.clock,
-                vault=container.vault,
+                vault=container.seals.vault,
             ),
-            resources=StepResources(container.secrets, container.ledger),
-            bells=Bells(container.ringer, container.costs, Doorbells(container.live)),
-            observer=HopObserver(self._steps, self._events, spans, container.counts),
+            resources=StepResources(container.seals.secrets, container.ledger),
+            bells=Bells(container.bells.ringer, container.bells.costs, Doorbells(container.live)),
+            observer=HopObserver(self._steps, self._events, spans, container.bells.counts),
         )
         self.heartbeat.measure(worker.node, worker.observer.load)
         if self._watch:
-            free = partial(container.take_over.from_node, worker.node)
+            free = partial(container.recovery.take_over.from_node, worker.node)
             orphans = OrphanedClaims(container.live, worker.hop, worker.node, free)
             self._local.guard = Guard(self._settings, worker.hop, orphans)
             self._local.guard.start()

@@ -304,7 +304,7 @@ def test_a_credential_does_not_go_by_a_scheme_that_its_kind_does_not_encrypt(
 def test_the_credential_of_a_service_comes_from_the_key_ring(paper: PaperBook, datp: Kit) -> None:
     """Sealed in SQL, opened for the request, and never in clear text at rest."""
     alice = Actor(name="alice")
-    secrets, intake = datp.connections.secrets, datp.connections.ledger.intake
+    secrets, intake = datp.connections.seals.secrets, datp.connections.ledger.intake
     secrets.put("shelf-key", "Bearer from the ring", actor=alice)
     intake.add_service(SERVICE, kind="paper", url="paper://127.0.0.1", secret="shelf-key")
     intake.submit_many([(SERVICE, b"entry one", None)])

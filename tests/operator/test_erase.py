@@ -482,7 +482,7 @@ def test_a_loss_of_redis_does_not_bring_back_what_was_erased(world: World, folde
     [tx_id] = settled(world)
     erase(world)
     world.wipe()
-    rebuilder, record = world.kit.connections.rebuilder, world.kit.connections.record
+    rebuilder, record = world.kit.connections.recovery.rebuilder, world.kit.connections.record
     assert rebuilder.rebuild_finals(record.summaries([tx_id])) == 0
     world.kit.recover()
     world.kit.clock.advance(seconds=61)

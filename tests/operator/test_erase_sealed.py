@@ -83,18 +83,18 @@ def test_a_key_stays_while_something_sealed_with_it_cannot_be_erased(world: Worl
 
 def test_a_process_that_kept_a_key_in_memory_seals_nothing_with_it_any_more(world: World) -> None:
     submit(world)
-    kept = world.kit.connections.vault.key_for("acme")
+    kept = world.kit.connections.seals.vault.key_for("acme")
     assert erase(world)[1] == 1
     new = submit(world, amount=5)
-    assert world.kit.connections.vault.key_for("acme").id != kept.id
-    world.kit.connections.vault._known.clear()
+    assert world.kit.connections.seals.vault.key_for("acme").id != kept.id
+    world.kit.connections.seals.vault._known.clear()
     assert world.kit.status(new).input == {"customer": "ann", "amount": 5}
 
 
 def test_a_repeated_request_starts_nothing_new_after_its_key_is_gone(world: World) -> None:
     submit(world, external_id="pay-1")
     erase(world)
-    world.kit.connections.vault._known.clear()
+    world.kit.connections.seals.vault._known.clear()
     with pytest.raises(ExternalIdConflict, match="erased"):
         submit(world, external_id="pay-1")
     assert len(world.sql("SELECT tx_id FROM tx_summary")) == 1

@@ -156,7 +156,7 @@ def test_the_end_of_a_batch_wakes_it(datp: Kit, quiet: World) -> None:
     ended = Finished(
         service_id="s", batch_id="b", state=BatchState.COMMITTED, tx_id=tx_id, switch="go"
     )
-    tell_waiting(connections.live, connections.ringer, connections.restorer, [ended])
+    tell_waiting(connections.live, connections.bells.ringer, connections.recovery.restorer, [ended])
     assert datp.status(tx_id).output == {"go": "COMMITTED", "booked": 1}
 
 
