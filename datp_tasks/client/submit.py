@@ -75,12 +75,15 @@ class RequestPreparer:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestAcceptor:
-    settings: Settings
     preparer: RequestPreparer
     record: Record
     vault: Vault
     live: LiveStore
     ringer: Ringer
+
+    @property
+    def settings(self) -> Settings:
+        return self.preparer.settings
 
     def submit_many(
         self, requests: Sequence[Request]

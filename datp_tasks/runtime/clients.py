@@ -66,7 +66,6 @@ def make_client(container: Container, *, opens: bool = True, watches: bool = Tru
         tracing=container.tracing,
     )
     acceptor = RequestAcceptor(
-        settings=container.settings,
         preparer=preparer,
         record=container.record,
         vault=container.seals.vault,
