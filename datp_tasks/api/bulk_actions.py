@@ -131,7 +131,7 @@ async def preview_bulk_action(request: Request, wanted: PreviewIn) -> Response:
 
 
 @routes.post("/bulk-actions", response_model=BulkActionOut, responses=CONFLICT)
-async def bulk_action(request: Request, wanted: BulkActionIn) -> Response:
+async def act_on_transactions(request: Request, wanted: BulkActionIn) -> Response:
     """Act on each that matches now. With another number than expected nothing is done."""
     services, actor = services_of(request), caller_of(request).actor
     where = wanted.where.where()

@@ -16,7 +16,7 @@ from datp_tasks.model.actor import LOCAL, Actor
 from datp_tasks.model.approval import Approval, Ask, Order, short_hash
 from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.retry import ActionResult, Retrier
-from datp_tasks.operator.selection import Where
+from datp_tasks.operator.selection import OfBulkTransfer, Where
 from datp_tasks.record.database import Connection, Engine, translate_outage
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.operator_actions import note_action
@@ -41,7 +41,7 @@ class Bulk:
     def act_on_many(
         self,
         action: Action,
-        where: Where,
+        where: Where | OfBulkTransfer,
         tx_ids: Sequence[str],
         *,
         reason: str,

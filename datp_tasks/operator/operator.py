@@ -22,7 +22,7 @@ from datp_tasks.operator.replay import Replay
 from datp_tasks.operator.resolve import Resolver
 from datp_tasks.operator.retention_changes import DataEnd
 from datp_tasks.operator.retry import ActionResult, Retrier
-from datp_tasks.operator.selection import Selection, Where
+from datp_tasks.operator.selection import OfBulkTransfer, Selection, Where
 from datp_tasks.operator.transaction_logs import TransactionLogs
 from datp_tasks.operator.unmask import Unmasked, Unmasker
 from datp_tasks.operator.why import Explainer, Why
@@ -171,7 +171,7 @@ class Operator:
     def act_on_many(
         self,
         action: Action,
-        where: Where,
+        where: Where | OfBulkTransfer,
         tx_ids: Sequence[str],
         *,
         reason: str,

@@ -91,6 +91,17 @@ class Where:
         return {name: value for name, value in found.items() if value is not None}
 
 
+@dataclass(frozen=True, slots=True)
+class OfBulkTransfer:
+    """The transfers of a bulk, in place of a filter; an action names them beside it."""
+
+    bulk_id: str
+    pipeline: None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"bulkTransfer": self.bulk_id}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Selection:
     """Which transactions a filter means now."""
