@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from itertools import chain
 from statistics import median
 
 from sqlalchemy import text
@@ -160,8 +159,8 @@ def _make_pending(stack: Stack, engine: Engine, base: str, receivers: int, count
         members = [f"t{shard}-{n:032x}:1" for n in numbers]
         key = live.keys.in_shard(shard, f"{LIST}:{LARGE}")
         for start in range(0, len(members), PLACED_AT_ONCE):
-            scored = [(due_ms, each) for each in members[start : start + PLACED_AT_ONCE]]
-            live.send([("ZADD", key, *chain.from_iterable(scored))])
+            some = members[start : start + PLACED_AT_ONCE]
+            live.send([("ZADD", key, *(part for each in some for part in (due_ms, each)))])
         if members:
             live.send([("ZADD", live.keys.in_shard(shard, OWNERS), "LT", due_ms, LARGE)])
     # One more as the product does it, which rings for a sender.

@@ -9,8 +9,8 @@ import pytest
 
 from datp_tasks import Pipeline
 from datp_tasks.model.actor import Actor, Role
-from datp_tasks.operator.bulk import Where
 from datp_tasks.operator.erase import Chosen
+from datp_tasks.operator.selection import Where
 from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -74,7 +74,7 @@ def erase(world: World, chosen: Chosen) -> int:
     world.kit.clock.advance(seconds=61)
     world.archive()
     eraser = world.kit.operator.eraser
-    tx_ids = [tx for page in eraser.choose(chosen) for tx in page]
+    tx_ids = [tx for page in eraser.search.choose(chosen) for tx in page]
     permit = eraser.permit(chosen, reason="request 7", actor=OPS)
     assert all(done.ok for done in eraser.erase(tx_ids, permit))
     return eraser.erase_mentions(permit)

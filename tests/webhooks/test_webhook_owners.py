@@ -200,7 +200,7 @@ def test_a_sealed_webhook_that_cannot_be_opened_waits_for_the_key_ring(
 ) -> None:
     kit = new_kit()
     kit.use(Pipeline("sealed", sealed=True).step("hook/reports").build())
-    vault = kit.connections.vault
+    vault = kit.connections.seals.vault
     tx_id = kit.run("sealed", {"amount": 5}, webhook=receiver.url("/hook")).tx_id
     ring, vault.ring = vault.ring, None
     vault._known.clear()
