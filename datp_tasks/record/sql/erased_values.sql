@@ -7,8 +7,8 @@ WHERE a.tx_id = ANY(%(tx_id)s) AND a.value LIKE 's_%%'
                     AND o.tx_id <> ALL(%(tx_id)s))
 
 -- :name bulk_actions
--- Rows of the audit about many transactions that were chosen by one of these values. A missing owner
--- or name stands for any.
+-- Rows of the audit about many transactions that were chosen by one of these values. A missing
+-- owner or name stands for any.
 SELECT DISTINCT r.id FROM operator_action r
 CROSS JOIN LATERAL json_each_text(r.details -> 'where' -> 'attributes') AS f (condition, value)
 JOIN unnest(%(owner)s::text[], %(name)s::text[], %(value)s::text[]) AS v (owner, name, value)
