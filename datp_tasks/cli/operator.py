@@ -265,7 +265,7 @@ def _act(
     operator = context.operator
     where = Where.from_texts(texts)
     _check_payloads(context.actor, where)
-    chosen = [each for each in operator.choose(where, rows_max=limit) if not each.is_final]
+    chosen = list(operator.choose(where, rows_max=limit, open_only=True))
     console = Console()
     if how.dry_run:
         if how.as_json:

@@ -15,7 +15,7 @@ from datp_tasks.http.operations import SubmitOptions, submission
 from datp_tasks.live.invariants import Violation
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.approval import Approval, ApprovalState, Vote, selection_of
-from datp_tasks.model.status import Status
+from datp_tasks.model.status import FINAL, Status
 from datp_tasks.operator.bulk import Action, ActionResult, Where, checked_order
 from datp_tasks.operator.doctor import Diagnosis, InDoubt, InFlight
 from datp_tasks.operator.replay import Replay
@@ -26,6 +26,8 @@ from datp_tasks.record.alerts import Alert
 from datp_tasks.record.record_types import Summary
 
 PAGE_MAX = 200
+#: What has not ended, as a filter of the API.
+OPEN = ",".join(sorted(set(Status) - FINAL))
 
 
 class RemoteClient:
@@ -157,14 +159,19 @@ class RemoteOperator:
         )
 
     def choose(
-        self, where: Where, *, rows_max: int | None = None, order: str | None = None
+        self,
+        where: Where,
+        *,
+        rows_max: int | None = None,
+        order: str | None = None,
+        open_only: bool = False,
     ) -> Iterator[Summary]:
         """The newest first, or by a search attribute, page by page."""
         checked_order(order)
         if where.group:
             raise FilterInvalid("over HTTP a list cannot be narrowed to a node group")
         params = {
-            "status": where.status and str(where.status),
+            "status": str(where.status) if where.status else OPEN if open_only else None,
             "pipeline": where.pipeline,
             "owner": where.owner,
             "createdAt[gte]": _ago(where.newer_s),
@@ -176,8 +183,10 @@ class RemoteOperator:
         while True:
             size = PAGE_MAX if rows_max is None else min(PAGE_MAX, rows_max - given)
             found = self._calls.get("transactions", **params, limit=size, cursor=cursor)
-            for each in found["transactions"]:
-                yield summary_of(each)
+            for each in map(summary_of, found["transactions"]):
+                if open_only and each.is_final:
+                    continue
+                yield each
                 given += 1
             cursor = found.get("nextCursor")
             if cursor is None or given == rows_max:

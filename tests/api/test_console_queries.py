@@ -31,7 +31,8 @@ STATEMENTS = {
     "/webhooks": 3,
     "/ledgers": 3,
     "/timeouts": 3,
-    "/audit": 1,
+    # The actions, and whose the keys are.
+    "/audit": 2,
     "/try": 1,
     "/search?q=nothing": 1,
 }

@@ -36,9 +36,10 @@ def read(services: Services, given: Mapping[str, str], before: int | None) -> Ma
             before=before,
             rows_max=ROWS_MAX + 1,
         )
-    rows = found[:ROWS_MAX]
+        rows = found[:ROWS_MAX]
+        owners = services.callers.keys.owners({each.key_id for each in rows if each.key_id})
     older = {**given, "before": rows[-1].id} if len(found) > ROWS_MAX else {}
-    return {"rows": rows, "older": with_query("/audit", older) if older else ""}
+    return {"rows": rows, "owners": owners, "older": with_query("/audit", older) if older else ""}
 
 
 @pages.page("/audit", role=Role.OPERATOR)
