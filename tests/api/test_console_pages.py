@@ -351,7 +351,9 @@ def test_older_transactions_are_put_below(world: ConsoleWorld) -> None:
         assert page.locator("#tx-rows tr[data-row]").count() == 50
 
 
-def test_a_live_part_keeps_the_focus_and_what_is_selected(world: ConsoleWorld) -> None:
+def test_a_live_part_keeps_the_focus_a_selection_and_a_click_that_has_begun(
+    world: ConsoleWorld,
+) -> None:
     with world.person("opal", Role.VIEWER) as visitor:
         page = visitor.go("/now")
         page.wait_for_selector("#freshness-words:has-text('live')")
@@ -370,6 +372,14 @@ def test_a_live_part_keeps_the_focus_and_what_is_selected(world: ConsoleWorld) -
             """() => window.text.length > 10 && getSelection().toString() === window.text
                 && window.link.isConnected && document.activeElement === window.link"""
         )
+        # A click that has begun when the part changes is a click.
+        page.evaluate("getSelection().removeAllRanges()")
+        page.locator("#now-needs tr[data-row] a").first.hover()
+        page.mouse.down()
+        alerts.raise_alert("test", "another change", "it is live")
+        page.wait_for_selector("#now-needs :text('another change')")
+        page.mouse.up()
+        page.wait_for_url(lambda url: not url.endswith("/now"))
         assert visitor.seen.errors == []
 
 

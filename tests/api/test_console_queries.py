@@ -31,8 +31,7 @@ STATEMENTS = {
     "/webhooks": 3,
     "/ledgers": 3,
     "/timeouts": 3,
-    # The actions, and whose the keys are.
-    "/audit": 2,
+    "/audit": 1,
     "/try": 1,
     "/search?q=nothing": 1,
 }

@@ -58,6 +58,7 @@ async def audit(visit: Visit) -> Response:
         title="Audit",
         given=given,
         is_first=not before,
+        now_ms=1_000 * await visit.desk.sessions.clock.now_s(),
         is_tx=lambda subject: shard_of_tx(subject) is not None,
         **found,
     )
