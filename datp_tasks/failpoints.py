@@ -29,6 +29,7 @@ POINTS = (
     "linked.after_commit",
     "bulk_transfer.before_commit",
     "bulk_transfer.after_commit",
+    "bulk_cancel.after_sql",
     "hop.after_step",
     "hop.after_checkpoint",
     "hop.after_hand_over",

@@ -19,7 +19,17 @@ from datp_tasks.api.application import create_app
 from datp_tasks.api.services import Services
 from datp_tasks.settings import Settings
 
-OPERATION_ID = re.compile(r"[a-z]+(?:[A-Z][a-z]*)+")
+OPERATION_ID = re.compile(r"([a-z]+)(?:[A-Z][a-z]*)+")
+#: What an operation may do; the methods of a generated client begin with one of these.
+# fmt: off
+VERBS = frozenset((
+    "act", "add", "apply", "approve", "cancel", "change", "check", "clone", "close",
+    "commit", "compare", "create", "delete", "disable", "explain", "export", "get", "import",
+    "list", "park", "ping", "preview", "redeliver", "reject", "remove", "replay", "resolve",
+    "resubmit", "resume", "retry", "revoke", "rotate", "scrape", "set", "start", "submit",
+    "test", "unmask", "use", "wake",
+))
+# fmt: on
 
 
 def document() -> dict[str, Any]:
@@ -53,7 +63,8 @@ def _invalid(found: dict[str, Any]) -> Iterator[Any]:
 
 def _of_operation(operation: dict[str, Any], found: dict[str, Any]) -> Iterator[str]:
     name = operation.get("operationId", "")
-    if not OPERATION_ID.fullmatch(name):
+    match = OPERATION_ID.fullmatch(name)
+    if match is None or match[1] not in VERBS:
         yield f"its operation id {name!r} is not a verb and a noun in camelCase"
     if not operation.get("summary") or not operation.get("description"):
         yield "it does not say what it does"

@@ -186,6 +186,12 @@ export type BulkActionOut = {
   results: ActedOn[];
 };
 
+export type BulkCancelIn = {
+  reason?: string;
+  /** Of an operator: act alone although the policy wants another person; an alert stays. */
+  breakGlass?: boolean;
+};
+
 export type BulkIn = {
   /** Each as for POST /v1/transactions (TransactionIn). */
   transactions: unknown[];
@@ -214,6 +220,20 @@ export type BulkTransferAccepted = {
   bulkId: string;
   /** It was accepted before. */
   duplicate: boolean;
+};
+
+export type BulkTransferCancelled = {
+  bulkId: string;
+  externalId: string | null;
+  pipeline: string;
+  state: "RECEIVED" | "PROCESSING" | "EXPIRING" | "COMPLETED" | "EXPIRED";
+  createdAt: string;
+  /** Of all transfers, at the latest. */
+  expiresAt: string | null;
+  completedAt: string | null;
+  /** Transfers by status. */
+  counts: Record<string, number>;
+  transfers: CancelledTransfer[];
 };
 
 export type BulkTransferIn = {
@@ -253,6 +273,23 @@ export type BulkTransferShown = {
 
 export type CancelIn = {
   reason?: string;
+};
+
+export type CancelledTransfer = {
+  /** Its place in the request, from 0. */
+  index: number;
+  externalId?: string | null;
+  txId?: string | null;
+  status: ("queued" | "running" | "sleeping" | "in-doubt" | "success" | "failed" | "aborted" | "cancelled" | "expired" | "internal-error") | ("refused" | "duplicate" | "gone");
+  note?: string | null;
+  completedAt?: string | null;
+  /** Why it was refused. */
+  problem?: string | null;
+  /** The transaction that it was accepted as before. */
+  duplicateOf?: string | null;
+  /** `cancelled`: it has ended so. `stopping`: it stops after its step and is rolled back. `ended`: it had ended otherwise. `no-return`: it is past its point of no return, or forwarded, and goes on. `refused`: `cancelNote` says why. `none`: it has no transaction in this bulk. */
+  cancel: "cancelled" | "stopping" | "ended" | "no-return" | "refused" | "none";
+  cancelNote?: string | null;
 };
 
 export type CheckedDefinition = {
@@ -1403,6 +1440,29 @@ export type Woken = {
 };
 
 export interface Operations {
+  /** Act On Transactions */
+  actOnTransactions: {
+    method: "POST";
+    path: "/v1/bulk-actions";
+    body: BulkActionIn;
+    replies: {
+      200: BulkActionOut;
+      409: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      414: Problem;
+      415: Problem;
+      429: Problem;
+      431: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Add Service */
   addService: {
     method: "POST";
@@ -1519,13 +1579,17 @@ export interface Operations {
       503: Problem;
     };
   };
-  /** Bulk Action */
-  bulkAction: {
+  /** Cancel Bulk Transfer */
+  cancelBulkTransfer: {
     method: "POST";
-    path: "/v1/bulk-actions";
-    body: BulkActionIn;
+    path: "/v1/bulk-transfers/{txId}/cancel";
+    pathParameters: {
+      txId: string;
+    };
+    body: BulkCancelIn | null;
     replies: {
-      200: BulkActionOut;
+      202: BulkTransferCancelled;
+      200: BulkTransferCancelled;
       409: Problem;
       422: Problem;
       400: Problem;
@@ -1833,6 +1897,27 @@ export interface Operations {
     };
     replies: {
       200: PipelineStopped;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      414: Problem;
+      429: Problem;
+      431: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Explain Transaction */
+  explainTransaction: {
+    method: "GET";
+    path: "/v1/transactions/{txId}/why";
+    pathParameters: {
+      txId: string;
+    };
+    replies: {
+      200: WhyShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -2154,6 +2239,27 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Get Owner Limits */
+  getOwnerLimits: {
+    method: "GET";
+    path: "/v1/owners/{owner}/limits";
+    pathParameters: {
+      owner: string;
+    };
+    replies: {
+      200: OwnerLimitsShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      414: Problem;
+      429: Problem;
+      431: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Pipeline */
   getPipeline: {
     method: "GET";
@@ -2163,6 +2269,28 @@ export interface Operations {
     };
     replies: {
       200: PipelineInUse;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      414: Problem;
+      429: Problem;
+      431: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Get Pipeline Version */
+  getPipelineVersion: {
+    method: "GET";
+    path: "/v1/pipelines/{name}/versions/{version}";
+    pathParameters: {
+      name: string;
+      version: string;
+    };
+    replies: {
+      200: PipelineVersionShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -2906,27 +3034,6 @@ export interface Operations {
       503: Problem;
     };
   };
-  /** Owner Limits */
-  ownerLimits: {
-    method: "GET";
-    path: "/v1/owners/{owner}/limits";
-    pathParameters: {
-      owner: string;
-    };
-    replies: {
-      200: OwnerLimitsShown;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
-      414: Problem;
-      429: Problem;
-      431: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
   /** Park */
   parkBatch: {
     method: "POST";
@@ -2962,28 +3069,6 @@ export interface Operations {
       200: HealthCheck;
       400: Problem;
       414: Problem;
-      431: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Pipeline Version */
-  pipelineVersion: {
-    method: "GET";
-    path: "/v1/pipelines/{name}/versions/{version}";
-    pathParameters: {
-      name: string;
-      version: string;
-    };
-    replies: {
-      200: PipelineVersionShown;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
-      414: Problem;
-      429: Problem;
       431: Problem;
       500: Problem;
       503: Problem;
@@ -3721,27 +3806,6 @@ export interface Operations {
       200: Woken;
       409: Problem;
       412: Problem;
-      422: Problem;
-      400: Problem;
-      401: Problem;
-      403: Problem;
-      404: Problem;
-      414: Problem;
-      429: Problem;
-      431: Problem;
-      500: Problem;
-      503: Problem;
-    };
-  };
-  /** Why Transaction */
-  whyTransaction: {
-    method: "GET";
-    path: "/v1/transactions/{txId}/why";
-    pathParameters: {
-      txId: string;
-    };
-    replies: {
-      200: WhyShown;
       422: Problem;
       400: Problem;
       401: Problem;

@@ -165,7 +165,7 @@ async def revoke_key(request: Request, key_id: KeyId, wanted: RevokeIn | None = 
 
 @routes.get("/owners/{owner}/limits", response_model=OwnerLimitsShown)
 @needs(Role.VIEWER)
-async def owner_limits(request: Request, owner: Owner) -> Response:
+async def get_owner_limits(request: Request, owner: Owner) -> Response:
     """What an owner may do; null is as the settings say."""
     services = services_of(request)
 

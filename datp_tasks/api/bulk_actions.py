@@ -17,7 +17,7 @@ from datp_tasks.errors import FilterInvalid
 from datp_tasks.model.actor import Role
 from datp_tasks.model.approval import selection_of
 from datp_tasks.model.status import Status as TransactionStatus
-from datp_tasks.operator.bulk import Where
+from datp_tasks.operator.selection import Where
 from datp_tasks.record.record_types import Summary
 
 routes = router("/v1", "operator", role=Role.OPERATOR)
@@ -131,7 +131,7 @@ async def preview_bulk_action(request: Request, wanted: PreviewIn) -> Response:
 
 
 @routes.post("/bulk-actions", response_model=BulkActionOut, responses=CONFLICT)
-async def bulk_action(request: Request, wanted: BulkActionIn) -> Response:
+async def act_on_transactions(request: Request, wanted: BulkActionIn) -> Response:
     """Act on each that matches now. With another number than expected nothing is done."""
     services, actor = services_of(request), caller_of(request).actor
     where = wanted.where.where()

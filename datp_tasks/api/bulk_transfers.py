@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import Request
@@ -10,16 +12,20 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from datp_tasks.api import models
-from datp_tasks.api.once import external_id_of
+from datp_tasks.api.once import external_id_of, keeps
 from datp_tasks.api.problems import Problem, invalid
 from datp_tasks.api.routing import grants, json_response, router
 from datp_tasks.api.services import Services, caller_of, services_of
-from datp_tasks.api.transactions import CONFLICT, NEW, REPEATED, TxId, note_read
+from datp_tasks.api.transactions import CONFLICT, NEW, REPEATED, TxId, access_of, note_read
+from datp_tasks.client.bulk_cancel import CancelOutcome, StopMany, goes_on, with_outcomes
 from datp_tasks.client.bulk_report import BulkTransfer
 from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.client.requests import Submitted
-from datp_tasks.model.rights import check_read, sees_payloads
+from datp_tasks.model.actor import Actor, Role
+from datp_tasks.model.rights import check_cancel, check_read, sees_payloads
+from datp_tasks.operator.selection import OfBulkTransfer
 from datp_tasks.record.database import translate_outage
+from datp_tasks.record.record_types import Summary
 
 routes = router("/v1", "transactions", bytes_max=lambda settings: settings.bulk_bytes_max)
 
@@ -61,6 +67,16 @@ class TransferShown(models.Given):
     ] = None
 
 
+class BulkCancelIn(models.CancelIn):
+    break_glass: Annotated[
+        bool,
+        Field(
+            description="Of an operator: act alone although the policy wants another person; an "
+            "alert stays."
+        ),
+    ] = False
+
+
 class BulkTransferShown(models.Given):
     bulk_id: Annotated[str, Field(pattern=models.TX_ID, examples=[models.EXAMPLE_ID])]
     external_id: str | None
@@ -71,6 +87,23 @@ class BulkTransferShown(models.Given):
     completed_at: datetime | None
     counts: Annotated[dict[str, int], Field(description="Transfers by status.")]
     transfers: list[TransferShown]
+
+
+class CancelledTransfer(TransferShown):
+    cancel: Annotated[
+        CancelOutcome,
+        Field(
+            description="`cancelled`: it has ended so. `stopping`: it stops after its step and is "
+            "rolled back. `ended`: it had ended otherwise. `no-return`: it is past its point of no "
+            "return, or forwarded, and goes on. `refused`: `cancelNote` says why. `none`: it has "
+            "no transaction in this bulk."
+        ),
+    ]
+    cancel_note: str | None = None
+
+
+class BulkTransferCancelled(BulkTransferShown):
+    transfers: list[CancelledTransfer]  # type: ignore[assignment]
 
 
 @routes.post(
@@ -96,14 +129,14 @@ async def submit_bulk_transfer(request: Request, wanted: BulkTransferIn) -> Resp
     # First: what is refused as a whole must not use up what its owner may ask for.
     refused: Exception | None = await services.threads.run(bulks.refusal, bulk, transfers)
     if refused is None:
-        await services.admission.limits.take(caller.owner, cost=count)
+        limits = services.admission.limits
+        await limits.take(caller.owner, cost=count)
         try:
-            await services.admission.limits.admit(caller.owner, count + 1)
+            async with limits.admitted(caller.owner, taken=count, count=count + 1):
+                answer = await services.threads.run(bulks.submit, bulk, transfers)
         except Problem as over:
             refused = over
-    if refused is None:
-        answer = await services.threads.run(bulks.submit, bulk, transfers)
-    else:
+    if refused is not None:
         # Only what was accepted before: a client that is told "refused" pays elsewhere.
         before = await _accepted_before(services, bulk, transfers)
         if before is None:
@@ -135,6 +168,66 @@ async def bulk_transfer(request: Request, tx_id: TxId) -> Response:
             )
 
     return json_response((await services.threads.run(read)).to_json())
+
+
+@routes.post(
+    "/bulk-transfers/{txId}/cancel",
+    operation_id="cancelBulkTransfer",
+    status_code=202,
+    response_model=BulkTransferCancelled,
+    responses={
+        200: {"model": BulkTransferCancelled, "description": "Each transfer has ended."},
+        **CONFLICT,
+    },
+)
+@grants("cancel")
+@keeps("again")
+async def cancel_bulk_transfer(
+    request: Request, tx_id: TxId, wanted: BulkCancelIn | None = None
+) -> Response:
+    """Take back each transfer that still can be, and say what became of that for each.
+
+    What is past its point of no return goes on. Of an operator the policy may want the approval of
+    another person.
+    """
+    services, caller = services_of(request), caller_of(request)
+    wanted = wanted or BulkCancelIn()
+    actor, access, owner = await access_of(request, tx_id)
+    check_cancel(actor, access, owner)
+    stop: StopMany | None = None
+    if actor.has(Role.OPERATOR):
+        stop = partial(_stop_as_operator, services, tx_id, actor, wanted.reason, wanted.break_glass)
+    outcomes = await services.threads.run(
+        partial(services.client.bulk_cancel.ask, tx_id, wanted.reason, by=actor, stop=stop)
+    )
+    shown = await services.shown(caller, await services.look(caller, tx_id))
+
+    def read() -> BulkTransfer:
+        with translate_outage():
+            return services.client.bulk_transfers.view(shown, with_payloads=sees_payloads(actor))
+
+    found = with_outcomes(await services.threads.run(read), outcomes)
+    return json_response(found.to_json(), 202 if goes_on(outcomes) else 200)
+
+
+def _stop_as_operator(
+    services: Services,
+    bulk_id: str,
+    actor: Actor,
+    reason: str,
+    break_glass: bool,
+    transfers: Sequence[Summary],
+) -> dict[str, str]:
+    """As any action on many transactions of others, which the policy may want approved."""
+    done = services.operator.act_on_many(
+        "cancel",
+        OfBulkTransfer(bulk_id),
+        [each.tx_id for each in transfers],
+        reason=reason,
+        actor=actor,
+        break_glass=break_glass,
+    )
+    return {each.tx_id: each.what for each in done if not each.ok}
 
 
 async def _accepted_before(

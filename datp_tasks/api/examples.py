@@ -52,7 +52,7 @@ REQUESTS: dict[str, Any] = {
     "revokeKey": {"reason": "it was in a log"},
     "setOwnerLimits": {"requestsPerSecond": 50, "burstMax": 100, "inFlightMax": 10_000},
     "previewBulkAction": {"action": "wake", "where": WHERE},
-    "bulkAction": {
+    "actOnTransactions": {
         "action": "wake",
         "where": WHERE,
         "expectedCount": 1,
@@ -72,6 +72,7 @@ REQUESTS: dict[str, Any] = {
     },
     "clonePipeline": {"name": "transfer-abroad"},
     "submitBulkTransfer": {"pipeline": "bulk-transfer", "transfers": [SUBMIT]},
+    "cancelBulkTransfer": {"reason": "the wrong file"},
     "applyMapping": {"definition": {"mapping": "to-bank", "fields": {"iban": {"from": "account"}}}},
     "commitMapping": {"comment": "another field of the bank"},
     "useMapping": {"reason": "release 12"},
@@ -94,6 +95,7 @@ VALUES: dict[str, Any] = {
     "bulkId": EXAMPLE_ID,
     "by": "key k_4711",
     "cancel": None,
+    "CancelledTransfer.cancel": "cancelled",
     "cause": "switch",
     "claimant": "worker-1",
     "comment": "credit after debit",

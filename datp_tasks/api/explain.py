@@ -106,7 +106,7 @@ class TimeoutsShown(Given):
 
 
 @routes.get("/transactions/{txId}/why", response_model=WhyShown)
-async def why_transaction(request: Request, tx_id: TxId) -> Response:
+async def explain_transaction(request: Request, tx_id: TxId) -> Response:
     """What it waits for, which node has it, when it moves, and what a person can do."""
     services, caller = services_of(request), caller_of(request)
     await services.look(caller, tx_id)

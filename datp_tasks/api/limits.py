@@ -13,6 +13,8 @@ import logging
 import math
 import time
 from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from datp_tasks.api.problems import limited
@@ -86,6 +88,42 @@ class RequestLimits:
                 COUNT_EVERY_S,
             )
         share.in_flight += count
+
+    @asynccontextmanager
+    async def admitted(self, owner: str, *, taken: int, count: int) -> AsyncIterator[None]:
+        """So many more transactions may be in flight; if not, or if what they are for is refused,
+        the requests that were `taken` for them are given back, and the transactions, too.
+
+        A client that comes again with less must not find its rate used up by what was not done.
+        """
+        counted_s: float | None = None
+        try:
+            await self.admit(owner, count)
+            counted_s = self._share(owner).count_again_s
+            yield
+        except Exception:
+            share = self._share(owner)
+            # What was counted anew since does not have these in it.
+            if counted_s == share.count_again_s:
+                share.in_flight -= count
+            await self.give_back(owner, taken)
+            raise
+
+    async def give_back(self, owner: str, cost: int) -> None:
+        """What was taken for something that is not done after all."""
+        share = self._share(owner)
+        if not cost or not share.burst:
+            return
+        try:
+            answer = await self._threads.run(
+                self._rates.take, owner, per_s=share.per_s, burst=share.burst, cost=-cost
+            )
+        except RedisError as error:
+            log.warning("Redis is unavailable; %s gets no tokens back: %s", owner, error)
+            return
+        if isinstance(answer, Granted):
+            share.left, share.left_at_s = answer.left, time.monotonic()
+            share.refused_until_s = 0.0
 
     def headers(self, owner: str) -> list[tuple[bytes, bytes]]:
         """What the owner may still ask for, as far as this process knows; nothing if it does not.

@@ -14,7 +14,7 @@ ON_TRANSACTION = (
     "wakeTransaction",
     "getTransactionState",
     "getTransactionJournal",
-    "whyTransaction",
+    "explainTransaction",
     "replayTransaction",
     "retryTransaction",
     "resolveTransaction",

@@ -134,7 +134,7 @@ async def apply_pipeline(request: Request, wanted: DefinitionIn) -> Response:
 
 @routes.get("/pipelines/{name}/versions/{version}", response_model=PipelineVersionShown)
 @needs(Role.VIEWER)
-async def pipeline_version(request: Request, name: Name, version: Version) -> Response:
+async def get_pipeline_version(request: Request, name: Name, version: Version) -> Response:
     """One version with its definition."""
     found = await _stored(request, lambda store: store.show(name, version))
     definition = json.loads(found.definition.to_json())

@@ -214,7 +214,7 @@ async def cancel(request: Request, tx_id: TxId, wanted: models.CancelIn | None =
     """Take it back: at once if nothing has begun, else after its step, with a rollback."""
     services = services_of(request)
     reason = (wanted or models.CancelIn()).reason
-    actor, access, owner = await _access(request, tx_id)
+    actor, access, owner = await access_of(request, tx_id)
     check_cancel(actor, access, owner)
     return await answer_with(
         request, await _acted(request, tx_id, partial(services.client.cancel, tx_id, reason), actor)
@@ -231,7 +231,7 @@ async def cancel(request: Request, tx_id: TxId, wanted: models.CancelIn | None =
 async def wake(request: Request, tx_id: TxId) -> Response:
     """End a sleep early."""
     services = services_of(request)
-    actor, access, owner = await _access(request, tx_id)
+    actor, access, owner = await access_of(request, tx_id)
     check_wake(actor, access, owner)
     wake = partial(services.client.wake, tx_id)
     return json_response({"woken": await _acted(request, tx_id, wake, actor)})
@@ -252,7 +252,7 @@ async def set_switch(
 ) -> Response:
     """Set a switch; a transaction that waits for it wakes up."""
     services = services_of(request)
-    actor, access, owner = await _access(request, tx_id)
+    actor, access, owner = await access_of(request, tx_id)
     check_switch(actor, access, owner, name)
     put = partial(services.client.set_switch, tx_id, name, wanted.value)
     return json_response({"woken": await _acted(request, tx_id, put, actor)})
@@ -292,7 +292,7 @@ async def _acted(request: Request, tx_id: str, act: Callable[..., T], actor: Act
         return await services.threads.run(do)
 
 
-async def _access(request: Request, tx_id: str) -> tuple[Actor, PipelineAccess, str]:
+async def access_of(request: Request, tx_id: str) -> tuple[Actor, PipelineAccess, str]:
     """Who asks, what the pipeline of a transaction that it may see says, and whose that is."""
     services, caller = services_of(request), caller_of(request)
     summary = await services.look(caller, tx_id)

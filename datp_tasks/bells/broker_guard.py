@@ -1,4 +1,4 @@
-"""Three repairs of kombu's Redis transport: without two of them a broker restart can stop a worker
+"""Four repairs of kombu's Redis transport: without two of them a broker restart can stop a worker
 for good.
 
 Measured with celery 5.7.0, kombu 5.7.0 and redis-py 8.1.0, killing the server again and again:
@@ -13,6 +13,9 @@ Measured with celery 5.7.0, kombu 5.7.0 and redis-py 8.1.0, killing the server a
    workers send no ack (`ack_emulation` in celeryconfig.py); this is for a process that has others.
 3. The dump. Without acks kombu writes messages that it cannot hand back over a dead connection to
    a file for people. Here they are given up: they are bells, and the reconciler rings again.
+4. The starving. A worker that is never idle never sees a priority below one that always has a
+   message, and a doorbell that is rung all the time always has one. Here one message in
+   LOWEST_FIRST_EVERY is asked for from below.
 
 Another version of kombu is left alone: it must be measured first.
 """
@@ -20,12 +23,15 @@ Another version of kombu is left alone: it must be measured first.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
 log = logging.getLogger("datp.bells")
 
 TESTED_KOMBU = "5.7.0"
+#: Of so many messages that a worker takes, one is the least urgent there is.
+LOWEST_FIRST_EVERY = 8
 
 
 def install() -> bool:
@@ -64,7 +70,39 @@ def install() -> bool:
     vars(guarded_connparams)["guarded"] = True
     channel._connparams, qos.ack, qos.reject = guarded_connparams, guarded_ack, guarded_reject
     _keep_in_memory(channel, transport.virtual.QoS, errors)
+    _serve_every_priority(channel)
     return True
+
+
+class _LowestFirst(list[int]):
+    """Priorities that are gone through from the lowest; kombu looks others up in their order."""
+
+    is_swapped = False
+
+    def __iter__(self) -> Iterator[int]:
+        first, second, *others = reversed(self)
+        return iter([second, first, *others] if self.is_swapped else [first, second, *others])
+
+
+def _serve_every_priority(channel: Any) -> None:
+    """Let a worker ask for the lowest priority first now and then."""
+    start = channel._brpop_start
+
+    def start_in_turn(self: Any, timeout: Any = None) -> None:
+        asked = vars(self)["asked"] = vars(self).get("asked", 0) + 1
+        if asked % LOWEST_FIRST_EVERY:
+            start(self, timeout)
+            return
+        urgent_first = self.priority_steps
+        self.priority_steps = _LowestFirst(urgent_first)
+        # Else the lowest would keep the one above it from ever being first.
+        self.priority_steps.is_swapped = not asked % (2 * LOWEST_FIRST_EVERY)
+        try:
+            start(self, timeout)
+        finally:
+            self.priority_steps = urgent_first
+
+    channel._brpop_start = start_in_turn
 
 
 def _keep_in_memory(channel: Any, qos: Any, errors: tuple[type[Exception], ...]) -> None:

@@ -107,11 +107,17 @@ class Ringer:
             finally:
                 self._sending.release()
 
-    def ring_next(self, line: str, vectors: Sequence[Sequence[Pair]]) -> None:
-        """What waits in a line and does not fit into the vector of who answered it."""
+    def ring_next(
+        self, line: str, vectors: Sequence[Sequence[Pair]], *, later: bool = False
+    ) -> None:
+        """What waits in a line and does not fit into the vector of who answered it.
+
+        `later`: it lets what others have pass.
+        """
         of = Line.parsed(line)
         try:
-            self._send_vectors(of._replace(priority=of.next_priority), vectors, line)
+            where = of._replace(priority=of.later) if later else of
+            self._send_vectors(where, vectors, line)
         except Exception as error:
             count = sum(map(len, vectors))
             log.warning("up to %d bells could not be rung now: %s", count, error)
@@ -193,7 +199,7 @@ class Ringer:
         size = self._size(line)
         refused = self._ring_all(line, due, size, WAITING_MAX)
         # What the line does not take is sent as it is, as far as it makes vectors.
-        later = line._replace(priority=line.next_priority, owner="")
+        later = line._replace(priority=line.later, owner="")
         self._send_all(later, refused[: len(refused) - len(refused) % size], size)
 
     def _ring_all(self, line: Line, due: list[Waits], size: int, owner_max: int) -> list[Waits]:

@@ -17,13 +17,19 @@ from datp_tasks.cli.terminal_tables import list_table, print_list
 from datp_tasks.errors import RequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from datp_tasks.client.requests import Request
+    from datp_tasks.record.record_types import Summary
 
 app = typer.Typer(
     help="Bulk transfers: one deadline, and one report of many.", no_args_is_help=True
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+BreakGlass = Annotated[
+    bool, typer.Option("--break-glass", help="Act alone; an alert stays for another person.")
+]
 #: Keys of a transaction in a file, as the API has them → options of a request.
 OPTIONS = {
     "externalId": "external_id",
@@ -69,7 +75,41 @@ def show(
     bulk_id: Annotated[str, typer.Argument(help="Id of the bulk.")], as_json: AsJson = False
 ) -> None:
     """Show the state of a bulk, and what became of each transfer."""
-    found = connect().client.bulk_transfers.document(bulk_id)
+    _print(connect().client.bulk_transfers.document(bulk_id), as_json)
+
+
+@app.command()
+def cancel(
+    bulk_id: Annotated[str, typer.Argument(help="Id of the bulk.")],
+    reason: Annotated[str, typer.Option(help="Why.")] = "cancelled from the command line",
+    break_glass: BreakGlass = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take back each transfer of a bulk that still can be, and tell what became of each."""
+    context = connect()
+    if is_remote():
+        remote: Any = context.client.bulk_transfers
+        found = remote.cancel(bulk_id, reason, break_glass=break_glass)
+    else:
+
+        def stop(transfers: Sequence[Summary]) -> dict[str, str]:
+            from datp_tasks.operator.selection import OfBulkTransfer
+
+            done = context.operator.act_on_many(
+                "cancel",
+                OfBulkTransfer(bulk_id),
+                [each.tx_id for each in transfers],
+                reason=reason,
+                actor=context.actor,
+                break_glass=break_glass,
+            )
+            return {each.tx_id: each.what for each in done if not each.ok}
+
+        found = context.client.bulk_cancel.cancel(bulk_id, reason, stop=stop).to_json()
+    _print(found, as_json)
+
+
+def _print(found: dict[str, Any], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
         return
@@ -79,9 +119,9 @@ def show(
         (
             str(each["index"]),
             each.get("txId") or each.get("duplicateOf") or "-",
-            each["status"],
+            each["status"] + (f" ({each['cancel']})" if "cancel" in each else ""),
             escape(each.get("externalId") or ""),
-            escape(each.get("problem") or each.get("note") or ""),
+            escape(each.get("cancelNote") or each.get("problem") or each.get("note") or ""),
         )
         for each in found["transfers"]
     ]

@@ -41,7 +41,7 @@ NEEDED: Final[dict[str, Role]] = {
     **dict.fromkeys(("endpoints list", "endpoints show"), VIEWER),
     # Starting is a matter of grants, which the request is checked against.
     **dict.fromkeys(("submit", "bulk-transfers submit"), VIEWER),
-    "bulk-transfers show": OPERATOR,
+    **dict.fromkeys(("bulk-transfers show", "bulk-transfers cancel"), OPERATOR),
     **dict.fromkeys(("claims", "services list", "batches list", "batches show"), VIEWER),
     **dict.fromkeys(("batches park", "batches resume"), OPERATOR),
     **dict.fromkeys(("batches resubmit", "batches resolve"), OPERATOR),

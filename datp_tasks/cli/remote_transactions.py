@@ -16,10 +16,12 @@ from datp_tasks.live.invariants import Violation
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.approval import Approval, ApprovalState, Vote, selection_of
 from datp_tasks.model.status import FINAL, Status
-from datp_tasks.operator.bulk import Action, ActionResult, Where, checked_order
+from datp_tasks.operator.bulk import Action
 from datp_tasks.operator.doctor import Diagnosis, InDoubt, InFlight
+from datp_tasks.operator.doubt_decisions import Decision
 from datp_tasks.operator.replay import Replay
-from datp_tasks.operator.resolve import Decision
+from datp_tasks.operator.retry import ActionResult
+from datp_tasks.operator.selection import Where, checked_order
 from datp_tasks.operator.unmask import Unmasked
 from datp_tasks.operator.why import Why
 from datp_tasks.record.alerts import Alert
@@ -83,21 +85,28 @@ class RemoteBulkTransfers:
         self._calls = calls
 
     def submit(self, bulk: Request, transfers: Sequence[Request]) -> Submitted:
-        body = {**_sent(bulk), "transfers": [_sent(each) for each in transfers]}
-        found = self._calls.post("bulk-transfers", body=body)
-        return Submitted(found["bulkId"], Status.QUEUED, duplicate=found["duplicate"])
+        made = self._calls.api.submit_bulk_transfer(
+            bulk.pipeline, [_sent(each) for each in transfers], bulk.input, **_options(bulk)
+        )
+        return Submitted(made.bulk_id, Status.QUEUED, duplicate=made.repeated)
 
     def document(self, tx_id: str) -> Json:
-        return self._calls.get("bulk-transfers", tx_id)
+        return self._calls.api.get_bulk_transfer(tx_id).document
+
+    def cancel(self, tx_id: str, reason: str, *, break_glass: bool) -> Json:
+        return self._calls.api.cancel_bulk_transfer(tx_id, reason, break_glass=break_glass).document
 
 
 def _sent(request: Request) -> Json:
-    options = {
+    return submission(request.pipeline, request.input, _options(request))
+
+
+def _options(request: Request) -> SubmitOptions:
+    return {  # type: ignore[return-value]
         name: value
         for name in SubmitOptions.__optional_keys__
         if (value := getattr(request, name)) is not None and value is not False
     }
-    return submission(request.pipeline, request.input, options)  # type: ignore[arg-type]
 
 
 class RemoteOperator:

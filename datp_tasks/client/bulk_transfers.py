@@ -47,6 +47,7 @@ from datp_tasks.model.bulk_transfer import (
 from datp_tasks.model.payload import Json, encode
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.rights import check_submit
+from datp_tasks.model.sealed import MASK
 from datp_tasks.model.state import first_state_json
 from datp_tasks.model.status import Status
 from datp_tasks.record.bulk_transfers import BulkRecord
@@ -62,6 +63,7 @@ PIPELINES_LOOKED_UP_MAX = 10
 class BulkTransfers:
     def __init__(self, acceptor: RequestAcceptor, record: BulkRecord, reader: Reader) -> None:
         self._acceptor = acceptor
+        self._catalogue = acceptor.preparer.catalogue
         self._record = record
         self._reader = reader
 
@@ -105,7 +107,7 @@ class BulkTransfers:
 
     def _may_not_start(self, request: Request) -> DatpError | None:
         try:
-            definition = self._acceptor.catalogue.current(request.pipeline)
+            definition = self._catalogue.current(request.pipeline)
             if request.by is not None:
                 check_submit(request.by, definition.name, definition.access, request.owner)
         except (RequestError, PipelineError) as error:
@@ -199,7 +201,7 @@ class BulkTransfers:
 
     def _deadline(self, bulk: Prepared) -> datetime:
         acceptance = bulk.acceptance
-        definition = self._acceptor.catalogue.version(acceptance.pipeline, acceptance.version)
+        definition = self._catalogue.version(acceptance.pipeline, acceptance.version)
         if not _is_for_bulks(definition):
             raise PipelineInvalid(
                 [f"{definition.name}: has no step {STEP_TYPE}, so it is no pipeline for a bulk"]
@@ -249,6 +251,22 @@ class BulkTransfers:
         """A bulk as of now; TransactionUnknown if there is none of this id."""
         return self.view(self._reader.status(tx_id))
 
+    def transactions_of(self, tx_id: str) -> list[Summary | None]:
+        """Those of the transfers of a bulk, in order, also if it is sealed: to act on, not to be
+        shown. None for one that has none in this bulk."""
+        summary = self._acceptor.vault.opened(self._reader.status(tx_id))
+        transfers = transfers_of(summary.input)
+        if not transfers or not self._is_of_bulk(summary):
+            raise TransactionUnknown(f"{tx_id} is no bulk transfer")
+        known = self._known(summary, transfers)
+        return [known.get(tx_id_of(each) or "") for each in transfers]
+
+    def _known(self, summary: Summary, transfers: Sequence[Json]) -> dict[str, Summary]:
+        found = self._reader.status_many(ids_of(transfers))
+        # Whose input it is may have written any id into it.
+        own = [each for each in found if each is not None and each.owner == summary.owner]
+        return {each.tx_id: each for each in own}
+
     def view(self, summary: Summary, *, with_payloads: bool = True) -> BulkTransfer:
         """The same for one whose row was read before; nothing of the transfers if it is masked.
 
@@ -256,13 +274,11 @@ class BulkTransfers:
         is taken for granted; and without payloads, the texts in it are not shown.
         """
         transfers = transfers_of(summary.input)
-        has_some = bool(transfers) or summary.is_sealed or summary.erased_at is not None
+        is_hidden = summary.is_sealed or summary.input == MASK or summary.erased_at is not None
+        has_some = bool(transfers) or is_hidden
         if not has_some or not self._is_of_bulk(summary):
             raise TransactionUnknown(f"{summary.tx_id} is no bulk transfer")
-        found = self._reader.status_many(ids_of(transfers))
-        # Whose input it is may have written any id into it.
-        own = [each for each in found if each is not None and each.owner == summary.owner]
-        known = {each.tx_id: each for each in own}
+        known = self._known(summary, transfers)
         reported = {
             tx_id: str(each["status"])
             for each in transfers_of(summary.output or {})
@@ -290,7 +306,7 @@ class BulkTransfers:
 
     def _is_of_bulk(self, summary: Summary) -> bool:
         with translate_outage():
-            pinned = self._acceptor.catalogue.version(summary.pipeline, summary.version)
+            pinned = self._catalogue.version(summary.pipeline, summary.version)
         return _is_for_bulks(pinned)
 
 

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from datp_tasks.client.batches import LedgerBatches
+from datp_tasks.client.bulk_cancel import BulkCancel
 from datp_tasks.client.bulk_transfers import BulkTransfers
 from datp_tasks.client.reads import Reader
 from datp_tasks.client.requests import Request, Submitted
@@ -52,6 +53,7 @@ class Client:
         self._batches = batches
         #: Many transactions with one deadline and one report.
         self.bulk_transfers = BulkTransfers(acceptor, BulkRecord(acceptor.record), reader)
+        self.bulk_cancel = BulkCancel(self.bulk_transfers, signals, acceptor.preparer.catalogue)
         self._close = close
 
     @classmethod

@@ -153,7 +153,7 @@ class Hop:
         except RedisError as error:
             log.debug("what waits at %s is rung for later: %s", answers, error)
             return
-        self._ringer.ring_next(answers, following)
+        self._ringer.ring_next(answers, following, later=True)
 
     def _processes_of(self, group: str) -> int:
         count, until_s = self._nodes.get(group, (0, 0.0))
@@ -177,8 +177,13 @@ class Hop:
         return runs
 
     def _answer(self, place: str, rung: int) -> ScriptCall:
-        size = self._costs.vector_size(Line.parsed(place).place)
-        return self._doorbells.answering(place, max(0, size - rung), size)
+        """Of a line that is not held: a worker that sees no other owner lets none pass, since
+        what waits behind its own new work all the time would never be due."""
+        line = Line.parsed(place)
+        size = self._costs.vector_size(line.place)
+        # One for each process and one to spare: another owner that comes waits for no more.
+        messages_max = self._processes_of(line.group) + 1 if line.owner else 1
+        return self._doorbells.answering(place, max(0, size - rung), size, messages_max)
 
     def _claim_pairs(
         self, step_type: StepType, pairs: Pairs, orders: list[ScriptCall]

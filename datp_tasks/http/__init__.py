@@ -10,7 +10,15 @@ from __future__ import annotations
 from datp_tasks.http.api_error import ApiError
 from datp_tasks.http.async_client import AsyncApiClient
 from datp_tasks.http.flows import CallRetry
-from datp_tasks.http.replies import BulkAnswer, FeedEvent, Receipt, RemoteTransaction
+from datp_tasks.http.replies import (
+    BulkAnswer,
+    BulkReceipt,
+    FeedEvent,
+    Receipt,
+    RemoteBulkTransfer,
+    RemoteTransaction,
+    RemoteTransfer,
+)
 from datp_tasks.http.sync_client import ApiClient
 from datp_tasks.http.webhook_check import WebhookForged, verify_webhook
 
@@ -19,10 +27,13 @@ __all__ = [
     "ApiError",
     "AsyncApiClient",
     "BulkAnswer",
+    "BulkReceipt",
     "CallRetry",
     "FeedEvent",
     "Receipt",
+    "RemoteBulkTransfer",
     "RemoteTransaction",
+    "RemoteTransfer",
     "WebhookForged",
     "verify_webhook",
 ]

@@ -9,11 +9,19 @@ from typing import Any, Self, TypeVar, Unpack
 
 import httpx
 
-from datp_tasks.http import operations
+from datp_tasks.http import bulk_flows, operations
 from datp_tasks.http.connecting import TIMEOUT_S, authorization, base_url_of, reason_of
 from datp_tasks.http.flows import Answered, CallRetry, Flow, NoReply, Outgoing, Pause, Reply
 from datp_tasks.http.operations import ListFilters, SubmitOptions
-from datp_tasks.http.replies import BulkAnswer, FeedEvent, Json, Receipt, RemoteTransaction
+from datp_tasks.http.replies import (
+    BulkAnswer,
+    BulkReceipt,
+    FeedEvent,
+    Json,
+    Receipt,
+    RemoteBulkTransfer,
+    RemoteTransaction,
+)
 
 T = TypeVar("T")
 
@@ -96,6 +104,29 @@ class AsyncApiClient:
 
     async def cancel(self, tx_id: str, reason: str | None = None) -> RemoteTransaction:
         return await self._run(operations.cancel(tx_id, reason, self._retry))
+
+    async def submit_bulk_transfer(
+        self,
+        pipeline: str,
+        transfers: Sequence[Json],
+        data: Mapping[str, Any] | None = None,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[SubmitOptions],
+    ) -> BulkReceipt:
+        bulk = operations.submission(pipeline, data or {}, options)
+        return await self._run(bulk_flows.submit(bulk, transfers, idempotency_key, self._retry))
+
+    async def get_bulk_transfer(self, bulk_id: str) -> RemoteBulkTransfer:
+        return await self._run(bulk_flows.read(bulk_id, self._retry))
+
+    async def wait_bulk_transfer(self, bulk_id: str, timeout_s: float = 60.0) -> RemoteBulkTransfer:
+        return await self._run(bulk_flows.wait(bulk_id, timeout_s, self._retry))
+
+    async def cancel_bulk_transfer(
+        self, bulk_id: str, reason: str | None = None, *, break_glass: bool = False
+    ) -> RemoteBulkTransfer:
+        return await self._run(bulk_flows.cancel(bulk_id, reason, break_glass, self._retry))
 
     async def wake(self, tx_id: str) -> bool:
         return await self._run(operations.wake(tx_id, self._retry))

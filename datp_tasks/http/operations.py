@@ -212,10 +212,13 @@ def post(
     *,
     key: str | None = None,
     params: Mapping[str, Any] | None = None,
+    extra_s: float = 0.0,
 ) -> Flow[Answered]:
     """A POST under one idempotency key, so that a second try does nothing twice."""
     headers = {IDEMPOTENCY_KEY: str(uuid.uuid4()) if key is None else _checked_key(key)}
-    outgoing = Outgoing("POST", path, params=dict(params or {}), body=body, headers=headers)
+    outgoing = Outgoing(
+        "POST", path, params=dict(params or {}), body=body, headers=headers, extra_s=extra_s
+    )
     return (yield from call(outgoing, policy))
 
 

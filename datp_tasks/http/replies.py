@@ -63,6 +63,56 @@ class RemoteTransaction:
 
 
 @dataclass(frozen=True, slots=True)
+class BulkReceipt:
+    """A bulk transfer that is committed with its transfers."""
+
+    bulk_id: str
+    #: It was accepted before, under the same external id or idempotency key.
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteTransfer:
+    """What became of one transfer of a bulk so far."""
+
+    #: Its place in the request, from 0.
+    index: int
+    #: A status of a transaction; or `refused`, `duplicate` or `gone`.
+    status: str
+    #: None if it has no transaction in this bulk.
+    tx_id: str | None
+    external_id: str | None
+    #: Why it was refused, or what its transaction says.
+    note: str | None
+    #: After a cancel, what became of that: `cancelled`, `stopping`, `ended`, `no-return`,
+    #: `refused` or `none`.
+    cancel: str | None
+    cancel_note: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteBulkTransfer:
+    """A bulk transfer as of now; `document` has every field that the API sent."""
+
+    bulk_id: str
+    #: RECEIVED, PROCESSING, EXPIRING, COMPLETED or EXPIRED.
+    state: str
+    external_id: str | None
+    pipeline: str
+    #: Transfers by status.
+    counts: dict[str, int]
+    transfers: list[RemoteTransfer]
+    created_at: datetime | None
+    expires_at: datetime | None
+    completed_at: datetime | None
+    document: Json
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in ("COMPLETED", "EXPIRED")
+
+
+@dataclass(frozen=True, slots=True)
 class FeedEvent:
     """One event of the feed: what happened to one transaction."""
 
@@ -134,6 +184,33 @@ def bulk_answer_of(number: int, found: Mapping[str, Any]) -> BulkAnswer:
     )
     index = found.get("index", number)
     return BulkAnswer(index, found.get("externalId"), receipt, found.get("problem"))
+
+
+def bulk_transfer_of(found: Mapping[str, Any]) -> RemoteBulkTransfer:
+    return RemoteBulkTransfer(
+        bulk_id=found["bulkId"],
+        state=found["state"],
+        external_id=found.get("externalId"),
+        pipeline=found["pipeline"],
+        counts=dict(found["counts"]),
+        transfers=[_transfer_of(each) for each in found["transfers"]],
+        created_at=moment_of(found.get("createdAt")),
+        expires_at=moment_of(found.get("expiresAt")),
+        completed_at=moment_of(found.get("completedAt")),
+        document=dict(found),
+    )
+
+
+def _transfer_of(found: Mapping[str, Any]) -> RemoteTransfer:
+    return RemoteTransfer(
+        index=found["index"],
+        status=found["status"],
+        tx_id=found.get("txId"),
+        external_id=found.get("externalId"),
+        note=found.get("problem") or found.get("note"),
+        cancel=found.get("cancel"),
+        cancel_note=found.get("cancelNote"),
+    )
 
 
 def event_of(found: Mapping[str, Any]) -> FeedEvent:

@@ -9,11 +9,19 @@ from typing import Any, Self, TypeVar, Unpack
 
 import httpx
 
-from datp_tasks.http import operations
+from datp_tasks.http import bulk_flows, operations
 from datp_tasks.http.connecting import TIMEOUT_S, authorization, base_url_of, reason_of
 from datp_tasks.http.flows import Answered, CallRetry, Flow, NoReply, Outgoing, Pause, Reply
 from datp_tasks.http.operations import ListFilters, SubmitOptions
-from datp_tasks.http.replies import BulkAnswer, FeedEvent, Json, Receipt, RemoteTransaction
+from datp_tasks.http.replies import (
+    BulkAnswer,
+    BulkReceipt,
+    FeedEvent,
+    Json,
+    Receipt,
+    RemoteBulkTransfer,
+    RemoteTransaction,
+)
 
 T = TypeVar("T")
 
@@ -110,6 +118,38 @@ class ApiClient:
     def cancel(self, tx_id: str, reason: str | None = None) -> RemoteTransaction:
         """Take it back: at once if nothing has begun, else after its step, with a rollback."""
         return self._run(operations.cancel(tx_id, reason, self._retry))
+
+    def submit_bulk_transfer(
+        self,
+        pipeline: str,
+        transfers: Sequence[Json],
+        data: Mapping[str, Any] | None = None,
+        *,
+        idempotency_key: str | None = None,
+        **options: Unpack[SubmitOptions],
+    ) -> BulkReceipt:
+        """Hand in transfers with one deadline and one report, each as the body of
+        POST /v1/transactions. One commit accepts the bulk and its transfers."""
+        bulk = operations.submission(pipeline, data or {}, options)
+        return self._run(bulk_flows.submit(bulk, transfers, idempotency_key, self._retry))
+
+    def get_bulk_transfer(self, bulk_id: str) -> RemoteBulkTransfer:
+        """The state of a bulk, and what became of each transfer so far."""
+        return self._run(bulk_flows.read(bulk_id, self._retry))
+
+    def wait_bulk_transfer(self, bulk_id: str, timeout_s: float = 60.0) -> RemoteBulkTransfer:
+        """Wait until each of its transfers has ended; WaitTimeout leaves it running."""
+        return self._run(bulk_flows.wait(bulk_id, timeout_s, self._retry))
+
+    def cancel_bulk_transfer(
+        self, bulk_id: str, reason: str | None = None, *, break_glass: bool = False
+    ) -> RemoteBulkTransfer:
+        """Take back each transfer that still can be; `cancel` of each says what became of that.
+
+        An operator who needs the approval of another person gets ApprovalNeeded; with
+        `break_glass` it acts alone, and an alert stays.
+        """
+        return self._run(bulk_flows.cancel(bulk_id, reason, break_glass, self._retry))
 
     def wake(self, tx_id: str) -> bool:
         """End a sleep early; False if it does not sleep."""

@@ -4,8 +4,9 @@ Ringing never waits: the first one gets a message at once. What becomes due befo
 answered it would only make the queue longer, so it waits in a line that the worker takes along.
 
 A place has one line that all owners share, in which each may have one vector. What an owner has
-beyond that waits in a line of its own, of which only a few messages are in the queue at a time,
-less urgent ones. So however much one owner has queued, another's finds the queue short.
+beyond that waits in a line of its own, of which only a few messages are in the queue at a time;
+while others have work they are less urgent. So however much one owner has queued, another's finds
+the queue short.
 
 All of this is hints: what is lost here is queued in `queuedZ`, and the reconciler rings again.
 """
@@ -77,9 +78,9 @@ class Line(NamedTuple):
         return "|".join(self if self.owner else self[:4])
 
     @property
-    def next_priority(self) -> str:
-        """Of the messages after the first: what an owner has in excess lets others pass."""
-        return f"{self.priority}-later" if self.owner else self.priority
+    def later(self) -> str:
+        """The priority of what lets others pass."""
+        return f"{self.priority}-later"
 
 
 class Doorbells:

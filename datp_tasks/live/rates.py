@@ -35,6 +35,7 @@ class Rates:
     def take(
         self, owner: str, *, per_s: float, burst: int, cost: int, more: int = 0
     ) -> Granted | Limited:
+        """A cost below 0 gives tokens back."""
         now_ms = self._clock.now_ms()
         given = ("" if now_ms is None else now_ms, repr(per_s), burst, cost, more)
         key = self._keys.outside(f"rateH:{owner}")

@@ -29,6 +29,7 @@ CANCEL = "!cancel"
 
 class Query(Queries, topic="signals"):
     add: str
+    add_many: str
     unmoved: str
     put_back: str
     withdraw: str
@@ -75,6 +76,17 @@ class Signals:
                 note(connection, now=self._now())
             row = connection.exec_driver_sql(Query.add, {**values, "now": self._now()}).first()
             return None if row is None else Signal(*row)
+
+    def add_many(
+        self, tx_ids: Sequence[str], name: str, value: str, note: Note | None = None
+    ) -> dict[str, Signal]:
+        """The same signal for many, by one commit; those of that name before it."""
+        values = {"tx_id": list(tx_ids), "name": name, "value": value, "now": self._now()}
+        with self._engine.begin() as connection:
+            if note is not None:
+                note(connection, now=self._now())
+            rows = connection.exec_driver_sql(Query.add_many, values)
+            return {row.tx_id: Signal(*row) for row in rows}
 
     def withdraw(self, signal: Signal, before: Signal | None) -> None:
         """It was refused, so it must not be said again; the one before it counts."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -41,7 +41,7 @@ from datp_tasks.record.record_types import Precondition
 from datp_tasks.record.signals import CANCEL, Note, SeenRow, Signal
 from datp_tasks.record.transactions import Record
 from datp_tasks.transactions.locate import Locator, is_missing, overlaid
-from datp_tasks.transactions.restore import Restorer
+from datp_tasks.transactions.put_back import Rebuilder
 from datp_tasks.transactions.stop import StopAnswer, stop
 
 T = TypeVar("T")
@@ -76,14 +76,14 @@ class SignalSender:
         *,
         live: LiveStore,
         record: Record,
-        restorer: Restorer,
+        rebuilder: Rebuilder,
         ringer: Ringer,
         locator: Locator,
         switches_max: int,
     ) -> None:
         self._live = live
         self._record = record
-        self._restorer = restorer
+        self._rebuilder = rebuilder
         self._ringer = ringer
         self._locator = locator
         self._switches_max = switches_max
@@ -142,17 +142,41 @@ class SignalSender:
         sight = self._seen(_known(tx_id), only_if)
         request = StopRequest.cancel(clean_note(reason) or "cancelled")
         signal = Signal(tx_id, CANCEL, request.to_text())
+        note = _note(by, "cancel", tx_id, reason)
+        # The signal first: should this process die next, the reconciler asks in its place.
+        with self._kept_unless_refused(signal, note, sight):
+            self._ask_to_stop(signal, request, sight)
+
+    def cancel_many(
+        self, tx_ids: Sequence[str], reason: str, *, note: Note | None = None
+    ) -> dict[str, TransactionError]:
+        """The same for many; those that are not cancelled, each with the reason.
+
+        One commit keeps all of it, so a process that dies on the way leaves the rest to the
+        reconciler.
+        """
+        request = StopRequest.cancel(clean_note(reason) or "cancelled")
+        signals = [Signal(_known(tx_id), CANCEL, request.to_text()) for tx_id in tx_ids]
+        with translate_outage():
+            before = self._rebuilder.signals.add_many(tx_ids, CANCEL, request.to_text(), note)
+        reach("bulk_cancel.after_sql")
+        refused: dict[str, TransactionError] = {}
+        for signal in signals:
+            try:
+                with self._withdrawn_if_refused(signal, before.get(signal.tx_id)):
+                    self._ask_to_stop(signal, request, ANY)
+            except TransactionError as error:
+                refused[signal.tx_id] = error
+        return refused
+
+    def _ask_to_stop(self, signal: Signal, request: StopRequest, sight: Sight) -> None:
+        tx_id = signal.tx_id
 
         def ask() -> StopAnswer:
             with translate_outage():
                 return stop(self._record, self._live, tx_id, request, self._node, sight.live)
 
-        note = _note(by, "cancel", tx_id, reason)
-        # The signal first: should this process die next, the reconciler asks in its place.
-        with (
-            self._kept_unless_refused(signal, note, sight),
-            self._recorded_unless_refused(tx_id, request, sight),
-        ):
+        with self._recorded_unless_refused(tx_id, request, sight):
             # Known as a node, so that the reaper notices should this process die half-way.
             self._live.beat(self._node)
             answer = self._sent(tx_id, ask, signal)
@@ -211,15 +235,20 @@ class SignalSender:
         self, signal: Signal, note: Note | None, sight: Sight
     ) -> Iterator[None]:
         """SQL first: from here on it is repeated, should Redis lose it."""
-        signals = self._restorer.signals
+        signals = self._rebuilder.signals
         with translate_outage():
             before = signals.add(signal, note, seen=sight.row)
         reach("signal.after_sql")
+        with self._withdrawn_if_refused(signal, before):
+            yield
+
+    @contextmanager
+    def _withdrawn_if_refused(self, signal: Signal, before: Signal | None) -> Iterator[None]:
         try:
             yield
         except (TransactionError, SwitchInvalid):
             with translate_outage():
-                signals.withdraw(signal, before)
+                self._rebuilder.signals.withdraw(signal, before)
             raise
 
     def _sent(self, tx_id: str, send: Callable[[], T], signal: Signal | None = None) -> T:
@@ -228,7 +257,7 @@ class SignalSender:
         if not is_missing(answer):
             return answer
         with translate_outage():
-            bells = self._restorer.place(tx_id, signal)
+            bells = self._rebuilder.place(tx_id, signal)
         answer = send()
         # Rung only now: no worker may be quicker than the signal.
         if not isinstance(answer, Claimed):

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from datp_tasks import Pipeline
-from datp_tasks.model.actor import Role
+from datp_tasks.cli import bulk_transfers as command
+from datp_tasks.errors import ApprovalNeeded
+from datp_tasks.http import ApiClient
+from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.grants import Grants
-from tests.support.api_house import ApiHouse
+from tests.support.api_house import ApiHouse, api_house
+from tests.support.command_parts import command_parts
 from tests.support.remote_terminal import RemoteTerminal, no_servers
 
 PAYEE = {"owner": "payee.bank", "show": ["transferId", "amount"]}
@@ -265,3 +271,120 @@ def test_the_command_hands_in_and_shows_a_bulk_over_http(
         file.write_text(json.dumps(wrong))
         refused = datp.run("bulk-transfers", "submit", str(file))
         assert "data is not a known key" in str(refused.exception)
+
+
+def test_a_bulk_that_is_refused_after_its_rate_was_paid_gets_that_back(bank: ApiHouse) -> None:
+    """Its pipeline is not for bulks, or it is over its number of transactions in flight."""
+    payer = bank.new_owner("payer")
+    bank.limit(payer, requests_per_s=0.001, burst_max=30, in_flight_max=9)
+    ann = bank.client(payer)
+    many = [transfer("b", externalId=f"m-{n}") for n in range(8)]
+    wrong = bulk(*many, pipeline="pays")
+    over = bulk(*many, transfer("c"), transfer("d"))
+    answers = [ann.post("/v1/bulk-transfers", json=body) for body in [wrong, over] * 4]
+    assert [each.status_code for each in answers] == [422, 429] * 4
+    assert "in flight" in answers[1].json()["detail"]
+    singles = [{**each, "externalId": None} for each in many + many]
+    for _ in range(4):
+        refused = ann.post("/v1/transactions/bulk", json={"transactions": singles})
+        assert refused.status_code == 429 and "in flight" in refused.json()["detail"]
+    done = ann.post("/v1/bulk-transfers", json=bulk(*many))
+    assert done.status_code == 202, done.text
+    assert int(done.headers["ratelimit"].split(";r=")[1].split(";")[0]) < 30 - 12
+
+
+# Cancelling all of it.
+
+
+def outcomes(response: httpx.Response) -> list[str]:
+    return [each["cancel"] for each in response.json()["transfers"]]
+
+
+def test_an_owner_cancels_a_bulk_and_is_told_of_each_transfer(bank: ApiHouse) -> None:
+    access = {"cancel": "operator"}
+    bank.kit.use(
+        Pipeline("kept", access=access).step("util/wait", params={"switch": "go"}).build(),
+        Pipeline("bound").step("util/fixed-reply", params={"output": {}}, final_from=True)
+        .step("util/wait", params={"switch": "go"}).build(),
+    )  # fmt: skip
+    payer = bank.new_owner("payer")
+    ann, eve = bank.client(payer), bank.client(bank.new_owner("eve"))
+    body = bulk(*(transfer("b", each) for each in ("waits", "pays", "bound", "kept", "none")))
+    place = ann.post("/v1/bulk-transfers", json=body).headers["location"] + "/cancel"
+    assert eve.post(place).status_code == 404
+    assert granted(bank, payer, "read", "submit:*").post(place).status_code == 403
+    response = ann.post(place, json={"reason": "wrong file"}, headers={"Idempotency-Key": "once"})
+    assert (response.status_code, response.json()["state"]) == (202, "PROCESSING")
+    assert outcomes(response) == ["cancelled", "ended", "no-return", "refused", "none"]
+    notes = [each.get("cancelNote") for each in response.json()["transfers"]]
+    assert "point of no return" in notes[2] and "lacks the grant cancel" in notes[3]
+    for each in response.json()["transfers"][2:4]:
+        bank.kit.set_switch(each["txId"], "go", True)
+    bank.kit.advance(seconds=10)
+    again = ann.post(place, json={"reason": "wrong file"}, headers={"Idempotency-Key": "once"})
+    assert (again.status_code, again.json()["state"]) == (200, "COMPLETED")
+    assert outcomes(again) == ["cancelled", "ended", "ended", "ended", "none"]
+    noted = bank.client("ops", Role.OPERATOR).get(
+        "/v1/audit/actions", params={"subject": response.json()["bulkId"]}
+    )
+    [action] = [each for each in noted.json()["actions"] if each["action"].endswith("cancel")]
+    assert (action["action"], action["reason"]) == ("bulk-transfer.cancel", "wrong file")
+
+
+def test_an_operator_cancels_a_bulk_and_a_large_one_with_another_person(bank: ApiHouse) -> None:
+    ann = bank.client(bank.new_owner("payer"))
+    few, many = (
+        ann.post(
+            "/v1/bulk-transfers", json=bulk(*(transfer(f"b-{n}", "waits") for n in range(count)))
+        ).headers["location"]
+        for count in (2, 21)
+    )
+    assert bank.client("eve", Role.VIEWER).post(f"{few}/cancel").status_code == 403
+    # The house lets one person do everything; this one keeps to the strict policy.
+    with api_house(bank.kit, replace(bank.kit.settings, policy_file="")) as strict:
+        ops, other = strict.client("ops", Role.OPERATOR), strict.client("boss", Role.APPROVER)
+        done = ops.post(f"{few}/cancel")
+        assert (done.status_code, outcomes(done)) == (200, ["cancelled"] * 2)
+        asked = ops.post(f"{many}/cancel", json={"reason": "a fraud"})
+        assert asked.status_code == 202 and "approval" in asked.json()
+        assert ann.get(many).json()["counts"] == {"sleeping": 21}
+        waiting = ops.get(asked.json()["href"]).json()
+        assert waiting["params"]["where"] == {"bulkTransfer": many.rpartition("/")[2]}
+        with (
+            ApiClient(strict.url, strict.new_key("ops", Role.OPERATOR)) as program,
+            pytest.raises(ApprovalNeeded),
+        ):
+            program.cancel_bulk_transfer(many.rpartition("/")[2])
+        agreed = other.post(f"{asked.json()['href']}/approve", json={"note": "seen"})
+        assert agreed.status_code == 200, agreed.text
+        assert ann.get(many).json()["counts"] == {"cancelled": 21}
+
+
+def test_an_operator_cancels_a_sealed_bulk_and_sees_no_transfers(bank: ApiHouse) -> None:
+    waits = Pipeline("sealed", sealed=True).step("util/wait", params={"switch": "go"}).build()
+    bank.kit.use(waits)
+    ann, ops = bank.client(bank.new_owner("payer")), bank.client("ops", Role.OPERATOR)
+    place = ann.post("/v1/bulk-transfers", json=bulk(transfer("b", "sealed"))).headers["location"]
+    assert ops.get(place).json()["transfers"] == []
+    done = ops.post(f"{place}/cancel")
+    assert done.status_code == 200, done.text
+    assert done.json()["transfers"] == []
+    assert ann.get(place).json()["counts"] == {"cancelled": 1}
+
+
+def test_the_command_cancels_a_bulk_with_and_without_a_url(
+    bank: ApiHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann = bank.client(bank.new_owner("payer"))
+    ids = [
+        ann.post("/v1/bulk-transfers", json=bulk(transfer("b", "waits"))).json()["bulkId"]
+        for _ in range(2)
+    ]
+    ops = RemoteTerminal(bank.url, bank.new_key("ops", Role.OPERATOR))
+    with no_servers(monkeypatch, tmp_path):
+        found = ops.json("bulk-transfers", "cancel", ids[0], "--reason", "wrong file")
+    assert [each["cancel"] for each in found["transfers"]] == ["cancelled"]
+    context = command_parts(bank.kit, actor=Actor(name="ann"))
+    monkeypatch.setattr(command, "connect", lambda: context)
+    result = CliRunner().invoke(command.app, ["cancel", ids[1], "--reason", "wrong file"])
+    assert "cancelled (cancelled)" in result.output, result.output

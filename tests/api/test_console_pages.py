@@ -351,7 +351,7 @@ def test_older_transactions_are_put_below(world: ConsoleWorld) -> None:
         assert page.locator("#tx-rows tr[data-row]").count() == 50
 
 
-def test_a_live_part_keeps_the_focus_a_selection_and_a_click_that_has_begun(
+def test_a_live_part_keeps_the_focus_a_selection_and_a_begun_click(
     world: ConsoleWorld,
 ) -> None:
     with world.person("opal", Role.VIEWER) as visitor:

@@ -112,6 +112,34 @@ def test_a_bulk_tells_what_became_of_each(client: ApiClient) -> None:
     assert bad.receipt is None and bad.problem is not None and bad.index == 1
 
 
+def test_a_bulk_transfer_is_handed_in_waited_for_and_cancelled(
+    house: ApiHouse, client: ApiClient
+) -> None:
+    house.kit.use(Pipeline("bulk").step("util/bulk-transfer").build())
+    echo, nap, none = ({"pipeline": each, "input": {"n": 1}} for each in ("echo", "nap", "none"))
+    made = client.submit_bulk_transfer(
+        "bulk", [echo, nap, none], {"by": "ann"}, external_id="bulk-1", expires_in_s=600
+    )
+    again = client.submit_bulk_transfer(
+        "bulk", [echo, nap, none], {"by": "ann"}, external_id="bulk-1", expires_in_s=600
+    )
+    assert (again.bulk_id, made.repeated, again.repeated) == (made.bulk_id, False, True)
+    found = client.get_bulk_transfer(made.bulk_id)
+    assert (found.state, found.external_id, found.is_final) == ("PROCESSING", "bulk-1", False)
+    assert [each.status for each in found.transfers] == ["success", "sleeping", "refused"]
+    assert "none" in (found.transfers[2].note or "") and found.expires_at is not None
+    with pytest.raises(WaitTimeout):
+        client.wait_bulk_transfer(made.bulk_id, timeout_s=0.05)
+    cancelled = client.cancel_bulk_transfer(made.bulk_id, "not wanted")
+    assert [each.cancel for each in cancelled.transfers] == ["ended", "cancelled", "none"]
+    house.kit.advance(seconds=60)
+    ended = client.wait_bulk_transfer(made.bulk_id)
+    assert (ended.state, ended.is_final) == ("COMPLETED", True)
+    assert ended.counts == {"cancelled": 1, "refused": 1, "success": 1}
+    with pytest.raises(ApiError, match="no such"):
+        client.get_bulk_transfer("t00-" + "0" * 32)
+
+
 def test_events_go_on_where_a_reader_stopped(
     client: ApiClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +179,7 @@ def test_a_wrong_key_is_refused_at_once(house: ApiHouse) -> None:
 
 
 def test_the_client_of_an_event_loop_does_the_same(house: ApiHouse) -> None:
+    house.kit.use(Pipeline("bulk").step("util/bulk-transfer").build())
     key = house.new_key(house.new_owner("loop"))
 
     async def use() -> list[Any]:
@@ -164,11 +193,18 @@ def test_the_client_of_an_event_loop_does_the_same(house: ApiHouse) -> None:
             assert str((await client.cancel(other)).status) == "cancelled"
             answers = await client.submit_bulk([{"pipeline": "echo", "input": {}}])
             assert answers[0].receipt is not None
+            bulk = {"pipeline": "nap", "input": {}}
+            made = await client.submit_bulk_transfer("bulk", [bulk], expires_in_s=600)
+            assert (await client.get_bulk_transfer(made.bulk_id)).counts == {"sleeping": 1}
+            stopped = await client.cancel_bulk_transfer(made.bulk_id)
+            assert [each.cancel for each in stopped.transfers] == ["cancelled"]
+            house.kit.advance(seconds=60)
+            assert (await client.wait_bulk_transfer(made.bulk_id)).state == "COMPLETED"
             listed = [each.tx_id async for each in client.transactions(pipeline="echo")]
             assert len(listed) == 4
             assert (await client.get(sleeper)).is_final
             types = [each.type async for each in client.events(follow=False)]
-            assert types.count("transaction.completed") == 6
+            assert types.count("transaction.completed") == 8
             assert await client.request("GET", "/v1/transactions", params={"limit": 1})
             return [each.output for each in ended]
 

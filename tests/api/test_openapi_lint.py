@@ -46,6 +46,10 @@ def without_id(operation: dict[str, Any]) -> None:
     operation["operationId"] = "submit_v1_transactions_post"
 
 
+def no_verb(operation: dict[str, Any]) -> None:
+    operation["operationId"] = "ownerLimits"
+
+
 def twice(operation: dict[str, Any]) -> None:
     operation["operationId"] = "listTransactions"
 
@@ -71,7 +75,7 @@ def wrong_example(operation: dict[str, Any]) -> None:
     operation["responses"]["202"]["content"]["application/json"]["example"]["txId"] = "none"
 
 
-SPOILS = [without_id, twice, untyped, open_to_all, nothing_said, no_example, wrong_example]
+SPOILS = [without_id, no_verb, twice, untyped, open_to_all, nothing_said, no_example, wrong_example]
 
 
 @pytest.mark.parametrize("spoil", SPOILS)

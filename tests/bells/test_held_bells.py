@@ -14,6 +14,8 @@ from kombu.entity import Queue
 from kombu.messaging import Consumer
 
 from datp_tasks.bells.broker import CelerySend, backlog, make_celery
+from datp_tasks.bells.broker_guard import LOWEST_FIRST_EVERY
+from datp_tasks.live.live_types import PRIORITIES
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.settings import Settings
 from datp_tasks.testing import Kit
@@ -62,8 +64,8 @@ def app(datp: Kit) -> Iterator[Celery]:
     app.close()
 
 
-def ring(app: Celery, queue: str) -> None:
-    CelerySend(app)("test/step", [PAIR], group=queue, priority="in")
+def ring(app: Celery, queue: str, priority: str = "in") -> None:
+    CelerySend(app)("test/step", [PAIR], group=queue, priority=priority)
 
 
 def test_a_message_that_is_taken_and_acked_leaves_nothing_in_redis(
@@ -113,6 +115,25 @@ def test_one_that_has_a_message_takes_no_other(app: Celery, queue: str) -> None:
         taker.connection.drain_events(timeout=0.3)
     first.ack()
     assert taker.take() is not first
+    taker.connection.close()
+
+
+def test_work_that_never_ends_keeps_no_priority_waiting_for_ever(app: Celery, queue: str) -> None:
+    """A doorbell that is rung all the time always has a message in the queue."""
+    levels = {PRIORITIES[name]: name for name in ("in", "out-later", "in-later")}
+    for priority in ("in", "in-later", "out-later", "in-later", "in"):
+        ring(app, queue, priority)
+    taker = Taker(app, queue)
+    taken: list[str] = []
+    for _ in range(3 * LOWEST_FIRST_EVERY + 1):
+        message = taker.take()
+        taken.append(levels[message.properties["priority"]])
+        ring(app, queue)
+        message.ack()
+    # One of the two low priorities in each round of eight, and both have their turn.
+    low = [place for place, name in enumerate(taken) if name != "in"]
+    assert len(low) == 3 and max(low) - min(low) == 2 * LOWEST_FIRST_EVERY
+    assert {taken[place] for place in low[:2]} == {"in-later", "out-later"}
     taker.connection.close()
 
 

@@ -19,6 +19,7 @@ from datp_tasks.errors import (
     NoReturn,
     PipelineInvalid,
     RequestError,
+    TransactionUnknown,
 )
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
@@ -150,6 +151,63 @@ def test_a_bulk_itself_neither_expires_nor_is_cancelled(datp: Kit, paid: Counter
         datp.advance(seconds=20)
     assert show(datp, tx_id).state == "EXPIRED"
     assert datp.status(tx_id).status is Status.SUCCESS
+
+
+def cancelled(bulk: BulkTransfer) -> list[str]:
+    return [each["cancel"] for each in bulk.transfers]
+
+
+def test_a_cancelled_bulk_says_of_each_transfer_what_became_of_that(
+    datp: Kit, paid: Counter[str]
+) -> None:
+    kinds = [to("bob"), to("cid", "slow"), to("dan", "bound"), to("eve", "unknown")]
+    tx_id = submit(datp, *kinds)
+    bulk = datp.client.bulk_cancel.cancel(tx_id, "wrong file")
+    assert cancelled(bulk) == ["ended", "cancelled", "no-return", "none"]
+    assert outcomes(bulk) == ["success", "cancelled", "sleeping", "refused"]
+    assert "has passed its point of no return" in bulk.transfers[2]["cancelNote"]
+    assert (paid["released cid"], paid["released dan"], paid["paid dan"]) == (1, 0, 1)
+    assert bulk.state == "PROCESSING", "one goes on"
+    datp.set_switch(bulk.transfers[2]["txId"], "go", True)
+    datp.advance(seconds=60)
+    again = datp.client.bulk_cancel.cancel(tx_id)
+    assert (again.state, cancelled(again)) == ("COMPLETED", ["ended", "cancelled", "ended", "none"])
+    assert outcomes(again) == ["success", "cancelled", "success", "refused"]
+    with pytest.raises(TransactionUnknown):
+        datp.client.bulk_cancel.cancel(again.transfers[0]["txId"])
+
+
+def test_a_transfer_in_doubt_is_not_cancelled_with_its_bulk(datp: Kit, paid: Counter[str]) -> None:
+    """And it is not cancelled later: its client was told that it is refused."""
+
+    @datp.step("t/doubt", on_crash="review", timeout_s=30)
+    def doubt(ctx: Any, data: dict[str, Any]) -> None:
+        return None
+
+    datp.use(Pipeline("doubtful").step("t/doubt").build())
+    datp.crash_at("hop.after_step")
+    tx_id = submit(datp, to("bob", "doubtful"), to("cid", "slow"), bulk=LONG)
+    datp.recover()
+    bulk = datp.client.bulk_cancel.cancel(tx_id)
+    assert cancelled(bulk) == ["refused", "cancelled"]
+    assert "in doubt" in bulk.transfers[0]["cancelNote"]
+    first = bulk.transfers[0]["txId"]
+    assert datp.connections.recovery.rebuilder.signals.of([first]) == []
+
+
+@pytest.mark.parametrize("point", ["bulk_cancel.after_sql", "cancel.after_seize"])
+def test_a_cancel_of_a_bulk_that_dies_on_its_way_is_carried_out_for_all(
+    datp: Kit, paid: Counter[str], point: str
+) -> None:
+    datp.lose_bells()
+    tx_id = submit(datp, *(to(name, "slow") for name in ("bob", "cid", "dan")), bulk=LONG)
+    datp.crash_at(point)
+    with pytest.raises(BaseException):  # noqa: B017
+        datp.client.bulk_cancel.cancel(tx_id)
+    datp.lose_bells(False)
+    datp.recover()
+    assert outcomes(show(datp, tx_id)) == ["cancelled"] * 3
+    assert not [name for name in paid if name.startswith("paid")]
 
 
 def test_one_that_is_refused_does_not_hold_up_the_others(datp: Kit, paid: Counter[str]) -> None:

@@ -83,9 +83,10 @@ def test_what_an_owner_has_in_excess_waits_in_its_own_line(datp: Kit) -> None:
     ringer.ring(bells(2_000, 20, owner="bob"))
     assert messages.sizes == [1, 10, 10]
     assert messages.priorities == ["in", "in", "in"]
-    # Those that follow are less urgent.
-    ringer.ring_next(f"{PLACE}|ann", [[("a", 1)], [("b", 1)]])
-    assert messages.priorities[3:] == ["in-later", "in-later"]
+    # Those that follow are less urgent while others have work.
+    ringer.ring_next(f"{PLACE}|ann", [[("a", 1)], [("b", 1)]], later=True)
+    ringer.ring_next(f"{PLACE}|ann", [[("c", 1)]])
+    assert messages.priorities[3:] == ["in-later", "in-later", "in"]
 
 
 def test_singles_of_an_owner_beyond_a_vector_leave_the_shared_line(datp: Kit) -> None:
@@ -187,7 +188,7 @@ def declared(datp: Kit) -> list[int]:
 def queued(datp: Kit, count: int) -> list[Pair]:
     datp.lose_bells()
     for number in range(count):
-        datp.submit("p", {"n": number})
+        datp.submit("p", {"n": number}, owner="ann")
     datp.lose_bells(False)
     return [pair for _, rung in datp.send.rung for pair in rung]
 
@@ -200,7 +201,7 @@ def test_a_worker_takes_along_what_waits_at_the_doorbell(datp: Kit) -> None:
     sizes = declared(datp)
     pairs = queued(datp, 6)
     doorbells = Doorbells(datp.connections.live)
-    datp.connections.costs._known = {"p/0": 1}
+    datp.connections.bells.costs._known = {"p/0": 1}
     doorbells.ring(PLACE, waits(pairs[:1]))
     doorbells.ring(PLACE, waits(pairs[1:]))
     datp.celery.tasks["datp.step.t/step"].apply_async(args=(pairs[:1], PLACE))
@@ -249,9 +250,9 @@ def test_the_excess_of_an_owner_goes_on_after_each_vector_while_others_have_work
     done_before: list[int] = []
     ring_next = Ringer.ring_next
 
-    def noted(ringer: Ringer, name: str, vectors: Any) -> None:
+    def noted(ringer: Ringer, name: str, vectors: Any, **how: Any) -> None:
         done_before.append(sum(sizes))
-        ring_next(ringer, name, vectors)
+        ring_next(ringer, name, vectors, **how)
 
     monkeypatch.setattr(Ringer, "ring_next", noted)
     doorbells.ring(line, waits(pairs[:1]))
@@ -261,6 +262,36 @@ def test_the_excess_of_an_owner_goes_on_after_each_vector_while_others_have_work
     assert sizes == ([1, 2, 2, 1] if others else [6])
     assert done_before == ([1, 3, 5, 6] if others else [])
     assert all(datp.status(tx).status is Status.SUCCESS for tx, _ in pairs)
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_the_excess_of_an_owner_lets_others_pass_but_not_its_own_newer_work(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch, others: bool
+) -> None:
+    """Its own newer work comes all the time, so what lets that pass would never be due."""
+    sizes = declared(datp)
+    pairs = queued(datp, 12)
+    line = f"{PLACE}|ann"
+    doorbells = Doorbells(datp.connections.live)
+    monkeypatch.setattr(CostBook, "vector_size", lambda book, place: 4)
+    process = datp.send.process
+    assert process is not None
+    owners = RecentOwners(mmap.mmap(-1, mmap.PAGESIZE))
+    owners.saw(["bob"] if others else ["ann"])
+    monkeypatch.setattr(process.worker.hop, "_owners", owners)
+    priorities: list[str] = []
+    send_vectors = Ringer._send_vectors
+
+    def noted(ringer: Ringer, where: Any, vectors: Any, answers: str = "") -> None:
+        priorities.extend(where.priority for _ in vectors)
+        send_vectors(ringer, where, vectors, answers)
+
+    monkeypatch.setattr(Ringer, "_send_vectors", noted)
+    doorbells.ring(line, waits(pairs[:1]))
+    doorbells.ring(line, waits(pairs[1:]))
+    datp.send("t/step", pairs[:1], group="master", priority="in", answers=line)
+    assert sum(sizes) == 12
+    assert set(priorities) == {"in-later" if others else "in"}
 
 
 def test_messages_of_an_excess_become_as_few_as_the_group_has_processes_but_one(

@@ -68,8 +68,18 @@ def test_the_list_is_what_live_nodes_offer_and_what_comes_along(kit: Kit) -> Non
 
 
 def test_without_a_live_node_the_shipped_ones_are_left(kit: Kit) -> None:
+    with_node = {each.name: each.about for each in list_step_types(kit.connections.live)}
     kit.process.heartbeat.stop()
-    assert [each.name for each in list_step_types(kit.connections.live)] == sorted(shipped())
+    kit.connections.live.redis.delete(kit.connections.live.keys.outside("stepTypesH"))
+    left = list_step_types(kit.connections.live)
+    assert [each.name for each in left] == sorted(shipped())
+    for each in left:
+        shown = each.to_json()
+        assert (shown["groups"], shown["nodes"]) == ([], 0)
+        assert shown["description"].endswith(".") and shown["parameters"]["type"] == "object"
+        assert shown["defaultDefinition"]["type"] == each.name
+        # A node adds which release it is of.
+        assert each.about.items() <= with_node[each.name].items()
     with pytest.raises(StepTypeUnknown):
         show_step_type(kit.connections.live, "bank/reserve")
 

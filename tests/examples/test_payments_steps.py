@@ -12,6 +12,8 @@ from sqlalchemy import Connection, Engine
 from datp_tasks import Fail, Sleep
 from datp_tasks.engine.registry import discover, registry
 from datp_tasks.pipelines.files import load_definitions
+from datp_tasks.testing import Kit
+from datp_tasks.testing.case_runner import run_case
 from examples.payments import PIPELINES_FOLDER, STEPS_MODULE, audit, ledger, steps, tables
 from tests.examples.hand_made import HandMadeBatch, Said
 
@@ -206,3 +208,25 @@ def test_high_amounts_wait_and_say_so(answer: Any) -> None:
 )
 def test_mistakes_of_kyc_check_are_named(params: dict[str, Any]) -> None:
     assert len(steps.kyc_params_ok(params)) >= 1
+
+
+# The cases that the pipelines carry, as `datp pipelines test` runs them.
+
+PIPELINES = load_definitions([PIPELINES_FOLDER], steps_max=100)
+
+
+@pytest.mark.parametrize(
+    ("name", "case"), [(each.name, case.name) for each in PIPELINES for case in each.cases]
+)
+def test_a_case_of_the_example_passes(datp: Kit, name: str, case: str) -> None:
+    discover((STEPS_MODULE,))
+    found = {each.name: each for each in PIPELINES}
+    outcome = run_case(datp, found.pop(name), list(found.values()), case)
+    assert outcome.passed, outcome.mistakes
+
+
+def test_the_transfer_has_cases_for_each_way_that_it_can_end() -> None:
+    [transfer] = [each for each in PIPELINES if each.name == "transfer"]
+    assert sorted(each.status for each in transfer.cases) == [
+        *("failed", "failed", "success", "success"),
+    ]

@@ -61,6 +61,7 @@ FOR_USERS = {
     "add_replica",
     "attempt_count",
     "batch_history",
+    "cancel_note",
     "crash_at",
     "dont_know",
     "duplicate_of",
@@ -76,6 +77,7 @@ FOR_USERS = {
     "slot_seconds",
     "transactions_per_s",
     "wait_batch",
+    "wait_bulk_transfer",
     "wake_time_ms",
 }
 #: Read by tests only: what a job reports, and lists of what there is.

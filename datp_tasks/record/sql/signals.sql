@@ -9,6 +9,19 @@ WITH added AS (
 )
 SELECT tx_id, name, value FROM tx_signal WHERE tx_id = %(tx_id)s AND name = %(name)s
 
+-- :name add_many
+-- The same for many, all by one commit; in one order, so that two of these do not wait for each
+-- other.
+WITH added AS (
+    INSERT INTO tx_signal (tx_id, name, value, created_at)
+    SELECT tx_id, %(name)s, %(value)s, coalesce(%(now)s, now()) FROM tx_summary
+    WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') = 'infinity'
+    ORDER BY tx_id
+    ON CONFLICT (tx_id, name) DO UPDATE
+    SET value = excluded.value, created_at = excluded.created_at
+)
+SELECT tx_id, name, value FROM tx_signal WHERE tx_id = ANY(%(tx_id)s) AND name = %(name)s
+
 -- :name unmoved
 -- Hold the row of a transaction, if it has the number of events and the fence that a caller saw.
 SELECT tx_id FROM tx_summary
