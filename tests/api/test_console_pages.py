@@ -340,7 +340,8 @@ def test_older_transactions_are_put_below(world: ConsoleWorld) -> None:
         page = visitor.go("/transactions?owner=many")
         assert page.locator("tr[data-row]").count() == 50
         page.click("a[data-more]")
-        page.wait_for_function("document.querySelectorAll('tr[data-row]').length === 55")
+        page.locator("tr[data-row]").nth(54).wait_for()
+        assert page.locator("tr[data-row]").count() == 55
         assert page.url.endswith("owner=many")
         assert page.locator("a[data-more]").count() == 0
         # A new one pushes another out of the live page: the list has no hole, and nothing twice.
