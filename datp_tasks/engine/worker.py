@@ -30,7 +30,7 @@ from datp_tasks.observe.logs import hide
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.bulk_transfers import BulkRecord, TransferStanding
-from datp_tasks.record.database import is_outage, is_conflict
+from datp_tasks.record.database import is_conflict, is_outage
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.linked import Leg, LinkedTransactions, LinkVerdict
 from datp_tasks.record.points import Points

@@ -23,7 +23,7 @@ from datp_tasks.model.journal import (
 )
 from datp_tasks.record.archiver_role import ArchiverRole, guard
 from datp_tasks.record.array_text import with_array_texts
-from datp_tasks.record.database import is_outage, is_conflict
+from datp_tasks.record.database import is_conflict, is_outage
 from datp_tasks.record.queries import Queries
 
 #: How far the mark of SQL leaps ahead once Redis is found behind it.
