@@ -234,6 +234,11 @@ class TransactionMoved(TransactionError):
     """The transaction is not any more as the caller saw it."""
 
 
+class TransactionHeld(TransactionError):
+    """Another process changes the transaction just now: whether it is as it was seen is not known
+    before that is over."""
+
+
 class NoReturn(TransactionError):
     """The transaction has passed its point of no return: it can only finish."""
 

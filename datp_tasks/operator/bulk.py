@@ -13,7 +13,13 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from datp_tasks.bells.ringer import Ringer
-from datp_tasks.errors import ApprovalNeeded, DatpError, FilterInvalid, TransactionMoved
+from datp_tasks.errors import (
+    ApprovalNeeded,
+    DatpError,
+    FilterInvalid,
+    TransactionHeld,
+    TransactionMoved,
+)
 from datp_tasks.failpoints import reach
 from datp_tasks.live.live_types import Bell
 from datp_tasks.live.store import LiveStore
@@ -286,6 +292,8 @@ class Bulk:
         except (ApprovalNeeded, TransactionMoved):
             raise
         except DatpError as error:
+            if only_if and isinstance(error, TransactionHeld):
+                raise
             return ActionResult(tx_id, str(error), False)
 
     def _acted(
