@@ -118,7 +118,7 @@ class Engine(System):
         for name in STEPS:
             self.one(name)
             for _ in range(WARM_UP_MAX):
-                if self.connections.costs.vector_size(f"{name}/0") > 1 or vector_max == 1:
+                if self.connections.bells.costs.vector_size(f"{name}/0") > 1 or vector_max == 1:
                     break
                 self.one(name)
             self.many(name, WARM_UP_MANY)

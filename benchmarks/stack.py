@@ -20,7 +20,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.pool import NullPool
 
 from datp_tasks.local.postgres import PostgresServer
-from datp_tasks.local.processes import ManagedProcess, StopStep
+from datp_tasks.local.processes import ManagedProcess, StopStep, Surroundings
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.record.database import migrate
 from datp_tasks.seals.keyring import new_ring
@@ -180,8 +180,7 @@ class Stack:
             name,
             argv,
             log_path=self.folder / f"{name.replace(' ', '-')}.log",
-            env={**os.environ, **env},
-            cwd=ROOT,
+            surroundings=Surroundings({**os.environ, **env}, ROOT),
             stop_plan=stop_plan,
         )
         self._processes.append(made)

@@ -208,7 +208,7 @@ def _batches(scene: Scene) -> None:
 
 
 def _newest(datp: Context, status: str, pipeline: str) -> str:
-    from datp_tasks.operator.bulk import Where
+    from datp_tasks.operator.selection import Where
 
     where = Where.from_texts([f"status={status}", f"pipeline={pipeline}"])
     [found] = list(datp.operator.choose(where, rows_max=1))

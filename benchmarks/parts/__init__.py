@@ -7,4 +7,4 @@ DEFAULT = (
     "console",
 )
 #: Everything that `--only` can name.
-PARTS = (*DEFAULT, "vectors", "peers")
+PARTS = (*DEFAULT, "vectors", "cluster", "peers")

@@ -163,7 +163,7 @@ def _bring_back(travellers: Travellers, count: int) -> float:
     live.redis.unlink(*(live.keys.state(tx) for tx in asleep))
     began_s = time.perf_counter()
     for start in range(0, len(asleep), BATCH):
-        connections.restorer.restore(asleep[start : start + BATCH])
+        connections.recovery.restorer.restore(asleep[start : start + BATCH])
     took_s = time.perf_counter() - began_s
     if not all(live.exist_many(asleep[-BATCH:])):
         raise AssertionError("not all came back")

@@ -107,8 +107,8 @@ def _queuer(stand: LedgerStand, rung: list[Any]) -> Queuer:
         rung.extend(works)
         return []
 
-    ledger = stand.connections.ledger
-    return Queuer(settings=ledger.settings, claims=ledger.claims, ring=ring, do=rung.extend)
+    settings, claims = stand.connections.settings, stand.connections.ledger.claims
+    return Queuer(settings=settings, claims=claims, ring=ring, do=rung.extend)
 
 
 def _fill(stand: LedgerStand, count: int) -> None:

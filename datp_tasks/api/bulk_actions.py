@@ -17,7 +17,7 @@ from datp_tasks.errors import FilterInvalid
 from datp_tasks.model.actor import Role
 from datp_tasks.model.approval import selection_of
 from datp_tasks.model.status import Status as TransactionStatus
-from datp_tasks.operator.bulk import Where
+from datp_tasks.operator.selection import Where
 from datp_tasks.record.record_types import Summary
 
 routes = router("/v1", "operator", role=Role.OPERATOR)

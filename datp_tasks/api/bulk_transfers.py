@@ -23,7 +23,7 @@ from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.client.requests import Submitted
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.rights import check_cancel, check_read, sees_payloads
-from datp_tasks.operator.bulk import OfBulkTransfer
+from datp_tasks.operator.selection import OfBulkTransfer
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.record_types import Summary
 

@@ -93,7 +93,7 @@ def cancel(
     else:
 
         def stop(transfers: Sequence[Summary]) -> dict[str, str]:
-            from datp_tasks.operator.bulk import OfBulkTransfer
+            from datp_tasks.operator.selection import OfBulkTransfer
 
             done = context.operator.act_on_many(
                 "cancel",

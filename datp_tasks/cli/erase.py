@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from datp_tasks.cli.command_context import connect
 from datp_tasks.cli.terminal_tables import print_json
-from datp_tasks.operator.bulk import ActionResult
 from datp_tasks.operator.erase import Chosen, Eraser
+from datp_tasks.operator.retry import ActionResult
 
 #: Exit codes, for scripts: some could not be erased; files could not be read.
 SOME_FAILED = 6
@@ -47,7 +47,7 @@ def erase(
     if files:
         return _erase_files(eraser, console)
     chosen = Chosen(owner=owner, external_id=external_id, subject=subject)
-    tx_ids = [tx for page in eraser.choose(chosen) for tx in page]
+    tx_ids = [tx for page in eraser.search.choose(chosen) for tx in page]
     if dry_run:
         return print_json(console, tx_ids) if as_json else typer.echo(f"{len(tx_ids)} would go")
     chosen.check_reason(reason)

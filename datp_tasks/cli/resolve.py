@@ -28,8 +28,8 @@ from datp_tasks.errors import DecisionInvalid
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.payload import NotJson, parse
 from datp_tasks.operator.doctor import Diagnosis
+from datp_tasks.operator.doubt_decisions import Decision
 from datp_tasks.operator.replay import Replay
-from datp_tasks.operator.resolve import Decision
 
 #: Exit code of `doctor` and `audit` when something is wrong.
 SOMETHING_WRONG = 5

@@ -63,6 +63,7 @@ PIPELINES_LOOKED_UP_MAX = 10
 class BulkTransfers:
     def __init__(self, acceptor: RequestAcceptor, record: BulkRecord, reader: Reader) -> None:
         self._acceptor = acceptor
+        self._catalogue = acceptor.preparer.catalogue
         self._record = record
         self._reader = reader
 
@@ -106,7 +107,7 @@ class BulkTransfers:
 
     def _may_not_start(self, request: Request) -> DatpError | None:
         try:
-            definition = self._acceptor.catalogue.current(request.pipeline)
+            definition = self._catalogue.current(request.pipeline)
             if request.by is not None:
                 check_submit(request.by, definition.name, definition.access, request.owner)
         except (RequestError, PipelineError) as error:
@@ -200,7 +201,7 @@ class BulkTransfers:
 
     def _deadline(self, bulk: Prepared) -> datetime:
         acceptance = bulk.acceptance
-        definition = self._acceptor.catalogue.version(acceptance.pipeline, acceptance.version)
+        definition = self._catalogue.version(acceptance.pipeline, acceptance.version)
         if not _is_for_bulks(definition):
             raise PipelineInvalid(
                 [f"{definition.name}: has no step {STEP_TYPE}, so it is no pipeline for a bulk"]
@@ -305,7 +306,7 @@ class BulkTransfers:
 
     def _is_of_bulk(self, summary: Summary) -> bool:
         with translate_outage():
-            pinned = self._acceptor.catalogue.version(summary.pipeline, summary.version)
+            pinned = self._catalogue.version(summary.pipeline, summary.version)
         return _is_for_bulks(pinned)
 
 

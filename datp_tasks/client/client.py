@@ -53,7 +53,7 @@ class Client:
         self._batches = batches
         #: Many transactions with one deadline and one report.
         self.bulk_transfers = BulkTransfers(acceptor, BulkRecord(acceptor.record), reader)
-        self.bulk_cancel = BulkCancel(self.bulk_transfers, signals, acceptor.catalogue)
+        self.bulk_cancel = BulkCancel(self.bulk_transfers, signals, acceptor.preparer.catalogue)
         self._close = close
 
     @classmethod

@@ -49,15 +49,41 @@ Before = Submitted | ExternalIdConflict | CannotSeal
 
 
 @dataclass(frozen=True, kw_only=True)
-class RequestAcceptor:
+class RequestPreparer:
+    """Makes of a request what can be accepted: checked, sealed and with its span."""
+
     settings: Settings
-    record: Record
-    live: LiveStore
     catalogue: Catalogue
-    ringer: Ringer
     vault: Vault
     #: None: nothing is traced.
     tracing: Tracing | None
+
+    def prepare(self, request: Request, now: Now) -> Preparing:
+        try:
+            definition = self.catalogue.current(request.pipeline)
+            prepared = prepare(request, definition, self.settings, now)
+            if self.catalogue.seals(definition):
+                prepared = prepared.sealed(self.vault.key_for(prepared.acceptance.owner))
+            if self.tracing:
+                prepared = prepared.traced(self.tracing.accepted(request.trace_parent))
+            return prepared
+        except (RequestError, PipelineError) as error:
+            return error
+        except SealError as error:
+            return CannotSeal(str(error))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestAcceptor:
+    preparer: RequestPreparer
+    record: Record
+    vault: Vault
+    live: LiveStore
+    ringer: Ringer
+
+    @property
+    def settings(self) -> Settings:
+        return self.preparer.settings
 
     def submit_many(
         self, requests: Sequence[Request]
@@ -88,7 +114,7 @@ class RequestAcceptor:
         """Each request as it can be accepted, or the answer to it; and the former alone."""
         with translate_outage():
             now = cache(self.record.server_now)
-            tried = [self._prepare(each, now) for each in requests]
+            tried = [self.preparer.prepare(each, now) for each in requests]
             prepared = self._unless_accepted(requests, tried)
         return prepared, [each for each in prepared if isinstance(each, Prepared)]
 
@@ -101,20 +127,6 @@ class RequestAcceptor:
             self._answer(each, next(found)) if isinstance(each, Prepared) else each
             for each in prepared
         ]
-
-    def _prepare(self, request: Request, now: Now) -> Preparing:
-        try:
-            definition = self.catalogue.current(request.pipeline)
-            prepared = prepare(request, definition, self.settings, now)
-            if self.catalogue.seals(definition):
-                prepared = prepared.sealed(self.vault.key_for(prepared.acceptance.owner))
-            if self.tracing:
-                prepared = prepared.traced(self.tracing.accepted(request.trace_parent))
-            return prepared
-        except (RequestError, PipelineError) as error:
-            return error
-        except SealError as error:
-            return CannotSeal(str(error))
 
     def accepted_before(self, requests: Sequence[Request]) -> list[Before | None]:
         """For each request the transaction that was accepted under its external id, or a conflict

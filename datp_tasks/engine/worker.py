@@ -18,7 +18,7 @@ from datp_tasks.engine.point_desk import PointDesk
 from datp_tasks.engine.reporter import Reporter
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import StateCache
-from datp_tasks.engine.worker_parts import Bells, Stores, ThisNode
+from datp_tasks.engine.worker_parts import Bells, StepResources, Stores, ThisNode
 from datp_tasks.errors import StaleFence, StepError, SwitchInvalid
 from datp_tasks.ledger.batch_types import LedgerBatch, NewBatch
 from datp_tasks.live.live_types import Refused
@@ -46,6 +46,7 @@ class Worker:
         this: ThisNode,
         *,
         stores: Stores,
+        resources: StepResources,
         bells: Bells,
         observer: HopObserver,
     ) -> None:
@@ -55,7 +56,7 @@ class Worker:
         approvals = ApprovalStore(record.engine, stores.clock)
         points = PointDesk(Points(record.engine, stores.clock), this.steps)
         reporter = Reporter(live, record)
-        services = WorkerServices(stores, settings, reporter, approvals, points)
+        services = WorkerServices(stores, resources, settings, reporter, approvals, points)
         caller = StepCaller(settings, this.steps, services, observer)
         begun = BegunSteps(record.engine)
         effects = EffectStore(record.engine, stores.clock)
@@ -98,6 +99,7 @@ class WorkerServices:
     def __init__(
         self,
         stores: Stores,
+        resources: StepResources,
         settings: Settings,
         reporter: Reporter,
         approvals: ApprovalStore,
@@ -107,9 +109,9 @@ class WorkerServices:
         self._bulks = BulkRecord(stores.record)
         self._linked = LinkedTransactions(stores.record.engine, stores.clock)
         self._live = stores.live
-        self._secrets = stores.secrets
+        self._secrets = resources.secrets
         self._settings = settings
-        self._ledger = stores.ledger
+        self._ledger = resources.ledger
         self._reporter = reporter
         self._approvals = approvals
 

@@ -26,6 +26,12 @@ class Stores:
     pipelines: Pipelines
     clock: Clock
     vault: Vault
+
+
+@dataclass(frozen=True, slots=True)
+class StepResources:
+    """What steps may use beyond their transaction: secrets of its owner, and ledgers."""
+
     secrets: SealedSecrets
     #: None: steps of this worker cannot submit batches.
     ledger: Ledger | None = None

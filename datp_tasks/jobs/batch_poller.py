@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from datp_tasks.ledger.ledger_service import Ledger
+from datp_tasks.ledger.poller import Poller
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,6 @@ class Result:
     rung: int
 
 
-def run_once(ledger: Ledger) -> Result:
-    polled = ledger.poll()
+def run_once(poller: Poller) -> Result:
+    polled = poller.poll()
     return Result(asked=polled.asked, final=polled.final, rung=polled.rung)

@@ -24,7 +24,7 @@ from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.journal import Journal
 from datp_tasks.record.transactions import Place, Record
 from datp_tasks.transactions.follow_record import follow_record
-from datp_tasks.transactions.restore import Restorer
+from datp_tasks.transactions.put_back import Rebuilder
 
 log = logging.getLogger("datp.reconciler")
 
@@ -51,7 +51,7 @@ class Rebuild:
         self,
         live: LiveStore,
         tables: RebuildTables,
-        restorer: Restorer,
+        rebuilder: Rebuilder,
         *,
         run_s: float,
         batch_max: int,
@@ -61,7 +61,7 @@ class Rebuild:
         self._record = tables.record
         self._journal = tables.journal
         self._alerts = tables.alerts
-        self._restorer = restorer
+        self._rebuilder = rebuilder
         self._run_s = run_s
         self._batch_max = batch_max
         self._prefix = live.keys.prefix
@@ -116,8 +116,8 @@ class Rebuild:
         if done:
             self._end_final(every)
             restored += self._restore_ended(every)
-            signals = self._restorer.signals
-            self._restorer.repeat_signals(
+            signals = self._rebuilder.signals
+            self._rebuilder.repeat_signals(
                 signals.recent(age_s=SIGNALS_AGAIN_S, rows_max=self._batch_max)
             )
             self._journal.note_server(self._prefix, run_id)
@@ -149,7 +149,7 @@ class Rebuild:
 
     def _restore_older(self, ids: Sequence[str]) -> int:
         """Restore those that Redis does not have, or has in an older version than SQL."""
-        versions = self._restorer.views.versions(ids)
+        versions = self._rebuilder.views.versions(ids)
         found = self._live.versions_many(ids)
         placed = self._live.placed_many(ids)
         stale = [
@@ -162,7 +162,7 @@ class Rebuild:
         for first in range(0, len(stale), RESTORED_TOGETHER_MAX):
             rows = self._record.summaries(stale[first : first + RESTORED_TOGETHER_MAX])
             going_on = [row for row in rows if not row.is_final]
-            restored += self._restorer.rebuild(going_on, nodes).restored
+            restored += self._rebuilder.rebuild(going_on, nodes).restored
         return restored
 
     def _end_final(self, lost: Collection[str]) -> None:
@@ -183,7 +183,7 @@ class Rebuild:
             lost = [tx for tx, known in zip(ids, here, strict=True) if not known]
             if lost:
                 summaries = self._record.summaries(lost)
-                restored += self._restorer.rebuild_finals(summaries)
+                restored += self._rebuilder.rebuild_finals(summaries)
             if len(recent) < self._batch_max:
                 break
             before = page[-1].id

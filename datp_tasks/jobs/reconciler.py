@@ -33,7 +33,7 @@ from datp_tasks.model.status import Status
 from datp_tasks.record.signals import Signal
 from datp_tasks.record.transactions import Place, Record
 from datp_tasks.transactions.follow_record import follow_record
-from datp_tasks.transactions.restore import Restorer
+from datp_tasks.transactions.put_back import Rebuilder
 
 LINE_PAGES_MAX = 10
 FRESH_PAGES_MAX = 5
@@ -72,20 +72,20 @@ class Limits:
 def run_once(
     live: LiveStore,
     tables: RebuildTables,
-    restorer: Restorer,
+    rebuilder: Rebuilder,
     ringer: Ringer,
     backlog: Callable[[str], int],
     *,
     limits: Limits,
 ) -> Result:
     rebuild = Rebuild(
-        live, tables, restorer, run_s=limits.rebuild_run_s, batch_max=limits.batch_max
+        live, tables, rebuilder, run_s=limits.rebuild_run_s, batch_max=limits.batch_max
     )
     lost_bells = LostBells(live, tables.record, ringer, backlog, limits)
-    missing_rows = MissingRows(live, tables.record, restorer, limits)
+    missing_rows = MissingRows(live, tables.record, rebuilder, limits)
     # First what Redis has lost: it is queued anew, and need not be looked for below.
     rebuilt = rebuild.run()
-    LostCancels(live, tables.record, restorer, ringer, limits).ask()
+    LostCancels(live, tables.record, rebuilder, ringer, limits).ask()
     return Result(rung=lost_bells.ring(), placed=missing_rows.place(), rebuilt=rebuilt)
 
 
@@ -182,10 +182,12 @@ class Choice:
 class MissingRows:
     """Accepted rows that never reached Redis."""
 
-    def __init__(self, live: LiveStore, record: Record, restorer: Restorer, limits: Limits) -> None:
+    def __init__(
+        self, live: LiveStore, record: Record, rebuilder: Rebuilder, limits: Limits
+    ) -> None:
         self._live = live
         self._record = record
-        self._restorer = restorer
+        self._rebuilder = rebuilder
         self._limits = limits
         self._cursors = Cursors(live, "reconcilerH")
 
@@ -248,7 +250,7 @@ class MissingRows:
         for first in range(0, len(missing), PLACED_TOGETHER_MAX):
             found = self._record.summaries(missing[first : first + PLACED_TOGETHER_MAX])
             queued = [each for each in found if each.status is Status.QUEUED]
-            placed += self._restorer.rebuild(queued, {}).restored
+            placed += self._rebuilder.rebuild(queued, {}).restored
         return placed
 
 
@@ -256,11 +258,11 @@ class LostCancels:
     """Cancels whose client died after SQL had them and before Redis did."""
 
     def __init__(
-        self, live: LiveStore, record: Record, restorer: Restorer, ringer: Ringer, limits: Limits
+        self, live: LiveStore, record: Record, rebuilder: Rebuilder, ringer: Ringer, limits: Limits
     ) -> None:
         self._live = live
         self._record = record
-        self._restorer = restorer
+        self._rebuilder = rebuilder
         self._ringer = ringer
         self._limits = limits
         self._cursors = Cursors(live, "reconcilerH")
@@ -276,7 +278,7 @@ class LostCancels:
             since = datetime.fromisoformat(looked_to) - overlap
         after: Place | None = None
         for _ in range(CANCEL_PAGES_MAX):
-            page = self._restorer.signals.cancels(
+            page = self._rebuilder.signals.cancels(
                 since=since, until=until, after=after, rows_max=self._limits.batch_max
             )
             self._repeat([signal for _, signal in page])
@@ -290,7 +292,7 @@ class LostCancels:
         here = self._live.exist_many(ids)
         # What is asleep for long is not in memory.
         gone = [tx_id for tx_id, is_here in zip(ids, here, strict=True) if not is_here]
-        bells = [bell for tx_id in gone for bell in self._restorer.place(tx_id)]
-        self._restorer.repeat_signals(signals)
+        bells = [bell for tx_id in gone for bell in self._rebuilder.place(tx_id)]
+        self._rebuilder.repeat_signals(signals)
         # Rung only now: no worker may be quicker than the cancel.
         self._ringer.ring(bells)

@@ -19,7 +19,7 @@ from datp_tasks.live.store import LiveStore
 from datp_tasks.record.transactions import Record
 from datp_tasks.transactions.follow_record import follow_summaries
 from datp_tasks.transactions.locate import ask_many, is_missing
-from datp_tasks.transactions.restore import Restorer
+from datp_tasks.transactions.put_back import Rebuilder
 
 ROUNDS_MAX = 10
 
@@ -32,15 +32,15 @@ class Result:
 
 
 def run_once(
-    live: LiveStore, record: Record, restorer: Restorer, ringer: Ringer, *, batch_max: int
+    live: LiveStore, record: Record, rebuilder: Rebuilder, ringer: Ringer, *, batch_max: int
 ) -> Result:
     woken = resurrected = 0
     for _ in range(ROUNDS_MAX):
         due = live.due("sleepingZ", batch_max=batch_max)
-        asked = ask_many(restorer, due, partial(live.wake_many, only_due=True))
+        asked = ask_many(rebuilder.restorer, due, partial(live.wake_many, only_due=True))
         lost = [each.tx_id for each in asked.answers if is_missing(each)]
         if lost:
-            _follow_sql_or_park(live, record, restorer, lost)
+            _follow_sql_or_park(live, record, rebuilder, lost)
         bells = [answer for answer in asked.answers if isinstance(answer, Bell)]
         resurrected += sum(bell.tx_id in asked.missed for bell in bells)
         reach("sleeper.before_ring")
@@ -53,8 +53,8 @@ def run_once(
 
 
 def _follow_sql_or_park(
-    live: LiveStore, record: Record, restorer: Restorer, tx_ids: list[str]
+    live: LiveStore, record: Record, rebuilder: Rebuilder, tx_ids: list[str]
 ) -> None:
     """Redis says that they sleep, and SQL does not have them asleep."""
     still_open = follow_summaries(live, record.summaries(tx_ids))
-    restorer.rebuild(still_open, {}, has_begun=True)
+    rebuilder.rebuild(still_open, {}, has_begun=True)

@@ -9,13 +9,14 @@ from functools import partial
 
 from datp_tasks.clock import Clock
 from datp_tasks.failpoints import reach
+from datp_tasks.ledger.attempts import Attempts
 from datp_tasks.ledger.batch_operator import BatchOperator
-from datp_tasks.ledger.batch_types import Ring, RingAll, Tell, Work
+from datp_tasks.ledger.batch_types import Ring, Tell, Work
 from datp_tasks.ledger.credentials import Credentials
 from datp_tasks.ledger.intake import Intake
 from datp_tasks.ledger.kinds import KINDS
 from datp_tasks.ledger.ledger_wire import LedgerWire, Secret
-from datp_tasks.ledger.poller import Asking
+from datp_tasks.ledger.poller import Asking, Poller
 from datp_tasks.ledger.queuer import Queuer
 from datp_tasks.ledger.submitter import Submitter
 from datp_tasks.model.approval import ApprovalGate
@@ -38,29 +39,36 @@ IDLE_MAX = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class PollResult:
-    asked: int = 0
-    final: int = 0
-    rung: int = 0
+class LedgerWork:
+    """What worker processes do for ledgers: claim services and ring, submit, ask."""
+
+    queuer: Queuer
+    submitter: Submitter
+    poller: Poller
+
+
+@dataclass(frozen=True, kw_only=True)
+class LedgerConnections:
+    """To the ledgers, and to PostgreSQL: each statement of this engine is a transaction."""
+
+    wire: LedgerWire
+    engine: Engine
+
+    def close(self) -> None:
+        self.wire.close()
+        self.engine.dispose()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ledger:
-    """The way in, the queuer, the submitter, the poller, and what operators can do."""
+    """The way in, what operators can do, what workers do, and the stores of all three."""
 
-    settings: Settings
-    alerts: Alerts
     batches: BatchStore
     claims: ClaimStore
     intake: Intake
     operator: BatchOperator
-    queuer: Queuer
-    submitter: Submitter
-    asking: Asking
-    wire: LedgerWire
-    ring: RingAll
-    #: Its own: each of its statements is a transaction.
-    engine: Engine
+    work: LedgerWork
+    connections: LedgerConnections
 
     @classmethod
     def open(
@@ -84,42 +92,29 @@ class Ledger:
         wire = LedgerWire(ledger_client(settings), secret, _before_send)
         ring_all = partial(_ring_all, ring, settings.ledger_vector_max)
         asking = Asking(settings=settings, batches=batches, wire=wire, tell=tell)
-        submitter = Submitter(
-            settings=settings,
-            batches=batches,
-            wire=wire,
-            asking=asking,
-            ring=ring_all,
-            tell=tell,
-        )
+        attempts = Attempts(settings=settings, batches=batches, wire=wire, tell=tell)
+        submitter = Submitter(settings=settings, attempts=attempts, asking=asking, ring=ring_all)
         return cls(
-            settings=settings,
-            alerts=alerts,
             batches=batches,
             claims=claims,
             intake=Intake(settings=settings, batches=batches, claims=claims, ring=ring_all),
             operator=BatchOperator(BatchActions(sql, alerts), tell, gate),
-            queuer=Queuer(settings=settings, claims=claims, ring=ring_all, do=submitter.run),
-            submitter=submitter,
-            asking=asking,
-            wire=wire,
-            ring=ring_all,
-            engine=alone,
+            work=LedgerWork(
+                queuer=Queuer(settings=settings, claims=claims, ring=ring_all, do=submitter.run),
+                submitter=submitter,
+                poller=Poller(
+                    batches=batches,
+                    claims=claims,
+                    asking=asking,
+                    ring=ring_all,
+                    batch_max=settings.ledger_poll_batch_max,
+                ),
+            ),
+            connections=LedgerConnections(wire=wire, engine=alone),
         )
 
-    def poll(self) -> PollResult:
-        """Ask for what is due, and ring for what comes after batches that are final now."""
-        asked = self.batches.take_up(rows_max=self.settings.ledger_poll_batch_max)
-        if not asked:
-            return PollResult()
-        polled = self.asking.poll(asked)
-        works = self.claims.work_of(polled.ready) if polled.ready else []
-        self.ring(works)
-        return PollResult(asked=len(asked), final=len(polled.final), rung=len(works))
-
     def close(self) -> None:
-        self.wire.close()
-        self.engine.dispose()
+        self.connections.close()
 
 
 def ledger_client(settings: Settings) -> ThreadedHttpClient:

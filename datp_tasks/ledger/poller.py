@@ -13,13 +13,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import groupby
 
-from datp_tasks.ledger.batch_types import Asked, Finished, Seen, Tell
+from datp_tasks.ledger.batch_types import Asked, Finished, RingAll, Seen, Tell
 from datp_tasks.ledger.decisions import decide
 from datp_tasks.ledger.kinds import KINDS, address_mistake
 from datp_tasks.ledger.ledger_wire import LedgerWire
 from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.outbound.messages import Exchange, HttpRequest, Response
 from datp_tasks.record.ledger_batches import BatchStore
+from datp_tasks.record.ledger_claims import ClaimStore
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.ledger")
@@ -34,6 +35,13 @@ class Polled:
     final: list[Finished]
     #: Services in which something can be submitted now.
     ready: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PollResult:
+    asked: int = 0
+    final: int = 0
+    rung: int = 0
 
 
 class Asking:
@@ -147,6 +155,26 @@ class Asking:
             ]
             outcomes += [future.result() for future in futures]
         return outcomes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Poller:
+    batches: BatchStore
+    claims: ClaimStore
+    asking: Asking
+    ring: RingAll
+    #: Batches that one poll asks for.
+    batch_max: int
+
+    def poll(self) -> PollResult:
+        """Ask for what is due, and ring for what comes after batches that are final now."""
+        asked = self.batches.take_up(rows_max=self.batch_max)
+        if not asked:
+            return PollResult()
+        polled = self.asking.poll(asked)
+        works = self.claims.work_of(polled.ready) if polled.ready else []
+        self.ring(works)
+        return PollResult(asked=len(asked), final=len(polled.final), rung=len(works))
 
 
 def _credential(asked: Asked) -> tuple[str, str]:

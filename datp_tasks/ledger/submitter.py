@@ -9,24 +9,16 @@ a quick ledger does not wait for beat. Everything it does is allowed by the clai
 from __future__ import annotations
 
 import logging
-import os
-import random
-import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 
-from datp_tasks.failpoints import reach
-from datp_tasks.ledger.batch_types import Asked, AttemptEnd, Begun, RingAll, Tell, Work
-from datp_tasks.ledger.decisions import ended
-from datp_tasks.ledger.kinds import KINDS, address_mistake
-from datp_tasks.ledger.ledger_wire import LedgerWire
+from datp_tasks.ledger.attempts import UNAVAILABLE, Attempts
+from datp_tasks.ledger.batch_types import Asked, Begun, RingAll, Work
 from datp_tasks.ledger.poller import Asking
 from datp_tasks.model.ledger_batch import BatchState, Verdict
-from datp_tasks.outbound.messages import Exchange, NotSent
-from datp_tasks.record.ledger_batches import BatchStore
-from datp_tasks.record.sql_errors import InterfaceError, OperationalError
+from datp_tasks.outbound.messages import Exchange
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.ledger")
@@ -38,9 +30,6 @@ FOLLOW_PAUSE_S_MAX = 0.5
 #: When one POST has ended, others that are about to end are recorded with it.
 LINGER_S = 0.01
 LINGER_S_MAX = 0.1
-WRITE_PAUSE_S = 0.2
-#: PostgreSQL cannot be reached, or is just being restarted.
-AWAY = (OperationalError, InterfaceError)
 
 
 @dataclass(slots=True)
@@ -66,99 +55,31 @@ class Submitter:
         self,
         *,
         settings: Settings,
-        batches: BatchStore,
-        wire: LedgerWire,
+        attempts: Attempts,
         asking: Asking,
         ring: RingAll,
-        tell: Tell,
         clock: Callable[[], float] = time.monotonic,
-        rng: random.Random | None = None,
     ) -> None:
-        self._settings = settings
-        self._batches = batches
-        self._wire = wire
-        self._asking = asking
-        self._ring = ring
-        self._tell = tell
-        self._clock = clock
-        self._rng = rng or random.Random()
-        self.sender = f"{socket.gethostname()}-{os.getpid()}"
+        self.settings = settings
+        self.attempts = attempts
+        self.asking = asking
+        self.ring = ring
+        self.clock = clock
 
     def run(self, works: Sequence[Work]) -> SubmitResult:
         """Everything that one message leads to."""
         return _Run(self, works).until_done()
-
-    # What a run is made of.
-
-    def begin(self, works: Sequence[Work]) -> dict[Future[Exchange], Begun]:
-        """Commit that attempts begin, then send them."""
-        # Counted from before the commit: a pause in it must not lengthen the time to send.
-        give_up_s = self._clock() + self._settings.ledger_http_s
-        begun = self._batches.begin_many(works, self.sender)
-        reach("ledger.after_begin")
-        return {self._post(each, give_up_s): each for each in begun}
-
-    def _post(self, begun: Begun, give_up_s: float) -> Future[Exchange]:
-        mistake = address_mistake(begun, self._settings.ledger_hosts)
-        if not mistake:
-            try:
-                request = KINDS[begun.kind].submission(begun)
-            except Exception as error:
-                # Of the package that brings the kind; others of this run have been sent.
-                log.exception("the kind %s made no request", begun.kind)
-                mistake = f"its kind made no request: {type(error).__name__}"
-            else:
-                return self._wire.start(begun, request, give_up_s)
-        refused: Future[Exchange] = Future()
-        refused.set_result(NotSent(mistake))
-        return refused
-
-    def finish(
-        self, posts: Sequence[tuple[Future[Exchange], Begun]], result: SubmitResult
-    ) -> list[Begun]:
-        """Record how attempts ended; those that the ledger has accepted."""
-        hosts = self._settings.ledger_hosts
-        all_ended = [
-            ended(
-                begun,
-                post.result(),
-                self._settings,
-                self._rng,
-                allowed=not address_mistake(begun, hosts),
-            )
-            for post, begun in posts
-        ]
-        reach("ledger.before_finish")
-        counted = self._write(all_ended)
-        reach("ledger.after_finish")
-        result.refused += len(all_ended) - len(counted)
-        accepted = [each.begun for each in counted if each.verdict is Verdict.ACCEPTED]
-        result.accepted += len(accepted)
-        return accepted
-
-    def _write(self, all_ended: Sequence[AttemptEnd]) -> list[AttemptEnd]:
-        """A write that fails is tried again, never the POST. In the end the takeover asks."""
-        give_up_s = self._clock() + self._settings.ledger_post_budget_s
-        while True:
-            try:
-                counted, final = self._batches.finish_many(all_ended)
-            except AWAY as error:
-                if self._clock() > give_up_s:
-                    raise
-                log.warning("the end of %d attempts is not recorded yet: %s", len(all_ended), error)
-                time.sleep(WRITE_PAUSE_S)
-            else:
-                self._tell(final)
-                return counted
 
 
 class _Run:
     """One run: what is on its way, what is followed, and what may begin next."""
 
     def __init__(self, submitter: Submitter, works: Sequence[Work]) -> None:
-        self._submitter = submitter
-        self._settings = submitter._settings
-        self._clock = submitter._clock
+        self._settings = submitter.settings
+        self._attempts = submitter.attempts
+        self._asking = submitter.asking
+        self._ring = submitter.ring
+        self._clock = submitter.clock
         self._ready = list(works)
         self._posts: dict[Future[Exchange], Begun] = {}
         self._followed: dict[tuple[str, str], Followed] = {}
@@ -172,7 +93,7 @@ class _Run:
                 self._begin()
             elif self._ready:
                 # Others wait for this process; these go on with the next message.
-                self._submitter._ring(self._ready)
+                self._ring(self._ready)
                 self._ready = []
             first = False
             self._collect_posts()
@@ -183,8 +104,8 @@ class _Run:
         room = self._settings.ledger_vector_max
         works, self._ready = self._ready[:room], self._ready[room:]
         try:
-            posts = self._submitter.begin(works)
-        except AWAY as error:
+            posts = self._attempts.begin(works)
+        except UNAVAILABLE as error:
             # Perhaps they are begun and perhaps not; nothing was sent, and a tick finds out.
             log.warning("%d attempts are not begun: %s", len(works), error)
             return
@@ -208,7 +129,10 @@ class _Run:
             done |= more
         ends = [(post, self._posts.pop(post)) for post in done]
         now_s = self._clock()
-        accepted = self._submitter.finish(ends, self._result)
+        counted = self._attempts.finish(ends)
+        accepted = [each.begun for each in counted if each.verdict is Verdict.ACCEPTED]
+        self._result.refused += len(ends) - len(counted)
+        self._result.accepted += len(accepted)
         for begun in accepted if self._settings.ledger_follow_s else ():
             self._followed[begun.key] = Followed(
                 asked=_pending(begun),
@@ -233,8 +157,8 @@ class _Run:
         if not due:
             return
         try:
-            final = self._submitter._asking.follow([each.asked for each in due])
-        except AWAY as error:
+            final = self._asking.follow([each.asked for each in due])
+        except UNAVAILABLE as error:
             # What is on its way must still be recorded; these are left to the poller.
             log.warning("%d batches are not followed any more: %s", len(due), error)
             self._followed.clear()

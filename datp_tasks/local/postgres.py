@@ -17,7 +17,7 @@ from datp_tasks.local.embedded_server import START_TIMEOUT_S, EmbeddedServer
 from datp_tasks.local.ports import HOST
 from datp_tasks.local.postgres_files import USER, PostgresFiles, environment, find_files
 from datp_tasks.local.private_files import create_directory, read_or_create_secret
-from datp_tasks.local.processes import ManagedProcess, StopStep
+from datp_tasks.local.processes import ManagedProcess, StopStep, Surroundings
 
 DATABASE = "datp"
 CONNECT_TIMEOUT_S = 5
@@ -134,9 +134,7 @@ class PostgresServer(EmbeddedServer):
             self.name,
             argv,
             log_path=self.log_path,
-            env=environment(),
-            cwd=cluster.directory,
-            account=cluster.account,
+            surroundings=Surroundings(environment(), cluster.directory, cluster.account),
             stop_plan=self.stop_plan,
             death_signal=signal.SIGINT,
         )

@@ -28,11 +28,22 @@ class StopStep(NamedTuple):
     wait_s: float
 
 
+class Surroundings(NamedTuple):
+    """What a child finds when it starts; None is as its parent has it."""
+
+    env: Mapping[str, str] | None = None
+    cwd: Path | None = None
+    account: Account | None = None
+
+
 WORKER_STOP_PLAN = (
     StopStep(signal.SIGTERM, 10),
     StopStep(signal.SIGQUIT, 5),
     StopStep(signal.SIGKILL, 5),
 )
+
+
+INHERITED = Surroundings()
 
 
 class ManagedProcess:
@@ -49,18 +60,14 @@ class ManagedProcess:
         argv: Sequence[str],
         *,
         log_path: Path,
-        env: Mapping[str, str] | None = None,
-        cwd: Path | None = None,
-        account: Account | None = None,
+        surroundings: Surroundings = INHERITED,
         stop_plan: Sequence[StopStep] = WORKER_STOP_PLAN,
         death_signal: signal.Signals = signal.SIGKILL,
     ) -> None:
         self.name = name
         self.argv = tuple(argv)
         self.log_path = log_path
-        self._env = env
-        self._cwd = cwd
-        self._account = account
+        self._surroundings = surroundings
         self._stop_plan = tuple(stop_plan)
         self._death_signal = death_signal
         self._child: subprocess.Popen[bytes] | None = None
@@ -84,18 +91,19 @@ class ManagedProcess:
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         _make_room(self.log_path)
         descriptor = os.open(self.log_path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+        env, cwd, account = self._surroundings
         try:
             self._child = subprocess.Popen(
                 self.argv,
-                env=None if self._env is None else dict(self._env),
-                cwd=self._cwd,
+                env=None if env is None else dict(env),
+                cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=descriptor,
                 stderr=descriptor,
                 start_new_session=True,
-                user=self._account.uid if self._account else None,
-                group=self._account.gid if self._account else None,
-                extra_groups=[] if self._account else None,
+                user=account.uid if account else None,
+                group=account.gid if account else None,
+                extra_groups=[] if account else None,
                 preexec_fn=_before_program(self._death_signal),
             )
         except (OSError, subprocess.SubprocessError) as error:

@@ -21,7 +21,7 @@ from datp_tasks.local.private_files import (
     read_text,
     write_private,
 )
-from datp_tasks.local.processes import ManagedProcess, StopStep
+from datp_tasks.local.processes import ManagedProcess, StopStep, Surroundings
 
 FSYNC_CHOICES = ("always", "everysec", "no")
 CLIENT_TIMEOUT_S = 1.0
@@ -106,12 +106,12 @@ class RedisServer(EmbeddedServer):
     def _new_process(self) -> ManagedProcess:
         # In a file, because everybody on the machine can read the arguments of a process.
         write_private(self._configuration_path, self._configuration())
+        env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
         return ManagedProcess(
             self.name,
             [str(self._program), str(self._configuration_path)],
             log_path=self.log_path,
-            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"},
-            cwd=self.data_dir,
+            surroundings=Surroundings(env, self.data_dir),
             stop_plan=self.stop_plan,
             death_signal=signal.SIGTERM,
         )

@@ -16,7 +16,7 @@ from datp_tasks.local.embedded_server import EmbeddedServer
 from datp_tasks.local.interruptions import Interruptions
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.private_files import create_directory, read_or_create_secret, write_private
-from datp_tasks.local.processes import ManagedProcess
+from datp_tasks.local.processes import ManagedProcess, Surroundings
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.local.run_file import (
     DEFAULT_DIRECTORY,
@@ -193,7 +193,9 @@ class Stack:
         """Start one more program beside the servers, with their addresses in its environment."""
         env = self._child_environment() | dict(environment or {})
         log_path = self.logs_dir / f"{name}.log"
-        self._supervisor.start([ManagedProcess(name, argv, log_path=log_path, env=env)])
+        surroundings = Surroundings(env)
+        made = ManagedProcess(name, argv, log_path=log_path, surroundings=surroundings)
+        self._supervisor.start([made])
 
     def key_pepper(self) -> str:
         return read_or_create_secret(self.directory / PEPPER_FILE)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from datp_tasks.errors import LocalStackError
-from datp_tasks.local.processes import ManagedProcess, command_line_of
+from datp_tasks.local.processes import ManagedProcess, Surroundings, command_line_of
 from datp_tasks.local.run_file import RunInfo
 
 GROUP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -48,14 +48,21 @@ def worker_process(
         "--loglevel",
         "INFO",
     )
-    return ManagedProcess(worker_name(group), argv, log_path=worker_log(logs_dir, group), env=env)
+    return ManagedProcess(
+        worker_name(group),
+        argv,
+        log_path=worker_log(logs_dir, group),
+        surroundings=Surroundings(env),
+    )
 
 
 def beat_process(
     *, app: str, schedule_path: Path, logs_dir: Path, env: Mapping[str, str]
 ) -> ManagedProcess:
     argv = (*_celery(app), "beat", "-s", str(schedule_path), "--loglevel", "INFO")
-    return ManagedProcess(BEAT, argv, log_path=logs_dir / "beat.log", env=env)
+    return ManagedProcess(
+        BEAT, argv, log_path=logs_dir / "beat.log", surroundings=Surroundings(env)
+    )
 
 
 def kill_leftover_workers(last_run: RunInfo) -> None:

@@ -24,7 +24,7 @@ from datp_tasks.model.actor import Actor
 from datp_tasks.model.approval import Ask
 from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.audit import Auditor
-from datp_tasks.operator.bulk import ActionResult
+from datp_tasks.operator.retry import ActionResult
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.erasure import Erasure, ErasureOrder, Payloads
 from datp_tasks.record.journal_files import JournalFiles
@@ -112,14 +112,45 @@ class ErasurePermit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Eraser:
+class PayloadSearch:
+    """Finds the transactions whose payloads are meant, also those that are sealed."""
+
     record: Record
+    erasure: Erasure
+    vault: Vault
+
+    def choose(self, chosen: Chosen) -> Iterator[list[str]]:
+        """Transactions that are meant and not erased yet, page by page; pages may be empty."""
+        if chosen.external_id is not None and chosen.owner is not None:
+            with translate_outage():
+                found = self.record.by_external_id(chosen.owner, chosen.external_id)
+            yield [] if found is None or found.erased_at else [found.tx_id]
+            return
+        after = ""
+        while True:
+            with translate_outage():
+                page = self.erasure.page(chosen.owner, after=after, rows_max=PAGE)
+                found_here = [each.tx_id for each in page if self._matches(chosen, each)]
+            yield found_here
+            if len(page) < PAGE:
+                return
+            after = page[-1].tx_id
+
+    def _matches(self, chosen: Chosen, found: Payloads) -> bool:
+        if chosen.subject is None:
+            return True
+        opened = [self.vault.open(found.tx_id, each) for each in found.documents]
+        return chosen.matches(opened)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Eraser:
+    search: PayloadSearch
     erasure: Erasure
     live: LiveStore
     auditor: Auditor
     files: JournalFiles | None
     approvals: Approvals
-    vault: Vault
 
     def permit(self, chosen: Chosen, *, reason: str, actor: Actor) -> ErasurePermit:
         """ApprovalNeeded is raised if the policy wants another person to agree first.
@@ -144,29 +175,6 @@ class Eraser:
             used = self.approvals.require(actor, ask, connection=connection)
         allowed = {} if used is None else {"approval": used.id, "requestedBy": used.requester}
         return ErasurePermit(chosen, ErasureOrder(actor, reason, chosen.to_json(), allowed))
-
-    def choose(self, chosen: Chosen) -> Iterator[list[str]]:
-        """Transactions that are meant and not erased yet, page by page; pages may be empty."""
-        if chosen.external_id is not None and chosen.owner is not None:
-            with translate_outage():
-                found = self.record.by_external_id(chosen.owner, chosen.external_id)
-            yield [] if found is None or found.erased_at else [found.tx_id]
-            return
-        after = ""
-        while True:
-            with translate_outage():
-                page = self.erasure.page(chosen.owner, after=after, rows_max=PAGE)
-                found_here = [each.tx_id for each in page if self._matches(chosen, each)]
-            yield found_here
-            if len(page) < PAGE:
-                return
-            after = page[-1].tx_id
-
-    def _matches(self, chosen: Chosen, found: Payloads) -> bool:
-        if chosen.subject is None:
-            return True
-        opened = [self.vault.open(found.tx_id, each) for each in found.documents]
-        return chosen.matches(opened)
 
     def erase(self, tx_ids: Sequence[str], permit: ErasurePermit) -> Iterator[ActionResult]:
         """Erase in batches; what became of each, told when its batch is done."""

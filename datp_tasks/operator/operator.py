@@ -6,6 +6,7 @@ It changes nothing by itself: each decision names its reason, and the audit tabl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -14,16 +15,41 @@ from datp_tasks.model.journal import Entry
 from datp_tasks.model.payload import Json
 from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.audit import Auditor
-from datp_tasks.operator.bulk import Action, ActionResult, Bulk, OfBulkTransfer, Where
+from datp_tasks.operator.bulk import Action, Bulk
 from datp_tasks.operator.doctor import Diagnosis, Doctor, InDoubt, InFlight
+from datp_tasks.operator.doubt_decisions import Decision
 from datp_tasks.operator.replay import Replay
-from datp_tasks.operator.resolve import Decision, Resolver
+from datp_tasks.operator.resolve import Resolver
 from datp_tasks.operator.retention_changes import DataEnd
+from datp_tasks.operator.retry import ActionResult, Retrier
+from datp_tasks.operator.selection import OfBulkTransfer, Selection, Where
 from datp_tasks.operator.transaction_logs import TransactionLogs
 from datp_tasks.operator.unmask import Unmasked, Unmasker
 from datp_tasks.operator.why import Explainer, Why
 from datp_tasks.record.record_types import Precondition, Summary
 from datp_tasks.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inquiries:
+    """What people ask; no transaction is changed by it."""
+
+    explainer: Explainer
+    doctor: Doctor
+    logs: TransactionLogs
+    auditor: Auditor
+    unmasker: Unmasker
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decisions:
+    """What people decide: about one transaction, about many, and about what waits for them."""
+
+    resolver: Resolver
+    retrier: Retrier
+    selection: Selection
+    bulk: Bulk
+    approvals: Approvals
 
 
 class Operator:
@@ -32,29 +58,19 @@ class Operator:
     def __init__(
         self,
         *,
-        explainer: Explainer,
-        doctor: Doctor,
-        resolver: Resolver,
-        bulk: Bulk,
-        auditor: Auditor,
-        approvals: Approvals,
+        inquiries: Inquiries,
+        decisions: Decisions,
         data_end: DataEnd,
-        unmasker: Unmasker,
-        logs: TransactionLogs,
         close: Callable[[], None],
     ) -> None:
-        self._explainer = explainer
-        self._doctor = doctor
-        self._resolver = resolver
-        self._bulk = bulk
-        self._auditor = auditor
+        self._inquiries = inquiries
+        self._decisions = decisions
         #: What waits for a second person, and deciding about it.
-        self.approvals = approvals
+        self.approvals = decisions.approvals
         #: Erasing payloads; see `operator/erase.py`.
         self.eraser = data_end.eraser
-        self._unmasker = unmasker
         #: What the steps of a transaction have logged.
-        self.logs = logs
+        self.logs = inquiries.logs
         #: How long owners and pipelines are kept.
         self.retention = data_end.retention
         self._close = close
@@ -94,23 +110,23 @@ class Operator:
 
         `bells_in` tells how many messages a queue holds.
         """
-        return self._explainer.why(tx_id, actor, bells_in=bells_in)
+        return self._inquiries.explainer.why(tx_id, actor, bells_in=bells_in)
 
     def doctor(self) -> Diagnosis:
         """What is in flight and in doubt, and whether everything is where it should be."""
-        return self._doctor.diagnose()
+        return self._inquiries.doctor.diagnose()
 
     def in_flight(self, *, rows_max: int = 1_000) -> list[InFlight]:
         """What workers have, longest first; with nodes that are gone marked."""
-        return self._doctor.in_flight(rows_max=rows_max)
+        return self._inquiries.doctor.in_flight(rows_max=rows_max)
 
     def in_doubt(self, *, rows_max: int = 1_000) -> list[InDoubt]:
         """What waits for a decision, longest first."""
-        return self._doctor.in_doubt(rows_max=rows_max)
+        return self._inquiries.doctor.in_doubt(rows_max=rows_max)
 
     def unmask(self, tx_id: str, *, reason: str, actor: Actor = LOCAL) -> Unmasked:
         """What a sealed transaction holds; the audit table keeps who looked, and why."""
-        return self._unmasker.unmask(tx_id, actor=actor, reason=reason)
+        return self._inquiries.unmasker.unmask(tx_id, actor=actor, reason=reason)
 
     # Deciding.
 
@@ -134,7 +150,7 @@ class Operator:
         it is done all the same, and an alert stays. With `only_if` nothing is done, and
         TransactionMoved raised, unless the transaction is so when the decision is committed.
         """
-        self._resolver.resolve(
+        self._decisions.resolver.resolve(
             tx_id,
             decision,
             reason=reason,
@@ -150,7 +166,7 @@ class Operator:
         self, where: Where, *, rows_max: int | None = None, order: str | None = None
     ) -> Iterator[Summary]:
         """Transactions as of now, the newest first."""
-        return self._bulk.choose(where, rows_max=rows_max, order=order)
+        return self._decisions.selection.choose(where, rows_max=rows_max, order=order)
 
     def act_on_many(
         self,
@@ -163,7 +179,7 @@ class Operator:
         break_glass: bool = False,
     ) -> Iterator[ActionResult]:
         """One action on each. ApprovalNeeded is raised if the policy finds that too many."""
-        return self._bulk.act_on_many(
+        return self._decisions.bulk.act_on_many(
             action, where, tx_ids, reason=reason, actor=actor, break_glass=break_glass
         )
 
@@ -177,25 +193,25 @@ class Operator:
     ) -> ActionResult:
         """Make one transaction go on. What is impossible is told; ApprovalNeeded is raised, and
         TransactionMoved if it is not as `only_if` says."""
-        return self._bulk.retry(tx_id, reason=reason, actor=actor, only_if=only_if)
+        return self._decisions.retrier.retry(tx_id, reason=reason, actor=actor, only_if=only_if)
 
     # Checking.
 
     def deltas(self, tx_id: str) -> list[Entry]:
         """Every change of a transaction, in order; also those that SQL does not have yet."""
-        return self._auditor.deltas(tx_id)
+        return self._inquiries.auditor.deltas(tx_id)
 
     def replay(self, tx_id: str) -> Replay:
         """Rebuild a transaction from its journal, and compare it with everything we have."""
-        return self._auditor.replay(tx_id)
+        return self._inquiries.auditor.replay(tx_id)
 
     def audit(self, *, sample: int | None = None, seed: int = 0) -> Iterator[Replay]:
         """Replay all transactions, or `sample` of them, by id; the same seed takes the same ones.
 
         The caller counts; what has `faults` does not fit.
         """
-        return self._auditor.audit(sample=sample, seed=seed)
+        return self._inquiries.auditor.audit(sample=sample, seed=seed)
 
     def audit_size(self) -> int:
         """How many transactions an audit of all would look at."""
-        return self._auditor.audit_size()
+        return self._inquiries.auditor.audit_size()

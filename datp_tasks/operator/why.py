@@ -6,31 +6,23 @@ It only reads, and says what to do where something can be done.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from datp_tasks.bells.broker import backlog, make_celery
 from datp_tasks.errors import TransactionUnknown
-from datp_tasks.live.archive_feed import ArchiveFeed
-from datp_tasks.live.nodes import Node, NodeRegister
-from datp_tasks.live.store import LiveStore
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.approval import STEP, ApprovalState
 from datp_tasks.model.rights import sees_payloads
 from datp_tasks.model.sealed import data_key_of
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
-from datp_tasks.model.view import View
 from datp_tasks.operator.audit import Auditor
+from datp_tasks.operator.situation import ServedGroups, Situation, Situations
 from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.database import translate_outage
-from datp_tasks.record.groups import GroupStore
 from datp_tasks.record.record_types import Summary
-from datp_tasks.record.transactions import Record
 from datp_tasks.settings import Settings
-from datp_tasks.transactions.locate import ask_many
-from datp_tasks.transactions.restore import Restorer
 
 #: One that waits shorter is just about to be taken.
 JUST_NOW_S = 2.0
@@ -50,38 +42,11 @@ class Why:
     hints: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
-    """Everything that is needed for an answer, read once."""
-
-    summary: Summary
-    fields: Mapping[str, str]
-    view: View
-    now_ms: int
-    queued_ms: float | None
-    #: When its bell was rung last.
-    rung_ms: float | None
-    claimed_ms: float | None
-
-    @property
-    def group(self) -> str:
-        return self.fields.get("group", "")
-
-    @property
-    def step(self) -> str:
-        return f"step {self.fields.get('place', '?')} ({self.fields.get('stepType', '?')})"
-
-    def ago_s(self, moment_ms: float | None) -> float:
-        return 0.0 if moment_ms is None else max(0.0, (self.now_ms - moment_ms) / 1_000)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Explainer:
     settings: Settings
-    record: Record
-    live: LiveStore
-    restorer: Restorer
-    groups: GroupStore
+    situations: Situations
+    groups: ServedGroups
     auditor: Auditor
     approvals: ApprovalStore
 
@@ -92,27 +57,17 @@ class Explainer:
         """
         texts = sees_payloads(actor)
         with translate_outage():
-            found = self.record.summaries([tx_id])
-            if not found:
+            found = self.situations.summary(tx_id)
+            if found is None:
                 raise TransactionUnknown(f"there is no transaction {tx_id!r}")
-            if found[0].is_final:
-                return self._ended(found[0], texts)
-            asked = ask_many(self.restorer, [tx_id], ArchiveFeed(self.live).copies)
-        fields, deltas = asked.answers[0]
-        if not fields:
-            return self._not_here(found[0])
-        seen = Situation(
-            summary=found[0],
-            fields=fields,
-            view=View.from_fields(fields, deltas),
-            now_ms=self.live.server_now_ms(),
-            queued_ms=self.live.queued_since([tx_id])[0],
-            rung_ms=self.live.score(tx_id, "queuedZ"),
-            claimed_ms=self.live.score(tx_id, "processingZ"),
-        )
-        match fields["status"]:
+            if found.is_final:
+                return self._ended(found, texts)
+            seen = self.situations.read(found)
+        if seen is None:
+            return self._not_here(found)
+        match seen.fields["status"]:
             case Status.QUEUED:
-                answer = self._queued(seen, bells_in or self._bells_in)
+                answer = self._queued(seen, bells_in or self.groups.bells_in)
             case Status.RUNNING:
                 answer = self._running(seen)
             case Status.SLEEPING:
@@ -120,19 +75,8 @@ class Explainer:
             case Status.IN_DOUBT:
                 answer = self._with_requests(_parked(seen, self._error_text(tx_id, texts)))
             case _:
-                answer = self._ended(found[0], texts)
+                answer = self._ended(found, texts)
         return _with_stop_and_expiry(answer, seen)
-
-    def _bells_in(self, group: str) -> int:
-        return backlog(make_celery(self.settings), group)
-
-    def _nodes(self) -> list[Node]:
-        settings = self.settings
-        return NodeRegister(
-            self.live,
-            stale_ms=settings.node_stale_ms,
-            grace_ms=settings.node_grace_ms,
-        ).nodes()
 
     def _not_here(self, summary: Summary) -> Why:
         period_s = self.settings.reconciler_period_s
@@ -149,9 +93,8 @@ class Explainer:
         tx_id, group = seen.summary.tx_id, seen.group
         waited_s = seen.ago_s(seen.queued_ms)
         here = f"It waits in node group {group} for {seen.step}, since {waited_s:.0f} s"
-        nodes = [node for node in self._nodes() if node.group == group]
-        groups = self.groups.current()
-        if group in groups and groups[group].is_stopped:
+        nodes = self.groups.nodes_of(group)
+        if self.groups.is_stopped(group):
             text = f"{here}. The group is stopped (its concurrency is 0)."
             hint = f"datp groups set {group} concurrency=2"
             return Why(tx_id, Status.QUEUED, "group-stopped", text, hints=[hint])
@@ -180,8 +123,8 @@ class Explainer:
         ran_s = seen.ago_s(seen.claimed_ms)
         doing = "is being rolled back" if seen.view.state.ending else "runs"
         text = f"It {doing} on node {node} since {ran_s:.1f} s, at {seen.step}."
-        if node in self.live.listed_nodes([node]):
-            (beat_ms,) = self.live.beats([node])
+        is_listed, beat_ms = self.situations.last_beat_ms(node)
+        if is_listed:
             silent_s = seen.ago_s(beat_ms)
             if silent_s * 1_000 < self.settings.node_stale_ms:
                 return Why(tx_id, Status.RUNNING, "running", text)

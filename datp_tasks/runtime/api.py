@@ -135,7 +135,7 @@ def _transaction_stores(container: Container) -> TransactionStores:
         search=Search(engine),
         events=EventStore(engine, clock),
         timeouts=Timeouts(engine, clock),
-        vault=container.vault,
+        vault=container.seals.vault,
     )
 
 
@@ -145,7 +145,7 @@ def _callers(container: Container, gate_engine: Engine) -> Callers:
         keys=ApiKeys(gate_engine, clock, settings.key_pepper, settings.key_pepper_previous),
         idempotency=IdempotencyKeys(engine, clock),
         saved_views=SavedViews(engine),
-        secrets=container.secrets,
+        secrets=container.seals.secrets,
     )
 
 

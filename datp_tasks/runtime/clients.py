@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from datp_tasks.bells.broker import backlog, make_celery
 from datp_tasks.client.batches import LedgerBatches
 from datp_tasks.client.client import Client
 from datp_tasks.client.reads import Reader
-from datp_tasks.client.submit import RequestAcceptor
+from datp_tasks.client.submit import RequestAcceptor, RequestPreparer
 from datp_tasks.client.submit_in import CallerSubmits
+from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.live.notifications import Notifications
 from datp_tasks.model.approval import STEP
 from datp_tasks.operator.audit import Auditor
 from datp_tasks.operator.bulk import Bulk
 from datp_tasks.operator.doctor import Doctor
-from datp_tasks.operator.erase import Eraser
-from datp_tasks.operator.operator import Operator
+from datp_tasks.operator.doubt_decisions import DoubtDecisions
+from datp_tasks.operator.doubts import Doubts
+from datp_tasks.operator.erase import Eraser, PayloadSearch
+from datp_tasks.operator.operator import Decisions, Inquiries, Operator
 from datp_tasks.operator.resolve import Resolver
 from datp_tasks.operator.retention_changes import DataEnd, RetentionChanges
+from datp_tasks.operator.retry import Retrier
+from datp_tasks.operator.selection import Selection
+from datp_tasks.operator.situation import ServedGroups, Situations
 from datp_tasks.operator.step_approval import StepApproval
 from datp_tasks.operator.transaction_logs import TransactionLogs
 from datp_tasks.operator.unmask import Unmasker
@@ -52,21 +59,25 @@ def make_client(container: Container, *, opens: bool = True, watches: bool = Tru
     `watches`: a thread starts what is committed by callers of `submit_in`.
     """
     locator = make_locator(container)
-    acceptor = RequestAcceptor(
+    preparer = RequestPreparer(
         settings=container.settings,
-        record=container.record,
-        live=container.live,
         catalogue=container.catalogue,
-        ringer=container.ringer,
-        vault=container.vault,
+        vault=container.seals.vault,
         tracing=container.tracing,
+    )
+    acceptor = RequestAcceptor(
+        preparer=preparer,
+        record=container.record,
+        vault=container.seals.vault,
+        live=container.live,
+        ringer=container.bells.ringer,
     )
     accepts = CallerAccepts(container.engine, container.record)
     reader = Reader(
         record=container.record,
         locator=locator,
         notifications=Notifications(container.redis, container.live.keys.notify),
-        vault=container.vault if opens else None,
+        vault=container.seals.vault if opens else None,
     )
     return Client(
         acceptor=acceptor,
@@ -80,7 +91,6 @@ def make_client(container: Container, *, opens: bool = True, watches: bool = Tru
 
 def make_operator(container: Container) -> Operator:
     """Closing the operator closes the container."""
-    locator = make_locator(container)
     journal = Journal(container.engine, container.clock)
     alerts = Alerts(container.engine, container.clock)
     auditor = Auditor(
@@ -88,70 +98,108 @@ def make_operator(container: Container) -> Operator:
         live=container.live,
         states=States(container.engine, container.clock),
         journal=journal,
-        first_view=container.restorer.views.first,
+        first_view=container.recovery.restorer.views.first,
         keep_journal_days=container.settings.keep_journal_days,
     )
-    resolver = Resolver(
-        settings=container.settings,
-        engine=container.engine,
-        record=container.record,
-        live=container.live,
-        catalogue=container.catalogue,
-        ringer=container.ringer,
-        alerts=alerts,
-        begun_steps=BegunSteps(container.engine),
-        effects=EffectStore(container.engine, container.clock),
-        auditor=auditor,
-        gate=container.approvals,
-        vault=container.vault,
-    )
-    bulk = Bulk(
-        engine=container.engine,
-        record=container.record,
-        live=container.live,
-        ringer=container.ringer,
-        locator=locator,
-        signals=make_signal_sender(container, locator),
-        resolver=resolver,
-        approvals=container.approvals,
-    )
-    _offer_actions(container, resolver, bulk, locator)
     return Operator(
-        explainer=Explainer(
-            settings=container.settings,
-            record=container.record,
-            live=container.live,
-            restorer=container.restorer,
-            groups=container.groups,
+        inquiries=Inquiries(
+            explainer=_explainer(container, auditor),
+            doctor=Doctor(
+                live=container.live,
+                journal=journal,
+                alerts=alerts,
+                node_stale_ms=container.settings.node_stale_ms,
+            ),
+            logs=TransactionLogs(record=container.record, live=container.live, journal=journal),
             auditor=auditor,
-            approvals=container.approvals.store,
+            unmasker=_unmasker(container, auditor),
         ),
-        doctor=Doctor(
-            live=container.live,
-            journal=journal,
-            alerts=alerts,
-            node_stale_ms=container.settings.node_stale_ms,
-        ),
-        resolver=resolver,
-        bulk=bulk,
-        approvals=container.approvals,
-        auditor=auditor,
+        decisions=_decisions(container, auditor, alerts),
         data_end=DataEnd(_eraser(container, auditor), _retention(container)),
-        unmasker=_unmasker(container, auditor),
-        logs=TransactionLogs(record=container.record, live=container.live, journal=journal),
         close=container.close,
     )
 
 
-def _offer_actions(container: Container, resolver: Resolver, bulk: Bulk, locator: Locator) -> None:
-    """Say how each action is done that may wait for a second person."""
-    container.approvals.offer(
-        STEP, StepApproval(record=container.record, signals=make_signal_sender(container, locator))
+def _decisions(container: Container, auditor: Auditor, alerts: Alerts) -> Decisions:
+    locator = make_locator(container)
+    signals = make_signal_sender(container, locator)
+    resolver = _resolver(container, auditor, alerts)
+    retrier = Retrier(
+        engine=container.engine,
+        live=container.live,
+        ringer=container.bells.ringer,
+        locator=locator,
+        signals=signals,
+        resolver=resolver,
     )
+    bulk = Bulk(
+        engine=container.engine,
+        live=container.live,
+        locator=locator,
+        signals=signals,
+        retrier=retrier,
+        approvals=container.approvals,
+    )
+    selection = Selection(
+        engine=container.engine, record=container.record, live=container.live, locator=locator
+    )
+    # How each action is done that may wait for a second person.
+    container.approvals.offer(STEP, StepApproval(record=container.record, signals=signals))
     for decision in ("done", "fail", "redo", "redo-effect"):
-        container.approvals.offer(f"resolve.{decision}", resolver)
+        container.approvals.offer(f"resolve.{decision}", resolver.decisions)
     for kind in ("cancel", "wake", "retry"):
         container.approvals.offer(f"bulk.{kind}", bulk)
+    return Decisions(
+        resolver=resolver,
+        retrier=retrier,
+        selection=selection,
+        bulk=bulk,
+        approvals=container.approvals,
+    )
+
+
+def _resolver(container: Container, auditor: Auditor, alerts: Alerts) -> Resolver:
+    doubts = Doubts(
+        record=container.record,
+        live=container.live,
+        catalogue=container.catalogue,
+        begun_steps=BegunSteps(container.engine),
+        effects=EffectStore(container.engine, container.clock),
+        auditor=auditor,
+    )
+    decisions = DoubtDecisions(
+        doubts=doubts,
+        record=container.record,
+        live=container.live,
+        alerts=alerts,
+        ringer=container.bells.ringer,
+    )
+    return Resolver(
+        settings=container.settings,
+        engine=container.engine,
+        doubts=doubts,
+        decisions=decisions,
+        gate=container.approvals,
+        vault=container.seals.vault,
+    )
+
+
+def _explainer(container: Container, auditor: Auditor) -> Explainer:
+    settings, live, restorer = container.settings, container.live, container.recovery.restorer
+    situations = Situations(record=container.record, live=live, restorer=restorer)
+    return Explainer(
+        settings=settings,
+        situations=situations,
+        groups=ServedGroups(
+            nodes=NodeRegister(
+                live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms
+            ),
+            groups=container.groups,
+            bells_in=lambda group: backlog(make_celery(settings), group),
+        ),
+        auditor=auditor,
+        approvals=container.approvals.store,
+    )
 
 
 def _retention(container: Container) -> RetentionChanges:
@@ -160,14 +208,14 @@ def _retention(container: Container) -> RetentionChanges:
 
 
 def _eraser(container: Container, auditor: Auditor) -> Eraser:
+    erasure = Erasure(container.engine, container.clock)
     return Eraser(
-        record=container.record,
-        erasure=Erasure(container.engine, container.clock),
+        search=PayloadSearch(record=container.record, erasure=erasure, vault=container.seals.vault),
+        erasure=erasure,
         live=container.live,
         auditor=auditor,
         files=JournalFiles.of(container.settings),
         approvals=container.approvals,
-        vault=container.vault,
     )
 
 
@@ -176,7 +224,7 @@ def _unmasker(container: Container, auditor: Auditor) -> Unmasker:
         engine=container.engine,
         record=container.record,
         auditor=auditor,
-        vault=container.vault,
+        vault=container.seals.vault,
         approvals=container.approvals.store,
     )
 
@@ -186,7 +234,7 @@ def make_locator(container: Container) -> Locator:
         live=container.live,
         record=container.record,
         states=States(container.engine, container.clock),
-        restorer=container.restorer,
+        restorer=container.recovery.restorer,
     )
 
 
@@ -194,8 +242,8 @@ def make_signal_sender(container: Container, locator: Locator) -> SignalSender:
     return SignalSender(
         live=container.live,
         record=container.record,
-        restorer=container.restorer,
-        ringer=container.ringer,
+        rebuilder=container.recovery.rebuilder,
+        ringer=container.bells.ringer,
         locator=locator,
         switches_max=container.settings.switches_per_transaction_max,
     )

@@ -28,24 +28,56 @@ from datp_tasks.observe.tracing import Tracing, make_tracing
 from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.policy_file import load_policy
 from datp_tasks.pipelines.catalogue import Catalogue
-from datp_tasks.pipelines.mapping_store import MappingStore
 from datp_tasks.pipelines.version_store import USE, PipelineStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.database import Engine, make_engine
 from datp_tasks.record.groups import GroupStore
+from datp_tasks.record.journal import Journal
 from datp_tasks.record.sealed_secrets import SealedSecrets
+from datp_tasks.record.signals import Signals
+from datp_tasks.record.states import States
 from datp_tasks.record.transactions import Record
 from datp_tasks.record.vault import Vault
 from datp_tasks.runtime.group_book import GroupBook
 from datp_tasks.runtime.ledger_place import LedgerPlace
 from datp_tasks.seals.keyring import load
 from datp_tasks.settings import Settings
+from datp_tasks.transactions.put_back import Rebuilder
 from datp_tasks.transactions.restore import Restorer
+from datp_tasks.transactions.state_fields import StateFields
 from datp_tasks.transactions.take_over import TakeOver
 from datp_tasks.transactions.tell_waiting import tell_waiting
+from datp_tasks.transactions.views import RecordedViews
 from datp_tasks.webhooks.send_bell import SendBell
 from datp_tasks.webhooks.webhook_service import WebhookService
+
+
+@dataclass(frozen=True)
+class BellParts:
+    """What rings, what a step costs, and what this process counts for the meter."""
+
+    ringer: Ringer
+    costs: CostBook
+    counts: EventCounts
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Bringing back transactions: those that left Redis, those that it lost, those whose worker
+    died."""
+
+    restorer: Restorer
+    rebuilder: Rebuilder
+    take_over: TakeOver
+
+
+@dataclass(frozen=True)
+class Seals:
+    """What opens payloads, and the secrets of pipelines."""
+
+    vault: Vault
+    secrets: SealedSecrets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,22 +88,16 @@ class Container:
     engine: Engine
     live: LiveStore
     record: Record
-    costs: CostBook
-    #: What this process counts for the meter.
-    counts: EventCounts
-    ringer: Ringer
+    bells: BellParts
     pipelines: PipelineStore
-    mappings: MappingStore
     catalogue: Catalogue
     ledger: Ledger
-    restorer: Restorer
-    take_over: TakeOver
+    recovery: Recovery
     groups: GroupStore
     ledger_place: LedgerPlace
     webhooks: WebhookService
     approvals: Approvals
-    vault: Vault
-    secrets: SealedSecrets
+    seals: Seals
     #: None: nothing is traced.
     tracing: Tracing | None
 
@@ -105,13 +131,13 @@ class Container:
         on_final = tracing.ended_many if tracing else None
         record = Record(engine, clock, tell_due=webhooks.tell_due, on_final=on_final)
         catalogue = Catalogue(redis, pipelines, settings.pipeline_reload_s)
-        restorer = Restorer(
-            settings=settings,
-            clock=clock,
-            engine=engine,
+        restorer = _restorer(settings, live, record, catalogue)
+        rebuilder = Rebuilder(
+            restorer=restorer,
             live=live,
             record=record,
-            catalogue=catalogue,
+            signals=Signals(engine, clock),
+            alerts=Alerts(engine, clock),
             ringer=ringer,
         )
         secrets = SealedSecrets(engine, clock, vault.ring)
@@ -128,29 +154,24 @@ class Container:
             engine=engine,
             live=live,
             record=record,
-            costs=costs,
-            counts=counts,
-            ringer=ringer,
+            bells=BellParts(ringer, costs, counts),
             pipelines=pipelines,
-            mappings=MappingStore(engine, pipelines),
             catalogue=catalogue,
-            restorer=restorer,
-            take_over=TakeOver(live, record, ringer),
+            recovery=Recovery(restorer, rebuilder, TakeOver(live, record, ringer)),
             ledger=ledger,
             approvals=approvals,
             groups=groups,
             ledger_place=ledger_place,
             webhooks=webhooks,
-            vault=vault,
-            secrets=secrets,
+            seals=Seals(vault, secrets),
             tracing=tracing,
         )
 
     def close(self) -> None:
         self.webhooks.close()
         self.ledger.close()
-        self.costs.publish()
-        self.counts.send()
+        self.bells.costs.publish()
+        self.bells.counts.send()
         self.redis.close()
         self.engine.dispose()
 
@@ -165,6 +186,14 @@ def _pipelines(
 ) -> PipelineStore:
     steps_max = settings.pipeline_steps_max
     return PipelineStore(engine, live.redis, live.keys, steps_max=steps_max, gate=approvals)
+
+
+def _restorer(
+    settings: Settings, live: LiveStore, record: Record, catalogue: Catalogue
+) -> Restorer:
+    states, journal = States(record.engine, record.clock), Journal(record.engine, record.clock)
+    views = RecordedViews(states, journal, StateFields(catalogue))
+    return Restorer(live, record, views, sleeping_ttl_s=settings.sleeping_ttl_s)
 
 
 def _ledger_place(settings: Settings, live: LiveStore, groups: GroupStore) -> LedgerPlace:

@@ -102,7 +102,7 @@ def _archiver(container: Container, settings: Settings, _: Backlog) -> archiver.
 
 
 def _meter(container: Container, settings: Settings, backlog: Backlog) -> meter.Result:
-    container.counts.send()
+    container.bells.counts.send()
     return meter.run_once(
         container.live,
         node_register(container, settings),
@@ -118,7 +118,7 @@ def _reaper(container: Container, settings: Settings, _: Backlog) -> reaper.Resu
         batch_max=settings.reaper_batch_max,
         unlisted_after_ms=settings.node_stale_ms + settings.node_grace_ms,
     )
-    return reaper.run_once(container.live, container.take_over, limits=limits)
+    return reaper.run_once(container.live, container.recovery.take_over, limits=limits)
 
 
 def rebuild_tables(container: Container) -> rebuild.RebuildTables:
@@ -137,10 +137,10 @@ def _reconciler(container: Container, settings: Settings, backlog: Backlog) -> r
     return reconciler.run_once(
         container.live,
         rebuild_tables(container),
-        container.restorer,
-        container.ringer,
+        container.recovery.rebuilder,
+        container.bells.ringer,
         # Where a line is long there are few messages, and its bells are not lost either.
-        lambda group: backlog(group) or container.ringer.waiting(group),
+        lambda group: backlog(group) or container.bells.ringer.waiting(group),
         limits=limits,
     )
 
@@ -161,15 +161,16 @@ def _retention(container: Container, settings: Settings, _: Backlog) -> retentio
         rules=RetentionRules(container.engine, container.clock).all(),
     )
     tables = Retention(container.engine, container.clock)
-    return retention.run_once(container.live, tables, container.restorer.signals, limits=limits)
+    signals = container.recovery.rebuilder.signals
+    return retention.run_once(container.live, tables, signals, limits=limits)
 
 
 def _sleeper(container: Container, settings: Settings, _: Backlog) -> sleeper.Result:
     return sleeper.run_once(
         container.live,
         container.record,
-        container.restorer,
-        container.ringer,
+        container.recovery.rebuilder,
+        container.bells.ringer,
         batch_max=settings.sleeper_batch_max,
     )
 
@@ -195,8 +196,8 @@ def _timeout_handler(
         container.live,
         container.record,
         timeout_handler.TimeoutTables(timeouts, alerts_of(container)),
-        container.restorer,
-        container.ringer,
+        container.recovery.restorer,
+        container.bells.ringer,
         limits=limits,
     )
 
@@ -247,8 +248,8 @@ JOBS: dict[str, Job] = {
     "audit_sealer": lambda container, *_: audit_sealer.run_once(
         AuditChain(container.engine), rows_max=SEALED_MAX
     ),
-    "batch_poller": lambda container, *_: batch_poller.run_once(container.ledger),
-    "claim_queuer": lambda container, *_: claim_queuer.run_once(container.ledger.queuer),
+    "batch_poller": lambda container, *_: batch_poller.run_once(container.ledger.work.poller),
+    "claim_queuer": lambda container, *_: claim_queuer.run_once(container.ledger.work.queuer),
     "endpoint_feeder": lambda container, settings, _: endpoint_feeder.run_once(
         container.webhooks.endpoints,
         endpoints_max=settings.endpoint_feeder_batch_max,

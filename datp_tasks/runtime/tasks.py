@@ -30,7 +30,7 @@ def register(app: Celery, process: WorkerProcess, steps: Registry = registry) ->
 
     def submit(works: Any = None, *_: Any, **__: Any) -> str:
         """A forged or garbled message is at worst a message for nothing."""
-        return str(process.container.ledger.submitter.run(readable_works(works)))
+        return str(process.container.ledger.work.submitter.run(readable_works(works)))
 
     _add(app, SUBMIT_TASK, submit)
 

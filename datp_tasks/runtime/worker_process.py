@@ -18,7 +18,7 @@ from datp_tasks.engine.orphaned_claims import OrphanedClaims
 from datp_tasks.engine.registry import Registry, StepType, registry
 from datp_tasks.engine.task import readable_pairs
 from datp_tasks.engine.worker import Worker
-from datp_tasks.engine.worker_parts import Bells, Stores, ThisNode
+from datp_tasks.engine.worker_parts import Bells, StepResources, Stores, ThisNode
 from datp_tasks.jobs import schedule
 from datp_tasks.ledger.ticker import Ticker
 from datp_tasks.live.doorbells import Doorbells
@@ -146,7 +146,7 @@ class WorkerProcess:
 
     def run_job(self, name: str, passed_on: bool) -> Any:
         result = self.jobs.run(name, passed_on)
-        if name in schedule.LEDGER_JOBS and self.container.ledger.queuer.instance:
+        if name in schedule.LEDGER_JOBS and self.container.ledger.work.queuer.instance:
             # It holds a lease now, and beat's messages go to one process after the other.
             self.keep_ticking()
         return result
@@ -158,8 +158,8 @@ class WorkerProcess:
                 return
             ledger = self.container.ledger
             self._ticker = Ticker(
-                ledger.queuer,
-                ledger.poll,
+                ledger.work.queuer,
+                ledger.work.poller.poll,
                 period_s=self._settings.claim_queuer_period_s,
                 is_wanted=self._serves_ledgers,
             )
@@ -171,7 +171,7 @@ class WorkerProcess:
 
     def _look_at_beat(self) -> None:
         """Beat brings no watcher while it is silent, so the operator is told from here."""
-        self.container.counts.send()
+        self.container.bells.counts.send()
         if not self.beat_watch.look():
             return
         try:
@@ -226,16 +226,15 @@ class WorkerProcess:
                 record=container.record,
                 pipelines=container.catalogue,
                 clock=container.clock,
-                vault=container.vault,
-                secrets=container.secrets,
-                ledger=container.ledger,
+                vault=container.seals.vault,
             ),
-            bells=Bells(container.ringer, container.costs, Doorbells(container.live)),
-            observer=HopObserver(self._steps, self._events, spans, container.counts),
+            resources=StepResources(container.seals.secrets, container.ledger),
+            bells=Bells(container.bells.ringer, container.bells.costs, Doorbells(container.live)),
+            observer=HopObserver(self._steps, self._events, spans, container.bells.counts),
         )
         self.heartbeat.measure(worker.node, worker.observer.load)
         if self._watch:
-            free = partial(container.take_over.from_node, worker.node)
+            free = partial(container.recovery.take_over.from_node, worker.node)
             orphans = OrphanedClaims(container.live, worker.hop, worker.node, free)
             self._local.guard = Guard(self._settings, worker.hop, orphans)
             self._local.guard.start()

@@ -41,7 +41,7 @@ from datp_tasks.record.record_types import Precondition
 from datp_tasks.record.signals import CANCEL, Note, SeenRow, Signal
 from datp_tasks.record.transactions import Record
 from datp_tasks.transactions.locate import Locator, is_missing, overlaid
-from datp_tasks.transactions.restore import Restorer
+from datp_tasks.transactions.put_back import Rebuilder
 from datp_tasks.transactions.stop import StopAnswer, stop
 
 T = TypeVar("T")
@@ -76,14 +76,14 @@ class SignalSender:
         *,
         live: LiveStore,
         record: Record,
-        restorer: Restorer,
+        rebuilder: Rebuilder,
         ringer: Ringer,
         locator: Locator,
         switches_max: int,
     ) -> None:
         self._live = live
         self._record = record
-        self._restorer = restorer
+        self._rebuilder = rebuilder
         self._ringer = ringer
         self._locator = locator
         self._switches_max = switches_max
@@ -158,7 +158,7 @@ class SignalSender:
         request = StopRequest.cancel(clean_note(reason) or "cancelled")
         signals = [Signal(_known(tx_id), CANCEL, request.to_text()) for tx_id in tx_ids]
         with translate_outage():
-            before = self._restorer.signals.add_many(tx_ids, CANCEL, request.to_text(), note)
+            before = self._rebuilder.signals.add_many(tx_ids, CANCEL, request.to_text(), note)
         reach("bulk_cancel.after_sql")
         refused: dict[str, TransactionError] = {}
         for signal in signals:
@@ -235,7 +235,7 @@ class SignalSender:
         self, signal: Signal, note: Note | None, sight: Sight
     ) -> Iterator[None]:
         """SQL first: from here on it is repeated, should Redis lose it."""
-        signals = self._restorer.signals
+        signals = self._rebuilder.signals
         with translate_outage():
             before = signals.add(signal, note, seen=sight.row)
         reach("signal.after_sql")
@@ -248,7 +248,7 @@ class SignalSender:
             yield
         except (TransactionError, SwitchInvalid):
             with translate_outage():
-                self._restorer.signals.withdraw(signal, before)
+                self._rebuilder.signals.withdraw(signal, before)
             raise
 
     def _sent(self, tx_id: str, send: Callable[[], T], signal: Signal | None = None) -> T:
@@ -257,7 +257,7 @@ class SignalSender:
         if not is_missing(answer):
             return answer
         with translate_outage():
-            bells = self._restorer.place(tx_id, signal)
+            bells = self._rebuilder.place(tx_id, signal)
         answer = send()
         # Rung only now: no worker may be quicker than the signal.
         if not isinstance(answer, Claimed):

@@ -17,16 +17,16 @@ from datp_tasks.transactions.state_fields import StateFields
 
 class RecordedViews:
     def __init__(self, states: States, journal: Journal, fields: StateFields) -> None:
-        self._states = states
-        self._journal = journal
-        self._fields = fields
+        self.states = states
+        self.journal = journal
+        self.fields = fields
 
     def load(self, summaries: Sequence[Summary]) -> dict[str, View | StateLost]:
         """Each transaction as far as SQL can tell, or why it cannot."""
         ids = [each.tx_id for each in summaries]
-        copies = self._states.load(ids)
+        copies = self.states.load(ids)
         # What is older than a copy is not needed, and a journal can be long.
-        entries = self._journal.entries_since({tx: version_of(copies.get(tx)) for tx in ids})
+        entries = self.journal.entries_since({tx: version_of(copies.get(tx)) for tx in ids})
         return {
             each.tx_id: self._view(each, copies.get(each.tx_id), entries.get(each.tx_id, []))
             for each in summaries
@@ -34,8 +34,8 @@ class RecordedViews:
 
     def versions(self, tx_ids: Sequence[str]) -> dict[str, int]:
         """The newest version of each that SQL has."""
-        found = self._journal.last_versions(tx_ids)
-        for tx, version in self._states.versions(tx_ids).items():
+        found = self.journal.last_versions(tx_ids)
+        for tx, version in self.states.versions(tx_ids).items():
             found[tx] = max(version, found.get(tx, 0))
         return found
 
@@ -50,14 +50,14 @@ class RecordedViews:
             if archived and since is not None:
                 return archived.fold(since)
             if archived:
-                entries = self._journal.entries([summary.tx_id]).get(summary.tx_id, [])
+                entries = self.journal.entries([summary.tx_id]).get(summary.tx_id, [])
             return self.first(summary).fold(living_branch(entries))
         except (BrokenJournal, PipelineError, ValueError, KeyError, IndexError) as error:
             return StateLost(f"its archived state and journal do not lead to a state: {error}")
 
     def first(self, summary: Summary) -> View:
         """As it was when it was accepted."""
-        return View(State.from_json(self._fields.first_json(summary)))
+        return View(State.from_json(self.fields.first_json(summary)))
 
 
 def view_of_copy(fields: dict[str, str]) -> View:

@@ -68,7 +68,6 @@ class WebhookService:
         *,
         ring: Callable[[], None],
         vault: Vault,
-        network: Network | None = None,
     ) -> None:
         self._settings = settings
         self._live = live
@@ -93,13 +92,13 @@ class WebhookService:
         self._picker = Picker(settings, queue, self.schedule, rng)
         self._breaker = Breaker(settings, WebhookFailures(live.redis, live.keys), queue)
         self._names = SystemResolver(settings.webhook_workers)
-        network = network or Network(resolve=self._names)
+        network = Network(resolve=self._names)
         self._operator_client = HttpClient(
             WebhookGuard(_trusting(settings)), _manners(settings, idle_max=0), network
         )
-        office = SenderPorts(self._pick, self._settle, self._headers)
+        ports = SenderPorts(self._pick, self._settle, self._headers)
         self._teller = AlertTeller(Alerts(engine, clock), live, self._tell_operator)
-        self._sender = Sender(settings, office, OwnerClients(settings, network), rng)
+        self._sender = Sender(settings, ports, OwnerClients(settings, network), rng)
         self._secrets: dict[str, list[str]] = {}
 
     # For those who make events.

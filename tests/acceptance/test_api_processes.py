@@ -20,7 +20,7 @@ import pytest
 
 from datp_tasks import Pipeline
 from datp_tasks.local.ports import pick_free_port
-from datp_tasks.local.processes import ManagedProcess
+from datp_tasks.local.processes import ManagedProcess, Surroundings
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.api_keys import ApiKeys
 from tests.support.eventually import eventually
@@ -49,8 +49,7 @@ class Served:
             f"api-{port}",
             (sys.executable, "-c", PROGRAM, "api", "--port", str(port), *options),
             log_path=self.house.folder / f"api-{port}.log",
-            env=self.house._environment({"key_pepper": PEPPER}),
-            cwd=ROOT,
+            surroundings=Surroundings(self.house._environment({"key_pepper": PEPPER}), ROOT),
         )
         process.start()
         self.house.processes.append(process)

@@ -15,7 +15,7 @@ import pytest
 
 from datp_tasks import Pipeline
 from datp_tasks.local.ports import pick_free_port
-from datp_tasks.local.processes import ManagedProcess
+from datp_tasks.local.processes import ManagedProcess, Surroundings
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.api_keys import ApiKeys
 from tests.support.eventually import eventually
@@ -93,8 +93,7 @@ def start_api(house: House) -> tuple[ManagedProcess, str]:
         f"api-{port}",
         (sys.executable, "-c", PROGRAM, "api", "--port", str(port)),
         log_path=house.folder / f"api-{port}.log",
-        env=house._environment({"key_pepper": PEPPER}),
-        cwd=ROOT,
+        surroundings=Surroundings(house._environment({"key_pepper": PEPPER}), ROOT),
     )
     process.start()
     house.processes.append(process)

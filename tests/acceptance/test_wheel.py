@@ -91,10 +91,15 @@ class Newcomer:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=COMMAND_S,
+            timeout=2 * COMMAND_S,
         )
-        assert done.returncode == code, done.stdout
+        assert done.returncode == code, f"{done.stdout}\n{self.logs()}"
         return done.stdout
+
+    def logs(self) -> str:
+        """The end of each log of `datp up`: whether a worker was late, or a bell, is only there."""
+        found = sorted(self.folder.glob(".datp/logs/worker-*.log"))
+        return "\n".join(f"== {each.name}\n{each.read_text()[-2_000:]}" for each in found)
 
     def up(self, **variables: str) -> str:
         """Start `datp up` and leave it running; what it printed until it was ready."""

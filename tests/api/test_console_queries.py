@@ -40,7 +40,7 @@ STATEMENTS = {
 @contextmanager
 def counted(house: ApiHouse) -> Iterator[list[str]]:
     seen: list[str] = []
-    engines = (house.services.transactions.record.engine, house.services.ledger.engine)
+    engines = (house.services.transactions.record.engine, house.services.ledger.connections.engine)
 
     def note(connection: object, cursor: object, statement: str, *_: object) -> None:
         seen.append(statement.strip()[:60])

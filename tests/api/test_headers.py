@@ -48,7 +48,7 @@ def test_what_was_erased_is_not_what_a_client_has_seen(house: ApiHouse) -> None:
     house.kit.run_job("archiver")
     eraser, chosen = house.kit.operator.eraser, Chosen(owner=owner)
     permit = eraser.permit(chosen, reason="left", actor=Actor(name="ops"))
-    [done] = eraser.erase([tx for page in eraser.choose(chosen) for tx in page], permit)
+    [done] = eraser.erase([tx for page in eraser.search.choose(chosen) for tx in page], permit)
     assert done.ok, done.what
     after = client.get(url, headers={"If-None-Match": etag})
     assert (after.status_code, after.json()["input"]) == (200, {})

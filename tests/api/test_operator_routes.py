@@ -296,7 +296,7 @@ def test_secrets_are_named_and_never_shown(ops: httpx.Client, house: ApiHouse) -
         answer = ops.put("/v1/secrets/BANK", json={"value": f"tok-zanzibar-{number}"})
         assert answer.json() == {"name": "BANK", "new": new}, answer.text
         said.append(answer.text)
-    assert house.kit.connections.secrets.value("BANK") == "tok-zanzibar-2"
+    assert house.kit.connections.seals.secrets.value("BANK") == "tok-zanzibar-2"
     listed = ops.get("/v1/secrets")
     [found] = listed.json()["secrets"]
     assert (found["name"], set(found)) == ("BANK", {"name", "key", "changedAt"})

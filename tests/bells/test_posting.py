@@ -116,7 +116,7 @@ def house(datp: Kit, queue: str, app: Celery) -> Iterator[Container]:
     """Connections as a client has them, with a place of which the cost is known."""
     datp.use(Pipeline("posted", group=queue).step(STEP, params={"output": {}}).build())
     container = Container.open(datp.settings, celery=app)
-    container.costs.measured("posted/0", transactions=1, work_s=0.001)
+    container.bells.costs.measured("posted/0", transactions=1, work_s=0.001)
     yield container
     container.close()
 
@@ -143,20 +143,20 @@ def test_a_lone_transaction_is_created_and_rung_for_in_one_round_trip(
     # The next one goes with that message, and another list than the queue has it.
     client.submit("posted", {"n": 2})
     assert len(queued(house, queue)) == 1
-    assert house.ringer.waiting(queue) == 1
+    assert house.bells.ringer.waiting(queue) == 1
     assert first.tx_id != tx_id
     client.close()
 
 
 def test_what_fills_vectors_is_put_into_the_queue_together(house: Container, queue: str) -> None:
-    size = house.costs.vector_size("posted/0")
+    size = house.bells.costs.vector_size("posted/0")
     bells = [
         Bell(f"t07-{number:032x}", 1, queue, STEP, "posted/0", "in", owner=f"o{number}")
         for number in range(3 * size)
     ]
-    assert house.ringer.ring_along(bells) is None
+    assert house.bells.ringer.ring_along(bells) is None
     before = house.live.round_trips
-    house.ringer.ring(bells)
+    house.bells.ringer.ring(bells)
     assert house.live.round_trips == before + 1
     assert queued(house, queue) == [
         [(bell.tx_id, 1) for bell in bells[start : start + size]]
@@ -166,11 +166,11 @@ def test_what_fills_vectors_is_put_into_the_queue_together(house: Container, que
 
 def test_an_unknown_place_and_a_lone_bell_are_not_rung_along(house: Container, queue: str) -> None:
     known = Bell("t07-" + "0" * 32, 1, queue, "util/fixed-reply", "posted/0", "in")
-    assert house.ringer.ring_along([known]) is not None
-    assert house.ringer.ring_along([replace(known, alone=True)]) is None
-    assert house.ringer.ring_along([replace(known, place="other/0")]) is None
-    assert house.ringer.ring_along([known, replace(known, place="other/0")]) is None
-    assert house.ringer.ring_along([]) is None
+    assert house.bells.ringer.ring_along([known]) is not None
+    assert house.bells.ringer.ring_along([replace(known, alone=True)]) is None
+    assert house.bells.ringer.ring_along([replace(known, place="other/0")]) is None
+    assert house.bells.ringer.ring_along([known, replace(known, place="other/0")]) is None
+    assert house.bells.ringer.ring_along([]) is None
 
 
 def test_what_was_accepted_is_answered_also_if_it_cannot_be_rung_for(
@@ -178,7 +178,7 @@ def test_what_was_accepted_is_answered_also_if_it_cannot_be_rung_for(
 ) -> None:
     """Redis is lost between the bell that found no room and the line of its owner."""
     client = make_client(house)
-    size = house.costs.vector_size("posted/0")
+    size = house.bells.costs.vector_size("posted/0")
     for number in range(size + 1):
         client.submit("posted", {"n": number})
 

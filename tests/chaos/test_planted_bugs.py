@@ -37,14 +37,13 @@ def without_fence_in_the_final(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def bell_before_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Transactions are queued and rung before they are accepted; a worker comes a moment later."""
-    prepare, place, accept = RequestAcceptor._prepare, RequestAcceptor.place, Record.accept_many
+    prepare, place, accept = RequestAcceptor.prepare_many, RequestAcceptor.place, Record.accept_many
     coming: list[tuple[RequestAcceptor, Prepared]] = []
 
     def note(acceptor: RequestAcceptor, *given: Any) -> Any:
-        prepared = prepare(acceptor, *given)
-        if isinstance(prepared, Prepared):
-            coming.append((acceptor, prepared))
-        return prepared
+        prepared, good = prepare(acceptor, *given)
+        coming.extend((acceptor, each) for each in good)
+        return prepared, good
 
     def ring_first(store: Record, wanted: Sequence[Acceptance]) -> Any:
         acceptor, prepared = coming.pop()
@@ -56,7 +55,7 @@ def bell_before_commit(monkeypatch: pytest.MonkeyPatch) -> None:
         finally:
             send._drain()
 
-    monkeypatch.setattr(RequestAcceptor, "_prepare", note)
+    monkeypatch.setattr(RequestAcceptor, "prepare_many", note)
     monkeypatch.setattr(RequestAcceptor, "place", lambda acceptor, accepted: None)
     monkeypatch.setattr(Record, "accept_many", ring_first)
 

@@ -192,7 +192,7 @@ def test_a_transfer_in_doubt_is_not_cancelled_with_its_bulk(datp: Kit, paid: Cou
     assert cancelled(bulk) == ["refused", "cancelled"]
     assert "in doubt" in bulk.transfers[0]["cancelNote"]
     first = bulk.transfers[0]["txId"]
-    assert datp.connections.restorer.signals.of([first]) == []
+    assert datp.connections.recovery.rebuilder.signals.of([first]) == []
 
 
 @pytest.mark.parametrize("point", ["bulk_cancel.after_sql", "cancel.after_seize"])

@@ -223,7 +223,8 @@ def test_a_replay_is_found_although_a_limit_was_lowered_meanwhile(
     [first] = datp.client.submit_many([request])
     assert isinstance(first, Submitted)
     acceptor = datp.client._acceptor
-    lowered = replace(acceptor, settings=replace(datp.settings, **change))
+    preparer = replace(acceptor.preparer, settings=replace(datp.settings, **change))
+    lowered = replace(acceptor, preparer=preparer)
     [again] = lowered.submit_many([request])
     assert isinstance(again, Submitted)
     assert (again.tx_id, again.duplicate) == (first.tx_id, True)

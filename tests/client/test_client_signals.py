@@ -63,7 +63,7 @@ def accepted(kit: Kit) -> str:
 def kept(kit: Kit, *tx_ids: str) -> list[Signal]:
     """What SQL would say again to these, or to any transaction."""
     if tx_ids:
-        return kit.connections.restorer.signals.of(tx_ids)
+        return kit.connections.recovery.rebuilder.signals.of(tx_ids)
     with kit.connections.engine.connect() as sql:
         rows = sql.execute(text("SELECT tx_id, name, value FROM tx_signal"))
         return [Signal(*row) for row in rows]
@@ -96,7 +96,7 @@ def test_a_wake_places_one_that_is_accepted_but_not_in_redis(kit: Kit, accepted:
 
 def test_what_others_said_before_it_was_placed_is_said_too(kit: Kit, accepted: str) -> None:
     """A client was lost between SQL and Redis; its switch counts, and so does the later one."""
-    kit.connections.restorer.signals.add(Signal(accepted, "go", "1"))
+    kit.connections.recovery.rebuilder.signals.add(Signal(accepted, "go", "1"))
     assert not kit.client.set_switch(accepted, "other", 2)
     assert kit.status(accepted).output == {"go": 1}
 
@@ -105,7 +105,7 @@ def test_a_switch_comes_too_late_for_one_that_was_cancelled_before_it_was_placed
     kit: Kit, accepted: str
 ) -> None:
     request = StopRequest.cancel("enough")
-    kit.connections.restorer.signals.add(Signal(accepted, CANCEL, request.to_text()))
+    kit.connections.recovery.rebuilder.signals.add(Signal(accepted, CANCEL, request.to_text()))
     with pytest.raises(TransactionFinal):
         kit.client.set_switch(accepted, "go", 1)
     assert kit.status(accepted).status is Status.CANCELLED
@@ -218,7 +218,7 @@ def test_a_refused_signal_leaves_the_one_before_it_as_it_was(kit: Kit) -> None:
 
 
 def test_a_refused_signal_takes_nothing_back_that_was_said_after_it(kit: Kit) -> None:
-    signals, tx_id = kit.connections.restorer.signals, asleep(kit)
+    signals, tx_id = kit.connections.recovery.rebuilder.signals, asleep(kit)
     before = signals.add(Signal(tx_id, "other", "1"))
     assert before is None
     assert signals.add(Signal(tx_id, "other", "2")) == Signal(tx_id, "other", "1")

@@ -72,7 +72,7 @@ class GuardedHop:
             self.kills += 1
             process.heartbeat.retire(worker.node)
 
-        free = partial(self.kit.connections.take_over.from_node, worker.node)
+        free = partial(self.kit.connections.recovery.take_over.from_node, worker.node)
         orphans = OrphanedClaims(self.kit.connections.live, worker.hop, worker.node, free)
         self.guard = Guard(self.kit.settings, worker.hop, orphans, kill=kill)
         self._has_guard.set()

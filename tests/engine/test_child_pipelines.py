@@ -84,13 +84,13 @@ def test_starts_of_children_give_way_to_those_that_come_back(datp: Kit) -> None:
         mark(parent, "after").build(),
     )
     priorities: list[str] = []
-    send = datp.connections.ringer._send
+    send = datp.connections.bells.ringer._send
 
     def noted(step_type: str, pairs: Any, *, group: str, priority: str, answers: str = "") -> None:
         priorities.append(priority)
         send(step_type, pairs, group=group, priority=priority)
 
-    datp.connections.ringer._send = noted
+    datp.connections.bells.ringer._send = noted
     datp.run("p", {})
     assert len(marks) == 2
     assert priorities == ["in", "in", "out"]

@@ -201,7 +201,7 @@ def test_a_worker_takes_along_what_waits_at_the_doorbell(datp: Kit) -> None:
     sizes = declared(datp)
     pairs = queued(datp, 6)
     doorbells = Doorbells(datp.connections.live)
-    datp.connections.costs._known = {"p/0": 1}
+    datp.connections.bells.costs._known = {"p/0": 1}
     doorbells.ring(PLACE, waits(pairs[:1]))
     doorbells.ring(PLACE, waits(pairs[1:]))
     datp.celery.tasks["datp.step.t/step"].apply_async(args=(pairs[:1], PLACE))

@@ -65,7 +65,7 @@ class Stuck:
 
     def _hop(self, pairs: list[tuple[str, int]]) -> None:
         worker = self.kit.process.worker
-        free = partial(self.kit.connections.take_over.from_node, worker.node)
+        free = partial(self.kit.connections.recovery.take_over.from_node, worker.node)
         orphans = OrphanedClaims(self.kit.connections.live, worker.hop, worker.node, free)
         self.guard = Guard(
             self.kit.settings, worker.hop, orphans, kill=lambda: self.kills.append(1)

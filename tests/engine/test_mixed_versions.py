@@ -37,7 +37,7 @@ def queued(datp: Kit) -> str:
 
 def ring(kit: Kit, tx_id: str) -> None:
     bells = kit.connections.live.ring_again_many([tx_id])
-    kit.connections.ringer.ring([each for each in bells if isinstance(each, Bell)])
+    kit.connections.bells.ringer.ring([each for each in bells if isinstance(each, Bell)])
 
 
 def test_a_hash_without_the_newer_fields_is_claimed_and_goes_on(datp: Kit, queued: str) -> None:

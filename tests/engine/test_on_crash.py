@@ -334,7 +334,7 @@ def test_a_poisonous_neighbour_does_not_count_against_the_others(datp_servers: S
     kit.use(Pipeline("p").step("t/mixed").build())
     kit.run("p", {"poison": False})
     # It is known to be quick by now, so that many would share a bell.
-    eventually(lambda: kit.connections.costs.vector_size("p/0") > 3)
+    eventually(lambda: kit.connections.bells.costs.vector_size("p/0") > 3)
     kit.send.rung.clear()
     kit.lose_bells()
     txs = [kit.submit("p", {"poison": poison}) for poison in (False, True, False)]

@@ -216,7 +216,7 @@ def test_a_sealed_request_is_found_again_although_its_pipeline_was_disabled(step
     [other] = steps.client.accepted_before([replace(wanted, input={"name": "another"})])
     assert isinstance(other, ExternalIdConflict)
     # A process without the ring cannot tell, and says so.
-    vault = steps.connections.vault
+    vault = steps.connections.seals.vault
     vault.ring = None
     vault._known.clear()
     [unknown] = steps.client.accepted_before([wanted])
@@ -284,7 +284,7 @@ def test_a_worker_without_the_key_leaves_it_to_one_that_has_it(
     steps.lose_bells()
     tx_id = steps.submit("child", {"name": WORD})
     sealed = steps.submit("pay", {"name": WORD})
-    vault = steps.connections.vault
+    vault = steps.connections.seals.vault
     ring, vault.ring = vault.ring, None
     vault._known.clear()
     steps.lose_bells(False)
@@ -293,7 +293,7 @@ def test_a_worker_without_the_key_leaves_it_to_one_that_has_it(
     assert "cannot read its state" in caplog.text
     vault.ring = ring
     worker, connections = steps.process.worker, steps.connections
-    free = partial(connections.take_over.from_node, worker.node)
+    free = partial(connections.recovery.take_over.from_node, worker.node)
     orphans = OrphanedClaims(connections.live, worker.hop, worker.node, free)
     orphans.look()
     orphans.look()

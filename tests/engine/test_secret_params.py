@@ -21,7 +21,7 @@ TOKEN = "tok-zanzibar-4711"
 
 
 def store(kit: Kit, name: str = "BANK", value: str = TOKEN) -> None:
-    kit.connections.secrets.put(name, value, actor=LOCAL)
+    kit.connections.seals.secrets.put(name, value, actor=LOCAL)
 
 
 def test_a_step_gets_the_value_and_it_rests_nowhere(datp: Kit) -> None:

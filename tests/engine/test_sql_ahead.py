@@ -122,7 +122,7 @@ def test_a_claim_that_sql_is_ahead_of_is_taken_from_its_node(
     if node_is_gone:
         datp.recover()
     else:
-        taken = datp.connections.take_over.from_node(worker.node, [tx_id])
+        taken = datp.connections.recovery.take_over.from_node(worker.node, [tx_id])
         assert taken.queued == 1
     assert datp.finish(tx_id).status is Status.SUCCESS
     assert books.lines() == ["book"]

@@ -101,7 +101,7 @@ def test_what_a_live_node_runs_is_not_taken_for_that_of_a_dead_one(datp: Kit, wo
 
     def reap() -> None:
         before = (world.fields(tx_id), fence_in_sql())
-        answer = datp.connections.take_over.from_node("a-dead-node", [tx_id])
+        answer = datp.connections.recovery.take_over.from_node("a-dead-node", [tx_id])
         seen.append((answer, (world.fields(tx_id), fence_in_sql()) == before))
 
     def fence_in_sql() -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from datp_tasks.live.store import LiveStore
-from datp_tasks.operator.bulk import Where
+from datp_tasks.operator.selection import Where
 from datp_tasks.testing import Kit
 from tests.support.archive_world import World
 

@@ -28,9 +28,10 @@ from datp_tasks.ledger.batch_types import Stored
 from datp_tasks.ledger.sim.faults import GET_WORDS, POST_WORDS
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.local.postgres import PostgresServer
-from datp_tasks.local.processes import ManagedProcess
+from datp_tasks.local.processes import ManagedProcess, Surroundings
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.ledger_batch import BatchState
+from datp_tasks.record.alerts import Alerts
 from tests.support.eventually import eventually
 from tests.support.house import ROOT, House
 from tests.support.ledger_world import payload_of
@@ -90,8 +91,7 @@ class Chaos:
                 *("--port", str(self.port), "--seed", str(seed)),
             ),
             log_path=folder / "ledger-sim.log",
-            env=dict(os.environ),
-            cwd=ROOT,
+            surroundings=Surroundings(dict(os.environ), ROOT),
         )
         self.http = httpx.Client(base_url=self.url, trust_env=False, timeout=10)
         self.instances: list[ManagedProcess] = []
@@ -285,10 +285,9 @@ def problems(chaos: Chaos) -> list[str]:
     for place, batch in enumerate(committed):
         first.setdefault(batch, place)
     commits = Counter(committed)
-    reported = {
-        alert.subject
-        for alert in chaos.house.connections.ledger.alerts.open_alerts(rows_max=100_000)
-    }
+    container = chaos.house.connections
+    alerts = Alerts(container.engine, container.clock)
+    reported = {alert.subject for alert in alerts.open_alerts(rows_max=100_000)}
     reported |= {row[0] for row in chaos.house.sql("SELECT subject FROM alert")}
     found: list[str] = []
     for service, ids in chaos.accepted.items():

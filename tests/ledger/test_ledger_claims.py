@@ -81,7 +81,7 @@ def test_shares_are_evened_out_when_one_joins_and_when_one_leaves(world: World) 
     tick_all(world, [*instances, fourth])
     assert_even(world, [*instances, fourth], 300)
     # One leaves in order: nobody waits for its lease to run out.
-    instances[0].ledger.queuer.leave()
+    instances[0].ledger.work.queuer.leave()
     tick_all(world, [*instances[1:], fourth], rounds=2)
     assert_even(world, [*instances[1:], fourth], 300)
 
@@ -222,7 +222,7 @@ def test_one_that_leaves_does_not_orphan_what_others_are_sending(world: World) -
     a.tick()
 
     def leave_and_take() -> None:
-        a.ledger.queuer.leave()
+        a.ledger.work.queuer.leave()
         b.tick()
 
     failpoints.arm("ledger.after_begin", leave_and_take)
@@ -461,7 +461,7 @@ def test_a_heart_ticks_without_beat_outlasts_errors_and_leaves_in_order(real: Wo
         if len(polled) == 2:
             raise ConnectionError("the servers are away for a moment")
 
-    heart = Ticker(instance.ledger.queuer, poll, period_s=0.1, is_wanted=lambda: True)
+    heart = Ticker(instance.ledger.work.queuer, poll, period_s=0.1, is_wanted=lambda: True)
     heart.start()
     try:
         eventually(lambda: len(polled) >= 4)

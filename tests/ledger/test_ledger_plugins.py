@@ -269,7 +269,7 @@ def test_each_service_shows_its_own_credential(paper: PaperBook, new_world: NewW
     world = paper_world(new_world)
     secrets = {"shelf-key": "Bearer one"}
     for instance in world.instances:
-        instance.ledger.wire._secret = secrets.__getitem__
+        instance.ledger.connections.wire._secret = secrets.__getitem__
     intake = world.instances[0].ledger.intake
     intake.add_service(SERVICE, kind="paper", url="paper://shelf", secret="shelf-key")
     hand_in(world, 1)
@@ -287,7 +287,7 @@ def test_a_credential_does_not_go_by_a_scheme_that_its_kind_does_not_encrypt(
 ) -> None:
     world = paper_world(new_world)
     for instance in world.instances:
-        instance.ledger.wire._secret = {"shelf-key": "Bearer one"}.__getitem__
+        instance.ledger.connections.wire._secret = {"shelf-key": "Bearer one"}.__getitem__
     intake = world.instances[0].ledger.intake
     intake.add_service(SERVICE, kind="paper", url="post://shelf")
     with pytest.raises(ServiceInvalid, match="in the clear to another machine; use paper://"):
@@ -304,7 +304,7 @@ def test_a_credential_does_not_go_by_a_scheme_that_its_kind_does_not_encrypt(
 def test_the_credential_of_a_service_comes_from_the_key_ring(paper: PaperBook, datp: Kit) -> None:
     """Sealed in SQL, opened for the request, and never in clear text at rest."""
     alice = Actor(name="alice")
-    secrets, intake = datp.connections.secrets, datp.connections.ledger.intake
+    secrets, intake = datp.connections.seals.secrets, datp.connections.ledger.intake
     secrets.put("shelf-key", "Bearer from the ring", actor=alice)
     intake.add_service(SERVICE, kind="paper", url="paper://127.0.0.1", secret="shelf-key")
     intake.submit_many([(SERVICE, b"entry one", None)])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from datp_tasks.ledger import submitter as submitter_module
+from datp_tasks.ledger import attempts as attempts_module
 from datp_tasks.ledger.batch_types import Work
 from datp_tasks.ledger.sim.faults import ANSWERS, Fault
 from datp_tasks.ledger.submit_bell import readable_works
@@ -309,7 +309,7 @@ def test_a_commit_that_is_seen_after_the_end_is_reported_and_not_hidden(
 def test_when_the_record_is_unavailable_the_write_is_repeated_and_never_the_post(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(submitter_module, "WRITE_PAUSE_S", 0.01)
+    monkeypatch.setattr(attempts_module, "WRITE_PAUSE_S", 0.01)
     instance, [one] = start(world, "one")
     store = instance.ledger.batches
     finish, failures = store.finish_many, [1, 2, 3]

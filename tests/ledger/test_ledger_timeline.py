@@ -170,7 +170,7 @@ def test_begun_then_delayed_and_too_late_to_send(
     """The pause was longer than the time to send: A looks at its clock and does not send."""
     ours.a.tick()
     paused_s = ours.world.settings.ledger_http_s + 1
-    monkeypatch.setattr(ours.a.ledger.submitter, "_clock", lambda: -paused_s)
+    monkeypatch.setattr(ours.a.ledger.work.submitter.attempts, "_clock", lambda: -paused_s)
     failpoints.arm("ledger.after_begin", ours.b_takes_over)
     result = ours.a.deliver()
     assert (result.begun, result.refused) == (1, 1)

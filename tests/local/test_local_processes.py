@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from datp_tasks.errors import LocalStackError
-from datp_tasks.local.processes import WORKER_STOP_PLAN, ManagedProcess, StopStep
+from datp_tasks.local.processes import WORKER_STOP_PLAN, ManagedProcess, StopStep, Surroundings
 from tests.support.eventually import eventually
 
 IsGone = Callable[[int], bool]
@@ -41,7 +41,7 @@ def shell(script: str, place: Path, *plan: StopStep) -> ManagedProcess:
         "shell",
         ["sh", "-c", script],
         log_path=place / "log",
-        cwd=place,
+        surroundings=Surroundings(cwd=place),
         stop_plan=plan or WORKER_STOP_PLAN,
     )
 

@@ -198,7 +198,7 @@ def test_time_spent_in_steps_is_added_up_by_place(datp: Kit) -> None:
     declare(datp)
     for _ in range(4):
         datp.submit("p", {})
-    datp.connections.costs.publish()
+    datp.connections.bells.costs.publish()
     passed, spent_s = metrics_of(datp).step_times()["p/0"]
     assert passed == 4
     assert 0 <= spent_s < 5

@@ -22,7 +22,7 @@ from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.approval import ApprovalState, Ask
 from datp_tasks.model.status import Status
 from datp_tasks.operator.approvals import BREAK_GLASS
-from datp_tasks.operator.bulk import Where
+from datp_tasks.operator.selection import Where
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers

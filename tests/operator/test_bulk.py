@@ -14,7 +14,7 @@ from datp_tasks.cli import operator, top
 from datp_tasks.errors import FilterInvalid
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.status import Status
-from datp_tasks.operator.bulk import Where
+from datp_tasks.operator.selection import Where
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing.kit import Kit
 from tests.support.command_parts import command_parts

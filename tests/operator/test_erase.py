@@ -22,8 +22,8 @@ from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.approval import ApprovalState
 from datp_tasks.model.journal import chained_hash, content_hash
-from datp_tasks.operator.bulk import ActionResult
 from datp_tasks.operator.erase import ERASED, NOT_ARCHIVED, Chosen
+from datp_tasks.operator.retry import ActionResult
 from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.record.operator_actions import record_action
 from datp_tasks.testing import Kit
@@ -89,7 +89,7 @@ def settled(world: World, *pipelines: str) -> list[str]:
 
 def erase(world: World, chosen: Chosen = ANN, reason: str = "request 7") -> list[ActionResult]:
     eraser = world.kit.operator.eraser
-    tx_ids = [tx for page in eraser.choose(chosen) for tx in page]
+    tx_ids = [tx for page in eraser.search.choose(chosen) for tx in page]
     permit = eraser.permit(chosen, reason=reason, actor=Actor(name="cli:ops"))
     return list(eraser.erase(tx_ids, permit))
 
@@ -482,8 +482,8 @@ def test_a_loss_of_redis_does_not_bring_back_what_was_erased(world: World, folde
     [tx_id] = settled(world)
     erase(world)
     world.wipe()
-    restorer, record = world.kit.connections.restorer, world.kit.connections.record
-    assert restorer.rebuild_finals(record.summaries([tx_id])) == 0
+    rebuilder, record = world.kit.connections.recovery.rebuilder, world.kit.connections.record
+    assert rebuilder.rebuild_finals(record.summaries([tx_id])) == 0
     world.kit.recover()
     world.kit.clock.advance(seconds=61)
     world.archive()

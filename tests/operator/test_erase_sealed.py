@@ -12,8 +12,8 @@ from datp_tasks import Pipeline, Sleep
 from datp_tasks.errors import ExternalIdConflict, NoKeyRing
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.status import Status
-from datp_tasks.operator.bulk import ActionResult
 from datp_tasks.operator.erase import Chosen
+from datp_tasks.operator.retry import ActionResult
 from datp_tasks.runtime.clients import make_operator
 from datp_tasks.runtime.container import Container
 from datp_tasks.testing import Kit
@@ -45,7 +45,7 @@ def erase(world: World, chosen: Chosen = ACME) -> tuple[list[ActionResult], int]
     world.kit.clock.advance(seconds=61)
     world.archive()
     eraser = world.kit.operator.eraser
-    tx_ids = [tx for page in eraser.choose(chosen) for tx in page]
+    tx_ids = [tx for page in eraser.search.choose(chosen) for tx in page]
     permit = eraser.permit(chosen, reason="request 7", actor=OPS)
     return list(eraser.erase(tx_ids, permit)), eraser.erase_keys(permit)
 
@@ -83,18 +83,18 @@ def test_a_key_stays_while_something_sealed_with_it_cannot_be_erased(world: Worl
 
 def test_a_process_that_kept_a_key_in_memory_seals_nothing_with_it_any_more(world: World) -> None:
     submit(world)
-    kept = world.kit.connections.vault.key_for("acme")
+    kept = world.kit.connections.seals.vault.key_for("acme")
     assert erase(world)[1] == 1
     new = submit(world, amount=5)
-    assert world.kit.connections.vault.key_for("acme").id != kept.id
-    world.kit.connections.vault._known.clear()
+    assert world.kit.connections.seals.vault.key_for("acme").id != kept.id
+    world.kit.connections.seals.vault._known.clear()
     assert world.kit.status(new).input == {"customer": "ann", "amount": 5}
 
 
 def test_a_repeated_request_starts_nothing_new_after_its_key_is_gone(world: World) -> None:
     submit(world, external_id="pay-1")
     erase(world)
-    world.kit.connections.vault._known.clear()
+    world.kit.connections.seals.vault._known.clear()
     with pytest.raises(ExternalIdConflict, match="erased"):
         submit(world, external_id="pay-1")
     assert len(world.sql("SELECT tx_id FROM tx_summary")) == 1
@@ -121,7 +121,7 @@ def test_a_subject_is_not_looked_for_without_the_key_ring(world: World) -> None:
     settings = replace(kit.settings, keyring="")
     container = Container.open(settings, clock=kit.clock, send=kit.send)
     with make_operator(container) as operator, pytest.raises(NoKeyRing):
-        list(operator.eraser.choose(Chosen(subject="/customer=ann")))
+        list(operator.eraser.search.choose(Chosen(subject="/customer=ann")))
 
 
 def test_what_people_were_asked_about_it_goes_as_well(world: World) -> None:

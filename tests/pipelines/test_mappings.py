@@ -14,6 +14,7 @@ from datp_tasks.cli import mappings as cli
 from datp_tasks.errors import MappingUnknown, PipelineInvalid, VersionMismatch
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.mapping import MappingDefinition
+from datp_tasks.pipelines.mapping_store import MappingStore
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 
@@ -24,9 +25,13 @@ def bank(country: str, **more: Any) -> MappingDefinition:
     return MappingDefinition(name="bank", fields={"code": source}, codes=codes, **more)
 
 
+def mappings_of(kit: Kit) -> MappingStore:
+    return MappingStore(kit.connections.engine, kit.connections.pipelines)
+
+
 def put_into_use(kit: Kit, definition: MappingDefinition) -> str:
-    version, _ = kit.connections.mappings.apply(definition)
-    kit.connections.mappings.use(definition.name, version)
+    version, _ = mappings_of(kit).apply(definition)
+    mappings_of(kit).use(definition.name, version)
     return version
 
 
@@ -58,14 +63,14 @@ def test_a_transaction_keeps_the_mapping_it_started_with(mapped: Kit) -> None:
 def test_a_pipeline_in_use_gets_a_new_version_and_nothing_else_changes(mapped: Kit) -> None:
     store = mapped.connections.pipelines
     old = store.show("pay")
-    version, _ = mapped.connections.mappings.apply(bank("PHL"))
+    version, _ = mappings_of(mapped).apply(bank("PHL"))
     assert store.show("pay").info.version == old.info.version, "a draft changes nothing"
-    [made] = mapped.connections.mappings.use("bank", version, reason="new codes")
+    [made] = mappings_of(mapped).use("bank", version, reason="new codes")
     new = store.show("pay")
     assert (new.info.version, new.info.state) == (made.version, "committed")
     assert new.info.comment == "new codes"
     assert new.definition.steps[1].params["mappingVersion"] == version
-    assert mapped.connections.mappings.use("bank", version) == [], "a second time does nothing"
+    assert mappings_of(mapped).use("bank", version) == [], "a second time does nothing"
     assert store.apply(_pay()).version == made.version, "the file is the same version"
 
 
@@ -73,7 +78,7 @@ def test_what_needs_two_persons_is_not_gone_round_by_a_mapping(datp_servers: Ser
     kit = Kit(datp_servers, policy_file="")
     try:
         store = kit.connections.pipelines.acting(Actor(name="ann"))
-        mappings = kit.connections.mappings.acting(Actor(name="ann"))
+        mappings = mappings_of(kit).acting(Actor(name="ann"))
         first, _ = mappings.apply(bank("608"))
         mappings.use("bank", first)
         applied = store.apply(_pay())
@@ -115,21 +120,21 @@ def test_a_reply_can_be_a_shared_mapping(mapped: Kit) -> None:
 def test_a_mapping_that_is_not_there_is_named_when_the_pipeline_is_applied(datp: Kit) -> None:
     with pytest.raises(PipelineInvalid, match="mapping bank: has no version in use"):
         datp.use(_pay())
-    datp.connections.mappings.apply(bank("608"))
+    mappings_of(datp).apply(bank("608"))
     with pytest.raises(PipelineInvalid, match="mapping bank: has no version in use"):
         datp.use(_pay())
     with pytest.raises(MappingUnknown, match="no version 'abc'"):
-        datp.connections.mappings.use("bank", "abc")
+        mappings_of(datp).use("bank", "abc")
 
 
 def test_a_mapping_that_was_altered_in_the_database_is_refused(datp: Kit) -> None:
-    version, _ = datp.connections.mappings.apply(bank("608"))
+    version, _ = mappings_of(datp).apply(bank("608"))
     with datp.connections.engine.begin() as connection:
         connection.execute(
             text("UPDATE mapping_version SET definition = replace(definition, '608', '999')")
         )
     with pytest.raises(VersionMismatch, match="was altered"):
-        datp.connections.mappings.use("bank", version)
+        mappings_of(datp).use("bank", version)
 
 
 def test_a_value_without_a_code_fails_the_step_and_names_the_field(mapped: Kit) -> None:
@@ -147,7 +152,7 @@ codes: {countries: {PH: "608"}}
 
 @pytest.fixture
 def run(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(cli, "_mappings", lambda: datp.connections.mappings)
+    monkeypatch.setattr(cli, "_mappings", lambda: mappings_of(datp))
     monkeypatch.setenv("COLUMNS", "120")
 
     def run(*words: str) -> str:
@@ -167,7 +172,7 @@ def test_the_commands_apply_commit_use_and_show(run: Any, datp: Kit, tmp_path: P
     file.write_text(FILE.replace("608", "PHL"))
     run("apply", str(file))
     assert "committed: letters" in run("commit", "bank", "-m", "letters")
-    version = next(each for each in datp.connections.mappings.versions("bank") if not each.in_use)
+    version = next(each for each in mappings_of(datp).versions("bank") if not each.in_use)
     said = run("use", "bank", version.version[:6])
     assert "pipeline pay" in said
     assert f"bank {version.version}: in use" in said

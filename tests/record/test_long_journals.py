@@ -82,7 +82,7 @@ def test_one_that_comes_back_from_its_copy_needs_no_history(
         return entries_from_text(text)
 
     monkeypatch.setattr("datp_tasks.record.journal.entries_from_text", counting)
-    datp.connections.restorer.restore([tx_id])
+    datp.connections.recovery.restorer.restore([tx_id])
     assert sound.fields(tx_id)["switch:other"] == "30:29"
     assert len(parsed) <= 1
 
@@ -107,7 +107,7 @@ def test_one_whose_copy_is_of_a_branch_that_was_lost_is_read_from_the_beginning(
     archiver.leave_role()
     assert sound.archived_version(tx_id) == copied
     summaries = datp.connections.record.summaries([tx_id])
-    view = datp.connections.restorer.views.load(summaries)[tx_id]
+    view = datp.connections.recovery.restorer.views.load(summaries)[tx_id]
     assert sound.entries(tx_id)[-1].before != copied
     assert isinstance(view, View)
     assert view.switches["other"].endswith(":3")

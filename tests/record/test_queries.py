@@ -23,11 +23,11 @@ PARAMETER = re.compile(r"%\((\w+)\)s")
 EXECUTED = re.compile(r"SET LOCAL|(?:RELEASE )?SAVEPOINT|ROLLBACK TO SAVEPOINT")
 
 
-def prepared(statement: str) -> str:
+def numbered(statement: str) -> str:
     """With numbered parameters, as the server counts them."""
     names = list(dict.fromkeys(PARAMETER.findall(statement)))
-    numbered = PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", statement)
-    return f"PREPARE this AS {numbered.replace('%%', '%')}"
+    found = PARAMETER.sub(lambda match: f"${names.index(match[1]) + 1}", statement)
+    return found.replace("%%", "%")
 
 
 def check(sql: cursor, statement: str) -> None:
@@ -36,7 +36,7 @@ def check(sql: cursor, statement: str) -> None:
     elif EXECUTED.match(statement):
         sql.execute(statement, dict.fromkeys(PARAMETER.findall(statement), "1000"))
     else:
-        sql.execute(prepared(statement))
+        sql.execute(f"PREPARE this AS {numbered(statement)}")
         sql.execute("DEALLOCATE this")
 
 

@@ -124,7 +124,7 @@ class World:
     def ring(self, tx_id: str) -> None:
         """As the reconciler does for one that waits too long."""
         bells = self.kit.connections.live.ring_again_many([tx_id])
-        self.kit.connections.ringer.ring([each for each in bells if isinstance(each, Bell)])
+        self.kit.connections.bells.ringer.ring([each for each in bells if isinstance(each, Bell)])
 
     def crashed(self, pipeline: str, point: str, *, nth: int = 1) -> str:
         """Its worker was lost at a point."""

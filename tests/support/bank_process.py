@@ -11,7 +11,7 @@ from pathlib import Path
 
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.ports import pick_free_port
-from datp_tasks.local.processes import ManagedProcess
+from datp_tasks.local.processes import ManagedProcess, Surroundings
 from tests.support.bank import HOST, Bank
 
 START_TIMEOUT_S = 20.0
@@ -23,6 +23,7 @@ def running_bank(folder: Path) -> Iterator[Bank]:
     """A bank whose log is `bank.jsonl` in the folder; it ends with the block."""
     folder.mkdir(parents=True, exist_ok=True)
     port = pick_free_port()
+    env = dict(os.environ) | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = ManagedProcess(
         "bank",
         (
@@ -30,7 +31,7 @@ def running_bank(folder: Path) -> Iterator[Bank]:
             *("--port", str(port), "--log", str(folder / "bank.jsonl")),
         ),
         log_path=folder / "bank.log",
-        env=dict(os.environ) | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        surroundings=Surroundings(env),
     )
     process.start()
     bank = Bank(f"http://{HOST}:{port}")

@@ -20,7 +20,7 @@ from sqlalchemy import NullPool, create_engine, text
 from datp_tasks.bells.broker import CelerySend, make_celery
 from datp_tasks.live.connect import make_redis
 from datp_tasks.local.private_files import last_lines, text_since
-from datp_tasks.local.processes import ManagedProcess
+from datp_tasks.local.processes import ManagedProcess, Surroundings
 from datp_tasks.model.pipeline import Pipeline
 from datp_tasks.model.status import FINAL
 from datp_tasks.record.record_types import Summary
@@ -117,8 +117,7 @@ class House:
             name,
             (sys.executable, "-m", "celery", "-A", "datp_tasks", *arguments),
             log_path=self.folder / f"{name}.log",
-            env=self._environment(changes),
-            cwd=cwd,
+            surroundings=Surroundings(self._environment(changes), cwd),
         )
         process.start()
         self.processes.append(process)

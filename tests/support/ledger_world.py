@@ -19,6 +19,7 @@ from datp_tasks.ledger.ledger_service import Ledger
 from datp_tasks.ledger.sim.sim_server import LedgerSim, SimThread
 from datp_tasks.ledger.submitter import SubmitResult
 from datp_tasks.model.ledger_batch import BatchState
+from datp_tasks.record.alerts import Alerts
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 from datp_tasks.testing.servers import Servers
@@ -50,19 +51,19 @@ class Instance:
 
     @property
     def name(self) -> str:
-        return self.ledger.queuer.instance
+        return self.ledger.work.queuer.instance
 
     def tick(self) -> None:
-        self.ledger.queuer.tick()
+        self.ledger.work.queuer.tick()
 
     def deliver(self, works: Sequence[Work] | None = None) -> SubmitResult:
         """Let the messages that wait (or these) arrive at the submitter."""
         if works is None:
             works, self.waiting = self.waiting, []
-        return self.ledger.submitter.run(works)
+        return self.ledger.work.submitter.run(works)
 
     def poll(self) -> None:
-        self.ledger.poll()
+        self.ledger.work.poller.poll()
 
     def close(self) -> None:
         self.connections.close()
@@ -133,9 +134,9 @@ class World:
         return [line["batch"] for line in self.sim.executions()]
 
     def alerts(self) -> list[tuple[str, str]]:
-        return [
-            (alert.kind, alert.subject) for alert in self.instances[0].ledger.alerts.open_alerts()
-        ]
+        container = self.instances[0].connections
+        alerts = Alerts(container.engine, container.clock)
+        return [(alert.kind, alert.subject) for alert in alerts.open_alerts()]
 
     def violations(self) -> list[str]:
         """What must never be: executed twice, not at all, out of order, or not as recorded."""

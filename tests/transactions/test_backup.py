@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from sqlalchemy.engine import make_url
@@ -17,22 +16,19 @@ from datp_tasks.live.invariants import check_all
 from datp_tasks.local.binaries import find_postgres
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.model.status import Status
-from datp_tasks.settings import Settings
 from datp_tasks.testing import Kit
 from tests.support.archive_world import HOUR_S, World
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
-#: A database of the Redis server that no test uses.
-EMPTY = 40
 
 
 class RestoredKit(Kit):
     """The same system on other servers: what was backed up, and a Redis that knows nothing."""
 
-    def __init__(self, lost: Kit, database_url: str, redis_url: str) -> None:
-        self.settings = replace(
-            lost.settings, database_url=database_url, redis_url=redis_url, broker_url=redis_url
-        )
+    def __init__(self, lost: Kit, database_url: str) -> None:
+        # Under another prefix there is nothing; the server may be one that is not ours to empty.
+        prefix = f"{lost.settings.key_prefix}again"
+        self.settings = replace(lost.settings, database_url=database_url, key_prefix=prefix)
         self.clock, self.jobs, self.steps = lost.clock, lost.jobs, lost.steps
         self._open()
 
@@ -43,13 +39,6 @@ def fresh_postgres(tmp_path: Path) -> Iterator[PostgresServer]:
     server.start()
     yield server
     server.destroy()
-
-
-def empty_redis(settings: Settings) -> str:
-    """Another database of the server. A cluster has one: the caller empties that."""
-    if settings.redis_cluster == "on":
-        return settings.redis_url
-    return urlsplit(settings.redis_url)._replace(path=f"/{EMPTY}").geturl()
 
 
 def follow_the_page(command: str, url: str, folder: Path) -> None:
@@ -79,9 +68,8 @@ def test_a_restored_database_and_an_empty_redis_go_on_by_themselves(
 
     follow_the_page("pg_dump", datp.settings.database_url, tmp_path)
     follow_the_page("pg_restore", fresh_postgres.url, tmp_path)
-    redis_url = empty_redis(datp.settings)
-    kit = RestoredKit(datp, fresh_postgres.url, redis_url)
-    kit.connections.redis.flushdb()
+    kit = RestoredKit(datp, fresh_postgres.url)
+    assert not list(kit.connections.redis.scan_iter(match=f"{kit.settings.key_prefix}*"))
 
     kit.advance(seconds=30)
     kit.recover()
@@ -102,5 +90,4 @@ def test_a_restored_database_and_an_empty_redis_go_on_by_themselves(
     assert kit.operator.doctor().lost_shards == []
     assert check_all(kit.connections.live) == []
     assert [each.faults for each in kit.operator.audit() if each.faults] == []
-    kit.connections.redis.flushdb()
     kit.close()

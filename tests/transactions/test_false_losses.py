@@ -58,7 +58,7 @@ def rebuild_once(kit: Kit) -> int:
     return Rebuild(
         kit.connections.live,
         rebuild_tables(kit.connections),
-        kit.connections.restorer,
+        kit.connections.recovery.rebuilder,
         run_s=kit.settings.rebuild_run_s,
         batch_max=kit.settings.reconciler_batch_max,
     ).run()

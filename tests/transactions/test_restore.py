@@ -14,11 +14,11 @@ from datp_tasks.jobs.sleeper import Result as Woken
 from datp_tasks.ledger.batch_types import Finished
 from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.status import Status
-from datp_tasks.operator.bulk import Where
+from datp_tasks.operator.selection import Where
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
-from datp_tasks.transactions.restore import LOST
+from datp_tasks.transactions.put_back import LOST
 from datp_tasks.transactions.tell_waiting import tell_waiting
 from tests.support.archive_world import HOUR_S, World
 
@@ -156,7 +156,7 @@ def test_the_end_of_a_batch_wakes_it(datp: Kit, quiet: World) -> None:
     ended = Finished(
         service_id="s", batch_id="b", state=BatchState.COMMITTED, tx_id=tx_id, switch="go"
     )
-    tell_waiting(connections.live, connections.ringer, connections.restorer, [ended])
+    tell_waiting(connections.live, connections.bells.ringer, connections.recovery.restorer, [ended])
     assert datp.status(tx_id).output == {"go": "COMMITTED", "booked": 1}
 
 

@@ -87,11 +87,11 @@ def test_signals_of_ended_transactions_are_forgotten_and_unknown_ones_never_kept
 ) -> None:
     tx_id = waiting(datp)
     datp.client.set_switch(tx_id, "other", 1)
-    assert len(datp.connections.restorer.signals.of([tx_id])) == 1
+    assert len(datp.connections.recovery.rebuilder.signals.of([tx_id])) == 1
     datp.client.set_switch(tx_id, "go", 1)
     assert datp.status(tx_id).status is Status.SUCCESS
     assert datp.run_job("retention").signals == 2
-    assert datp.connections.restorer.signals.of([tx_id]) == []
+    assert datp.connections.recovery.rebuilder.signals.of([tx_id]) == []
 
 
 @pytest.mark.parametrize("drained", [False, True])

@@ -13,7 +13,7 @@ import pytest
 from datp_tasks.errors import ExternalIdConflict
 from datp_tasks.live.invariants import check_all
 from datp_tasks.model.payload import Json
-from datp_tasks.operator.resolve import Decision
+from datp_tasks.operator.doubt_decisions import Decision
 from datp_tasks.record.database import migrate
 from datp_tasks.testing.at_rest import live_violations, transaction_violations
 from tests.support.receiver import Receiver

@@ -18,7 +18,7 @@ from datp_tasks.jobs.schedule import JOBS
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.keys import shard_of_external_id
 from datp_tasks.model.payload import Json
-from datp_tasks.operator.resolve import Decision
+from datp_tasks.operator.doubt_decisions import Decision
 from datp_tasks.record.database import migrate
 from datp_tasks.record.record_types import Summary
 from datp_tasks.settings import Settings

@@ -15,7 +15,7 @@ from datp_tasks.api.console.visit import Pages, Visit
 from datp_tasks.api.problems import Problem, invalid, not_found
 from datp_tasks.model.pipeline_access import PipelineAccess
 from datp_tasks.model.rights import check_cancel, check_switch, check_wake
-from datp_tasks.operator.resolve import Decision
+from datp_tasks.operator.doubt_decisions import Decision
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.record_types import Summary
 

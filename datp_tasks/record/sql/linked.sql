@@ -32,7 +32,8 @@ ORDER BY tx_id FOR NO KEY UPDATE
 -- All legs expire with the one that expires first.
 WITH late AS (
     UPDATE tx_summary SET expires_at = %(expires_at)s
-    WHERE tx_id = ANY(%(tx_id)s) AND completed_at IS NULL AND no_return_at IS NULL
+    WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') = 'infinity'
+      AND no_return_at IS NULL
       AND coalesce(expires_at, 'infinity') > %(expires_at)s
     RETURNING tx_id, status
 ), logged AS (

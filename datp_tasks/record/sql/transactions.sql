@@ -120,14 +120,15 @@ SELECT tx_id, owner, sequence, webhook IS NOT NULL AS is_due FROM reported
 -- Shut out the holders of claims that are given up.
 WITH locked AS MATERIALIZED (
     SELECT tx_id FROM tx_summary
-    WHERE tx_id = ANY(%(tx_id)s) AND completed_at IS NULL
+    WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') = 'infinity'
     ORDER BY tx_id FOR UPDATE SKIP LOCKED
 )
 UPDATE tx_summary s SET fence = v.fence + 1
 FROM locked
 JOIN unnest(%(tx_id)s::text[], %(fence)s::bigint[]) AS v (tx_id, fence)
   ON v.tx_id = locked.tx_id
-WHERE s.tx_id = locked.tx_id AND s.completed_at IS NULL AND s.fence <= v.fence + 1
+WHERE s.tx_id = locked.tx_id AND coalesce(s.completed_at, 'infinity') = 'infinity'
+  AND s.fence <= v.fence + 1
 RETURNING s.tx_id, s.fence
 
 -- :name fence_of_decision
@@ -199,7 +200,7 @@ SELECT tx_id FROM marked
 -- it changes nothing. A row that is locked is passed over, as in `raise_fences`.
 WITH locked AS MATERIALIZED (
     SELECT tx_id FROM tx_summary
-    WHERE tx_id = ANY(%(tx_id)s) AND completed_at IS NULL
+    WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') = 'infinity'
       AND no_return_at IS NULL AND forwarded_at IS NULL
     ORDER BY tx_id FOR UPDATE SKIP LOCKED
 ), marked AS (
