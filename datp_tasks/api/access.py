@@ -24,6 +24,8 @@ HEADER_CHARS_MAX = 200
 #: Wrong keys from one address: so many at once, then so many a second.
 FAILURES_MAX = 100
 FAILURES_PER_S = 5.0
+#: How old the list of keys that have followed to another pepper may be.
+FOLLOWED_S = 10.0
 #: Keys that may be on their way to the record at once.
 LOOKUPS_MAX = 200
 
@@ -56,6 +58,10 @@ class Gate:
         #: Apart from the good ones, so that a flood of wrong keys does not make them forgotten.
         self._wrong: OrderedDict[str, float] = OrderedDict()
         self._failures = Failures()
+        #: Ids of keys that have followed to another pepper.
+        self._followed: frozenset[str] = frozenset()
+        self._followed_until_s = 0.0
+        self._reading: asyncio.Task[None] | None = None
         self._asking: dict[str, asyncio.Task[Actor | None]] = {}
 
     async def admit(
@@ -83,7 +89,9 @@ class Gate:
 
     async def _ask(self, digest: str, text: str) -> Actor | None:
         """However many requests come with the same key, the record is asked once."""
-        if not self._keys.can_be(text) or self._wrong.get(digest, 0.0) > time.monotonic():
+        if self._wrong.get(digest, 0.0) > time.monotonic():
+            return None
+        if not self._keys.can_be(text) and not await self._has_followed(text):
             return None
         task = self._asking.get(digest)
         if task is None:
@@ -94,6 +102,30 @@ class Gate:
             task.add_done_callback(lambda _: self._asking.pop(digest, None))
         # Shielded: one who goes away must not take the answer from the others.
         return await asyncio.shield(task)
+
+    async def _has_followed(self, text: str) -> bool:
+        """Whether it may be a key that was made under an earlier pepper.
+
+        The record is asked for all of them, seldom, and not because of this key: made-up keys cost
+        it nothing.
+        """
+        key_id = self._keys.id_in(text)
+        if key_id is None:
+            return False
+        if self._followed_until_s <= time.monotonic():
+            if self._reading is None or self._reading.done():
+                self._reading = asyncio.create_task(self._read_followed())
+            await asyncio.shield(self._reading)
+        return key_id in self._followed
+
+    async def _read_followed(self) -> None:
+        until_s = time.monotonic() + FOLLOWED_S
+        self._followed = await self._threads.run(self._all_followed)
+        self._followed_until_s = until_s
+
+    def _all_followed(self) -> frozenset[str]:
+        with translate_outage():
+            return self._keys.followed()
 
     async def _look_up(self, digest: str, text: str) -> Actor | None:
         # The time before the question counts: an answer is as old as its question.

@@ -9,6 +9,7 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from datp_tasks.api.models import EXAMPLE_ID, Given, Long, Object, Sent, Status, Text
+from datp_tasks.api.once import keeps
 from datp_tasks.api.problems import Problem, invalid
 from datp_tasks.api.routing import json_response, router
 from datp_tasks.api.services import Services, caller_of, services_of
@@ -111,6 +112,7 @@ class BulkActionOut(Given):
 
 
 @routes.post("/bulk-actions/preview", response_model=PreviewOut)
+@keeps("again")
 async def preview_bulk_action(request: Request, wanted: PreviewIn) -> Response:
     """How many it would act on, and some of them; nothing is done."""
     services = services_of(request)

@@ -1,6 +1,7 @@
-"""Names for requests that brought none: a random part of the process, and a number.
+"""Names for requests that brought none: neither guessed nor counted by one who sees some of them.
 
-A random name for each would ask the kernel for it, and hand the interpreter to another thread.
+A keyed hash of a number: random bytes for each would ask the kernel for them, and hand the
+interpreter to another thread.
 """
 
 from __future__ import annotations
@@ -8,14 +9,17 @@ from __future__ import annotations
 import itertools
 import os
 import secrets
+from hashlib import blake2b
 
-_process = secrets.token_hex(4)
+ID_BYTES = 12
+
+_key = secrets.token_bytes(32)
 _numbers = itertools.count(1)
 
 
 def _become_another() -> None:
-    global _process
-    _process = secrets.token_hex(4)
+    global _key
+    _key = secrets.token_bytes(32)
 
 
 # A process that was forked counts on from the same number.
@@ -23,4 +27,5 @@ os.register_at_fork(after_in_child=_become_another)
 
 
 def new_request_id() -> str:
-    return f"req_{_process}{next(_numbers) & 0xFFFFFFFF:08x}"
+    number = next(_numbers).to_bytes(8)
+    return f"req_{blake2b(number, key=_key, digest_size=ID_BYTES).hexdigest()}"

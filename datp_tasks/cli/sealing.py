@@ -21,7 +21,7 @@ from datp_tasks.cli.terminal_tables import (
     short_time,
 )
 from datp_tasks.errors import SealBroken, SettingsError
-from datp_tasks.local.private_files import write_private
+from datp_tasks.local.private_files import sole_writer, write_private
 from datp_tasks.record.rekeying import Rekeying, ring_use
 from datp_tasks.seals import keyring
 
@@ -49,42 +49,45 @@ def add_commands(root: typer.Typer) -> None:
 @rings.command()
 def make(file: File) -> None:
     """Make a key ring with one key, readable for its owner only."""
-    if file.exists():
-        raise SettingsError(f"{file} exists; `datp keyring add` puts a new key into it")
-    write_private(file, keyring.new_ring().to_json())
+    with sole_writer(file):
+        if file.exists():
+            raise SettingsError(f"{file} exists; `datp keyring add` puts a new key into it")
+        write_private(file, keyring.new_ring().to_json())
     typer.echo(f"made {file}; keep a copy apart from the backups of PostgreSQL")
 
 
 @rings.command()
 def add(file: File) -> None:
     """Put a new key into the ring. It seals nothing before `datp keyring activate`."""
-    ring = keyring.with_new_key(keyring.read(file))
-    write_private(file, ring.to_json())
+    with sole_writer(file):
+        ring = keyring.with_new_key(keyring.read(file))
+        write_private(file, ring.to_json())
     typer.echo(f"added {[*ring.keys][-1]}; give the file to every process, then activate it")
 
 
 @rings.command()
 def activate(file: File, key_id: KeyId) -> None:
     """Seal what is new under this key. Every process must have it in its ring already."""
-    ring = keyring.read(file)
-    if key_id not in ring.keys:
-        raise SettingsError(f"{file} has no key {key_id!r}; it has {', '.join(ring.keys)}")
-    write_private(file, keyring.KeyRing(key_id, ring.keys).to_json())
+    with sole_writer(file):
+        ring = keyring.read(file)
+        if key_id not in ring.keys:
+            raise SettingsError(f"{file} has no key {key_id!r}; it has {', '.join(ring.keys)}")
+        write_private(file, ring.activated(key_id).to_json())
     typer.echo(f"{key_id} is active; restart the processes, then run `datp keyring rotate`")
 
 
 @rings.command()
 def drop(file: File, key_id: KeyId) -> None:
     """Take a key out of the ring, unless something is still sealed under it."""
-    ring = keyring.read(file)
-    if key_id == ring.active or key_id not in ring.keys:
-        raise SettingsError(f"{key_id!r} is the active key of {file}, or not in it")
-    used = [each for each in _rekeying(connect(), ring).usage() if each.key_id == key_id]
-    if used:
-        rows = ", ".join(f"{each.rows} rows of {each.table}" for each in used)
-        raise SealBroken(f"{key_id} still seals {rows}: run `datp keyring rotate` first")
-    left = {name: key for name, key in ring.keys.items() if name != key_id}
-    write_private(file, keyring.KeyRing(ring.active, left).to_json())
+    with sole_writer(file):
+        ring = keyring.read(file)
+        if key_id == ring.active or key_id not in ring.keys:
+            raise SettingsError(f"{key_id!r} is the active key of {file}, or not in it")
+        used = [each for each in _rekeying(connect(), ring).usage() if each.key_id == key_id]
+        if used:
+            rows = ", ".join(f"{each.rows} rows of {each.table}" for each in used)
+            raise SealBroken(f"{key_id} still seals {rows}: run `datp keyring rotate` first")
+        write_private(file, ring.without(key_id).to_json())
     typer.echo(f"{key_id} is gone from {file}; old backups of PostgreSQL may still need it")
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 
 TAIL_BYTES = 16_384
@@ -24,6 +26,20 @@ def write_private(path: Path, text: str) -> None:
         draft.unlink(missing_ok=True)
         raise
     _sync_directory(path.parent)
+
+
+@contextlib.contextmanager
+def sole_writer(path: Path) -> Iterator[None]:
+    """For reading, changing and writing a file: another process that does so waits.
+
+    The folder is locked, because the file itself is replaced.
+    """
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def read_text(path: Path) -> str | None:

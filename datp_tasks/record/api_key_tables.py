@@ -39,9 +39,12 @@ def declare(metadata: MetaData) -> None:
         Column("revoked_at", DateTime(timezone=True)),
         #: To the minute, so that a busy key is not written with every request.
         Column("last_used_at", DateTime(timezone=True)),
+        #: When its hash was made anew: its end is of an earlier pepper, which no process may know.
+        Column("followed_at", DateTime(timezone=True)),
         CheckConstraint("scope IN ('client', 'operator')", name="api_key_scope"),
         CheckConstraint("role IN ('viewer', 'operator', 'approver', 'admin')", name="api_key_role"),
         Index("api_key_owner", "owner"),
+        Index("api_key_followed", "id", postgresql_where=text("followed_at IS NOT NULL")),
     )
     #: What an owner may do, where that differs from the settings.
     Table(

@@ -43,6 +43,7 @@ class Query(Queries, topic="api_keys"):
     revoke: str
     note_used: str
     follow_pepper: str
+    followed: str
     limits: str
     set_limits: str
     in_flight: str
@@ -203,6 +204,11 @@ class ApiKeys:
         check = match.group(3)
         return check is None or self.hash.is_own(text[:-CHECK_CHARS], check)
 
+    def id_in(self, text: str) -> str | None:
+        """The id that a text names, if it has the form of a key."""
+        match = KEY.fullmatch(text)
+        return match.group(1) if match else None
+
     def verify(self, text: str) -> ApiKey | None:
         """The live key with this text, or None, after the same work whatever is wrong."""
         match = KEY.fullmatch(text)
@@ -219,9 +225,14 @@ class ApiKeys:
 
     def _follow_pepper(self, key_id: str, stored: str, new: str) -> None:
         """It was made under the previous pepper; from now on it needs only the current one."""
-        values = {"id": key_id, "stored": stored, "secret_hash": new}
+        values = {"id": key_id, "stored": stored, "secret_hash": new, "now": self._now()}
         with self._engine.begin() as connection:
             connection.exec_driver_sql(Query.follow_pepper, values)
+
+    def followed(self) -> frozenset[str]:
+        """Ids of keys that `can_be` does not know once the pepper that made them is taken away."""
+        with self._engine.connect() as connection:
+            return frozenset(connection.exec_driver_sql(Query.followed).scalars())
 
     def live_key(self, key_id: str) -> ApiKey | None:
         """A key by its id, if it may be used now."""

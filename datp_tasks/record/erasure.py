@@ -25,6 +25,18 @@ from datp_tasks.model.journal import (
     entries_to_text,
     erased_hash,
 )
+from datp_tasks.record.erased_values import (
+    ErasedValue,
+    actions_by,
+    actions_that_say,
+    approvals_by,
+    approvals_that_say,
+    drop_answers_that_say,
+    drop_views,
+    erase_actions,
+    erase_alerts_that_say,
+    values_gone,
+)
 from datp_tasks.record.journal import Row, rows_of
 from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.queries import Queries
@@ -113,13 +125,17 @@ class Erasure:
             left = [tx for tx in tx_ids if tx not in refused]
             if left:
                 heads = _erase_journal(connection, left)
+                gone = values_gone(connection, left)
                 connection.exec_driver_sql(Query.erase, {"tx_id": left, "now": self._now()})
                 batches = connection.exec_driver_sql(Query.batches_of, {"tx_id": left}).all()
                 names = _erase_batches(connection, batches)
-                asked = _erase_approvals(connection, [*left, *names])
+                others = approvals_by(connection, gone)
+                asked = _erase_approvals(connection, [*left, *names], others)
+                actions = erase_actions(connection, actions_by(connection, gone))
+                drop_views(connection, gone)
                 # The hash of each journal's last row: the audit tells what was erased.
                 erased = {tx: heads.get(tx, "") for tx in left}
-                self._note(connection, order, {"erased": erased, **_named(names, asked)})
+                self._note(connection, order, {"erased": erased, **_named(names, asked, actions)})
         return refused
 
     def erase_batches_of(self, owner: str, order: ErasureOrder, *, rows_max: int) -> int:
@@ -140,6 +156,23 @@ class Erasure:
             number = connection.exec_driver_sql(Query.erase_answers, values).rowcount
             if number:
                 self._note(connection, order, {"keptAnswers": number})
+        return number
+
+    def erase_mentions(self, text: str, order: ErasureOrder) -> int:
+        """Filters that name the person who is erased, and what people wrote about it; how many."""
+        named = [ErasedValue(None, None, text)]
+        with self._engine.begin() as connection:
+            found = {*approvals_by(connection, named), *approvals_that_say(connection, text)}
+            said = {*actions_by(connection, named), *actions_that_say(connection, text)}
+            actions = erase_actions(connection, sorted(said))
+            asked = _erase_approvals(connection, [], sorted(found))
+            alerts = erase_alerts_that_say(connection, text)
+            views = drop_views(connection, named)
+            answers = drop_answers_that_say(connection, text)
+            number = len(actions) + len(found) + alerts + views + answers
+            if number:
+                counts = {"alerts": alerts, "views": views, "keptAnswers": answers}
+                self._note(connection, order, {**_named([], asked, actions), **counts})
         return number
 
     def erase_data_keys_of(self, owner: str, order: ErasureOrder) -> int:
@@ -195,20 +228,24 @@ def _erase_journal(connection: Connection, tx_ids: Sequence[str]) -> dict[str, s
     return heads
 
 
-def _erase_approvals(connection: Connection, subjects: Sequence[str]) -> list[str]:
-    """What people were asked about these; as the audit names those requests."""
+def _erase_approvals(
+    connection: Connection, subjects: Sequence[str], others: Sequence[int] = ()
+) -> list[str]:
+    """What people were asked about these, and in others; as the audit names those requests."""
     rows = connection.exec_driver_sql(Query.approvals_of, {"subject": list(subjects)}).all()
-    ids = [row.id for row in rows]
+    ids = sorted({*others, *(row.id for row in rows)})
     names = [f"{kind}approval {each}" for each in ids for kind in ("", "break-glass ")]
     if ids:
         connection.exec_driver_sql(Query.erase_approvals, {"id": ids, "name": names})
     return names
 
 
-def _named(batches: Sequence[str], approvals: Sequence[str]) -> dict[str, Any]:
+def _named(
+    batches: Sequence[str], approvals: Sequence[str], actions: Sequence[int] = ()
+) -> dict[str, Any]:
     """What else was erased, for the audit: `AuditChain.verify` believes no other row."""
-    found = {"batches": list(batches), "approvals": list(approvals)}
-    return {name: subjects for name, subjects in found.items() if subjects}
+    found = {"batches": list(batches), "approvals": list(approvals), "actions": list(actions)}
+    return {name: named for name, named in found.items() if named}
 
 
 def _erase_batches(connection: Connection, batches: Sequence[Any]) -> list[str]:

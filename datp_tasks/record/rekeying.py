@@ -73,7 +73,7 @@ class Rekeying:
             return [Usage(row.what, row.key_id, row.total) for row in rows]
 
     def _page(self, read: str, after: str) -> list[Any]:
-        active = f"{PREFIX}{self._ring.active}:%"
+        active = f"{PREFIX}{self._ring.active}:"
         values = {"after": after, "active": active, "limit": PAGE_ROWS}
         with translate_outage(), self._engine.connect() as connection:
             return list(connection.exec_driver_sql(read, values))

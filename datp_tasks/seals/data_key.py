@@ -61,10 +61,11 @@ class DataKey:
     def open(self, tx_id: str, value: Any) -> Any:
         """The value as it was; SealBroken if it is another transaction's, or was altered."""
         try:
-            raw = base64.urlsafe_b64decode(value[SEALED].partition(".")[2])
+            text = value[SEALED].partition(".")[2]
+            raw = base64.b64decode(text, altchars=b"-_", validate=True)
             nonce, rest = raw[:NONCE_BYTES], raw[NONCE_BYTES:]
             return json.loads(self._cipher.decrypt(nonce, rest, self._about(tx_id)))
-        except (InvalidTag, ValueError) as error:
+        except (InvalidTag, ValueError, AttributeError) as error:
             raise SealBroken(
                 f"a sealed value of {tx_id} was altered, or is another transaction's"
             ) from error

@@ -3,23 +3,24 @@
 A ring is JSON, in the file that `DATP_SECURITY__KEYRING_FILE` names or in the variable
 `DATP_SECURITY__KEYRING`:
 
-    {"active": "k1", "keys": {"k1": "<32 bytes, base64>"}}
+    {"active": "k1", "keys": {"k1": "<32 bytes, base64>"}, "dropped": []}
 
 New things are sealed under the active key; every key of the ring opens what was sealed under it.
 What is sealed says under which key, and the key and the place it belongs to (table, column, row)
-are authenticated with it: a sealed text that is moved to another row does not open.
+are authenticated with it: a sealed text that is moved to another row does not open. The ids of
+keys that were dropped are kept, so that an id never names a second key: a backup may need the
+first.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import os
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ HOW_TO = (
 class KeyRing:
     active: str
     keys: Mapping[str, bytes] = field(repr=False)
+    #: Ids of keys that the ring had once.
+    dropped: tuple[str, ...] = ()
 
     def seal(self, text: str, *place: str) -> str:
         """Under the active key, for this place only: table, column, row."""
@@ -63,33 +66,52 @@ class KeyRing:
             plain = AESGCM(self.keys[key_id]).decrypt(nonce, rest, _about(key_id, place))
         except (InvalidTag, ValueError) as error:
             where = ".".join(place[:2])
-            raise SealBroken(f"{where} was altered, or sealed for another row") from error
+            raise SealBroken(
+                f"{where} was altered, or sealed for another row or under another key {key_id!r}"
+            ) from error
         return plain.decode()
 
     def to_json(self) -> str:
         keys = {name: base64.b64encode(key).decode() for name, key in self.keys.items()}
-        return json.dumps({"active": self.active, "keys": keys}, indent=2) + "\n"
+        ring = {"active": self.active, "keys": keys, "dropped": self.dropped}
+        return json.dumps(ring, indent=2) + "\n"
+
+    def activated(self, key_id: str) -> KeyRing:
+        """The same keys, of which another one seals what is new."""
+        return replace(self, active=key_id)
+
+    def without(self, key_id: str) -> KeyRing:
+        """The ring without a key; its id is not used again."""
+        left = {name: key for name, key in self.keys.items() if name != key_id}
+        return replace(self, keys=left, dropped=(*self.dropped, key_id))
 
     @classmethod
     def from_json(cls, text: str, source: str) -> KeyRing:
         """SettingsError, without any of its content, if it is no key ring."""
         try:
-            raw: Any = json.loads(text)
+            raw: Any = json.loads(text, object_pairs_hook=_no_duplicates)
             keys = {name: base64.b64decode(key, validate=True) for name, key in raw["keys"].items()}
-            active = raw["active"]
-        except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
+            active, dropped = raw["active"], tuple(raw.get("dropped", ()))
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise SettingsError(
                 f"{source} is not a key ring: it must be JSON like "
-                '{"active": "k1", "keys": {"k1": "<base64>"}}. '
+                '{"active": "k1", "keys": {"k1": "<base64>"}}, with each id once. '
                 "`datp keyring make FILE` makes one."
             ) from None
-        wrong = [name for name, key in keys.items() if not is_key_id(name) or len(key) != KEY_BYTES]
-        if wrong or active not in keys:
+        ids_are_right = all(is_key_id(name) for name in (active, *keys, *dropped))
+        if not ids_are_right or active not in keys:
+            # A key that was put where its id belongs must not be repeated.
             raise SettingsError(
-                f"{source} is not a key ring: a key has an id like k1 and {KEY_BYTES} bytes, and "
-                f"the active one is among them (wrong: {', '.join(wrong) or active!r})"
+                f"{source} is not a key ring: a key has an id like k1 (lower-case letters, digits, "
+                "'_' and '-', at most 32), and `active` is one of these ids"
             )
-        return cls(active, keys)
+        wrong = [name for name, key in keys.items() if len(key) != KEY_BYTES]
+        if wrong or not keys.keys().isdisjoint(dropped):
+            raise SettingsError(
+                f"{source} is not a key ring: a key has {KEY_BYTES} bytes, and none of the ids is "
+                f"among those that were dropped (wrong: {', '.join(wrong) or 'dropped'})"
+            )
+        return cls(active, keys, dropped)
 
 
 def key_id_of(sealed: str) -> str:
@@ -108,8 +130,9 @@ def new_ring() -> KeyRing:
 
 def with_new_key(ring: KeyRing) -> KeyRing:
     """The ring with one key more, which is not active yet: every process must know it first."""
-    used = [int(name[1:]) for name in ring.keys if name[0] == "k" and name[1:].isdigit()]
-    return KeyRing(ring.active, {**ring.keys, f"k{max(used, default=0) + 1}": new_key()})
+    names = (*ring.keys, *ring.dropped)
+    used = [int(name[1:]) for name in names if name[0] == "k" and name[1:].isdecimal()]
+    return replace(ring, keys={**ring.keys, f"k{max(used, default=0) + 1}": new_key()})
 
 
 def new_key() -> bytes:
@@ -136,10 +159,19 @@ def read(path: Path) -> KeyRing:
         text = path.read_text()
     except OSError as error:
         raise SettingsError(f"the key ring {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"the key ring {path} cannot be read: it is not UTF-8") from None
     if mode & 0o077 and os.access(path, os.W_OK):
         # Where it is mounted read-only its mode is not this process's to decide.
         raise SettingsError(f"the key ring {path} can be read by others: chmod 600 {path}")
     return KeyRing.from_json(text, str(path))
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of two keys under one id, JSON would drop the first without a word."""
+    if len(dict(pairs)) != len(pairs):
+        raise ValueError("an id is there twice")
+    return dict(pairs)
 
 
 def _about(key_id: str, place: tuple[str, ...]) -> bytes:

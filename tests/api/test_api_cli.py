@@ -132,7 +132,11 @@ def test_datp_up_serves_an_api_with_a_key_that_it_keeps(
             assert not any(text in shown for text in texts)
             assert httpx.get(f"{api.url}/v1/alerts").status_code == 401
             # Other commands here find the pepper, and so can make keys that this API knows.
-            assert connect(directory).settings.key_pepper == stack.key_pepper()
+            context = connect(directory)
+            assert context.settings.key_pepper == stack.key_pepper()
+            ends = [context.api_keys.one(text.split("_")[1]).expires_at for text in texts]
+            # What may do everything ends by itself.
+            assert ends[0] is None and ends[1] is not None
     assert len(keys) == 2
     for name in ("key-pepper", "api-key", "operator-key"):
         assert (directory / name).stat().st_mode & 0o077 == 0

@@ -11,6 +11,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -18,13 +19,13 @@ import pytest
 
 from datp_tasks.api import access, door
 from datp_tasks.api.shares import Shares
-from datp_tasks.model.actor import Actor
+from datp_tasks.model.actor import LOCAL, Actor
 from datp_tasks.model.grants import Grants
-from datp_tasks.record.api_keys import OwnerLimits
+from datp_tasks.record.api_keys import ApiKeys, OwnerLimits
 from datp_tasks.testing import Kit
 from tests.api.test_api_bodies import refused
 from tests.api.test_api_transactions import submitted
-from tests.support.api_house import ApiHouse, api_house
+from tests.support.api_house import PEPPER, ApiHouse, api_house
 from tests.support.eventually import eventually
 from tests.support.ledger_world import payload_of
 
@@ -242,6 +243,39 @@ def test_made_up_keys_are_refused_without_asking_the_record(
     assert asked == [right]
 
 
+def test_a_key_that_followed_is_good_without_the_pepper_that_made_it(
+    house: ApiHouse, kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end is of a pepper that no process knows any more."""
+    engine, clock, before = kit.connections.engine, kit.clock, "the pepper before, long enough too"
+    made = ApiKeys(engine, clock, before)
+    key, unused = (made.create("moved", actor=LOCAL).text for _ in range(2))
+    assert ApiKeys(engine, clock, PEPPER, before).verify(key) is not None
+    reads: list[frozenset[str]] = []
+    followed = house.services.callers.keys.followed
+
+    def noted() -> frozenset[str]:
+        reads.append(followed())
+        return reads[-1]
+
+    monkeypatch.setattr(house.services.callers.keys, "followed", noted)
+    monkeypatch.setattr(house.services.admission.gate, "_followed_until_s", 0.0)
+    assert house.client(key=key).get("/v1/transactions").status_code == 200
+    assert house.client(key=unused).get("/v1/transactions").status_code == 401
+    made_up = f"datp_{'0' * 16}_{key[22:]}"
+    for _ in range(5):
+        assert house.client(key=made_up).get("/v1/transactions").status_code == 401
+    assert len(reads) == 1
+
+
+def test_request_ids_cannot_be_counted(house: ApiHouse) -> None:
+    client = house.client(key=house.new_key("counting"))
+    found = [client.get("/v1/transactions").headers["request-id"] for _ in range(4)]
+    numbers = [int(each.removeprefix("req_"), 16) for each in found]
+    # Neither the last digits nor the first ones go on from the one before.
+    assert all(a >> 48 != b >> 48 and abs(a - b) % 2**32 > 8 for a, b in pairwise(numbers))
+
+
 def test_a_key_from_before_there_was_a_check_is_good(house: ApiHouse, kit: Kit) -> None:
     new = house.new_key("old")
     old = new[:-8]
@@ -301,6 +335,37 @@ def test_slow_queries_do_not_keep_keys_from_being_looked_up(
         finally:
             go.set()
         assert [each.result(30).status_code for each in waiting] == [200] * (threads + 4)
+
+
+def test_when_all_threads_are_held_keys_are_still_looked_up(
+    house: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By two owners, since one has never all of them."""
+    go = threading.Event()
+    page = house.services.transactions.listing.page
+
+    def held(wanted: Any) -> Any:
+        go.wait(20)
+        return page(wanted)
+
+    monkeypatch.setattr(house.services.transactions.listing, "page", held)
+    threads = house.services.settings.api_threads_max
+    slow = [house.client(house.new_owner("slow")) for _ in range(2) for _ in range(threads)]
+    for each in slow[:threads]:
+        each.headers["Authorization"] = slow[0].headers["Authorization"]
+    unknown = house.new_key("unknown")
+    house.keys.revoke(unknown.split("_")[1], actor=LOCAL)
+    with ThreadPoolExecutor(len(slow)) as pool:
+        waiting = [pool.submit(each.get, "/v1/transactions") for each in slow]
+        try:
+            running = house.services.threads._turns._running
+            eventually(lambda: sum(running.values()) == threads)
+            assert house.client(key=unknown).get("/v1/step-types").status_code == 401
+            assert house.client().get("/readyz").status_code == 200
+            assert not any(each.done() for each in waiting)
+        finally:
+            go.set()
+        assert {each.result(30).status_code for each in waiting} == {200}
 
 
 # Per owner.

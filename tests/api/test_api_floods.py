@@ -115,7 +115,9 @@ def post(key: str, length: int, rest: bytes = b"") -> bytes:
     return head.encode() + rest
 
 
-def test_floods_and_a_hundred_slow_clients_do_not_keep_another_waiting(kit: Kit, port: int) -> None:
+def test_floods_and_a_hundred_slow_clients_do_not_keep_another_waiting(
+    kit: Kit, port: int, record_property: Callable[[str, object], None]
+) -> None:
     keys = ApiKeys(kit.connections.engine, kit.connections.clock, PEPPER)
     good, bad = (keys.create(name, actor=Actor(name="test")).text for name in ("good", "bad"))
     doubled = b'{"pipeline":"echo","input":{' + b",".join(b'"k%d":1' % n for n in range(20_000))
@@ -143,7 +145,10 @@ def test_floods_and_a_hundred_slow_clients_do_not_keep_another_waiting(kit: Kit,
             holding(port, held, b"GET /"),
         ):
             took_s = sorted(latencies(client))
-    assert took_s[int(len(took_s) * 0.99)] < 1.0, took_s[-10:]
+    p99_s = took_s[int(len(took_s) * 0.99)]
+    record_property("flood_requests", len(took_s))
+    record_property("flood_p99_ms", round(p99_s * 1_000))
+    assert p99_s < 1.0, took_s[-10:]
 
 
 def latencies(client: httpx.Client) -> Iterator[float]:
@@ -154,5 +159,6 @@ def latencies(client: httpx.Client) -> Iterator[float]:
         asked_s = time.monotonic()
         answer = client.post("/v1/transactions", json={"pipeline": "echo", "input": {}})
         assert answer.status_code == 202, answer.text
+        yield (posted_s := time.monotonic()) - asked_s
         assert client.get("/v1/transactions?limit=1").status_code == 200
-        yield (time.monotonic() - asked_s) / 2
+        yield time.monotonic() - posted_s

@@ -23,6 +23,7 @@ from datp_tasks.record.idempotency_keys import (
 from datp_tasks.testing import Kit
 from tests.support.api_house import ApiHouse
 from tests.support.eventually import eventually
+from tests.support.search_everywhere import places_with
 
 WANTED = {"pipeline": "nap", "input": {"n": 1}}
 
@@ -168,6 +169,17 @@ def test_a_process_that_died_before_its_answer_was_kept_makes_no_second_transact
     ids = [each["txId"] for each in many.json()["results"]]
     assert same.status_code == 200 and [each["txId"] for each in same.json()["results"]] == ids
     assert count(acme) == 3
+
+
+def test_what_was_searched_for_does_not_rest_under_a_key(
+    house: ApiHouse, ops: httpx.Client
+) -> None:
+    where = {"attributes": {"customer": "ann-of-cleves"}}
+    for _ in range(2):
+        body = {"action": "wake", "where": where}
+        seen = ops.post("/v1/bulk-actions/preview", json=body, headers=with_key("seen"))
+        assert (seen.status_code, seen.json()["count"]) == (200, 0)
+    assert "idempotency_key" not in places_with(house.kit, "ann-of-cleves")
 
 
 def test_a_request_that_takes_longer_than_the_hold_keeps_its_key(

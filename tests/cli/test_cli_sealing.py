@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from datp_tasks import Pipeline
 from datp_tasks.cli import app, sealing
 from datp_tasks.cli.command_context import Context
 from datp_tasks.errors import SealBroken, SettingsError
+from datp_tasks.local.private_files import sole_writer
 from datp_tasks.seals.keyring import read
 from datp_tasks.testing import Kit
 from tests.support.search_everywhere import places_with
@@ -69,6 +71,16 @@ def test_a_ring_is_made_changed_and_its_old_key_dropped(
     assert datp_command("secrets", "rotate", "BANK", given="another\n").exit_code == 0
     assert datp_command("secrets", "delete", "BANK").exit_code == 0
     assert json.loads(datp_command("secrets", "list", "--json").output) == []
+
+
+def test_two_who_change_a_ring_at_once_lose_no_key(datp_command: Run, ring_file: Path) -> None:
+    """Each was told the id of a key, and may have given it to processes."""
+    datp_command("keyring", "make", str(ring_file))
+    with ThreadPoolExecutor(2) as pool, sole_writer(ring_file):
+        adding = [pool.submit(sealing.add, ring_file) for _ in range(2)]
+        assert wait(adding, timeout=0.05).done == set()
+    assert [each.result() for each in adding] == [None, None]
+    assert [*read(ring_file).keys] == ["k1", "k2", "k3"]
 
 
 def test_unmask_shows_a_sealed_transaction_and_needs_a_reason(

@@ -34,6 +34,8 @@ def test_the_client_sees_an_error_id_and_the_operator_what_postgresql_said(datp:
     assert without_id(summary.note) == "step 0 (t/sql): ProgrammingError (error …)"
     answer = datp.operator.why(summary.tx_id).answer
     assert "no_such_table" in answer
+    # Not what the statement was given, as SQLAlchemy would list it.
+    assert "'card'" not in answer
     # The id that the client was told finds the text.
     error_id = (summary.note or "").partition("error ")[2].rstrip(")")
     assert error_id in answer

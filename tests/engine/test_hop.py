@@ -100,8 +100,8 @@ def test_a_vector_shares_round_trips_and_commits(
     datp: Kit, calls: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Sent once a second, however many transactions there were: not part of what a vector costs.
-    monkeypatch.setattr(datp.connections.costs, "publish", lambda: None)
-    monkeypatch.setattr(datp.connections.counts, "send", lambda: None)
+    monkeypatch.setattr(datp.connections.bells.costs, "publish", lambda: None)
+    monkeypatch.setattr(datp.connections.bells.counts, "send", lambda: None)
     costs = []
     # The first time is for the servers to get to know the scripts: 50 are on all of a cluster.
     for size in (50, 1, 50):

@@ -13,7 +13,15 @@ from tests.mutants.mutant import FOLDER, ROOT, Mutant, load
 MUTANTS = load()
 MUTANTS_MIN = 60
 #: How many of each part there are at least, so that none is left out.
-PARTS_MIN = {"scripts": 20, "engine": 20, "record": 12, "jobs": 15, "rooms": 8, "faults": 20}
+PARTS_MIN = {
+    "scripts": 20,
+    "engine": 20,
+    "record": 12,
+    "jobs": 15,
+    "rooms": 8,
+    "faults": 20,
+    "tenants": 80,
+}
 #: What a user would suffer is told in a sentence.
 HARM_CHARS_MAX = 120
 

@@ -61,6 +61,12 @@ def test_a_chain_that_was_left_alone_is_whole_and_goes_on(datp: Kit, chain: Audi
     [
         ("UPDATE operator_action SET reason = 'x' WHERE subject = 't3'", "action 3, or its seal"),
         ("UPDATE operator_action SET address = NULL WHERE subject = 't3'", "action 3, or its seal"),
+        ("UPDATE operator_action SET key_id = 'x' WHERE subject = 't3'", "action 3, or its seal"),
+        (
+            "UPDATE operator_action SET request_id = '' WHERE subject = 't3'",
+            "action 3, or its seal",
+        ),
+        ("UPDATE operator_action SET actor = 'bob' WHERE subject = 't3'", "action 3, or its seal"),
         ("UPDATE operator_action SET details = '{}' WHERE subject = 't3'", "action 3, or its seal"),
         ("DELETE FROM operator_action WHERE subject = 't2'", "action 2 was removed"),
         ("DELETE FROM audit_seal WHERE position = 4", "the seals 4 to 4 were removed"),

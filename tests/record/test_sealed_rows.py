@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -146,6 +147,38 @@ def test_rotation_seals_everything_anew_in_pages_and_the_old_key_may_go(
     assert sorted(vault.opened(each).input["n"] for each in stored) == [*range(5)]
 
 
+def test_rotation_does_not_bring_back_a_secret_that_was_changed_meanwhile(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = ring_of(datp)
+    new = KeyRing("k2", with_new_key(old).keys)
+    secrets_of(datp, old).put("BANK", "before", actor=ALICE)
+    rotation = Rekeying(datp.connections.engine, new)
+    page = rotation._page
+
+    def late(read: str, after: str) -> list[Any]:
+        rows = page(read, after)
+        if any(row.place == "BANK" for row in rows):
+            # By a process that seals under the old key still.
+            secrets_of(datp, old).put("BANK", "after", actor=ALICE)
+        return rows
+
+    monkeypatch.setattr(rotation, "_page", late)
+    assert [each.resealed for each in rotation.reseal()] == [0]
+    assert secrets_of(datp, new).value("BANK") == "after"
+    # It is found when the rotation is repeated.
+    assert [each.resealed for each in Rekeying(datp.connections.engine, new).reseal()] == [1]
+    assert secrets_of(datp, new).value("BANK") == "after"
+
+
+def test_rotation_takes_no_key_for_the_active_one_because_their_ids_are_alike(datp: Kit) -> None:
+    """An underscore stands for any character in a pattern of SQL."""
+    keys = {"ka1": new_ring().keys["k1"], "k_1": new_ring().keys["k1"]}
+    secrets_of(datp, KeyRing("ka1", keys)).put("BANK", "v", actor=ALICE)
+    (page,) = Rekeying(datp.connections.engine, KeyRing("k_1", keys)).reseal()
+    assert (page.resealed, page.unreadable) == (1, ())
+
+
 def test_rows_under_a_key_that_is_gone_are_named_and_left_alone(datp: Kit) -> None:
     secrets_of(datp, new_ring()).put("LOST", "v", actor=ALICE)
     other = KeyRing("k9", {"k9": new_ring().keys["k1"]})
@@ -193,6 +226,8 @@ def test_a_key_made_under_the_previous_pepper_is_known_and_follows(datp: Kit) ->
     # It was used once with both; from then on it needs only the new one.
     assert ApiKeys(engine, clock, NEW).verify(key) is not None
     assert ApiKeys(engine, clock, OLD).verify(key) is None
+    # Its end is still that of the old one, so the gate is told of it by its id.
+    assert ApiKeys(engine, clock, NEW).followed() == {found.id}
 
 
 def test_a_previous_pepper_must_be_good_too() -> None:

@@ -52,6 +52,18 @@ def test_a_value_of_another_transaction_or_altered_does_not_open() -> None:
             KEY.open("t00-1", {"$sealed": text[:place] + other + text[place + 1 :]})
 
 
+@pytest.mark.parametrize("text", [5, None, "", "x", f"{KEY.id}.", f"{KEY.id}.????", f"{KEY.id}.ä"])
+def test_what_only_looks_sealed_does_not_open(text: object) -> None:
+    with pytest.raises(SealBroken):
+        KEY.open("t00-1", {SEALED: text})
+
+
+def test_a_sealed_text_is_read_in_one_spelling_only() -> None:
+    (text,) = KEY.seal("t00-1", {"amount": 5}).values()
+    with pytest.raises(SealBroken):
+        KEY.open("t00-1", {SEALED: f"{text[:30]}\n{text[30:]}"})
+
+
 def test_a_fingerprint_needs_the_key() -> None:
     other = DataKey(KEY.id, bytes(32))
     assert KEY.fingerprint("x") == KEY.fingerprint("x")

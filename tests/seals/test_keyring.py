@@ -21,6 +21,7 @@ from datp_tasks.seals.keyring import (
 )
 from datp_tasks.settings import Settings
 
+SOME_KEY, OTHER_KEY = (base64.b64encode(new_key()).decode() for _ in range(2))
 PLACE = ("sealed_secret", "sealed", "BANK")
 
 
@@ -85,15 +86,41 @@ def test_it_is_read_from_a_variable_or_a_file_for_its_owner_only(tmp_path: Path)
         "no JSON",
         "[]",
         json.dumps({"active": "k1", "keys": {"k1": "c2hvcnQ="}}),
-        json.dumps({"active": "k2", "keys": {"k1": base64.b64encode(new_key()).decode()}}),
-        json.dumps({"active": "K:1", "keys": {"K:1": base64.b64encode(new_key()).decode()}}),
+        json.dumps({"active": "k2", "keys": {"k1": SOME_KEY}}),
+        json.dumps({"active": "K:1", "keys": {"K:1": SOME_KEY}}),
+        json.dumps({"active": SOME_KEY, "keys": {"k1": SOME_KEY}}),
+        json.dumps({"active": "k1", "keys": {"k1": SOME_KEY, SOME_KEY: SOME_KEY}}),
+        json.dumps({"active": ["k1"], "keys": {"k1": SOME_KEY}}),
+        json.dumps({"active": "k1", "keys": {"k1": SOME_KEY}, "dropped": [{}]}),
+        json.dumps({"active": "k1", "keys": {"k1": SOME_KEY}, "dropped": ["k1"]}),
+        f'{{"active": "k1", "keys": {{"k1": "{OTHER_KEY}", "k1": "{SOME_KEY}"}}}}',
     ],
-    ids=("text", "list", "short", "not-active", "odd-id"),
+    ids=(
+        *("text", "list", "short", "not-active", "odd-id", "key-as-active", "key-as-id"),
+        *("active-list", "dropped-object", "dropped-in-use", "id-twice"),
+    ),
 )
 def test_what_is_no_key_ring_is_refused_without_being_repeated(text: str) -> None:
     with pytest.raises(SettingsError, match="not a key ring") as caught:
         KeyRing.from_json(text, "DATP_SECURITY__KEYRING")
-    assert "c2hvcnQ=" not in str(caught.value)
+    for key in ("c2hvcnQ=", SOME_KEY, OTHER_KEY):
+        assert key not in str(caught.value)
+
+
+def test_the_id_of_a_dropped_key_names_no_second_one() -> None:
+    """A backup may still need the first, under that id."""
+    ring = with_new_key(new_ring())
+    left = KeyRing.from_json(ring.without("k2").to_json(), "a file")
+    assert [*left.keys] == ["k1"]
+    assert [*with_new_key(left).keys] == ["k1", "k3"]
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "ring.json"
+    path.write_bytes(b"\xff\xfe")
+    path.chmod(0o600)
+    with pytest.raises(SettingsError, match="not UTF-8"):
+        read(path)
 
 
 def test_without_a_ring_the_message_says_what_to_do() -> None:

@@ -190,4 +190,10 @@ def test_only_the_image_of_flower_has_flower(services: dict[str, Any]) -> None:
     assert any(each.startswith("flower") for each in project["optional-dependencies"]["flower"])
     assert services["flower"]["build"]["target"] == "flower"
     dockerfile = (ROOT / "Dockerfile").read_text()
-    assert dockerfile.rstrip().split("\nFROM ")[-1].startswith("run AS datp")
+    stages = {each.split()[2]: each for each in dockerfile.split("FROM ")[1:]}
+    assert [*stages][-1] == "datp" and stages["datp"].startswith("run ")
+    # Neither by itself nor from the stage that has it.
+    with_flower = {name for name, each in stages.items() if "flower" in each.lower()}
+    assert with_flower <= {"build", "build-flower", "flower"}
+    assert "pip install" not in stages["run"] + stages["datp"]
+    assert "[flower]" not in stages["build"]

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from datp_tasks import Pipeline
 from datp_tasks.errors import WebhookInvalid
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.alerts import Alerts
@@ -72,6 +73,29 @@ def test_what_one_owner_has_pending_is_not_before_what_another_has(
     assert owners_told(kit, receiver).index("bob") < 12
 
 
+def test_an_owner_that_had_its_turn_goes_behind_those_that_wait(new_kit: NewKit) -> None:
+    """However long its own have been due: with more owners than places, others would never be."""
+    kit = new_kit()
+    schedule = kit.connections.webhooks.schedule
+    shard = next(iter(kit.connections.live.shards))
+
+    def place(number: int, owner: str) -> None:
+        schedule.place([((f"t{shard}-{number:032x}", 1, owner), 0.0)])
+
+    for number in range(5):
+        place(number, "ann")
+    kit.clock.advance(seconds=60)
+    place(6, "bob")
+    place(7, "kim")
+    turns = []
+    for _ in range(4):
+        kit.clock.advance(seconds=1)
+        [(_, _, owner)] = schedule.take(batch_max=1, hold_s=600, room=lambda _: 1)
+        turns.append(owner)
+    assert turns[0] == turns[3] == "ann"
+    assert sorted(turns[1:3]) == ["bob", "kim"]
+
+
 def test_what_redis_lost_of_one_owner_hides_nothing_of_another(
     new_kit: NewKit, receiver: Receiver
 ) -> None:
@@ -112,6 +136,7 @@ def test_an_owner_that_tries_again_clears_no_alert_of_the_operator(
     webhooks = kit.connections.webhooks
     assert len(alerts.open_alerts(DEAD)) == 1
     webhooks.redeliver(f"msg_{tx_id}_1", owner="ann")
+    assert len(alerts.open_alerts(DEAD)) == 1
     kit.run_job("webhook_sender")
     webhooks.redeliver_dead(owner="ann")
     assert len(alerts.open_alerts(DEAD)) == 1
@@ -168,3 +193,22 @@ def test_targets_of_one_owner_that_may_be_back_are_tried_within_its_places(
     assert 1 <= len(picked.claimed) <= 6
     assert {each.is_probe for each in picked.claimed} == {True}
     assert picked.turn_s is not None
+
+
+def test_a_sealed_webhook_that_cannot_be_opened_waits_for_the_key_ring(
+    new_kit: NewKit, receiver: Receiver
+) -> None:
+    kit = new_kit()
+    kit.use(Pipeline("sealed", sealed=True).step("hook/reports").build())
+    vault = kit.connections.seals.vault
+    tx_id = kit.run("sealed", {"amount": 5}, webhook=receiver.url("/hook")).tx_id
+    ring, vault.ring = vault.ring, None
+    vault._known.clear()
+    kit.run_job("webhook_sender")
+    assert receiver.got == []
+    [delivery] = kit.connections.webhooks.store.deliveries(tx_id=tx_id)
+    assert (delivery.state, delivery.attempts) == ("pending", 1)
+    vault.ring = ring
+    kit.advance(seconds=120)
+    kit.run_job("webhook_sender")
+    assert [got.json["data"]["output"] for got in receiver.got] == [{"paid": 5}]

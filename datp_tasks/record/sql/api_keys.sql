@@ -54,4 +54,9 @@ SELECT (SELECT count(*) FROM (
 
 -- :name follow_pepper
 -- Keep the hash of a key under the current pepper, unless another process just did.
-UPDATE api_key SET secret_hash = %(secret_hash)s WHERE id = %(id)s AND secret_hash = %(stored)s
+UPDATE api_key SET secret_hash = %(secret_hash)s, followed_at = coalesce(%(now)s, now())
+WHERE id = %(id)s AND secret_hash = %(stored)s
+
+-- :name followed
+-- Keys whose end was made under an earlier pepper.
+SELECT id FROM api_key WHERE followed_at IS NOT NULL

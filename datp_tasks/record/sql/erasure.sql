@@ -96,6 +96,9 @@ WITH decisions AS (
 UPDATE approval r
 SET reason = 'erased', note = NULL,
     params = CASE WHEN action LIKE 'batch.%%' THEN params
+                  WHEN action LIKE 'bulk.%%' THEN json_build_object(
+                      'action', params -> 'action', 'where', json_build_object('erased', true),
+                      'count', params -> 'count')
                   ELSE json_build_object('decision', action, 'output', NULL, 'erased', true) END
 WHERE id = ANY(%(id)s)
 

@@ -1,7 +1,7 @@
 -- :name data_keys
 -- A page of data keys that are not sealed under the active key.
 SELECT id AS row, id AS place, sealed FROM data_key
-WHERE id > %(after)s AND sealed NOT LIKE %(active)s ORDER BY id LIMIT %(limit)s
+WHERE id > %(after)s AND NOT starts_with(sealed, %(active)s) ORDER BY id LIMIT %(limit)s
 
 -- :name put_data_key
 -- Keep a data key as it is sealed now, unless another process has just done that.
@@ -10,7 +10,7 @@ UPDATE data_key SET sealed = %(sealed)s WHERE id = %(row)s AND sealed = %(before
 -- :name sealed_secrets
 -- A page of secrets that are not sealed under the active key.
 SELECT name AS row, name AS place, sealed FROM sealed_secret
-WHERE name > %(after)s AND sealed NOT LIKE %(active)s ORDER BY name LIMIT %(limit)s
+WHERE name > %(after)s AND NOT starts_with(sealed, %(active)s) ORDER BY name LIMIT %(limit)s
 
 -- :name put_sealed_secret
 -- Keep a secret as it is sealed now, unless it has just been changed.
@@ -20,7 +20,7 @@ UPDATE sealed_secret SET sealed = %(sealed)s WHERE name = %(row)s AND sealed = %
 -- A page of webhook secrets that are not sealed under the active key, plain ones of older releases
 -- included. Ids as text of one length: they are the cursor.
 SELECT lpad(id::text, 12, '0') AS row, owner AS place, secret AS sealed FROM webhook_secret
-WHERE id > coalesce(nullif(%(after)s, ''), '0')::bigint AND secret NOT LIKE %(active)s
+WHERE id > coalesce(nullif(%(after)s, ''), '0')::bigint AND NOT starts_with(secret, %(active)s)
 ORDER BY id LIMIT %(limit)s
 
 -- :name put_webhook_secret
