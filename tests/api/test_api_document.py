@@ -207,10 +207,10 @@ def test_the_state_machine_of_schemathesis_follows_the_links_that_read(house: Ap
     seen: Counter[tuple[str, int]] = Counter()
 
     class Walk(schema.as_state_machine()):  # type: ignore[misc]
-        def get_call_kwargs(self, case: Case) -> dict[str, Any]:
+        def get_call_kwargs(self, case: Case[Any]) -> dict[str, Any]:
             return {"headers": {"Authorization": f"Bearer {key}"}, "timeout": 20}
 
-        def validate_response(self, response: Any, case: Case, **_: Any) -> None:
+        def validate_response(self, response: Any, case: Case[Any], **_: Any) -> None:
             seen[case.operation.definition.raw["operationId"], response.status_code] += 1
             case.validate_response(response, checks=REFUSED_CHECKS)
 
