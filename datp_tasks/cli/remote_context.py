@@ -87,7 +87,7 @@ class RemoteContext(Context):
 
     @cached_property
     def alerts(self) -> Alerts:
-        from datp_tasks.cli.remote_transactions import RemoteAlerts
+        from datp_tasks.cli.remote_reports import RemoteAlerts
 
         return cast("Alerts", RemoteAlerts(self._calls))
 

@@ -32,7 +32,6 @@ from datp_tasks.operator.retry import ActionResult
 from datp_tasks.operator.selection import Where, checked_order
 from datp_tasks.operator.unmask import Unmasked
 from datp_tasks.operator.why import Why
-from datp_tasks.record.alerts import Alert
 from datp_tasks.record.record_types import Summary
 
 PAGE_MAX = 200
@@ -289,23 +288,6 @@ class RemoteApprovals:
 
     def __getattr__(self, name: str) -> Any:
         refuse_over_http(f"the approvals' {name}")
-
-
-class RemoteAlerts:
-    def __init__(self, calls: RemoteCalls) -> None:
-        self._calls = calls
-
-    def open_alerts(self) -> list[Alert]:
-        return [
-            Alert(
-                each["id"],
-                each["kind"],
-                each["subject"],
-                each["summary"],
-                known_moment(each["createdAt"]),
-            )
-            for each in self._calls.get("alerts")["alerts"]
-        ]
 
 
 def summary_of(found: Mapping[str, Any]) -> Summary:
