@@ -49,7 +49,7 @@ test-cluster: $(STAMP) ## The tests that matter with the state on a Redis Cluste
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/cluster tests/acceptance/test_cluster_workers.py
 	DATP_TEST_REDIS_CLUSTER=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile tests/live tests/engine \
 		tests/record tests/jobs tests/transactions tests/operator tests/observe tests/timeouts tests/webhooks \
-		tests/pipelines tests/client tests/ledger tests/seals
+		tests/pipelines tests/client tests/ledger tests/seals tests/api --ignore-glob="*/test_console_*"
 
 chaos: $(STAMP) ## Break everything under load for SECONDS (300), with a SEED if given, then at every point
 	DATP_CHAOS_S=$(or $(SECONDS),300) $(if $(SEED),DATP_CHAOS_SEED=$(SEED)) \

@@ -15,6 +15,7 @@ from datp_tasks.local.run_file import (
     KEYRING_VARIABLES,
     OF_A_STACK,
     PEPPER_FILE,
+    POLICY_VARIABLE,
     read_run_file,
 )
 from datp_tasks.runtime.command_parts import CommandParts
@@ -106,6 +107,7 @@ def _of_running_stack(directory: Path | None) -> dict[str, str]:
     has_own = os.environ.get(by_content) or not ring.exists()
     return {
         **OF_A_STACK,
+        POLICY_VARIABLE: run.policy_file,
         **({} if has_own else {by_file: str(ring.resolve())}),
         "DATP_REDIS_URL": run.redis_url,
         "DATP_BROKER_URL": run.broker_url,

@@ -25,9 +25,10 @@ KEYRING_VARIABLES = ("DATP_SECURITY__KEYRING_FILE", "DATP_SECURITY__KEYRING")
 RUN_FILE = "run.json"
 #: The jobs of beat have a worker of their own here: an archiver at work holds up no transaction.
 #: A stack on a laptop is run by one person, so nothing waits for a second one.
+POLICY_VARIABLE = "DATP_SECURITY__POLICY_FILE"
 OF_A_STACK = {
     "DATP_MAINTENANCE_GROUP": "maintenance",
-    "DATP_SECURITY__POLICY_FILE": "single-person",
+    POLICY_VARIABLE: "single-person",
 }
 LOCK_FILE = "lock"
 LOCK_TRIES = 10
@@ -49,6 +50,8 @@ class RunInfo:
     database_url: str = field(repr=False)
     groups: tuple[str, ...] = ()
     pids: Mapping[str, int] = field(default_factory=dict)
+    #: What its processes were told needs a second person: commands here keep to the same.
+    policy_file: str = OF_A_STACK[POLICY_VARIABLE]
 
 
 def write_run_file(info: RunInfo) -> None:
@@ -60,6 +63,7 @@ def write_run_file(info: RunInfo) -> None:
         "database_url": info.database_url,
         "groups": list(info.groups),
         "pids": dict(info.pids),
+        "policy_file": info.policy_file,
     }
     write_private(info.directory / RUN_FILE, json.dumps(content, indent=2) + "\n")
 
@@ -157,4 +161,5 @@ def _parse(directory: Path, content: Mapping[str, Any]) -> RunInfo:
         database_url=str(content["database_url"]),
         groups=tuple(content["groups"]),
         pids={str(name): int(pid) for name, pid in content["pids"].items()},
+        policy_file=str(content.get("policy_file", OF_A_STACK[POLICY_VARIABLE])),
     )

@@ -24,6 +24,7 @@ from datp_tasks.local.run_file import (
     KEYRING_VARIABLES,
     OF_A_STACK,
     PEPPER_FILE,
+    POLICY_VARIABLE,
     DirectoryLock,
     RunInfo,
     read_last_run,
@@ -303,5 +304,12 @@ class Stack:
                 database_url=self._urls.database_url,
                 groups=self._groups,
                 pids={name: pid for name, pid in pids.items() if pid is not None},
+                policy_file=_policy_file(),
             )
         )
+
+
+def _policy_file() -> str:
+    """As a command in another folder finds it."""
+    given = os.environ.get(POLICY_VARIABLE) or OF_A_STACK[POLICY_VARIABLE]
+    return given if given == OF_A_STACK[POLICY_VARIABLE] else str(Path(given).absolute())

@@ -112,8 +112,11 @@ def test_datp_up_serves_an_api_with_a_key_that_it_keeps(
         "redis_url": datp_servers.redis_url,
         "database_url": datp_servers.database_url,
     }
+    (tmp_path / "policy.yaml").write_text("policy: four-eyes\n")
     keys = set()
-    for _ in range(2):
+    for policy in ("single-person", str(tmp_path / "policy.yaml")):
+        # With a file that its processes were given a command here is no way round it.
+        monkeypatch.setenv("DATP_SECURITY__POLICY_FILE", policy)
         with Stack(directory, **given) as stack:
             stack.start_servers()
             api = start_local_api(stack, pick_free_port())
@@ -132,7 +135,10 @@ def test_datp_up_serves_an_api_with_a_key_that_it_keeps(
             assert not any(text in shown for text in texts)
             assert httpx.get(f"{api.url}/v1/alerts").status_code == 401
             # Other commands here find the pepper, and so can make keys that this API knows.
-            context = connect(directory)
+            with monkeypatch.context() as elsewhere:
+                elsewhere.delenv("DATP_SECURITY__POLICY_FILE")
+                context = connect(directory)
+            assert context.settings.policy_file == policy
             assert context.settings.key_pepper == stack.key_pepper()
             ends = [context.api_keys.one(text.split("_")[1]).expires_at for text in texts]
             # What may do everything ends by itself.

@@ -431,6 +431,9 @@ def test_a_rule_for_a_pipeline_is_not_evaded_by_another_filter(sharp: World, whe
     with pytest.raises(ApprovalNeeded):
         act("cancel", where, [tx_id], reason="now", actor=ANN)
     other = sharp.queued("rest")
+    # Nor by choosing others beside it.
+    with pytest.raises(ApprovalNeeded):
+        act("cancel", where, [other, tx_id], reason="now", actor=ANN)
     assert [each.ok for each in act("cancel", where, [other], reason="now", actor=ANN)] == [True]
 
 

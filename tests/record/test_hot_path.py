@@ -21,6 +21,17 @@ UPDATES = text(
     "SELECT pg_stat_get_xact_tuples_updated('tx_summary'::regclass) AS rows,"
     " pg_stat_get_xact_tuples_hot_updated('tx_summary'::regclass) AS in_place"
 )
+#: As in life: many have ended, few of them badly, and few are open. The planner knows.
+HISTORY = """
+INSERT INTO tx_summary (tx_id, owner, external_id, fingerprint, pipeline, version, status, input,
+                        created_at, completed_at, link_id)
+SELECT 't' || n, 'owner' || n %% 10, 'e' || n, '', 'p', 'v',
+       CASE WHEN n <= 20 THEN 'queued' WHEN n %% 50 = 0 THEN 'failed' ELSE 'success' END, '{}',
+       now() - n * interval '1 second', CASE WHEN n > 20 THEN now() END,
+       CASE WHEN n %% 100 = 0 THEN 'l' || n END
+FROM generate_series(1, 5000) AS n;
+ANALYZE tx_summary
+"""
 #: Of the rows of a page, as in life: transactions that are accepted together do not all change.
 EVERY = 10
 
@@ -55,7 +66,11 @@ def test_every_index_of_a_table_on_the_way_is_read_by_a_query(datp: Kit) -> None
     with datp.connections.engine.connect() as connection:
         found = set(connection.execute(INDEXES, {"tables": list(HOT)}).scalars())
         assert len(found) > 2 * len(HOT)
+        # What the tests before have left behind, and how large their tables were, does not decide.
+        connection.exec_driver_sql(f"TRUNCATE {', '.join(HOT)}")
+        connection.exec_driver_sql(HISTORY)
         assert found - read_indexes(connection) == set()
+        connection.rollback()
 
 
 @pytest.mark.parametrize("change", ["take_fences", "raise_fences", "report_progress", "pass_point"])
