@@ -111,7 +111,8 @@ def list_keys(as_json: AsJson = False) -> None:
         ]
         for each in found
     ]
-    print_list(Console(), list_table(("key", "state", "rows"), rows, whole=("key", "rows")))
+    table = list_table(("key", "state", "rows"), rows, whole=("key", "rows"))
+    print_list(Console(), table, empty="the key ring holds no key")
 
 
 @rings.command()
@@ -181,7 +182,8 @@ def list_secrets(as_json: AsJson = False) -> None:
         print_json(Console(), shown)
         return
     rows = [[each.name, each.key_id, short_time(each.changed_at)] for each in found]
-    print_list(Console(), list_table(("name", "key", "changed"), rows, whole=("name",)))
+    table = list_table(("name", "key", "changed"), rows, whole=("name",))
+    print_list(Console(), table, empty="no secrets; `datp secrets set` stores one")
 
 
 @secrets_app.command("delete")
