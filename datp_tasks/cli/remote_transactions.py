@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
-from datp_tasks.cli.remote_calls import Json, RemoteCalls, known_moment, moment, refuse_over_http
+from datp_tasks.cli.remote_calls import (
+    Json,
+    RemoteCalls,
+    known_moment,
+    moment,
+    refuse_over_http,
+    stays_on_host,
+)
 from datp_tasks.cli.remote_reports import RemoteLogs, log_line_of, replay_of
+from datp_tasks.cli.remote_sealing import RemoteRetention
 from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.errors import FilterInvalid
 from datp_tasks.http.api_error import ApiError
@@ -24,7 +32,6 @@ from datp_tasks.operator.retry import ActionResult
 from datp_tasks.operator.selection import Where, checked_order
 from datp_tasks.operator.unmask import Unmasked
 from datp_tasks.operator.why import Why
-from datp_tasks.record.alerts import Alert
 from datp_tasks.record.record_types import Summary
 
 PAGE_MAX = 200
@@ -116,6 +123,21 @@ class RemoteOperator:
         self._calls = calls
         self.approvals = RemoteApprovals(calls)
         self.logs = RemoteLogs(calls)
+        self.retention = RemoteRetention(calls)
+
+    @property
+    def eraser(self) -> NoReturn:
+        stays_on_host(
+            "datp erase",
+            "it also rewrites the files of the journal there, can take hours, and cannot be undone",
+        )
+
+    def audit_size(self) -> NoReturn:
+        stays_on_host(
+            "datp audit",
+            "it reads the whole journal, up to all transactions (`datp replay` looks at one, and "
+            "`datp audit actions` lists who did what, with --url)",
+        )
 
     def why(self, tx_id: str, *, actor: Actor | None = None) -> Why:
         found = self._calls.get("transactions", tx_id, "why")
@@ -131,7 +153,7 @@ class RemoteOperator:
     def doctor(self) -> Diagnosis:
         found = self._calls.get("doctor")
         return Diagnosis(
-            in_flight=[_in_flight(each) for each in found["inFlight"]],
+            in_flight=[in_flight_of(each) for each in found["inFlight"]],
             in_doubt=[_in_doubt(each) for each in found["inDoubt"]],
             violations=[Violation(each["txId"], each["what"]) for each in found["violations"]],
             sizes=found["sizes"],
@@ -277,23 +299,6 @@ class RemoteApprovals:
         refuse_over_http(f"the approvals' {name}")
 
 
-class RemoteAlerts:
-    def __init__(self, calls: RemoteCalls) -> None:
-        self._calls = calls
-
-    def open_alerts(self) -> list[Alert]:
-        return [
-            Alert(
-                each["id"],
-                each["kind"],
-                each["subject"],
-                each["summary"],
-                known_moment(each["createdAt"]),
-            )
-            for each in self._calls.get("alerts")["alerts"]
-        ]
-
-
 def summary_of(found: Mapping[str, Any]) -> Summary:
     """A transaction as the API shows it; a fence is the engine's own matter."""
     return Summary(
@@ -360,7 +365,7 @@ def _vote(found: Mapping[str, Any]) -> Vote:
     )
 
 
-def _in_flight(found: Mapping[str, Any]) -> InFlight:
+def in_flight_of(found: Mapping[str, Any]) -> InFlight:
     return InFlight(
         found["txId"],
         found["node"],
