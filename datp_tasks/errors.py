@@ -30,6 +30,7 @@ DatpError
 │   ├── TransactionUnknown
 │   ├── TransactionFinal      the transaction has ended; it cannot be changed
 │   ├── TransactionMoved      it is not any more as the caller saw it
+│   ├── TransactionHeld       another process changes it just now
 │   ├── NoReturn              it is past its point of no return; it can only finish
 │   ├── TransactionStopped    a cancel or an expiry came before its point of no return
 │   ├── StateLost             neither archive nor journal know where it stood
@@ -232,6 +233,10 @@ class TransactionUnknown(TransactionError):
 
 class TransactionMoved(TransactionError):
     """The transaction is not any more as the caller saw it."""
+
+
+class TransactionHeld(TransactionError):
+    """Another process changes it just now; how it is then is not known yet."""
 
 
 class NoReturn(TransactionError):

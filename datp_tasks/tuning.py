@@ -69,14 +69,10 @@ class Tuning:
     node_grace_ms: int = number(3_000, 0, 600_000)
 
     # What beat runs, how often, and how much of it at a time.
-    #: The finest slot of the metrics.
-    meter_period_s: float = number(5.0, 0.1, 3_600)
     #: An alert may be some seconds late; a person reads it.
     watcher_period_s: float = number(5.0, 0.1, 3_600)
     #: Ten times what a step may take; a pipeline that is known to take longer says so.
     long_running_s: float = number(600.0, 1, 315_360_000)
-    #: Only repairs copies in Redis: a change by `datp groups set` writes them itself.
-    group_cache_period_s: float = number(10.0, 0.1, 3_600)
     #: Three runs of the slowest frequent jobs.
     beat_silent_s: float = number(15.0, 0.1, 3_600)
     #: Messages that a worker of ordinary speed needs a minute for.
@@ -123,16 +119,12 @@ class Tuning:
     keep_events_days: int = number(90, 0, 36_500)
     #: A receiver that lost its data asks for redelivery within a quarter.
     keep_webhooks_days: int = number(90, 0, 36_500)
-    #: Dropping is not urgent.
-    retention_period_s: float = number(60.0, 0.1, 86_400)
     #: A sixth of the time, so that other jobs of the group go on.
     retention_run_s: float = number(10.0, 0.1, 3_600)
     #: Short statements hold no row for long.
     retention_batch_max: int = number(1_000, 1, 100_000)
     #: Alerts that were cleared, for a look back over a year; 0 keeps them.
     keep_alerts_days: int = number(400, 0, 36_500)
-    #: Only repairs copies in Redis.
-    pipeline_cache_period_s: float = number(10.0, 0.1, 3_600)
 
     # Timeouts.
     #: A year and a day, as for sleeping.
@@ -153,18 +145,10 @@ class Tuning:
     # Ledgers: how claims, submissions and questions are timed.
     #: The queue of the workers that submit batches; another group gets the role by `datp groups`.
     ledger_group: str = field(default="ledger", metadata={"pattern": "[a-z0-9][a-z0-9_-]{0,63}"})
-    #: A batch is held in memory by each side, and in one row.
-    ledger_payload_bytes_max: int = number(1_048_576, 16, 67_108_864)
     #: The seed's 30 seconds.
     ledger_claim_ttl_s: float = number(30.0, 0.2, 3_600)
     #: The seed's 3 minutes, for `two-phase`.
     ledger_slow_ttl_s: float = number(180.0, 0.2, 86_400)
-    #: One tick of an instance that starts alone with a hundred thousand services takes seconds.
-    ledger_claim_batch_max: int = number(5_000, 1, 100_000)
-    #: Batches that one tick rings in less than its period.
-    ledger_queue_batch_max: int = number(1_000, 1, 100_000)
-    #: Batches of different services in one message; a slow ledger holds up the others of it.
-    ledger_vector_max: int = number(25, 1, 500)
     #: A host that takes longer to accept a connection is down.
     ledger_connect_s: float = number(3.0, 0.01, 60)
     #: One submission with everything; 0 is the time of a request and 5 s for the commits around it.
@@ -187,8 +171,6 @@ class Tuning:
     ledger_poll_first_s: float = number(1.0, 0.01, 60)
     #: Longest of these pauses.
     ledger_poll_s_max: float = number(10.0, 0.01, 3_600)
-    #: Questions that one run asks in less than its period.
-    ledger_poll_batch_max: int = number(500, 1, 100_000)
     #: One "unknown" may come from a validator that is behind; three in a row do not.
     ledger_unknown_max: int = number(3, 1, 100)
     #: Submissions of one batch after the first, before a person looks at it.
@@ -252,12 +234,6 @@ class Tuning:
     # Registered endpoints.
     #: As many as a person can still keep apart.
     webhook_endpoints_max: int = number(20, 1, 10_000)
-    #: How late an endpoint may be told, beside the sending; a run without news is one query.
-    endpoint_feeder_period_s: float = number(1.0, 0.1, 3_600)
-    #: Endpoints with news that one run looks after; the next one does the others.
-    endpoint_feeder_batch_max: int = number(200, 1, 10_000)
-    #: Events of one endpoint in one commit.
-    endpoint_feeder_rows_max: int = number(500, 1, 10_000)
 
     # The event feed.
     #: How late an event may be told by a stream, beside its commit: one query for all owners.
@@ -278,10 +254,6 @@ class Tuning:
     bodies_bytes_max: int = number(134_217_728, 65_536, 17_179_869_184)
     #: More than there may be long polls; each costs a file and some kilobytes.
     api_connections_max: int = number(12_000, 4, 1_000_000)
-    #: A row can be changed unnoticed until it is in the chain: seconds, at one statement a run.
-    audit_sealer_period_s: float = number(10.0, 0.1, 3_600)
-    #: Carries out what was approved when a process died right then; an expiry may be so late.
-    approvals_period_s: float = number(15, 0.1, 3_600)
     #: A session of the console that is not used ends; one that is used is renewed.
     console_idle_s: float = number(3_600.0, 1, 86_400)
     #: A working day: then the person signs in again.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
-from datp_tasks import Sleep, step
+from datp_tasks import Fail, Sleep, step
 
 
 @step("payout/send", on_crash="review", timeout_s=30)
@@ -13,7 +14,22 @@ def send(ctx: Any, data: dict[str, Any]) -> dict[str, Any]:
     """Its worker is lost in the middle of it, so that it is not known whether money was sent."""
     if data.get("worker") == "dies":
         os.kill(os.getpid(), 9)
-    return {**data, "sent": True}
+    if data.get("account") == "closed":
+        raise Fail("the account is closed")
+    ctx.log.info("the bank has it", reference="B-20931")
+    return {**data, "sent": True, "reference": "B-20931"}
+
+
+@step("payout/check")
+def check(ctx: Any, data: dict[str, Any]) -> dict[str, Any]:
+    return {**data, "checked": True}
+
+
+@step("payout/statement", timeout_s=600)
+def write_statement(ctx: Any, data: dict[str, Any]) -> dict[str, Any]:
+    """Takes long, so that something runs while the pictures are taken."""
+    time.sleep(180)
+    return data
 
 
 @step("payout/book", retry={"max_attempts": 8, "first_s": 600})

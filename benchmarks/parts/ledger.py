@@ -107,8 +107,8 @@ def _queuer(stand: LedgerStand, rung: list[Any]) -> Queuer:
         rung.extend(works)
         return []
 
-    settings, claims = stand.connections.settings, stand.connections.ledger.claims
-    return Queuer(settings=settings, claims=claims, ring=ring, do=rung.extend)
+    claims = stand.connections.ledger.claims
+    return Queuer(claims=claims, ring=ring, do=rung.extend)
 
 
 def _fill(stand: LedgerStand, count: int) -> None:

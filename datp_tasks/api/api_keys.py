@@ -21,7 +21,7 @@ from datp_tasks.api.models import Given, Long, Paged, Sent, Text
 from datp_tasks.api.once import keeps
 from datp_tasks.api.problems import forbidden, not_found
 from datp_tasks.api.routing import json_response, needs, router
-from datp_tasks.api.serializers import time_text
+from datp_tasks.api.serializers import key_json
 from datp_tasks.api.services import caller_of, services_of
 from datp_tasks.errors import KeyUnknown
 from datp_tasks.model.actor import Role
@@ -192,20 +192,6 @@ async def set_owner_limits(request: Request, owner: Owner, wanted: LimitsIn) -> 
 
     await services.threads.run(put)
     return json_response(_limits_json(owner, limits))
-
-
-def key_json(key: ApiKey) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "owner": key.owner,
-        "role": key.role,
-        "grants": list(key.grants.texts) if key.grants else None,
-        "name": key.name,
-        "createdAt": time_text(key.created_at),
-        "expiresAt": time_text(key.expires_at),
-        "revokedAt": time_text(key.revoked_at),
-        "lastUsedAt": time_text(key.last_used_at),
-    }
 
 
 def _limits_json(owner: str, limits: OwnerLimits) -> dict[str, Any]:

@@ -25,14 +25,14 @@ from datp_tasks.api.problems import Problem, invalid
 from datp_tasks.api.routing import AROUND_BYTES, grants, json_response, router
 from datp_tasks.api.serializers import batch_json
 from datp_tasks.api.services import caller_of, services_of
-from datp_tasks.ledger.batch_types import Stored
+from datp_tasks.ledger.batch_types import PAYLOAD_BYTES_MAX, Stored
 from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.rights import check_batch, check_read_batches
 
 routes = router(
     "/v1",
     "batches",
-    bytes_max=lambda settings: settings.ledger_payload_bytes_max * 4 // 3 + AROUND_BYTES,
+    bytes_max=lambda _: PAYLOAD_BYTES_MAX * 4 // 3 + AROUND_BYTES,
 )
 
 

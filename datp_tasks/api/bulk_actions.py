@@ -164,9 +164,7 @@ async def act_on_transactions(request: Request, wanted: BulkActionIn) -> Respons
 def choose(services: Services, where: Where) -> tuple[list[Summary], bool]:
     """What has not ended, up to what one request acts on; and whether there is more."""
     chosen: list[Summary] = []
-    for each in services.operator.choose(where):
-        if each.is_final:
-            continue
+    for each in services.operator.choose(where, open_only=True):
         if len(chosen) == ITEMS_MAX:
             return chosen, True
         chosen.append(each)

@@ -8,6 +8,7 @@ a client has seen it (`notifiedAt`) is none.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -15,8 +16,11 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from datp_tasks.api.problems import Problem
-from datp_tasks.errors import TransactionError, TransactionMoved
+from datp_tasks.errors import TransactionError, TransactionHeld, TransactionMoved
 from datp_tasks.record.record_types import Precondition, Summary
+
+#: How long an action waits for the one that came first: a commit and a script.
+HELD_LOOKS, HELD_LOOK_S = 20, 0.05
 
 
 def etag_of(summary: Summary) -> str:
@@ -37,10 +41,19 @@ async def unmoved(request: Request, look: Callable[[], Awaitable[Summary]]) -> A
         yield
     except TransactionError as error:
         check_match(request, await look())
+        if isinstance(error, TransactionHeld) and wanted_match(request) is not None:
+            await _moved(request, look)
         if isinstance(error, TransactionMoved):
             # It moved, and moved back: the client may simply ask again.
             raise TransactionError(str(error)) from None
         raise
+
+
+async def _moved(request: Request, look: Callable[[], Awaitable[Summary]]) -> None:
+    """Who holds it is about to move it: a client that asked for a match is told of that."""
+    for _ in range(HELD_LOOKS):
+        await asyncio.sleep(HELD_LOOK_S)
+        check_match(request, await look())
 
 
 def check_match(request: Request, summary: Summary) -> None:

@@ -12,8 +12,8 @@ from pydantic import Field
 from datp_tasks.api.lists import LIMIT_MAX, Cursor, Limit, listed, page_of_all
 from datp_tasks.api.models import Given, Long, Paged, Sent
 from datp_tasks.api.routing import json_response, needs, router
+from datp_tasks.api.serializers import group_json
 from datp_tasks.api.services import Services, caller_of, services_of
-from datp_tasks.live.nodes import Node
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.node_groups import LIMITS, NodeGroup
 from datp_tasks.record.database import translate_outage
@@ -107,27 +107,13 @@ def all_groups(services: Services) -> list[dict[str, Any]]:
     names = sorted(known.keys() | {node.group for node in nodes})
     waiting = services.node_groups.queues.waiting(names)
     return [
-        group_json(known.get(name, NodeGroup(name, {})), nodes, waiting.get(name)) for name in names
+        {**group_json(known.get(name, NodeGroup(name, {})), nodes), "waiting": waiting.get(name)}
+        for name in names
     ]
 
 
 def one_group(services: Services, name: str) -> dict[str, Any]:
     with translate_outage():
         known = services.node_groups.store.list().get(name, NodeGroup(name, {}))
-    return group_json(
-        known, services.node_groups.nodes(), services.node_groups.queues.waiting([name]).get(name)
-    )
-
-
-def group_json(group: NodeGroup, nodes: list[Node], waiting: int | None) -> dict[str, Any]:
-    loads = [node.load for node in nodes if node.group == group.name]
-    return {
-        "name": group.name,
-        "values": dict(group.values),
-        "roles": group.roles,
-        "stopped": group.is_stopped,
-        "nodes": len(loads),
-        "busy": sum(load.get("busy", 0) for load in loads),
-        "transactionsPerS": round(sum(load.get("transactionsPerS", 0) for load in loads), 1),
-        "waiting": waiting,
-    }
+    waiting = services.node_groups.queues.waiting([name]).get(name)
+    return {**group_json(known, services.node_groups.nodes()), "waiting": waiting}

@@ -19,6 +19,7 @@ ON_TRANSACTION = (
     "retryTransaction",
     "resolveTransaction",
 )
+ON_BULK = ("getBulkTransfer", "cancelBulkTransfer")
 ON_ENDPOINT = (
     "getWebhookEndpoint",
     "changeWebhookEndpoint",
@@ -31,6 +32,8 @@ ON_ENDPOINT = (
 LINKS: dict[tuple[str, str], tuple[tuple[tuple[str, ...], str, str], ...]] = {
     ("submitTransaction", "202"): ((ON_TRANSACTION, *TX),),
     ("submitTransaction", "200"): ((ON_TRANSACTION, *TX),),
+    ("submitBulkTransfer", "202"): ((ON_BULK, "txId", "/bulkId"),),
+    ("submitBulkTransfer", "200"): ((ON_BULK, "txId", "/bulkId"),),
     ("addWebhookEndpoint", "201"): ((ON_ENDPOINT, "id", "/id"),),
     ("testWebhookEndpoint", "202"): ((("getDelivery", "redeliverWebhook"), "id", "/delivery"),),
     ("createKey", "201"): ((("revokeKey",), "keyId", "/id"),),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from datp_tasks.ledger.batch_types import LedgerBatch
 from datp_tasks.model.actor import Actor
@@ -12,6 +13,11 @@ from datp_tasks.model.rights import sees_payloads
 from datp_tasks.model.sealed import MASK
 from datp_tasks.record.alerts import Alert
 from datp_tasks.record.record_types import Summary
+
+if TYPE_CHECKING:
+    from datp_tasks.live.nodes import Node
+    from datp_tasks.model.node_groups import NodeGroup
+    from datp_tasks.record.api_keys import ApiKey
 
 
 def time_text(moment: datetime | None) -> str | None:
@@ -91,4 +97,32 @@ def alert_json(alert: Alert) -> dict[str, Any]:
         "subject": alert.subject,
         "summary": alert.summary,
         "createdAt": time_text(alert.created_at),
+    }
+
+
+def key_json(key: ApiKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "owner": key.owner,
+        "role": key.role,
+        "grants": list(key.grants.texts) if key.grants else None,
+        "name": key.name,
+        "createdAt": time_text(key.created_at),
+        "expiresAt": time_text(key.expires_at),
+        "revokedAt": time_text(key.revoked_at),
+        "lastUsedAt": time_text(key.last_used_at),
+    }
+
+
+def group_json(group: NodeGroup, nodes: Sequence[Node]) -> dict[str, Any]:
+    """What a group was told, and the load of its nodes."""
+    loads = [node.load for node in nodes if node.group == group.name]
+    return {
+        "name": group.name,
+        "values": dict(group.values),
+        "roles": group.roles,
+        "stopped": group.is_stopped,
+        "nodes": len(loads),
+        "busy": sum(load.get("busy", 0) for load in loads),
+        "transactionsPerS": round(sum(load.get("transactionsPerS", 0) for load in loads), 1),
     }

@@ -68,7 +68,8 @@ def actions(
 
 def _print(console: Console, found: Sequence[Noted]) -> None:
     columns, rows = _filled([_row(each) for each in found])
-    print_list(console, list_table(columns, rows, whole=("at", "id", "action")))
+    table = list_table(columns, rows, whole=("at", "id", "action"))
+    print_list(console, table, empty="no action matches")
 
 
 def _row(each: Noted) -> tuple[str, ...]:

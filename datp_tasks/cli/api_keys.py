@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from datp_tasks.api.serializers import time_text
+from datp_tasks.api.serializers import key_json
 from datp_tasks.cli.command_context import connect
 from datp_tasks.cli.terminal_tables import list_table, print_json, print_list, short_time
 from datp_tasks.model.actor import Role
@@ -59,7 +59,7 @@ def create(
         expires_in_s=expires_in_s,
     )
     if as_json:
-        print_json(Console(), {**_as_mapping(made.key), "key": made.text})
+        print_json(Console(), {**key_json(made.key), "key": made.text})
         return
     typer.echo(made.text)
     typer.echo("Keep it safe: only a hash of it is stored, so it cannot be shown again.", err=True)
@@ -74,7 +74,7 @@ def list_(
     found = _keys().list(owner)
     console = Console()
     if as_json:
-        print_json(console, [_as_mapping(each) for each in found])
+        print_json(console, [key_json(each) for each in found])
         return
     rows = [
         (
@@ -84,13 +84,17 @@ def list_(
             short_time(each.last_used_at) if each.last_used_at else "never",
             escape(each.owner),
             escape(each.name or ""),
-            escape(" ".join(each.grants.texts) if each.grants else "default"),
         )
         for each in found
     ]
     # When each was made is in the JSON: here it would leave no room for names.
-    columns = ("id", "state", "role", "last used", "owner", "name", "grants")
-    print_list(console, list_table(columns, rows, whole=columns[:4]))
+    columns = ("id", "state", "role", "last used", "owner", "name")
+    table = list_table(columns, rows, whole=columns[:4])
+    print_list(console, table, empty="no keys; `datp keys create` makes one")
+    for each in found:
+        if each.grants:
+            # On lines of their own: beside the names they would be folded to shreds.
+            console.print(f"{each.id} may {escape(' '.join(each.grants.texts))}", highlight=False)
 
 
 @app.command()
@@ -143,17 +147,3 @@ def _state(key: ApiKey) -> str:
     if key.revoked_at:
         return f"revoked {short_time(key.revoked_at)}"
     return f"until {key.expires_at:%Y-%m-%d}" if key.expires_at else "live"
-
-
-def _as_mapping(key: ApiKey) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "owner": key.owner,
-        "role": key.role,
-        "grants": list(key.grants.texts) if key.grants else None,
-        "name": key.name,
-        "createdAt": time_text(key.created_at),
-        "expiresAt": time_text(key.expires_at),
-        "revokedAt": time_text(key.revoked_at),
-        "lastUsedAt": time_text(key.last_used_at),
-    }

@@ -38,9 +38,6 @@ def list_(
     if as_json:
         print_json(console, shown)
         return
-    if not found:
-        console.print("no approval is waited for")
-        return
     rows = [
         (
             str(each.id),
@@ -55,7 +52,8 @@ def list_(
         for each, as_shown in zip(found, shown, strict=True)
     ]
     columns = ("number", "state", "action", "subject", "asked by", "agreed", "expires", "reason")
-    print_list(console, list_table(columns, rows, whole=columns[:3]))
+    table = list_table(columns, rows, whole=columns[:3])
+    print_list(console, table, empty="no approval is waited for")
 
 
 @app.command()

@@ -126,7 +126,7 @@ def _print(found: dict[str, Any], as_json: bool) -> None:
         for each in found["transfers"]
     ]
     columns = ("#", "Transaction", "Status", "External id", "Note")
-    print_list(Console(), list_table(columns, rows, whole=columns[:3]))
+    print_list(Console(), list_table(columns, rows, whole=columns[:3]), empty="no transfers")
 
 
 def _document(file: Path) -> dict[str, Any]:

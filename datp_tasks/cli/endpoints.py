@@ -37,9 +37,6 @@ def list_(
     if as_json:
         print_json(console, [_as_mapping(each) for each in found])
         return
-    if not found:
-        console.print("no endpoints")
-        return
     rows = [
         (
             each.id,
@@ -50,7 +47,8 @@ def list_(
         )
         for each in found
     ]
-    print_list(console, list_table(("id", "owner", "", "types", "to"), rows, whole=("id",)))
+    table = list_table(("id", "owner", "", "types", "to"), rows, whole=("id",))
+    print_list(console, table, empty="no endpoints")
 
 
 @app.command()
@@ -70,7 +68,8 @@ def show(id: Id, as_json: AsJson = False) -> None:
         (each.id, each.state, str(each.attempts), short_time(each.created_at))
         for each in deliveries
     ]
-    print_list(console, list_table(("id", "state", "tries", "made"), rows, whole=("id",)))
+    table = list_table(("id", "state", "tries", "made"), rows, whole=("id",))
+    print_list(console, table, empty="no deliveries yet")
 
 
 @app.command()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from datp_tasks.api.serializers import group_json
 from datp_tasks.cli.command_context import connect
-from datp_tasks.cli.terminal_tables import print_json
+from datp_tasks.cli.terminal_tables import list_table, print_json, print_list
 from datp_tasks.errors import GroupInvalid
-from datp_tasks.live.nodes import Node
 from datp_tasks.record.groups import LIMITS, NodeGroup
 
 log = logging.getLogger("datp.cli")
@@ -35,14 +35,13 @@ def list_groups(as_json: AsJson = False) -> None:
     context = connect()
     groups, nodes = context.groups.list(), context.nodes.nodes()
     names = sorted(groups.keys() | {node.group for node in nodes})
-    shown = [_mapping(groups.get(name, NodeGroup(name, {})), nodes) for name in names]
+    shown = [group_json(groups.get(name, NodeGroup(name, {})), nodes) for name in names]
     console = Console()
     if as_json:
         print_json(console, shown)
         return
-    table = Table("group", "concurrency", "roles", "nodes", "busy", "tx/s", box=None)
-    for each in shown:
-        table.add_row(
+    rows = [
+        (
             each["name"],
             _concurrency(each["values"].get("concurrency")),
             ", ".join(each["roles"]) or "-",
@@ -50,7 +49,11 @@ def list_groups(as_json: AsJson = False) -> None:
             str(each["busy"]),
             f"{each['transactionsPerS']:g}",
         )
-    console.print(table)
+        for each in shown
+    ]
+    columns = ("group", "concurrency", "roles", "nodes", "busy", "tx/s")
+    none = "no group was told anything, and no worker is alive"
+    print_list(console, list_table(columns, rows, whole=("group",)), empty=none)
 
 
 @app.command()
@@ -58,7 +61,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
     """Show all values of a group, its nodes and its queue."""
     context = connect()
     group = context.groups.list().get(name, NodeGroup(name, {}))
-    found = _mapping(group, context.nodes.nodes())
+    found = group_json(group, context.nodes.nodes())
     found["messages"] = context.group_queues.waiting([name]).get(name)
     console = Console()
     if as_json:
@@ -99,7 +102,7 @@ def set_values(
     )
     context.group_queues.tell_workers()
     if as_json:
-        print_json(Console(), _mapping(group, context.nodes.nodes()))
+        print_json(Console(), group_json(group, context.nodes.nodes()))
     else:
         typer.echo(f"set; workers of {name} follow within seconds")
 
@@ -112,19 +115,6 @@ def _changes(values: list[str]) -> dict[str, int | None]:
             raise GroupInvalid(f"{each!r} must be name=number or name=default")
         changes[key] = None if text == "default" else int(text)
     return changes
-
-
-def _mapping(group: NodeGroup, nodes: list[Node]) -> dict[str, Any]:
-    loads = [node.load for node in nodes if node.group == group.name]
-    return {
-        "name": group.name,
-        "values": dict(group.values),
-        "roles": group.roles,
-        "stopped": group.is_stopped,
-        "nodes": len(loads),
-        "busy": sum(load.get("busy", 0) for load in loads),
-        "transactionsPerS": round(sum(load.get("transactionsPerS", 0) for load in loads), 1),
-    }
 
 
 def _concurrency(value: int | None) -> str:

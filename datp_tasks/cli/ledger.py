@@ -74,7 +74,9 @@ def claims(
         for each in found
     ]
     columns = ("Service", "Claimant", "Epoch", "Until", "Waiting", "First in line")
-    print_list(Console(), list_table(columns, rows, whole=("Claimant", "Until")))
+    table = list_table(columns, rows, whole=("Claimant", "Until"))
+    none = "no ledger services; `datp services add` names one"
+    print_list(Console(), table, empty=none if service is None else f"no service {service}")
 
 
 @batches_app.command("list")
@@ -109,7 +111,9 @@ def list_batches(
         for each in found
     ]
     columns = ("Service", "No.", "Batch", "State", "Tries", "Since", "Note")
-    print_list(Console(), list_table(columns, rows, whole=("Batch", "State", "Since")))
+    table = list_table(columns, rows, whole=("Batch", "State", "Since"))
+    none = "no batch matches" if with_final else "no batch is open; --all shows final ones, too"
+    print_list(Console(), table, empty=none)
 
 
 @batches_app.command()
@@ -164,7 +168,8 @@ def show(service: Service, batch: BatchId, as_json: AsJson = False) -> None:
         for each in attempts
     ]
     columns = ("Try", "Epoch", "By", "Begun", "Ended", "Verdict", "HTTP", "Note")
-    print_list(console, list_table(columns, tries, whole=("Begun", "Ended")))
+    table = list_table(columns, tries, whole=("Begun", "Ended"))
+    print_list(console, table, empty="not submitted yet")
     seen = [
         (
             short_time(each.seen_at),
@@ -174,7 +179,8 @@ def show(service: Service, batch: BatchId, as_json: AsJson = False) -> None:
         )
         for each in sightings
     ]
-    print_list(console, list_table(("Seen", "State", "By", "Note"), seen, whole=("Seen", "State")))
+    table = list_table(("Seen", "State", "By", "Note"), seen, whole=("Seen", "State"))
+    print_list(console, table, empty="the ledger has not been asked yet")
 
 
 def _show_alone(found: LedgerBatch, as_json: bool) -> None:
@@ -272,7 +278,8 @@ def list_services(limit: Limit = 100, as_json: AsJson = False) -> None:
         return
     services = [(each.service_id, each.kind, escape(each.url)) for each in found]
     columns = ("Service", "Kind", "Address")
-    print_list(Console(), list_table(columns, services, whole=("Service", "Kind")))
+    table = list_table(columns, services, whole=("Service", "Kind"))
+    print_list(Console(), table, empty="no ledger services; `datp services add` names one")
 
 
 def ledger_sim(

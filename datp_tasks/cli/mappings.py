@@ -86,7 +86,8 @@ def list_(as_json: AsJson = False) -> None:
         for each in found
     ]
     columns = ("Mapping", "In use", "Versions", "Drafts", "Changed")
-    print_list(Console(), list_table(columns, rows, whole=("In use", "Changed")))
+    table = list_table(columns, rows, whole=("In use", "Changed"))
+    print_list(Console(), table, empty="no mappings; `datp mappings apply` stores one from a file")
 
 
 @app.command()
@@ -107,7 +108,7 @@ def show(name: Name, version: VersionOption = None, as_json: AsJson = False) -> 
         for each in mappings.versions(name)
     ]
     columns = ("Version", "State", "Applied", "Comment")
-    print_list(Console(), list_table(columns, rows, whole=columns[:3]))
+    print_list(Console(), list_table(columns, rows, whole=columns[:3]), empty="no versions")
     typer.echo(dump(stored.definition.to_mapping()))
 
 

@@ -44,9 +44,6 @@ def nodes(
 
 
 def _print(console: Console, found: list[Node], now_ms: int, step_types: bool) -> None:
-    if not found:
-        console.print("no node is alive")
-        return
     rows = []
     for node in found:
         record, load = node.record, node.load
@@ -59,7 +56,7 @@ def _print(console: Console, found: list[Node], now_ms: int, step_types: bool) -
             )
         )
     columns = ("node", "group", "busy", "up", "beat", "hops/s", "tx/s", "version", "build")
-    print_list(console, list_table(columns, rows, whole=columns[:5]))
+    print_list(console, list_table(columns, rows, whole=columns[:5]), empty="no node is alive")
     if step_types:
         for node in found:
             worker, steps = node.record.get("worker") or "-", ", ".join(node.step_types)

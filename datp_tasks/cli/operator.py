@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -100,10 +100,7 @@ def list_transactions(
     if as_json:
         print_json(console, [as_mapping(each, context.actor) for each in found])
         return
-    if found:
-        print_list(console, _table(found))
-    else:
-        console.print("no transaction matches")
+    print_list(console, _table(found), empty="no transaction matches")
 
 
 def _check_payloads(actor: Actor, where: Where, order: str | None = None) -> None:
@@ -145,15 +142,14 @@ def alerts(as_json: AsJson = False) -> None:
             for each in found
         ]
         print_json(console, rows)
-    elif found:
+    else:
         rows_shown = [
             (short_time(each.created_at), each.kind, escape(each.subject), escape(each.summary))
             for each in found
         ]
         columns, whole = ("since", "kind", "subject", "what"), ("since", "kind", "subject")
-        print_list(console, list_table(columns, rows_shown, whole=whole))
-    else:
-        console.print("no alert is open")
+        table = list_table(columns, rows_shown, whole=whole)
+        print_list(console, table, empty="no alert is open")
     if found:
         raise typer.Exit(ALERTS_OPEN)
 
@@ -208,46 +204,23 @@ def retry(tx_id: TxId, reason: Reason = "retried by hand", as_json: AsJson = Fal
         raise typer.Exit(1)
 
 
-@bulk.command("cancel")
-def bulk_cancel(
-    reason: Reason,
-    where: Filters = None,
-    limit: Limit = 100_000,
-    dry_run: DryRun = False,
-    break_glass: BreakGlass = False,
-    as_json: AsJson = False,
-) -> None:
-    """Cancel every transaction that matches."""
-    how = How(dry_run=dry_run, break_glass=break_glass, as_json=as_json)
-    _act("cancel", where, limit, reason, how)
+def _add_bulk_action(action: Action, what: str) -> None:
+    @bulk.command(action, help=what)
+    def act(
+        reason: Reason,
+        where: Filters = None,
+        limit: Limit = 100_000,
+        dry_run: DryRun = False,
+        break_glass: BreakGlass = False,
+        as_json: AsJson = False,
+    ) -> None:
+        how = How(dry_run=dry_run, break_glass=break_glass, as_json=as_json)
+        _act(action, where, limit, reason, how)
 
 
-@bulk.command("wake")
-def bulk_wake(
-    reason: Reason,
-    where: Filters = None,
-    limit: Limit = 100_000,
-    dry_run: DryRun = False,
-    break_glass: BreakGlass = False,
-    as_json: AsJson = False,
-) -> None:
-    """End the sleep of every transaction that matches."""
-    how = How(dry_run=dry_run, break_glass=break_glass, as_json=as_json)
-    _act("wake", where, limit, reason, how)
-
-
-@bulk.command("retry")
-def bulk_retry(
-    reason: Reason,
-    where: Filters = None,
-    limit: Limit = 100_000,
-    dry_run: DryRun = False,
-    break_glass: BreakGlass = False,
-    as_json: AsJson = False,
-) -> None:
-    """Make every transaction that matches go on now."""
-    how = How(dry_run=dry_run, break_glass=break_glass, as_json=as_json)
-    _act("retry", where, limit, reason, how)
+_add_bulk_action("cancel", "Cancel every transaction that matches.")
+_add_bulk_action("wake", "End the sleep of every transaction that matches.")
+_add_bulk_action("retry", "Make every transaction that matches go on now.")
 
 
 def _done_json(done: ActionResult) -> dict[str, Any]:
@@ -255,7 +228,7 @@ def _done_json(done: ActionResult) -> dict[str, Any]:
 
 
 def _act(
-    action: str,
+    action: Action,
     texts: list[str] | None,
     limit: int,
     reason: str,
@@ -267,18 +240,17 @@ def _act(
     operator = context.operator
     where = Where.from_texts(texts)
     _check_payloads(context.actor, where)
-    chosen = [each for each in operator.choose(where, rows_max=limit) if not each.is_final]
+    chosen = list(operator.choose(where, rows_max=limit, open_only=True))
     console = Console()
     if how.dry_run:
         if how.as_json:
             return print_json(console, [as_mapping(each) for each in chosen])
-        print_list(console, _table(chosen[:50]))
+        print_list(console, _table(chosen[:50]), empty="no open transaction matches")
         console.print(f"{len(chosen)} would be changed ({action}); nothing was done")
         return None
     actor = context.actor
-    kind = cast(Action, action)
     done_one_by_one = operator.act_on_many(
-        kind,
+        action,
         where,
         [each.tx_id for each in chosen],
         reason=reason,

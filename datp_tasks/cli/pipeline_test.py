@@ -59,7 +59,8 @@ def run_cases(
         for each in outcomes
     ]
     columns = ("Result", "Case", "Status", "What differs")
-    print_list(Console(), list_table(columns, rows, whole=("Result",)))
+    table = list_table(columns, rows, whole=("Result",))
+    print_list(Console(), table, empty="no test case ran")
     failed = sum(not each.passed for each in outcomes)
     typer.echo(f"{len(outcomes) - failed} passed, {failed} failed")
     if failed:

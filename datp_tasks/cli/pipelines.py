@@ -90,7 +90,9 @@ def list_(as_json: AsJson = False) -> None:
         for each in found
     ]
     columns = ("Pipeline", "In use", "State", "Versions", "Drafts", "Changed")
-    print_list(Console(), list_table(columns, rows, whole=("In use", "State", "Changed")))
+    table = list_table(columns, rows, whole=("In use", "State", "Changed"))
+    none = "no pipelines; `datp pipelines apply` stores one from a file"
+    print_list(Console(), table, empty=none)
 
 
 @app.command()
@@ -116,7 +118,7 @@ def show(name: Name, version: VersionOption = None, as_json: AsJson = False) -> 
         rows.append((mark, each.version, state, applied, committed, escape(each.comment or "")))
     console = Console()
     columns = ("", "Version", "State", "Applied", "Committed", "Comment")
-    print_list(console, list_table(columns, rows, whole=columns[1:5]))
+    print_list(console, list_table(columns, rows, whole=columns[1:5]), empty="no versions")
     console.print(_highlighted(dump(stored.definition.to_mapping()), "yaml"))
 
 

@@ -26,6 +26,14 @@ def refuse_over_http(what: str) -> NoReturn:
     )
 
 
+def stays_on_host(command: str, why: str) -> NoReturn:
+    """For what the API does not give on purpose."""
+    raise NotOverHttp(
+        f"`{command}` runs only where the servers are: {why}. Run it without --url, where "
+        "DATP_DATABASE_URL and DATP_REDIS_URL are known."
+    )
+
+
 def refuse_owner_over_http(owner: str | None) -> None:
     """The key says whose transactions they are."""
     if owner is not None:
@@ -52,9 +60,15 @@ class RemoteCalls:
             if cursor is None:
                 return
 
-    def send(self, method: str, *path: str, body: Mapping[str, Any] | None = None) -> Json:
+    def send(
+        self,
+        method: str,
+        *path: str,
+        body: Mapping[str, Any] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> Json:
         """A change; ApprovalNeeded is raised if it waits for another person now."""
-        found = self.api.request(method, place(*path), body=body)
+        found = self.api.request(method, place(*path), params=params, body=body)
         number = found.get("approval")
         if isinstance(number, int) and "href" in found:
             raise ApprovalNeeded(str(found.get("detail")), approval_id=number)

@@ -19,6 +19,7 @@ from datp_tasks.settings import Settings
 if TYPE_CHECKING:
     from datp_tasks.bells.group_queues import GroupQueues
     from datp_tasks.cli.reader import StatusReader
+    from datp_tasks.cli.top import TopView
     from datp_tasks.client.client import Client
     from datp_tasks.engine.step_types import StepTypeInfo
     from datp_tasks.ledger.ledger_service import Ledger
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from datp_tasks.record.api_keys import ApiKeys
     from datp_tasks.record.audit_chain import AuditChain
     from datp_tasks.record.groups import GroupStore
+    from datp_tasks.record.sealed_secrets import SealedSecrets
     from datp_tasks.record.timeouts import Timeouts
     from datp_tasks.webhooks.webhook_service import WebhookService
 
@@ -85,7 +87,7 @@ class RemoteContext(Context):
 
     @cached_property
     def alerts(self) -> Alerts:
-        from datp_tasks.cli.remote_transactions import RemoteAlerts
+        from datp_tasks.cli.remote_reports import RemoteAlerts
 
         return cast("Alerts", RemoteAlerts(self._calls))
 
@@ -148,6 +150,22 @@ class RemoteContext(Context):
         from datp_tasks.cli.remote_reports import RemoteAudit
 
         return cast("AuditChain", RemoteAudit(self._calls))
+
+    @cached_property
+    def secrets(self) -> SealedSecrets:
+        from datp_tasks.cli.remote_sealing import RemoteSecrets
+
+        return cast("SealedSecrets", RemoteSecrets(self._calls))
+
+    def key_ring(self) -> list[dict[str, Any]]:
+        from datp_tasks.cli.remote_sealing import key_ring_of
+
+        return key_ring_of(self._calls)
+
+    def top_view(self) -> TopView:
+        from datp_tasks.cli.remote_top import look_over_http
+
+        return look_over_http(self._calls)
 
     def step_types(self) -> list[StepTypeInfo]:
         from datp_tasks.cli.remote_reports import step_types_of

@@ -14,6 +14,7 @@ from datp_tasks.model.state import State
 from datp_tasks.model.view import View
 from datp_tasks.operator.replay import Replay
 from datp_tasks.operator.transaction_logs import LogPage
+from datp_tasks.record.alerts import Alert
 from datp_tasks.record.audit_chain import Noted
 from datp_tasks.record.timeouts import NextTimeout, Peek, TimeoutStanding
 
@@ -56,6 +57,23 @@ class RemoteTimeouts:
 
     def __getattr__(self, name: str) -> Any:
         refuse_over_http(f"the timeouts' {name}")
+
+
+class RemoteAlerts:
+    def __init__(self, calls: RemoteCalls) -> None:
+        self._calls = calls
+
+    def open_alerts(self) -> list[Alert]:
+        return [
+            Alert(
+                each["id"],
+                each["kind"],
+                each["subject"],
+                each["summary"],
+                known_moment(each["createdAt"]),
+            )
+            for each in self._calls.get("alerts")["alerts"]
+        ]
 
 
 class RemoteLogs:

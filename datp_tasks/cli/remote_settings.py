@@ -19,32 +19,52 @@ from datp_tasks.pipelines.records import Applied, PipelineInfo, StoredVersion, V
 from datp_tasks.record.api_keys import ApiKey, NewKey, OwnerLimits
 
 
+class RemoteVersions:
+    """Versions of what is kept in versions: pipelines and mappings."""
+
+    def __init__(self, calls: RemoteCalls, kind: str) -> None:
+        self._calls = calls
+        self._kind = kind
+
+    def all(self, name: str) -> list[Json]:
+        """The newest first."""
+        found: list[Json] = self._calls.get(self._kind, name)["versions"]
+        return found
+
+    def one(self, name: str, version: str | None) -> Json:
+        """None: the one in use, else the newest."""
+        if version is None:
+            found = self.all(name)
+            version = next((each for each in found if each["inUse"]), found[0])["version"]
+        return self._calls.get(self._kind, name, "versions", str(version))
+
+    def latest_draft(self, name: str) -> str | None:
+        """The server decides which one it is when it is asked for; here the newest is named."""
+        drafts = (each["version"] for each in self.all(name) if each["state"] == "draft")
+        return next(drafts, None)
+
+
 class RemotePipelines:
     """As `PipelineStore`, as far as commands use it."""
 
     def __init__(self, calls: RemoteCalls) -> None:
         self._calls = calls
+        self._versions = RemoteVersions(calls, "pipelines")
 
     def apply(self, definition: PipelineDefinition) -> Applied:
         body = {"definition": definition.to_mapping()}
         return _applied(self._calls.post("pipelines", body=body))
 
     def commit(self, name: str, version: str | None = None, comment: str = "") -> VersionInfo:
-        chosen = version or self._latest_draft(name)
-        body = {"comment": comment}
-        path = ("pipelines", name, "versions", chosen, "commit")
-        return _version(self._calls.post(*path, body=body))
-
-    def _latest_draft(self, name: str) -> str:
-        """The server decides which one it is when it is asked for; here the newest is named."""
-        found = self._calls.get("pipelines", name)["versions"]
-        drafts = [each["version"] for each in found if each["state"] == "draft"]
-        if not drafts:
+        chosen = version or self._versions.latest_draft(name)
+        if chosen is None:
             raise PipelineUnknown(
                 f"Pipeline {name} has no draft to commit. "
                 "`datp pipelines apply` makes one from a file."
             )
-        return str(drafts[0])
+        body = {"comment": comment}
+        path = ("pipelines", name, "versions", chosen, "commit")
+        return _version(self._calls.post(*path, body=body))
 
     def use(
         self, name: str, version: str, *, reason: str = "", break_glass: bool = False
@@ -72,14 +92,10 @@ class RemotePipelines:
         )
 
     def versions(self, name: str) -> tuple[VersionInfo, ...]:
-        return tuple(_version(each) for each in self._calls.get("pipelines", name)["versions"])
+        return tuple(_version(each) for each in self._versions.all(name))
 
     def show(self, name: str, version: str | None = None) -> StoredVersion:
-        if version is None:
-            found = self.versions(name)
-            in_use = [each.version for each in found if each.in_use]
-            version = in_use[0] if in_use else found[0].version
-        shown = self._calls.get("pipelines", name, "versions", version)
+        shown = self._versions.one(name, version)
         definition = PipelineDefinition.from_mapping(shown["definition"])
         return StoredVersion(info=_version(shown), definition=definition)
 
@@ -111,22 +127,18 @@ class RemoteMappings:
 
     def __init__(self, calls: RemoteCalls) -> None:
         self._calls = calls
+        self._versions = RemoteVersions(calls, "mappings")
 
     def apply(self, definition: MappingDefinition) -> tuple[str, bool]:
         found = self._calls.post("mappings", body={"definition": definition.to_mapping()})
         return found["version"], found["new"]
 
     def commit(self, name: str, version: str | None = None, comment: str = "") -> str:
-        chosen = version or self._latest_draft(name)
+        chosen = version or self._versions.latest_draft(name)
+        if chosen is None:
+            raise MappingUnknown(f"Mapping {name} has no draft to commit.")
         path = ("mappings", name, "versions", chosen, "commit")
         return str(self._calls.post(*path, body={"comment": comment})["version"])
-
-    def _latest_draft(self, name: str) -> str:
-        found = self._calls.get("mappings", name)["versions"]
-        drafts = [each["version"] for each in found if each["state"] == "draft"]
-        if not drafts:
-            raise MappingUnknown(f"Mapping {name} has no draft to commit.")
-        return str(drafts[0])
 
     def use(self, name: str, version: str, *, reason: str = "") -> builtins.list[Republished]:
         path = ("mappings", name, "versions", version, "use")
@@ -149,16 +161,11 @@ class RemoteMappings:
         )
 
     def show(self, name: str, version: str | None = None) -> StoredMapping:
-        if version is None:
-            found = self._calls.get("mappings", name)["versions"]
-            in_use = [each["version"] for each in found if each["inUse"]]
-            version = str(in_use[0] if in_use else found[0]["version"])
-        return self._stored(self._calls.get("mappings", name, "versions", version))
+        return self._stored(self._versions.one(name, version))
 
     def versions(self, name: str) -> tuple[StoredMapping, ...]:
         """Without their definitions: the command shows that of one."""
-        found = self._calls.get("mappings", name)["versions"]
-        return tuple(self._stored(each) for each in found)
+        return tuple(self._stored(each) for each in self._versions.all(name))
 
     @staticmethod
     def _stored(found: Json) -> StoredMapping:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
-from datp_tasks.cli.remote_calls import Json, RemoteCalls, known_moment, moment, refuse_over_http
+from datp_tasks.cli.remote_calls import (
+    Json,
+    RemoteCalls,
+    known_moment,
+    moment,
+    refuse_over_http,
+    stays_on_host,
+)
 from datp_tasks.cli.remote_reports import RemoteLogs, log_line_of, replay_of
+from datp_tasks.cli.remote_sealing import RemoteRetention
 from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.errors import FilterInvalid
 from datp_tasks.http.api_error import ApiError
@@ -15,7 +23,7 @@ from datp_tasks.http.operations import SubmitOptions, submission
 from datp_tasks.live.invariants import Violation
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.approval import Approval, ApprovalState, Vote, selection_of
-from datp_tasks.model.status import Status
+from datp_tasks.model.status import FINAL, Status
 from datp_tasks.operator.bulk import Action
 from datp_tasks.operator.doctor import Diagnosis, InDoubt, InFlight
 from datp_tasks.operator.doubt_decisions import Decision
@@ -24,10 +32,11 @@ from datp_tasks.operator.retry import ActionResult
 from datp_tasks.operator.selection import Where, checked_order
 from datp_tasks.operator.unmask import Unmasked
 from datp_tasks.operator.why import Why
-from datp_tasks.record.alerts import Alert
 from datp_tasks.record.record_types import Summary
 
 PAGE_MAX = 200
+#: What has not ended, as a filter of the API.
+OPEN = ",".join(sorted(set(Status) - FINAL))
 
 
 class RemoteClient:
@@ -114,6 +123,21 @@ class RemoteOperator:
         self._calls = calls
         self.approvals = RemoteApprovals(calls)
         self.logs = RemoteLogs(calls)
+        self.retention = RemoteRetention(calls)
+
+    @property
+    def eraser(self) -> NoReturn:
+        stays_on_host(
+            "datp erase",
+            "it also rewrites the files of the journal there, can take hours, and cannot be undone",
+        )
+
+    def audit_size(self) -> NoReturn:
+        stays_on_host(
+            "datp audit",
+            "it reads the whole journal, up to all transactions (`datp replay` looks at one, and "
+            "`datp audit actions` lists who did what, with --url)",
+        )
 
     def why(self, tx_id: str, *, actor: Actor | None = None) -> Why:
         found = self._calls.get("transactions", tx_id, "why")
@@ -129,7 +153,7 @@ class RemoteOperator:
     def doctor(self) -> Diagnosis:
         found = self._calls.get("doctor")
         return Diagnosis(
-            in_flight=[_in_flight(each) for each in found["inFlight"]],
+            in_flight=[in_flight_of(each) for each in found["inFlight"]],
             in_doubt=[_in_doubt(each) for each in found["inDoubt"]],
             violations=[Violation(each["txId"], each["what"]) for each in found["violations"]],
             sizes=found["sizes"],
@@ -166,14 +190,19 @@ class RemoteOperator:
         )
 
     def choose(
-        self, where: Where, *, rows_max: int | None = None, order: str | None = None
+        self,
+        where: Where,
+        *,
+        rows_max: int | None = None,
+        order: str | None = None,
+        open_only: bool = False,
     ) -> Iterator[Summary]:
         """The newest first, or by a search attribute, page by page."""
         checked_order(order)
         if where.group:
             raise FilterInvalid("over HTTP a list cannot be narrowed to a node group")
         params = {
-            "status": where.status and str(where.status),
+            "status": str(where.status) if where.status else OPEN if open_only else None,
             "pipeline": where.pipeline,
             "owner": where.owner,
             "createdAt[gte]": _ago(where.newer_s),
@@ -185,8 +214,10 @@ class RemoteOperator:
         while True:
             size = PAGE_MAX if rows_max is None else min(PAGE_MAX, rows_max - given)
             found = self._calls.get("transactions", **params, limit=size, cursor=cursor)
-            for each in found["transactions"]:
-                yield summary_of(each)
+            for each in map(summary_of, found["transactions"]):
+                if open_only and each.is_final:
+                    continue
+                yield each
                 given += 1
             cursor = found.get("nextCursor")
             if cursor is None or given == rows_max:
@@ -268,23 +299,6 @@ class RemoteApprovals:
         refuse_over_http(f"the approvals' {name}")
 
 
-class RemoteAlerts:
-    def __init__(self, calls: RemoteCalls) -> None:
-        self._calls = calls
-
-    def open_alerts(self) -> list[Alert]:
-        return [
-            Alert(
-                each["id"],
-                each["kind"],
-                each["subject"],
-                each["summary"],
-                known_moment(each["createdAt"]),
-            )
-            for each in self._calls.get("alerts")["alerts"]
-        ]
-
-
 def summary_of(found: Mapping[str, Any]) -> Summary:
     """A transaction as the API shows it; a fence is the engine's own matter."""
     return Summary(
@@ -351,7 +365,7 @@ def _vote(found: Mapping[str, Any]) -> Vote:
     )
 
 
-def _in_flight(found: Mapping[str, Any]) -> InFlight:
+def in_flight_of(found: Mapping[str, Any]) -> InFlight:
     return InFlight(
         found["txId"],
         found["node"],

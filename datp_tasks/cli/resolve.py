@@ -142,7 +142,8 @@ def _section(
     if not rows:
         return
     whole = ("transaction", "since")
-    print_list(console, list_table(columns, rows[:SHOWN_MAX], whole=whole, title=title))
+    table = list_table(columns, rows[:SHOWN_MAX], whole=whole, title=title)
+    print_list(console, table, empty="")
     if len(rows) > SHOWN_MAX:
         console.print(f"[dim]… and {len(rows) - SHOWN_MAX} more; --json shows all[/dim]")
 

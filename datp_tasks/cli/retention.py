@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from datp_tasks.cli.command_context import connect
-from datp_tasks.cli.terminal_tables import print_json
+from datp_tasks.cli.terminal_tables import list_table, print_json, print_list
 from datp_tasks.record.retention_rules import DAYS_MAX, RetentionRule
 
 app = typer.Typer(help="How long what an owner or a pipeline has is kept.", no_args_is_help=True)
@@ -43,13 +42,10 @@ def list_rules(as_json: AsJson = False) -> None:
     if as_json:
         rows = [{"kind": each.kind, "name": each.name, "days": each.days} for each in found]
         print_json(console, rows)
-    elif found:
-        table = Table("kind", "name", "days", box=None)
-        for each in found:
-            table.add_row(each.kind, escape(each.name), str(each.days))
-        console.print(table)
-    else:
-        console.print("there is no rule: everything is kept as the settings say")
+        return
+    shown = [(each.kind, escape(each.name), str(each.days)) for each in found]
+    none = "there is no rule: everything is kept as the settings say"
+    print_list(console, list_table(("kind", "name", "days"), shown, whole=("kind",)), empty=none)
 
 
 @app.command("set")

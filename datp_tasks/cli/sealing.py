@@ -5,13 +5,14 @@ from __future__ import annotations
 import getpass
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.console import Console
 
 from datp_tasks.api.serializers import line_json, time_text
-from datp_tasks.cli.command_context import Context, connect
+from datp_tasks.cli.command_context import Context, connect, is_remote
+from datp_tasks.cli.remote_calls import stays_on_host
 from datp_tasks.cli.terminal_tables import (
     as_mapping,
     list_table,
@@ -23,6 +24,9 @@ from datp_tasks.errors import SealBroken, SettingsError
 from datp_tasks.local.private_files import sole_writer, write_private
 from datp_tasks.record.rekeying import Rekeying, ring_use
 from datp_tasks.seals import keyring
+
+if TYPE_CHECKING:
+    from datp_tasks.cli.remote_context import RemoteContext
 
 rings = typer.Typer(help="The key ring: make, change, and seal anew.", no_args_is_help=True)
 secrets_app = typer.Typer(help="Secrets that parameters of pipelines name.", no_args_is_help=True)
@@ -91,8 +95,11 @@ def drop(file: File, key_id: KeyId) -> None:
 def list_keys(as_json: AsJson = False) -> None:
     """Show the ids of the keys, and how many rows each seals; never a key."""
     context = connect()
-    ring = _ring(context)
-    found = ring_use(ring, _rekeying(context, ring).usage())
+    if is_remote():
+        found = cast("RemoteContext", context).key_ring()
+    else:
+        ring = _ring(context)
+        found = ring_use(ring, _rekeying(context, ring).usage())
     if as_json:
         print_json(Console(), found)
         return
@@ -104,12 +111,14 @@ def list_keys(as_json: AsJson = False) -> None:
         ]
         for each in found
     ]
-    print_list(Console(), list_table(("key", "state", "rows"), rows, whole=("key", "rows")))
+    table = list_table(("key", "state", "rows"), rows, whole=("key", "rows"))
+    print_list(Console(), table, empty="the key ring holds no key")
 
 
 @rings.command()
 def rotate() -> None:
     """Seal everything anew that is not sealed under the active key, page by page."""
+    _refuse_if_remote()
     context = connect()
     ring = _ring(context)
     counts: dict[str, int] = {}
@@ -126,11 +135,18 @@ def rotate() -> None:
         )
 
 
+def _refuse_if_remote() -> None:
+    if is_remote():
+        why = "the keys are in a file that no API gives away (`datp keyring list` works with --url)"
+        stays_on_host("datp keyring", why)
+
+
 def _ring(context: Context) -> keyring.KeyRing:
     return keyring.needed(keyring.load(context.settings), "this command")
 
 
 def _rekeying(context: Context, ring: keyring.KeyRing) -> Rekeying:
+    _refuse_if_remote()
     return Rekeying(context.engine, ring)
 
 
@@ -166,7 +182,8 @@ def list_secrets(as_json: AsJson = False) -> None:
         print_json(Console(), shown)
         return
     rows = [[each.name, each.key_id, short_time(each.changed_at)] for each in found]
-    print_list(Console(), list_table(("name", "key", "changed"), rows, whole=("name",)))
+    table = list_table(("name", "key", "changed"), rows, whole=("name",))
+    print_list(Console(), table, empty="no secrets; `datp secrets set` stores one")
 
 
 @secrets_app.command("delete")

@@ -38,7 +38,7 @@ def list_types(as_json: AsJson = False) -> None:
         for each in found
     ]
     table = list_table(("step type", "groups", "nodes", "does"), rows, whole=("step type",))
-    print_list(Console(), table)
+    print_list(Console(), table, empty="no step types")
 
 
 @steps_app.command()

@@ -80,8 +80,14 @@ def list_table(
     return table
 
 
-def print_list(console: Console, table: Table) -> None:
-    """Wider than the terminal rather than cut, if the terminal is very narrow."""
+def print_list(console: Console, table: Table, *, empty: str) -> None:
+    """Wider than the terminal rather than cut, if the terminal is very narrow.
+
+    `empty` is the sentence for a list without rows: a bare header looks like a fault.
+    """
+    if not table.row_count:
+        console.print(empty, highlight=False)
+        return
     needed = sum((column.min_width or 0) + 1 for column in table.columns) - 1
     console.width = max(console.width, needed)
     console.print(table, highlight=False)

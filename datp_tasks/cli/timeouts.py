@@ -134,8 +134,7 @@ def _print(
     facts.add_row("segment", f"row {standing.value} of transaction {standing.xact}, moved {moved}")
     facts.add_row("watched", f"{standing.watched} in process, {standing.due} of them due")
     console.print(facts)
-    if due:
-        print_list(console, _listed(due))
+    print_list(console, _listed(due), empty="no transaction is about to expire")
 
 
 def _listed(due: list[NextTimeout]) -> Table:

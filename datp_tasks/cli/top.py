@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console, Group
@@ -13,11 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from datp_tasks.bells.broker import backlog, make_celery
-from datp_tasks.cli.command_context import Context, connect
+from datp_tasks.cli.command_context import Context, connect, is_remote
 from datp_tasks.cli.terminal_tables import list_table, print_json
 from datp_tasks.live.metrics import RESOLUTIONS, Slot, summed
 from datp_tasks.model.status import FINAL
 from datp_tasks.operator.doctor import InFlight
+
+if TYPE_CHECKING:
+    from datp_tasks.cli.remote_context import RemoteContext
 
 BARS = " ▁▂▃▄▅▆▇█"
 LONGEST = 8
@@ -58,16 +62,17 @@ def top(
 ) -> None:
     """Watch groups, queues, rates and long-runners. Ctrl-C leaves."""
     context = connect()
+    look_once = cast("RemoteContext", context).top_view if is_remote() else partial(look, context)
     console = Console()
     if as_json:
-        print_json(console, _as_json(look(context)))
+        print_json(console, _as_json(look_once()))
         return
     if once:
-        console.print(_drawn(look(context)))
+        console.print(_drawn(look_once()))
         return
     with Live(console=console, screen=True, auto_refresh=False) as screen:
         while True:
-            screen.update(_drawn(look(context)), refresh=True)
+            screen.update(_drawn(look_once()), refresh=True)
             time.sleep(every_s)
 
 

@@ -45,9 +45,6 @@ def list_(
     if as_json:
         print_json(console, [_as_mapping(each) for each in found])
         return
-    if not found:
-        console.print("no such deliveries")
-        return
     rows = [
         (
             each.id,
@@ -60,7 +57,8 @@ def list_(
         for each in found
     ]
     columns = ("id", "state", "tries", "made", "to", "last")
-    print_list(console, list_table(columns, rows, whole=("id", "state", "made")))
+    table = list_table(columns, rows, whole=("id", "state", "made"))
+    print_list(console, table, empty="no such deliveries")
 
 
 @app.command()
@@ -96,7 +94,8 @@ def show(
         for each in attempts
     ]
     columns = ("attempt", "begun", "took ms", "status", "error", "sender")
-    print_list(console, list_table(columns, rows, whole=("begun", "sender")))
+    table = list_table(columns, rows, whole=("begun", "sender"))
+    print_list(console, table, empty="not tried yet")
 
 
 @app.command()

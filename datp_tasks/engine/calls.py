@@ -220,6 +220,9 @@ class StepCaller:
             return Call(returned.pipeline, None if data is None else self.json(dict(data)))
         if isinstance(returned, Sleep):
             return Sleep(min(returned.seconds, self._settings.sleep_s_max), returned.switch)
+        if isinstance(returned, BaseException):
+            name = type(returned).__name__
+            return Broken(clean_note(f"the step returned {name}(…); write `raise {name}(…)`"))
         return Output(*self._checked(returned))
 
     def raised(self, run: Run, error: BaseException) -> Outcome:

@@ -26,7 +26,7 @@ from datp_tasks.failpoints import reach
 from datp_tasks.live.scripts import ScriptCall
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.state import BEGIN
-from datp_tasks.record.database import is_away
+from datp_tasks.record.database import is_outage
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.sql_errors import OperationalError
 from datp_tasks.record.step_starts import BegunSteps
@@ -199,7 +199,7 @@ class Executor:
         try:
             first = self._begun.mark_many(marks)
         except OperationalError as error:
-            if not is_away(error):
+            if not is_outage(error):
                 raise
             log.warning("PostgreSQL is unavailable; %d wait in their step", len(runs))
             for run in runs:

@@ -35,7 +35,7 @@ from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.live.script_replies import claimed
 from datp_tasks.live.scripts import Reply, ScriptCall
 from datp_tasks.model.state import BEGIN, delta_json
-from datp_tasks.record.database import is_away
+from datp_tasks.record.database import is_outage
 from datp_tasks.record.sql_errors import OperationalError
 
 log = logging.getLogger("datp.hop")
@@ -285,7 +285,7 @@ class Hop:
         try:
             owned = self._record.take_fences([(run.tx_id, run.fence) for run in unsure])
         except OperationalError as error:
-            if not is_away(error):
+            if not is_outage(error):
                 raise
             for run in unsure:
                 run.outcome = Unavailable()

@@ -24,7 +24,7 @@ from datp_tasks.engine.run import Run
 from datp_tasks.errors import StaleFence, StepError, TransactionStopped
 from datp_tasks.failpoints import reach
 from datp_tasks.model.state import PointKind, bound
-from datp_tasks.record.database import is_away
+from datp_tasks.record.database import is_outage
 from datp_tasks.record.effects import Effects
 from datp_tasks.record.points import PointClaim, Points
 from datp_tasks.record.sql_errors import OperationalError
@@ -67,7 +67,7 @@ class PointDesk:
                 [(run.tx_id, run.fence, run.stop_request) for run in unsure]
             )
         except OperationalError as error:
-            if not is_away(error):
+            if not is_outage(error):
                 raise
             log.warning("PostgreSQL is unavailable; %d are stopped later", len(unsure))
             for run in unsure:
@@ -81,7 +81,7 @@ class PointDesk:
         try:
             kinds = self._points.bound([run.tx_id for run in runs])
         except OperationalError as error:
-            if not is_away(error):
+            if not is_outage(error):
                 raise
             for run in runs:
                 run.waits_for_sql = True
@@ -107,7 +107,7 @@ class PointDesk:
             self._pass(due)
             self._end_forward(back)
         except OperationalError as error:
-            if not is_away(error):
+            if not is_outage(error):
                 raise
             for run in (*due, *back):
                 run.outcome = Unavailable()

@@ -30,7 +30,7 @@ from datp_tasks.observe.logs import hide
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.bulk_transfers import BulkRecord, TransferStanding
-from datp_tasks.record.database import is_away, is_conflict
+from datp_tasks.record.database import is_conflict, is_outage
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.linked import Leg, LinkedTransactions, LinkVerdict
 from datp_tasks.record.points import Points
@@ -130,7 +130,7 @@ class WorkerServices:
         try:
             expires_at = self._linked.join(_leg(run), link, legs, expires_in_s=expires_in_s)
         except OperationalError as error:
-            if not (is_away(error) or is_conflict(error)):
+            if not (is_outage(error) or is_conflict(error)):
                 raise
             return False
         run.expires_at_ms = round(expires_at.timestamp() * 1_000)
@@ -144,7 +144,7 @@ class WorkerServices:
                 self._points.commit_to_finish(run, in_sql=False)
         except OperationalError as error:
             # It may be decided already: a leg that gave up now would end otherwise than the others.
-            if not (is_away(error) or is_conflict(error)):
+            if not (is_outage(error) or is_conflict(error)):
                 raise
             return LinkVerdict("wait")
         return verdict
@@ -153,7 +153,7 @@ class WorkerServices:
         try:
             return self._bulks.standing(run.fields.get("owner", ""), tx_ids)
         except OperationalError as error:
-            if not is_away(error):
+            if not is_outage(error):
                 raise
             return None
 

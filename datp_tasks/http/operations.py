@@ -56,11 +56,21 @@ class ListFilters(TypedDict, total=False):
     """What a list of transactions is narrowed to."""
 
     status: str | Sequence[str]
-    pipeline: str
+    pipeline: str | Sequence[str]
     external_id: str
     owner: str
     created_from: datetime | str
     created_to: datetime | str
+    completed_from: datetime | str
+    completed_to: datetime | str
+    #: A part of the transaction id or of the external id.
+    text: str
+    #: Fields of the metadata, and the text that each must have.
+    metadata: Mapping[str, str]
+    #: Search attributes: name, or name[gte] and the like, and value.
+    attributes: Mapping[str, str]
+    #: createdAt or a search attribute; with `-` the newest or largest first.
+    order: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,16 +248,25 @@ def transaction_path(tx_id: str) -> str:
 
 
 def _filter_params(filters: ListFilters) -> Json:
-    status = filters.get("status")
     params = {
-        "status": status if status is None or isinstance(status, str) else ",".join(status),
-        "pipeline": filters.get("pipeline"),
+        "status": _joined(filters.get("status")),
+        "pipeline": _joined(filters.get("pipeline")),
         "externalId": filters.get("external_id"),
         "owner": filters.get("owner"),
         "createdAt[gte]": _text(filters.get("created_from")),
         "createdAt[lt]": _text(filters.get("created_to")),
+        "completedAt[gte]": _text(filters.get("completed_from")),
+        "completedAt[lt]": _text(filters.get("completed_to")),
+        "q": filters.get("text"),
+        "order": filters.get("order"),
+        **{f"metadata.{name}": value for name, value in filters.get("metadata", {}).items()},
+        **{f"attr.{name}": value for name, value in filters.get("attributes", {}).items()},
     }
     return {name: value for name, value in params.items() if value is not None}
+
+
+def _joined(given: str | Sequence[str] | None) -> str | None:
+    return given if given is None or isinstance(given, str) else ",".join(given)
 
 
 def _text(moment: datetime | str | None) -> str | None:

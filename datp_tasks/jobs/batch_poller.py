@@ -3,7 +3,7 @@
 Moves:    PENDING, VALID, UNKNOWN -> what the ledger says. UNKNOWN -> DELAYED (sent again) after
           enough questions and time, -> PARKED with an alert after enough of that.
 Knows:    what the ledger answers now; a ledger forgets, so not knowing a batch proves nothing.
-Bound:    `ledger_poll_batch_max` batches a run, grouped into few questions.
+Bound:    `POLLED_MAX` batches a run, grouped into few questions.
 Overlap:  harmless: batches are put off before they are asked for, and no answer goes backwards.
 Crash:    batches that were put off are due again some seconds later.
 """

@@ -4,7 +4,7 @@ Moves:    SUBMITTING -> UNKNOWN where the end was not recorded or the claimant i
           instances that are gone change hands; then rings for NEW and DELAYED batches in turn.
 Knows:    that a lease has run out; not whether its holder is dead or paused. So a claim changes
           hands with a higher epoch, and the holder of the old one is refused should it wake up.
-Bound:    `ledger_claim_batch_max` claims and `ledger_queue_batch_max` batches a run.
+Bound:    `CLAIMS_MAX` claims and `RUNG_MAX` batches a run.
 Overlap:  harmless: rows that another run has locked are skipped, a doubled message is refused.
 Crash:    what was claimed is found by the next run; after a lease, by another instance.
 """

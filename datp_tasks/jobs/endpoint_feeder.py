@@ -2,7 +2,7 @@
 
 Moves:    nothing of a transaction; makes deliveries of events that are committed.
 Knows:    where each endpoint stands in the feed.
-Bound:    `endpoint_feeder_batch_max` endpoints a run, `endpoint_feeder_rows_max` events of each.
+Bound:    `ENDPOINTS_MAX` endpoints a run, `ROWS_MAX` events of each.
 Overlap:  harmless: an endpoint's row is locked while it is fed, and passed over by others.
 Crash:    deliveries and the place of their endpoint are one commit; those that were not placed in
           Redis are found overdue by the webhook sender.
@@ -13,6 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from datp_tasks.webhooks.endpoint_service import EndpointService
+
+#: Endpoints with news that one run looks after; the next one does the others.
+ENDPOINTS_MAX = 200
+#: Events of one endpoint in one commit.
+ROWS_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)

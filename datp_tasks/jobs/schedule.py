@@ -9,25 +9,32 @@ from datp_tasks.settings import Settings
 
 TASK_PREFIX = "datp.maintenance."
 
-#: Job (a module beside this one) -> the setting that holds its period.
-JOBS = {
+#: Job (a module beside this one) -> its period in seconds, or what holds it in the settings.
+JOBS: dict[str, str | float] = {
     "sleeper": "sleeper_period_s",
     "timeout_handler": "timeout_handler_period_s",
     "reaper": "reaper_period_s",
     "reconciler": "reconciler_period_s",
     "archiver": "archiver_period_s",
-    "meter": "meter_period_s",
-    "retention": "retention_period_s",
-    "pipeline_cache": "pipeline_cache_period_s",
+    # The finest slot of the metrics.
+    "meter": 5.0,
+    # Dropping is not urgent.
+    "retention": 60.0,
+    # Only repairs copies in Redis.
+    "pipeline_cache": 10.0,
     "claim_queuer": "claim_queuer_period_s",
     "batch_poller": "batch_poller_period_s",
-    # Before the sender, which then finds what it made.
-    "endpoint_feeder": "endpoint_feeder_period_s",
+    # Before the sender, which then finds what it made. How late an endpoint may be told, beside
+    # the sending; a run without news is one query.
+    "endpoint_feeder": 1.0,
     "webhook_sender": "webhook_sender_period_s",
-    "group_cache": "group_cache_period_s",
+    # Only repairs copies in Redis: a change by `datp groups set` writes them itself.
+    "group_cache": 10.0,
     "watcher": "watcher_period_s",
-    "approvals": "approvals_period_s",
-    "audit_sealer": "audit_sealer_period_s",
+    # Carries out what was approved when a process died right then; an expiry may be so late.
+    "approvals": 15.0,
+    # A row can be changed unnoticed until it is in the chain: seconds, at one statement a run.
+    "audit_sealer": 10.0,
 }
 #: These run where batches are submitted: where a worker of the ledger group lives, else in the
 #: maintenance group. Each process there is an instance that claims services.
@@ -46,7 +53,8 @@ ROLES = {
 
 
 def period_s(settings: Settings, job: str) -> float:
-    return float(getattr(settings, JOBS[job]))
+    period = JOBS[job]
+    return period if isinstance(period, float) else float(getattr(settings, period))
 
 
 def beat_schedule(settings: Settings) -> dict[str, dict[str, Any]]:

@@ -164,8 +164,9 @@ def _lost(register: NodeRegister, standing: Standing, now_ms: int) -> tuple[Find
         ]
         names = ", ".join(sorted(gone)[:5])
         more = f" and {len(gone) - 5} more" if len(gone) > 5 else ""
+        what = "1 node" if len(gone) == 1 else f"{len(gone)} nodes"
         summary = (
-            f"{len(gone)} node(s) of group {group} stopped without leaving: {names}{more}. Their "
+            f"{what} of group {group} stopped without leaving: {names}{more}. Their "
             "transactions are taken over by others"
         )
         if len(fresh) >= len(gone):

@@ -23,6 +23,11 @@ from datp_tasks.record.ledger_types import (
     Work,
 )
 
+#: Batches of different services in one message; a slow ledger holds up the others of it.
+VECTOR_MAX = 25
+#: A batch is held in memory by each side, and in one row.
+PAYLOAD_BYTES_MAX = 1_048_576
+
 #: Rings for work: sends one message to a worker that takes submissions, or raises.
 Ring = Callable[[Sequence[Work]], None]
 #: Rings for any amount of work; what could not be rung for.

@@ -12,7 +12,7 @@ from datp_tasks.errors import (
     ServiceInvalid,
     ServiceUnknown,
 )
-from datp_tasks.ledger.batch_types import NewBatch, RingAll, Service, Stored
+from datp_tasks.ledger.batch_types import PAYLOAD_BYTES_MAX, NewBatch, RingAll, Service, Stored
 from datp_tasks.ledger.kinds import KINDS, address_mistake, credential_mistake
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.ledger_batches import BatchStore
@@ -148,7 +148,7 @@ class Intake:
             )
         if not isinstance(payload, bytes):
             return BatchInvalid(f"a payload must be bytes, was {type(payload).__name__}")
-        limit = self._settings.ledger_payload_bytes_max
+        limit = PAYLOAD_BYTES_MAX
         if not 0 < len(payload) <= limit:
             return BatchInvalid(f"a payload has 1 to {limit} bytes, was {len(payload)}")
         try:

@@ -11,7 +11,7 @@ from datp_tasks.clock import Clock
 from datp_tasks.failpoints import reach
 from datp_tasks.ledger.attempts import Attempts
 from datp_tasks.ledger.batch_operator import BatchOperator
-from datp_tasks.ledger.batch_types import Ring, Tell, Work
+from datp_tasks.ledger.batch_types import VECTOR_MAX, Ring, Tell, Work
 from datp_tasks.ledger.credentials import Credentials
 from datp_tasks.ledger.intake import Intake
 from datp_tasks.ledger.kinds import KINDS
@@ -90,7 +90,7 @@ class Ledger:
         batches = BatchStore(sql, alerts, settings, drops_duplicates=once)
         claims = ClaimStore(sql, settings)
         wire = LedgerWire(ledger_client(settings), secret, _before_send)
-        ring_all = partial(_ring_all, ring, settings.ledger_vector_max)
+        ring_all = partial(_ring_all, ring)
         asking = Asking(settings=settings, batches=batches, wire=wire, tell=tell)
         attempts = Attempts(settings=settings, batches=batches, wire=wire, tell=tell)
         submitter = Submitter(settings=settings, attempts=attempts, asking=asking, ring=ring_all)
@@ -100,14 +100,13 @@ class Ledger:
             intake=Intake(settings=settings, batches=batches, claims=claims, ring=ring_all),
             operator=BatchOperator(BatchActions(sql, alerts), tell, gate),
             work=LedgerWork(
-                queuer=Queuer(settings=settings, claims=claims, ring=ring_all, do=submitter.run),
+                queuer=Queuer(claims=claims, ring=ring_all, do=submitter.run),
                 submitter=submitter,
                 poller=Poller(
                     batches=batches,
                     claims=claims,
                     asking=asking,
                     ring=ring_all,
-                    batch_max=settings.ledger_poll_batch_max,
                 ),
             ),
             connections=LedgerConnections(wire=wire, engine=alone),
@@ -133,11 +132,11 @@ def _before_send() -> None:
     reach("ledger.before_send")
 
 
-def _ring_all(ring: Ring, vector_max: int, works: Sequence[Work]) -> list[Work]:
+def _ring_all(ring: Ring, works: Sequence[Work]) -> list[Work]:
     """In messages of a size one process can handle; a broker that is unavailable breaks nothing."""
-    for start in range(0, len(works), vector_max):
+    for start in range(0, len(works), VECTOR_MAX):
         try:
-            ring(works[start : start + vector_max])
+            ring(works[start : start + VECTOR_MAX])
         except Exception as error:
             log.warning("%d batches could not be rung for: %s", len(works) - start, error)
             return list(works[start:])

@@ -25,6 +25,8 @@ from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.ledger")
 
+#: Questions that one run asks in less than its period.
+POLLED_MAX = 500
 #: How many questions are on their way at the same time, and how long each may take.
 TOGETHER_MAX = 50
 ASK_S_MAX = 5.0
@@ -163,12 +165,10 @@ class Poller:
     claims: ClaimStore
     asking: Asking
     ring: RingAll
-    #: Batches that one poll asks for.
-    batch_max: int
 
     def poll(self) -> PollResult:
         """Ask for what is due, and ring for what comes after batches that are final now."""
-        asked = self.batches.take_up(rows_max=self.batch_max)
+        asked = self.batches.take_up(rows_max=POLLED_MAX)
         if not asked:
             return PollResult()
         polled = self.asking.poll(asked)

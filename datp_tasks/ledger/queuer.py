@@ -16,11 +16,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from datp_tasks.failpoints import reach
-from datp_tasks.ledger.batch_types import RingAll, Work
+from datp_tasks.ledger.batch_types import VECTOR_MAX, RingAll, Work
 from datp_tasks.record.ledger_claims import ClaimStore, Survey
-from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.ledger")
+
+#: One tick of an instance that starts alone with a hundred thousand services takes seconds.
+CLAIMS_MAX = 5_000
+#: Batches that one tick rings for in less than its period.
+RUNG_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +40,10 @@ class Queuer:
     def __init__(
         self,
         *,
-        settings: Settings,
         claims: ClaimStore,
         ring: RingAll,
         do: Callable[[Sequence[Work]], object],
     ) -> None:
-        self._settings = settings
         self._claims = claims
         self._ring = ring
         self._do = do
@@ -63,18 +65,17 @@ class Queuer:
             return self._tick(survey)
 
     def _tick(self, survey: Survey) -> TickResult:
-        settings = self._settings
-        late = self._claims.clean_up(rows_max=settings.ledger_claim_batch_max)
+        late = self._claims.clean_up(rows_max=CLAIMS_MAX)
         self._keep_lease()
         reach("ledger.after_renew")
         live = survey.live | {self.instance}
         claimed, released = self._take_share(survey, live)
         reach("ledger.after_claim")
-        works = self._claims.next_work(self.instance, rows_max=settings.ledger_queue_batch_max)
+        works = self._claims.next_work(self.instance, rows_max=RUNG_MAX)
         left = self._ring(works)
         if left:
             # An instance that cannot reach the broker must not sit on its claims.
-            self._do(left[: settings.ledger_vector_max])
+            self._do(left[:VECTOR_MAX])
         return TickResult(late=late, claimed=claimed, released=released, rung=len(works))
 
     def _keep_lease(self) -> None:
@@ -95,13 +96,12 @@ class Queuer:
         counts = self._claims.counts()
         share = -(-sum(counts.values()) // len(live))
         mine = counts.get(self.instance, 0)
-        limit = self._settings.ledger_claim_batch_max
         claimed = released = 0
         if mine < share:
-            room = min(share - mine, limit)
+            room = min(share - mine, CLAIMS_MAX)
             claimed = len(self._claims.claim(self.instance, dead=survey.dead, rows_max=room))
         elif mine > share:
-            released = self._claims.release(self.instance, rows_max=min(mine - share, limit))
+            released = self._claims.release(self.instance, rows_max=min(mine - share, CLAIMS_MAX))
         self._seen = live
         # What is in the middle of a submission, or more than a tick can move, stays for the next.
         self._uneven = mine - released > share

@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 
 from datp_tasks.ledger.attempts import UNAVAILABLE, Attempts
-from datp_tasks.ledger.batch_types import Asked, Begun, RingAll, Work
+from datp_tasks.ledger.batch_types import VECTOR_MAX, Asked, Begun, RingAll, Work
 from datp_tasks.ledger.poller import Asking
 from datp_tasks.model.ledger_batch import BatchState, Verdict
 from datp_tasks.outbound.messages import Exchange
@@ -101,7 +101,7 @@ class _Run:
         return self._result
 
     def _begin(self) -> None:
-        room = self._settings.ledger_vector_max
+        room = VECTOR_MAX
         works, self._ready = self._ready[:room], self._ready[room:]
         try:
             posts = self._attempts.begin(works)

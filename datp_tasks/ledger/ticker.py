@@ -62,5 +62,5 @@ class Ticker:
                 self._queuer.tick()
                 self._poll()
             except Exception as error:
-                # The servers are away; the next round tries again.
+                # PostgreSQL or the broker is unavailable; the next round tries again.
                 log.warning("no tick: %s", error)

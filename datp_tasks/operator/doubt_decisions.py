@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from datp_tasks.bells.ringer import Ringer
-from datp_tasks.errors import TransactionError
+from datp_tasks.errors import TransactionError, TransactionHeld
 from datp_tasks.failpoints import reach
 from datp_tasks.live.live_types import Bell, Held
 from datp_tasks.live.store import LiveStore
@@ -58,9 +58,9 @@ class DoubtDecisions:
         found = self.record.summaries([tx_id])
         # Above every fence that was given: the journal then tells whose decision it was.
         fence = max(view.fence, self.live.server_now_ms(), *(each.fence for each in found))
-        raised = self.record.raise_fences([(tx_id, fence)], connection=connection)
-        if tx_id not in raised:
-            raise TransactionError(f"{tx_id} has ended, or another process holds it just now")
+        own = self.record.fence_of_decision(tx_id, fence, connection)
+        if own is None:
+            raise TransactionHeld(f"{tx_id} has ended, or another process holds it just now")
         note_action(
             connection,
             actor=order.actor,
@@ -69,9 +69,9 @@ class DoubtDecisions:
             reason=order.reason,
             details=details,
         )
-        mark = Mark(tx_id, raised[tx_id], f"resolved: {order.reason}")
+        mark = Mark(tx_id, own, f"resolved: {order.reason}")
         self.record.mark_many([mark], Status.QUEUED, connection=connection)
-        return str(raised[tx_id])
+        return str(own)
 
     def carry_out(self, order: Order, token: str | None) -> str:
         """Queue it in Redis, with the decision. Of several that try, one does."""

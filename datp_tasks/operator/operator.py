@@ -163,10 +163,17 @@ class Operator:
     # Many at once.
 
     def choose(
-        self, where: Where, *, rows_max: int | None = None, order: str | None = None
+        self,
+        where: Where,
+        *,
+        rows_max: int | None = None,
+        order: str | None = None,
+        open_only: bool = False,
     ) -> Iterator[Summary]:
         """Transactions as of now, the newest first."""
-        return self._decisions.selection.choose(where, rows_max=rows_max, order=order)
+        return self._decisions.selection.choose(
+            where, rows_max=rows_max, order=order, open_only=open_only
+        )
 
     def act_on_many(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from datp_tasks.bells.ringer import Ringer
-from datp_tasks.errors import ApprovalNeeded, DatpError, TransactionMoved
+from datp_tasks.errors import ApprovalNeeded, DatpError, TransactionHeld, TransactionMoved
 from datp_tasks.live.live_types import Bell
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.actor import LOCAL, Actor
@@ -57,6 +57,8 @@ class Retrier:
         except (ApprovalNeeded, TransactionMoved):
             raise
         except DatpError as error:
+            if only_if and isinstance(error, TransactionHeld):
+                raise
             return ActionResult(tx_id, str(error), False)
 
     def make_go_on(

@@ -24,6 +24,8 @@ FILTERS = ("status", "pipeline", "owner", "group", "older-than", "newer-than")
 #: Before a condition on a search attribute, as in attr.amount>=100.
 ATTRIBUTE = "attr."
 CONDITION = re.compile(r"([A-Za-z0-9_]{1,40})(?:\[([a-z]+)\])?")
+#: What has not ended, as the record has it.
+OPEN = (str(Status.QUEUED), str(Status.IN_DOUBT))
 UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -112,16 +114,24 @@ class Selection:
     locator: Locator
 
     def choose(
-        self, where: Where, *, rows_max: int | None = None, order: str | None = None
+        self,
+        where: Where,
+        *,
+        rows_max: int | None = None,
+        order: str | None = None,
+        open_only: bool = False,
     ) -> Iterator[Summary]:
         """Transactions as of now, the newest first; or by a search attribute, with `-` before it
-        the largest first. What lacks that attribute is left out."""
+        the largest first. What lacks that attribute is left out. With `open_only` what has ended
+        is not looked at, however long the history is."""
         name = checked_order(order)
+        if open_only and where.status in FINAL:
+            return
         with translate_outage():
             now = self.record.server_now()
         wanted = ListingFilter(
             owner=where.owner,
-            statuses=_recorded(where.status),
+            statuses=OPEN if open_only and where.status is None else _recorded(where.status),
             pipelines=(where.pipeline,) if where.pipeline else (),
             since=_before(now, where.newer_s),
             until=_before(now, where.older_s),
@@ -135,6 +145,8 @@ class Selection:
             with translate_outage():
                 page = Listing(self.engine).page(wanted)
             for each in self._matching(page.rows, where):
+                if open_only and each.is_final:
+                    continue
                 yield each
                 given += 1
                 if rows_max is not None and given >= rows_max:

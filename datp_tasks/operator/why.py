@@ -175,10 +175,11 @@ class Explainer:
         for each in found:
             # What a step asks holds data of the transaction, which not all may see who ask why.
             reason = "" if each.action == STEP else f": {each.reason}"
+            who = each.requester if each.action == STEP else each.requested_by
             if not why.answer.endswith("."):
                 why.answer += "."
             why.answer += (
-                f" Approval {each.id} ({each.action}, asked for by {each.requester}{reason})"
+                f" Approval {each.id} ({each.action}, asked for by {who}{reason})"
                 f" has {each.consents} of {each.needed}, from the role {each.role}."
             )
             why.hints.append(f"datp approvals approve {each.id}   (as another person)")

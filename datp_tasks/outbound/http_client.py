@@ -20,6 +20,7 @@ from datp_tasks.outbound.connection_pool import ConnectionPool
 from datp_tasks.outbound.messages import Exchange, HttpRequest, NoResponse, NotSent, Response
 from datp_tasks.outbound.resolver import Resolve, resolve_on_loop
 from datp_tasks.outbound.response_reader import BodyLimits, ResponseInvalid, ResponseReader
+from datp_tasks.outbound.trouble import trouble_in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class HttpClient:
         except (WebhookInvalid, ResponseInvalid) as error:
             return attempt.failed(str(error))
         except (OSError, ValueError) as error:
-            return attempt.failed(f"{type(error).__name__}: {error}".removesuffix(": "))
+            return attempt.failed(trouble_in_words(error, attempt.request.url))
 
     def close(self) -> None:
         self._pool.close()

@@ -12,6 +12,7 @@ import hmac
 import json
 import re
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -39,6 +40,7 @@ NAME_CHARS_MAX = 100
 class Query(Queries, topic="api_keys"):
     create: str
     find: str
+    owners: str
     list_keys: str
     revoke: str
     note_used: str
@@ -243,6 +245,12 @@ class ApiKeys:
     def note_used(self, key_id: str) -> None:
         with self._engine.begin() as connection:
             connection.exec_driver_sql(Query.note_used, {"id": key_id, "now": self._now()})
+
+    def owners(self, key_ids: Collection[str]) -> dict[str, str]:
+        """Whose the keys are that are stored."""
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(Query.owners, {"ids": sorted(key_ids)})
+            return {row.id: row.owner for row in rows}
 
     def list(
         self,

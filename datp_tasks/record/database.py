@@ -20,8 +20,8 @@ __all__ = [
     "Connection",
     "Engine",
     "answers",
-    "is_away",
     "is_conflict",
+    "is_outage",
     "make_engine",
     "migrate",
     "translate_outage",
@@ -88,7 +88,7 @@ def answers(engine: Engine) -> bool:
     return True
 
 
-def is_away(error: OperationalError) -> bool:
+def is_outage(error: OperationalError) -> bool:
     """The connection was lost or could not be made; what the server itself refuses has a code."""
     return error.connection_invalidated or getattr(error.orig, "pgcode", None) is None
 
@@ -104,7 +104,7 @@ def translate_outage() -> Iterator[None]:
     try:
         yield
     except OperationalError as error:
-        if not is_away(error):
+        if not is_outage(error):
             raise
         reason = str(error.orig).strip().partition("\n")[0]
         raise DatabaseUnavailable(

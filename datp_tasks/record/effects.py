@@ -22,7 +22,7 @@ from datp_tasks.errors import StepError
 from datp_tasks.failpoints import reach
 from datp_tasks.model.payload import Json, encode
 from datp_tasks.record.array_text import with_array_texts
-from datp_tasks.record.database import is_away
+from datp_tasks.record.database import is_outage
 from datp_tasks.record.lent_connection import OWN_COMMIT, LentConnection
 from datp_tasks.record.points import PointClaim, expiry_text, pass_points
 from datp_tasks.record.queries import Queries
@@ -195,7 +195,7 @@ def is_unavailable(error: DBAPIError) -> bool:
     """The connection was lost or could not be made."""
     if error.connection_invalidated:
         return True
-    return isinstance(error, OperationalError) and is_away(error)
+    return isinstance(error, OperationalError) and is_outage(error)
 
 
 def is_passing(error: DBAPIError) -> bool:

@@ -23,7 +23,7 @@ from datp_tasks.model.journal import (
 )
 from datp_tasks.record.archiver_role import ArchiverRole, guard
 from datp_tasks.record.array_text import with_array_texts
-from datp_tasks.record.database import is_away, is_conflict
+from datp_tasks.record.database import is_conflict, is_outage
 from datp_tasks.record.queries import Queries
 
 #: How far the mark of SQL leaps ahead once Redis is found behind it.
@@ -80,7 +80,7 @@ class Journal:
         try:
             return self._append(role, changes, marks)
         except DBAPIError as error:
-            if isinstance(error, OperationalError) and (is_away(error) or is_conflict(error)):
+            if isinstance(error, OperationalError) and (is_outage(error) or is_conflict(error)):
                 raise
             raise JournalRefused(str(error.orig).strip().partition("\n")[0]) from error
 

@@ -36,6 +36,7 @@ class Query(Queries, topic="transactions"):
     finish: str
     report_progress: str
     raise_fences: str
+    fence_of_decision: str
     take_fences: str
     mark: str
     mark_expiring: str
@@ -192,6 +193,12 @@ class Record:
         with self._part_of(connection) as used:
             rows = used.exec_driver_sql(Query.raise_fences, columns)
             return {row.tx_id: row.fence for row in rows}
+
+    def fence_of_decision(self, tx_id: str, fence: int, connection: Connection) -> int | None:
+        """The same for one, with a fence that no other decision has; None if it is left alone."""
+        values = {"tx_id": tx_id, "fence": fence}
+        row = connection.exec_driver_sql(Query.fence_of_decision, values).first()
+        return None if row is None else int(row.fence)
 
     @contextmanager
     def _part_of(self, connection: Connection | None) -> Iterator[Connection]:

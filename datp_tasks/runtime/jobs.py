@@ -250,10 +250,10 @@ JOBS: dict[str, Job] = {
     ),
     "batch_poller": lambda container, *_: batch_poller.run_once(container.ledger.work.poller),
     "claim_queuer": lambda container, *_: claim_queuer.run_once(container.ledger.work.queuer),
-    "endpoint_feeder": lambda container, settings, _: endpoint_feeder.run_once(
+    "endpoint_feeder": lambda container, *_: endpoint_feeder.run_once(
         container.webhooks.endpoints,
-        endpoints_max=settings.endpoint_feeder_batch_max,
-        rows_max=settings.endpoint_feeder_rows_max,
+        endpoints_max=endpoint_feeder.ENDPOINTS_MAX,
+        rows_max=endpoint_feeder.ROWS_MAX,
     ),
     "group_cache": lambda container, *_: group_cache.run_once(container.groups),
     "meter": _meter,

@@ -111,6 +111,13 @@ class Pace:
             pause_idle_ms=settings.webhook_pause_idle_ms,
         )
 
+    def wait_ms(self, *, is_full: bool, is_more: bool) -> int:
+        """Until the next look: the longest while there is nothing, a longer one while no place is
+        free than while there are places and more to send."""
+        if is_full:
+            return self.pause_busy_ms
+        return self.pause_ms if is_more else self.pause_idle_ms
+
 
 class Sender:
     def __init__(
@@ -245,13 +252,8 @@ class Sender:
         self, picked: Picked, turn_s: float | None, settling: asyncio.Task[None] | None
     ) -> None:
         """Until something has ended or there is news, or for as long as the pace says."""
-        pace = self._pace
-        is_full = len(self._under_way) >= pace.workers
-        ms: float = pace.pause_idle_ms
-        if is_full:
-            ms = pace.pause_busy_ms
-        elif picked.is_more:
-            ms = pace.pause_ms
+        is_full = len(self._under_way) >= self._pace.workers
+        ms: float = self._pace.wait_ms(is_full=is_full, is_more=picked.is_more)
         if turn_s is not None:
             ms = min(ms, turn_s * 1_000)
         news = asyncio.ensure_future(self._news.wait())

@@ -171,3 +171,58 @@ def test_chains_of_requests_are_answered_as_documented_for_every_role(house: Api
     assert followed[Role.ADMIN].keys() >= {200, 201, 202, 204, 409}, followed
     assert sum(followed[Role.ADMIN].values()) > 20 and followed["client"][202], followed
     assert all(code < 500 for found in followed.values() for code in found), followed
+
+
+#: What the state machine walks: a submit, and what only reads the transaction that it made.
+WALKED = (
+    "submitTransaction",
+    *("getTransaction", "listTransactionEvents", "explainTransaction"),
+)
+
+
+def test_the_state_machine_of_schemathesis_follows_the_links_that_read(house: ApiHouse) -> None:
+    document = requests.get(f"{house.url}/openapi.json", timeout=10).json()
+    for path, methods in list(document["paths"].items()):
+        kept = {verb: each for verb, each in methods.items() if each["operationId"] in WALKED}
+        document["paths"][path] = kept
+        for each in kept.values():
+            each.pop("security", None)
+            for answer in each["responses"].values():
+                links = answer.get("links", {})
+                answer["links"] = {name: link for name, link in links.items() if name in WALKED}
+    document["paths"] = {path: each for path, each in document["paths"].items() if each}
+    wanted = {"pipeline": {"const": "nap"}, "input": {"const": {}}}
+    submit = document["paths"]["/v1/transactions"]["post"]
+    submit["requestBody"]["content"]["application/json"]["schema"] = {
+        "type": "object",
+        "properties": wanted,
+        "required": list(wanted),
+        "additionalProperties": False,
+    }
+    submit["parameters"] = []
+    schema = schemathesis.openapi.from_dict(document)
+    schema.config.update(base_url=house.url)
+    schema.config.generation.update(modes=[GenerationMode.POSITIVE])
+    key = house.new_key("machine", Role.ADMIN)
+    seen: Counter[tuple[str, int]] = Counter()
+
+    class Walk(schema.as_state_machine()):  # type: ignore[misc]
+        def get_call_kwargs(self, case: Case[Any]) -> dict[str, Any]:
+            return {"headers": {"Authorization": f"Bearer {key}"}, "timeout": 20}
+
+        def validate_response(self, response: Any, case: Case[Any], **_: Any) -> None:
+            seen[case.operation.definition.raw["operationId"], response.status_code] += 1
+            case.validate_response(response, checks=REFUSED_CHECKS)
+
+    Walk.run(
+        settings=settings(
+            max_examples=3,
+            stateful_step_count=8,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate],
+        )
+    )
+    assert {name for name, code in seen if code == 200} == set(WALKED[1:]), seen

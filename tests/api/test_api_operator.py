@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -10,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks import Pipeline
-from datp_tasks.model.actor import Actor
+from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.grants import Grants
 from datp_tasks.record import ledger_batches
 from datp_tasks.record.alerts import Alerts
@@ -91,6 +93,57 @@ def test_one_in_doubt_is_decided_and_who_did_it_is_written_down(
     kit.recover()
     ok(ops.post(f"/v1/transactions/{second}/retry", json={"reason": "it never arrived"}))
     assert shown(acme, second)["output"] == {"ran": True}
+
+
+RACES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "resolve": ("decide", "resolve", {"decision": "done"}),
+    "retry in doubt": ("decide", "retry", {}),
+    "retry asleep": ("nap", "retry", {}),
+}
+
+
+@pytest.mark.parametrize("race", RACES)
+def test_of_two_who_decide_at_once_on_what_they_saw_one_is_told_that_it_has_moved(
+    house: ApiHouse, acme: httpx.Client, ops: httpx.Client, race: str
+) -> None:
+    kit = house.kit
+    pipeline, action, body = RACES[race]
+
+    @kit.step("t/decide", on_crash="review")
+    def decided(ctx: Any, data: dict[str, Any]) -> dict[str, Any]:
+        return {"ran": True}
+
+    kit.use(Pipeline("decide").step("t/decide").build())
+    people = [ops, house.client("other", Role.OPERATOR)]
+    for _ in range(3):
+        if pipeline == "decide":
+            kit.crash_at("hop.after_step")
+        tx_id = submitted(acme, pipeline)
+        kit.recover()
+        seen = {each.get(f"/v1/transactions/{tx_id}").headers["ETag"] for each in people}
+        assert len(seen) == 1
+        start = threading.Barrier(len(people))
+
+        def decide(
+            number: int, start: Any = start, tx_id: str = tx_id, etag: str = min(seen)
+        ) -> httpx.Response:
+            place = f"/v1/transactions/{tx_id}/{action}"
+            wanted = {"reason": "seen", **body}
+            if action == "resolve":
+                wanted["output"] = {"by": number}
+            start.wait()
+            return people[number].post(place, json=wanted, headers={"If-Match": etag})
+
+        with ThreadPoolExecutor(len(people)) as threads:
+            answers = list(threads.map(decide, range(len(people))))
+        codes = sorted(each.status_code for each in answers)
+        assert codes in ([200, 412], [202, 412]), [each.json().get("detail") for each in answers]
+        refused = next(each for each in answers if each.status_code == 412)
+        assert refused.headers["ETag"] != min(seen)
+        now = shown(acme, tx_id)
+        if action == "resolve":
+            winner = next(n for n, each in enumerate(answers) if each.status_code != 412)
+            assert (now["status"], now["output"]) == ("success", {"by": winner})
 
 
 def test_what_a_key_does_to_a_transaction_is_written_down(

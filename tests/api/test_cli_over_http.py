@@ -183,11 +183,47 @@ def test_what_is_sealed_is_unmasked_over_http(
 
 
 def test_what_needs_the_servers_says_so(admin: RemoteTerminal) -> None:
-    for words in (("audit",), ("secrets", "list"), ("top", "--once")):
-        with pytest.raises(DatpError, match="Run it without --url"):
+    for words, why in (
+        (("audit",), "reads the whole journal"),
+        (("erase", "--owner", "ann", "--dry-run"), "cannot be undone"),
+        (("keyring", "rotate"), "no API gives away"),
+    ):
+        with pytest.raises(DatpError, match=rf"{why}.*Run it without --url"):
             admin(*words)
     with pytest.raises(DatpError, match="Run it without --url"):
         admin("audit", "actions", "--head", "1:abc")
+
+
+def test_secrets_are_set_listed_and_deleted_and_their_values_are_never_shown(
+    admin: RemoteTerminal, acme: RemoteTerminal
+) -> None:
+    assert "stored far" in admin("secrets", "set", "far", typed="s3cret\n")
+    assert "new value" in admin("secrets", "rotate", "far", typed="other\n")
+    with pytest.raises(DatpError, match="no secret"):
+        admin("secrets", "rotate", "nowhere", typed="other\n")
+    listed = admin.json("secrets", "list")
+    assert [each["name"] for each in listed if each["name"] == "far"] == ["far"]
+    assert "s3cret" not in json.dumps(listed) and "other" not in json.dumps(listed)
+    with pytest.raises(DatpError, match="role admin"):
+        acme("secrets", "list")
+    [active] = [each for each in admin.json("keyring", "list") if each["active"]]
+    assert active["known"] and active["rows"] >= 1
+    assert "far is gone" in admin("secrets", "delete", "far")
+
+
+def test_rules_of_retention_are_set_listed_and_removed(admin: RemoteTerminal) -> None:
+    assert "400 days" in admin("retention", "set", "owner", "far", "400", "--reason", "contract 7")
+    assert {"kind": "owner", "name": "far", "days": 400} in admin.json("retention", "list")
+    assert "removed" in admin("retention", "remove", "owner", "far", "--reason", "over")
+    assert "no such rule" in admin("retention", "remove", "owner", "far", "--reason", "over")
+
+
+def test_top_shows_groups_and_rates(admin: RemoteTerminal, acme: RemoteTerminal) -> None:
+    acme("submit", "echo", "--input", "{}")
+    found = admin.json("top")
+    assert "master" in {each["name"] for each in found["groups"]}
+    assert found["rates"].keys() == {"queued", "started", "ended"}
+    assert "Groups" in admin("top", "--once")
 
 
 def test_the_owner_is_that_of_the_key(admin: RemoteTerminal) -> None:

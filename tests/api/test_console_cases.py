@@ -131,10 +131,17 @@ def test_an_endless_answer_is_cut_off(run: Run) -> None:
 
 
 def test_only_the_end_of_long_errors_is_read(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    last = "datp_tasks.errors.LocalStackError: the last line"
     with pytest.raises(CasesNotRun, match=r"run: the last line$"):
-        run("import sys; sys.stderr.write('y' * 5_000_000); sys.exit('\\nthe last line')")
+        run(f"import sys; sys.stderr.write('y' * 5_000_000); sys.exit('\\n{last}')")
     [logged] = [each for each in caplog.records if each.name == "datp.console"]
     assert len(logged.getMessage()) < case_runs.LOGGED_CHARS_MAX + 100
+
+
+def test_what_a_library_said_is_for_the_log(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(CasesNotRun, match="the log of the API has") as trouble:
+        run("{}['secret']")
+    assert "KeyError" in caplog.text and "KeyError" not in str(trouble.value)
 
 
 def test_what_a_step_has_left_running_ends_too(run: Run, tmp_path: Path) -> None:

@@ -249,6 +249,9 @@ def test_a_viewer_sees_no_actions_and_a_forged_form_is_refused(world: ConsoleWor
 
 def test_texts_that_look_like_markup_stay_texts(world: ConsoleWorld) -> None:
     tx_id = world.hostile()
+    # Only what is stored can be shown.
+    stored = world.kit.status(tx_id)
+    assert (stored.status, stored.note) == ("failed", HOSTILE)
     with world.person("opal", Role.ADMIN) as visitor:
         paths = ("/now", "/transactions?pipeline=hostile", f"/transactions/{tx_id}", "/metrics")
         for path in (*paths, *world.hostile_pages, f"/search?q={HOSTILE.replace('&', '')}"):
@@ -260,6 +263,7 @@ def test_texts_that_look_like_markup_stay_texts(world: ConsoleWorld) -> None:
         page.click("button:has-text('Show payloads')")
         page.wait_for_selector("#payloads pre")
         assert "onerror" in (page.text_content("#payloads") or "")
+        assert HOSTILE in (page.text_content("#logs") or "")
         page.fill("#search", HOSTILE)
         page.press("#search", "Enter")
         page.wait_for_selector("h1")
@@ -336,9 +340,48 @@ def test_older_transactions_are_put_below(world: ConsoleWorld) -> None:
         page = visitor.go("/transactions?owner=many")
         assert page.locator("tr[data-row]").count() == 50
         page.click("a[data-more]")
-        page.wait_for_function("document.querySelectorAll('tr[data-row]').length === 55")
+        page.locator("tr[data-row]").nth(54).wait_for()
+        assert page.locator("tr[data-row]").count() == 55
         assert page.url.endswith("owner=many")
         assert page.locator("a[data-more]").count() == 0
+        # A new one pushes another out of the live page: the list has no hole, and nothing twice.
+        new = world.kit.submit("stopped", {"amount": 1}, owner="many")
+        page.wait_for_selector(f"#tx-rows #row-{new}")
+        ids = page.locator("tr[data-row]").evaluate_all("rows => rows.map(row => row.id)")
+        assert len(ids) == len(set(ids)) == 56
+        assert page.locator("#tx-rows tr[data-row]").count() == 50
+
+
+def test_a_live_part_keeps_the_focus_a_selection_and_a_begun_click(
+    world: ConsoleWorld,
+) -> None:
+    with world.person("opal", Role.VIEWER) as visitor:
+        page = visitor.go("/now")
+        page.wait_for_selector("#freshness-words:has-text('live')")
+        page.locator("#now-needs tr[data-row] a").first.focus()
+        page.evaluate(
+            """() => {
+                window.link = document.activeElement;
+                getSelection().selectAllChildren(window.link);
+                window.text = getSelection().toString();
+            }"""
+        )
+        alerts = Alerts(world.kit.connections.engine, world.kit.connections.clock)
+        alerts.raise_alert("test", "a change of the part", "it is live")
+        page.wait_for_selector("#now-needs :text('a change of the part')")
+        assert page.evaluate(
+            """() => window.text.length > 10 && getSelection().toString() === window.text
+                && window.link.isConnected && document.activeElement === window.link"""
+        )
+        # A click that has begun when the part changes is a click.
+        page.evaluate("getSelection().removeAllRanges()")
+        page.locator("#now-needs tr[data-row] a").first.hover()
+        page.mouse.down()
+        alerts.raise_alert("test", "another change", "it is live")
+        page.wait_for_selector("#now-needs :text('another change')")
+        page.mouse.up()
+        page.wait_for_url(lambda url: not url.endswith("/now"))
+        assert visitor.seen.errors == []
 
 
 def test_any_id_in_the_search_box_leads_to_its_page(world: ConsoleWorld) -> None:
@@ -379,7 +422,15 @@ def test_when_the_api_dies_the_page_says_so_and_recovers(
             assert "connection lost" in (page.text_content("#freshness-words") or "")
             with api_house(world.kit, settings, port=port):
                 page.wait_for_selector("html:not(.stale) #freshness-words:has-text('live')")
-                world.kit.run_job("meter")
+                # After an error the browser does not try again by itself.
+                page.route("**/live?*", lambda route: route.fulfill(status=503))
+                _set_hidden(page, True)
+                _set_hidden(page, False)
+                page.wait_for_selector("html.stale")
+                page.unroute("**/live?*")
+                page.wait_for_selector("html:not(.stale) #freshness-words:has-text('live')")
+                # Else the server waits for the stream as long as it may.
+                page.goto("about:blank")
 
 
 def test_mounted_at_another_path_everything_stays_below_it(

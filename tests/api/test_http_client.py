@@ -19,6 +19,7 @@ import pytest
 from datp_tasks import Pipeline
 from datp_tasks.errors import WaitTimeout
 from datp_tasks.http import ApiClient, ApiError, AsyncApiClient, CallRetry
+from datp_tasks.http.operations import ListFilters
 from datp_tasks.webhooks.signing import signed_headers
 from tests.docs.docs_blocks import blocks
 from tests.support.api_house import ApiHouse
@@ -100,6 +101,32 @@ def test_a_list_goes_on_over_its_pages(client: ApiClient, monkeypatch: pytest.Mo
     assert {each.tx_id for each in client.transactions(pipeline="echo")} == made
     open_ones = client.transactions(status=["queued", "running", "sleeping"])
     assert {each.tx_id for each in open_ones} == {napping}
+    first, last = (
+        [each.tx_id for each in client.transactions(pipeline=["echo", "nap"], order=order)]
+        for order in ("createdAt", "-createdAt")
+    )
+    assert first == last[::-1] and set(first) == {*made, napping}
+    named = client.submit("echo", {"n": 9}, external_id="order-77", metadata={"shop": "12"})
+    chosen: list[ListFilters] = [
+        {"text": "der-7"},
+        {"metadata": {"shop": "12"}},
+        {"completed_from": client.wait(named.tx_id).completed_at or "", "pipeline": "echo"},
+    ]
+    for filters in chosen:
+        assert named.tx_id in {each.tx_id for each in client.transactions(**filters)}, filters
+    before = client.transactions(completed_to="2020-01-01T00:00:00Z")
+    assert list(before) == []
+    assert list(client.transactions(metadata={"shop": "13"})) == []
+
+
+def test_a_list_is_narrowed_and_sorted_by_search_attributes(
+    house: ApiHouse, client: ApiClient
+) -> None:
+    search = {"amount": {"from": "input.amount", "type": "decimal"}}
+    house.kit.use(Pipeline("priced", search=search).step("t/echo").build())
+    made = [client.submit("priced", {"amount": n}).tx_id for n in (5, 50, 500)]
+    found = client.transactions(attributes={"amount[gte]": "50"}, order="-amount")
+    assert [each.tx_id for each in found] == [made[2], made[1]]
 
 
 def test_a_bulk_tells_what_became_of_each(client: ApiClient) -> None:

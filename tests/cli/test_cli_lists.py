@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +14,27 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from datp_tasks import Pipeline, Sleep
-from datp_tasks.cli import api_keys, ledger, nodes, operator, resolve, timeouts, top, webhooks
+from datp_tasks.cli import (
+    api_keys,
+    approvals,
+    endpoints,
+    groups,
+    ledger,
+    mappings,
+    nodes,
+    operator,
+    pipelines,
+    resolve,
+    retention,
+    sealing,
+    timeouts,
+    top,
+    webhooks,
+)
 from datp_tasks.cli.terminal_tables import list_table, print_list, short_time
 from datp_tasks.model.actor import Actor, Role
+from datp_tasks.model.grants import Grants
+from datp_tasks.pipelines.mapping_store import MappingStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.testing import Kit
@@ -24,7 +43,10 @@ from tests.support.command_parts import command_parts
 
 COLUMNS = 80
 NOW = datetime(2026, 11, 16, 12, 3, 55, tzinfo=UTC)
-MODULES = (api_keys, ledger, nodes, operator, resolve, timeouts, top, webhooks)
+MODULES = (
+    *(api_keys, approvals, endpoints, groups, ledger, mappings, nodes, operator, pipelines),
+    *(resolve, retention, sealing, timeouts, top, webhooks),
+)
 PEPPER = "a pepper of the test, longer than thirty-two characters"
 
 
@@ -32,10 +54,12 @@ PEPPER = "a pepper of the test, longer than thirty-two characters"
 def run(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Runs a command at 80 columns; every line fits."""
     keys = ApiKeys(datp.connections.engine, datp.clock, PEPPER)
-    context = command_parts(datp, actor=Actor(name="ann"), api_keys=keys)
+    context = command_parts(
+        datp, actor=Actor(name="ann"), api_keys=keys, secrets=datp.connections.seals.secrets
+    )
     app = typer.Typer()
     for module in MODULES:
-        monkeypatch.setattr(module, "connect", lambda: context)
+        monkeypatch.setattr(module, "connect", lambda: context, raising=False)
         module.add_commands(app)
     monkeypatch.setattr(top, "backlog", lambda celery, group: 0)
     monkeypatch.setenv("COLUMNS", str(COLUMNS))
@@ -101,6 +125,50 @@ def test_alerts_are_listed_with_whole_subjects(
     assert holds(lines, waiting) and holds(lines, "webhook-dead")
 
 
+@pytest.fixture
+def kept_in_versions(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = datp.connections.pipelines
+    monkeypatch.setattr(pipelines, "_connect", lambda: SimpleNamespace(pipelines=store))
+    held = MappingStore(datp.connections.engine, store)
+    monkeypatch.setattr(mappings, "_mappings", lambda: held)
+
+
+@pytest.mark.usefixtures("kept_in_versions")
+def test_a_list_without_rows_says_so_in_a_sentence(run: Callable[..., list[str]]) -> None:
+    """A bare header would look like a fault."""
+    lists = {
+        ("list",): "no transaction matches",
+        ("alerts",): "no alert is open",
+        ("keys", "list"): "no keys; `datp keys create` makes one",
+        ("claims",): "no ledger services; `datp services add` names one",
+        ("services", "list"): "no ledger services; `datp services add` names one",
+        ("batches", "list"): "no batch is open; --all shows final ones, too",
+        ("batches", "list", "--all"): "no batch matches",
+        ("webhooks", "list"): "no such deliveries",
+        ("endpoints", "list"): "no endpoints",
+        ("approvals", "list"): "no approval is waited for",
+        ("groups", "list"): "no group was told anything, and no worker is alive",
+        ("retention", "list"): "there is no rule: everything is kept as the settings say",
+        ("secrets", "list"): "no secrets; `datp secrets set` stores one",
+        ("pipelines", "list"): "no pipelines; `datp pipelines apply` stores one from a file",
+        ("mappings", "list"): "no mappings; `datp mappings apply` stores one from a file",
+    }
+    assert {words: run(*words) for words in lists} == {
+        words: [sentence] for words, sentence in lists.items()
+    }
+
+
+def test_grants_of_keys_stand_on_lines_of_their_own(
+    run: Callable[..., list[str]], datp: Kit
+) -> None:
+    store = ApiKeys(datp.connections.engine, datp.clock, PEPPER)
+    texts = ["read", "submit:payments-of-the-north", "submit:payments-of-the-south"]
+    made = store.create("acme", None, actor=Actor(name="ann"), grants=Grants.parse(texts))
+    _, listed, *granted = run("keys", "list")
+    assert listed.split() == [made.key.id, "live", "client", "never", "acme"]
+    assert " ".join(granted).split() == [made.key.id, "may", *sorted(texts)]
+
+
 def test_keys_are_listed_with_whole_ids(run: Callable[..., list[str]], datp: Kit) -> None:
     store = ApiKeys(datp.connections.engine, datp.clock, PEPPER)
     made = store.create(
@@ -141,7 +209,8 @@ def test_times_are_as_short_as_today_allows(moment: datetime | None, shown: str)
 def test_whole_columns_survive_any_width(width: int) -> None:
     console = Console(file=io.StringIO(), width=width)
     rows = [("t" * 36, "[red]internal-error[/red]", "x" * 90)]
-    print_list(console, list_table(("id", "status", "note"), rows, whole=("id", "status")))
+    table = list_table(("id", "status", "note"), rows, whole=("id", "status"))
+    print_list(console, table, empty="nothing")
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "t" * 36 + " internal-error" in text

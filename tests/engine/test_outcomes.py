@@ -242,6 +242,7 @@ def test_a_step_that_recovers_goes_on_as_if_nothing_had_been(datp: Kit) -> None:
         ([1], "output must be a JSON object, was a list"),
         ("text", "output must be a JSON object, was a string"),
         (True, "output must be a JSON object, was a boolean"),
+        (Fail("no money"), "the step returned Fail(…); write `raise Fail(…)`"),
         ({"a": math.nan}, "output.a is nan"),
         ({"a": {1: 2}}, "keys must be strings"),
         ({"a": "\x00"}, "U+0000"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,7 +17,9 @@ from datp_tasks.model.actor import Actor
 from datp_tasks.model.status import Status
 from datp_tasks.operator.selection import Where
 from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.record_types import Summary
 from datp_tasks.testing.kit import Kit
+from datp_tasks.transactions.locate import Locator
 from tests.support.command_parts import command_parts
 
 Data = dict[str, Any]
@@ -71,6 +74,29 @@ def test_transactions_are_chosen_by_status_pipeline_owner_group_and_age(kit: Kit
     assert ids(kit, "group=master", "status=sleeping") == {asleep}
     assert ids(kit, "group=elsewhere") == set()
     assert len(list(kit.operator.choose(Where(), rows_max=1))) == 1
+
+
+def test_what_has_ended_is_not_looked_at_for_an_action(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asleep = kit.submit("gate", {}, owner="ann")
+    for _ in range(3):
+        kit.submit("do", {}, owner="ann")
+    looked: list[str] = []
+    overlay = Locator.overlay_many
+
+    def noting(locator: Locator, page: Sequence[Summary], **options: Any) -> list[Summary]:
+        looked.extend(each.tx_id for each in page)
+        return overlay(locator, page, **options)
+
+    monkeypatch.setattr(Locator, "overlay_many", noting)
+    chosen = kit.operator.choose(Where(owner="ann"), open_only=True)
+    assert [each.tx_id for each in chosen] == looked == [asleep]
+    assert list(kit.operator.choose(Where(status=Status.SUCCESS), open_only=True)) == []
+    # The limit counts what can be acted on, not the history before it.
+    chosen_by = ("--where", "owner=ann", "--limit", "1", "--reason", "a test")
+    shown = run("bulk", "cancel", *chosen_by, "--dry-run", "--json")
+    assert [each["txId"] for each in json.loads(shown)] == [asleep]
 
 
 def test_transactions_are_chosen_and_sorted_by_search_attributes(kit: Kit) -> None:

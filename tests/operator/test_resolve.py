@@ -330,3 +330,14 @@ def test_only_what_is_in_doubt_can_be_resolved(datp: Kit, sound: World) -> None:
     assert actions(sound) == []
     with pytest.raises(TransactionUnknown):
         datp.operator.replay(UNKNOWN)
+
+
+def test_two_decisions_of_one_millisecond_have_fences_of_their_own(
+    datp: Kit, in_doubt: str
+) -> None:
+    """The journal tells by the fence whose decision was carried out."""
+    record = datp.connections.record
+    [row] = record.summaries([in_doubt])
+    with record.engine.begin() as sql:
+        fences = [record.fence_of_decision(in_doubt, row.fence, sql) for _ in range(3)]
+    assert fences == [row.fence + 1, row.fence + 2, None], "a newer claim is left alone"

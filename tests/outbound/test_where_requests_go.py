@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
+import ssl
 
 import pytest
 
@@ -12,6 +15,7 @@ from datp_tasks.outbound.connection import Connection, open_connection
 from datp_tasks.outbound.http_client import HttpClient, Manners, Network
 from datp_tasks.outbound.messages import Exchange, HttpRequest, NoResponse, NotSent, Response
 from datp_tasks.outbound.response_reader import BodyLimits
+from datp_tasks.outbound.trouble import trouble_in_words
 from datp_tasks.settings import Settings
 from datp_tasks.webhooks.webhook_service import webhook_client
 from tests.outbound.hostile import hostile
@@ -46,7 +50,7 @@ def test_an_address_that_changes_between_check_and_connect_is_not_connected_to()
 
     first, second, third = asyncio.run(scene())
     assert opened == ["93.184.216.34"]
-    assert first == NotSent("ConnectionRefusedError: 93.184.216.34 is not really asked")
+    assert first == NotSent("changing.example refuses connections")
     assert second == NotSent("changing.example leads to 127.0.0.1, which is not a public address")
     assert third == NotSent("changing.example leads to 169.254.169.254, a cloud metadata address")
 
@@ -107,7 +111,7 @@ def test_a_connection_that_times_out_says_so() -> None:
         )
         return await client.send(HttpRequest(method="GET", url="http://bank.example/"), 5)
 
-    assert asyncio.run(scene()) == NotSent("OSError: 192.0.2.1: connection timed out")
+    assert asyncio.run(scene()) == NotSent("192.0.2.1: connection timed out")
 
 
 @pytest.mark.parametrize(
@@ -134,3 +138,54 @@ def test_a_request_that_would_break_its_own_head_is_not_sent(request_: HttpReque
         return await client.send(request_, 1)
 
     assert isinstance(asyncio.run(scene()), NotSent)
+
+
+TROUBLES: dict[str, list[Exception]] = {
+    "the name bank.example cannot be resolved": [
+        socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
+        UnicodeError("label empty or too long"),
+    ],
+    "the name bank.example cannot be resolved: the name service does not answer": [
+        socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+    ],
+    "bank.example:8443 refuses connections": [ConnectionRefusedError(111, "Connection refused")],
+    "bank.example:8443 closed the connection before it answered": [
+        ConnectionResetError(104, "Connection reset by peer"),
+        BrokenPipeError(32, "Broken pipe"),
+    ],
+    "bank.example:8443 cannot be reached: there is no way to its network": [
+        OSError(errno.EHOSTUNREACH, "No route to host")
+    ],
+    "no connection with bank.example:8443: Too many open files": [
+        OSError(errno.EMFILE, "Too many open files")
+    ],
+    "192.0.2.1: connection timed out": [OSError("192.0.2.1: connection timed out")],
+}
+
+
+@pytest.mark.parametrize(
+    ("says", "error"), [(says, each) for says, errors in TROUBLES.items() for each in errors]
+)
+def test_what_went_wrong_is_said_in_words(says: str, error: Exception) -> None:
+    """Not with the name of a class, and with nothing of the URL but its host and port."""
+
+    async def resolve(host: str, port: int) -> list[str]:
+        raise error
+
+    async def scene() -> Exchange:
+        client = webhook_client(Settings(), Network(resolve, open_connection))
+        url = "https://bank.example:8443/hooks/s3cret?token=s3cret"
+        return await client.send(HttpRequest(method="POST", url=url, content=b"{}"), 5)
+
+    assert asyncio.run(scene()) == NotSent(says)
+
+
+def test_a_certificate_that_is_not_accepted_is_said_so() -> None:
+    error = ssl.SSLCertVerificationError(1, "[SSL: CERTIFICATE_VERIFY_FAILED] (_ssl.c:1006)")
+    error.verify_message = "certificate has expired"
+    wanted = "the certificate of bank.example is not accepted: certificate has expired"
+    assert trouble_in_words(error, "https://bank.example/x") == wanted
+    wrong = ssl.SSLError(1, "wrong")
+    wrong.reason = "WRONG_VERSION_NUMBER"
+    wanted = "no encrypted connection with bank.example: wrong version number"
+    assert trouble_in_words(wrong, "https://bank.example/x") == wanted

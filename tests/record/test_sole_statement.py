@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import Engine, event
 from sqlalchemy.exc import DataError, IntegrityError, OperationalError
 
-from datp_tasks.record.database import is_away, make_engine
+from datp_tasks.record.database import is_outage, make_engine
 from datp_tasks.record.sole_statement import SoleStatements
 from datp_tasks.testing import Kit
 
@@ -77,7 +77,7 @@ def test_a_lost_connection_is_said_once_and_the_next_one_is_new(
     kill(datp, row.pid)
     with pytest.raises(OperationalError) as raised:
         sole.execute(PID, {})
-    assert raised.value.connection_invalidated and is_away(raised.value)
+    assert raised.value.connection_invalidated and is_outage(raised.value)
     assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]
     assert sole.execute(PID, {}) != [row]
 
@@ -87,7 +87,7 @@ def test_a_server_that_is_not_there_is_an_outage(datp: Kit) -> None:
     gone = make_engine(replace(datp.settings, database_url=url))
     with pytest.raises(OperationalError) as raised:
         SoleStatements(gone).execute(PID, {})
-    assert is_away(raised.value)
+    assert is_outage(raised.value)
 
 
 def test_what_interrupts_it_costs_the_connection(sole: SoleStatements, engine: Engine) -> None:

@@ -93,7 +93,7 @@ class ConsoleWorld:
         @kit.step("bank/hostile")
         def hostile(ctx: Any, data: Data) -> Data:
             ctx.progress({"stage": bad})
-            ctx.log(bad)
+            ctx.log.info("%s", bad, field=bad)
             raise Fail(bad)
 
         kit.use(Pipeline("hostile").step("bank/hostile", name=bad[:40]).build())

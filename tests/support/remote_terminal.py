@@ -19,11 +19,12 @@ class RemoteTerminal:
     def __init__(self, url: str, key: str) -> None:
         self._options = ["--url", url, "--key", key]
 
-    def run(self, *words: str) -> Result:
-        return CliRunner().invoke(app, [*self._options, *words], catch_exceptions=True)
+    def run(self, *words: str, typed: str | None = None) -> Result:
+        given = [*self._options, *words]
+        return CliRunner().invoke(app, given, input=typed, catch_exceptions=True)
 
-    def __call__(self, *words: str) -> str:
-        result = self.run(*words)
+    def __call__(self, *words: str, typed: str | None = None) -> str:
+        result = self.run(*words, typed=typed)
         if result.exception and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result.output

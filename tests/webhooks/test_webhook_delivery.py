@@ -144,7 +144,7 @@ BAD: dict[str, tuple[Behaviour, str]] = {
     "500": (answers(500, body=b"try me\nlater"), "answered 500: try me later"),
     "hang": (hangs, "no answer within 0.4 s"),
     "drip": (drips, "no answer within 0.4 s"),
-    "reset": (resets, "ConnectionResetError"),
+    "reset": (resets, "closed the connection before it answered"),
     "lost answer": (loses_its_answer, "the response was cut off"),
     "redirect": (
         answers(302, "location: http://169.254.169.254/latest/meta-data/"),

@@ -125,3 +125,9 @@ def test_two_that_rotate_at_once_leave_one_current_secret(kit: Kit) -> None:
 def test_the_pause_while_all_places_are_taken_is_the_longer_one() -> None:
     assert Pace.of(Settings()).pause_busy_ms > Pace.of(Settings()).pause_ms
     assert Pace.of(Settings(webhook_pause_ms=900)).pause_busy_ms == 900
+    pace = Pace.of(Settings(webhook_pause_ms=1, webhook_pause_busy_ms=2, webhook_pause_idle_ms=3))
+    waits = [
+        pace.wait_ms(is_full=is_full, is_more=is_more)
+        for is_full, is_more in ((False, True), (True, True), (True, False), (False, False))
+    ]
+    assert waits == [1, 2, 2, 3]

@@ -35,6 +35,7 @@ def read(services: Services, params: Params) -> Mapping[str, Any]:
             rows_max=ROWS_MAX + 1,
         )
     return {
+        "now_ms": services.live.server_now_ms(),
         "state": str(state or ""),
         "states": list(ApprovalState),
         "rows": found[:ROWS_MAX],

@@ -36,9 +36,10 @@ def read(services: Services, given: Mapping[str, str], before: int | None) -> Ma
             before=before,
             rows_max=ROWS_MAX + 1,
         )
-    rows = found[:ROWS_MAX]
+        rows = found[:ROWS_MAX]
+        owners = services.callers.keys.owners({each.key_id for each in rows if each.key_id})
     older = {**given, "before": rows[-1].id} if len(found) > ROWS_MAX else {}
-    return {"rows": rows, "older": with_query("/audit", older) if older else ""}
+    return {"rows": rows, "owners": owners, "older": with_query("/audit", older) if older else ""}
 
 
 @pages.page("/audit", role=Role.OPERATOR)
@@ -57,6 +58,7 @@ async def audit(visit: Visit) -> Response:
         title="Audit",
         given=given,
         is_first=not before,
+        now_ms=1_000 * await visit.desk.sessions.clock.now_s(),
         is_tx=lambda subject: shard_of_tx(subject) is not None,
         **found,
     )

@@ -58,7 +58,7 @@ def choose(services: Services, action: str, given: Mapping[str, str]) -> list[Su
     where = where_of(given)
     found = (
         each
-        for each in services.operator.choose(where)
+        for each in services.operator.choose(where, open_only=True)
         if each.status in OPEN[action]
         and (wanted.created_from is None or each.created_at >= wanted.created_from)
         and (wanted.created_to is None or each.created_at < wanted.created_to)

@@ -93,7 +93,7 @@ async def _answer(asked: bytes) -> bytes:
         if process.returncode:
             said = _tail(errors)
             log.warning("test cases could not be run: %s", said)
-            raise _trouble(said.rpartition("\n")[2][:TROUBLE_CHARS_MAX])
+            raise _trouble(_own_words(said.rpartition("\n")[2]))
     return answer
 
 
@@ -147,6 +147,14 @@ def _tail(errors: IO[bytes]) -> str:
     size = errors.seek(0, os.SEEK_END)
     errors.seek(max(0, size - LOGGED_CHARS_MAX))
     return errors.read(LOGGED_CHARS_MAX).decode(errors="replace").strip()
+
+
+def _own_words(line: str) -> str:
+    """What an error of ours says; that of a library is for the log."""
+    name, _, text = line.partition(": ")
+    if name.startswith(f"{DatpError.__module__}.") and text:
+        return text[:TROUBLE_CHARS_MAX]
+    return "their process has ended with an error, which the log of the API has"
 
 
 def _environment() -> dict[str, str]:

@@ -74,7 +74,7 @@ def read(services: Services, params: Params) -> Mapping[str, Any]:
     ledger = services.ledger
     state = given.get("state")
     with translate_outage():
-        known = ledger.batches.services(rows_max=SERVICES_MAX)
+        known = ledger.batches.services(rows_max=SERVICES_MAX + 1)
         claims = ledger.claims.claims(rows_max=SERVICES_MAX)
         batches = ledger.batches.list_batches(
             service_id=given.get("service"),
@@ -84,7 +84,10 @@ def read(services: Services, params: Params) -> Mapping[str, Any]:
         )
     by_service = {each.service_id: each for each in claims}
     return {
-        "services": [(each, by_service.get(each.service_id)) for each in known],
+        "services": [(each, by_service.get(each.service_id)) for each in known[:SERVICES_MAX]],
+        "more_services": len(known) > SERVICES_MAX,
+        "services_max": SERVICES_MAX,
+        "now_ms": services.live.server_now_ms(),
         "batches": batches[:ROWS_MAX],
         "has_more": len(batches) > ROWS_MAX,
         "rows_max": ROWS_MAX,

@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from datp_tasks.model.journal import BrokenJournal, Entry, living_branch
@@ -20,6 +20,8 @@ from datp_tasks.record.record_types import Summary
 
 WIDTH = 1_000.0
 WIDTH_MIN = 4.0
+#: Of one step: one that polls for days has thousands, and the page is sent again with each.
+SEGMENTS_MAX = 200
 #: Long waits are drawn shorter than they are, or nothing else could be seen.
 LOG_MS = 50.0
 
@@ -59,17 +61,23 @@ class StepRow:
     sleeps: int = 0
     errors: list[str] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
+    #: How many before them are not drawn.
+    undrawn: int = 0
+    ran_s: float = 0.0
+    waited_s: float = 0.0
     #: What went in and what came out; for those who may see it.
     data: Any = None
     output: Any = None
 
-    @property
-    def ran_s(self) -> float:
-        return sum(each.seconds for each in self.segments if each.status == "running")
-
-    @property
-    def waited_s(self) -> float:
-        return sum(each.seconds for each in self.segments if each.status != "running")
+    def add(self, segment: Segment) -> None:
+        if segment.status == "running":
+            self.ran_s += segment.seconds
+        else:
+            self.waited_s += segment.seconds
+        self.segments.append(segment)
+        if len(self.segments) > SEGMENTS_MAX:
+            del self.segments[0]
+            self.undrawn += 1
 
 
 @dataclass(slots=True)
@@ -157,7 +165,7 @@ class Drawing:
     def _pass(self, to_ms: int) -> None:
         row, is_undo = self._here()
         if row is not None and to_ms > self._at_ms:
-            row.segments.append(Segment(self._status, is_undo, self._at_ms, to_ms))
+            row.add(Segment(self._status, is_undo, self._at_ms, to_ms))
         self._at_ms = max(to_ms, self._at_ms)
 
     def _follow(self, entry: Entry) -> None:
@@ -180,6 +188,12 @@ class Drawing:
     def _note(self, delta: dict[str, Any]) -> None:
         """What a delta says of the row that it is about."""
         row, is_undo = self._here()
+        if delta["k"] == "return":
+            # It stands at the end of the child, and the step that called it is done.
+            row = self._rows.get(".".join(str(frame.index) for frame in self._state.stack[:-1]))
+            if row is not None:
+                row.state, row.output = "done", delta.get("out", self._state.data)
+            return
         if row is None:
             return
         match delta["k"]:
@@ -190,8 +204,6 @@ class Drawing:
                 row.data, row.output = self._state.data, delta.get("out", self._state.data)
             case "call":
                 row.state, row.data = "called", self._state.data
-            case "return":
-                row.state = "done"
             case "sleep":
                 row.sleeps += 1
             case "undone":
@@ -228,9 +240,9 @@ def _place(rows: Sequence[StepRow], begun_ms: int) -> list[tuple[float, float]]:
         return []
     weights = [math.log1p((after - before) / LOG_MS) + 0.05 for before, after in pairwise(moments)]
     scale = WIDTH / sum(weights)
-    at = {moments[0]: 0.0}
-    for moment, weight in zip(moments[1:], weights, strict=True):
-        at[moment] = at[list(at)[-1]] + weight * scale
+    at = dict(
+        zip(moments, (each * scale for each in accumulate(weights, initial=0.0)), strict=True)
+    )
     for each in segments:
         each.x = round(at[each.from_ms], 1)
         each.width = round(max(WIDTH_MIN, at[each.to_ms] - at[each.from_ms]), 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,9 +9,12 @@ from typing import Any, cast, get_args
 
 from fastapi.responses import Response
 
+from datp_tasks.api.console.confirming import breaks_glass
+from datp_tasks.api.console.request_checks import FORM_BYTES_MAX
 from datp_tasks.api.console.transaction_page import can, look
 from datp_tasks.api.console.visit import Pages, Visit
 from datp_tasks.api.problems import Problem, invalid, not_found
+from datp_tasks.model.payload import InexactNumber, NotJson, parse
 from datp_tasks.model.pipeline_access import PipelineAccess
 from datp_tasks.model.rights import check_cancel, check_switch, check_wake
 from datp_tasks.operator.doubt_decisions import Decision
@@ -185,7 +187,7 @@ async def resolve(visit: Visit) -> Response:
         reason=visit.reason(),
         output=output,
         actor=visit.caller.actor,
-        break_glass=visit.form.get("break_glass") == "yes",
+        break_glass=breaks_glass(visit),
     )
     await visit.run(decide)
     return _done(visit, f"Decided: {DECISIONS[decision][1]}.")
@@ -194,9 +196,12 @@ async def resolve(visit: Visit) -> Response:
 def switch_value(text: str) -> bool | int | float | str:
     """As the command line reads it: true, false, a number or a text."""
     try:
-        found = json.loads(text)
-    except ValueError:
+        found = parse(text, what="the value", bytes_max=FORM_BYTES_MAX, keep_inexact=True)
+    except NotJson:
         return text
+    if isinstance(found, InexactNumber):
+        problem = "this number would become another one; write fewer digits"
+        raise invalid([{"loc": ("value",), "msg": problem}])
     return found if isinstance(found, bool | int | float | str) else text
 
 
@@ -204,9 +209,9 @@ def _output(text: str) -> dict[str, Any] | None:
     if not text.strip():
         return None
     try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise invalid([{"loc": ("output",), "msg": f"this is no JSON: {error}"}]) from None
+        found = parse(text, what="the output", bytes_max=FORM_BYTES_MAX)
+    except NotJson as error:
+        raise invalid([{"loc": ("output",), "msg": str(error)}]) from None
     if not isinstance(found, dict):
         raise invalid([{"loc": ("output",), "msg": "an output is a JSON object"}])
     return found

@@ -40,6 +40,13 @@ NAVIGATION: list[tuple[str, str, str]] = [
     ("u", "Audit", "/audit"),
     ("y", "Try", "/try"),
 ]
+#: Pages that belong to one of the navigation, by the first part of their path.
+BELONGS = {
+    "bulk": "/transactions",
+    "drafts": "/pipelines",
+    "endpoints": "/webhooks",
+    "services": "/ledgers",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +103,7 @@ class Visit:
             "base": self.base,
             "static": f"{self.base}/static/{content_mark()}",
             "navigation": NAVIGATION,
-            "here": self.request.url.path.removeprefix(self.base),
+            "here": section_of(self.request.url.path.removeprefix(self.base)),
             "who": {
                 "person": actor.person,
                 "role": actor.role,
@@ -166,6 +173,12 @@ class Pages:
             return handle
 
         return keep
+
+
+def section_of(path: str) -> str:
+    """The page of the navigation that a path belongs to."""
+    first = path.strip("/").partition("/")[0]
+    return BELONGS.get(first, f"/{first}")
 
 
 def base_of(request: Request) -> str:

@@ -11,6 +11,10 @@ RETURNING *
 SELECT *, revoked_at IS NULL AND coalesce(expires_at > coalesce(%(now)s, now()), true) AS is_live
 FROM api_key WHERE id = %(id)s
 
+-- :name owners
+-- Whose these keys are; revoked ones too.
+SELECT id, owner FROM api_key WHERE id = ANY(%(ids)s)
+
 -- :name list_keys
 -- The keys of one owner or of all, the oldest first, also those that are revoked.
 SELECT * FROM api_key

@@ -131,6 +131,18 @@ WHERE s.tx_id = locked.tx_id AND coalesce(s.completed_at, 'infinity') = 'infinit
   AND s.fence <= v.fence + 1
 RETURNING s.tx_id, s.fence
 
+-- :name fence_of_decision
+-- As `raise_fences` for one, but a second decision on the same claim gets a fence of its own, also
+-- within one millisecond: the journal tells by it whose decision was carried out.
+WITH locked AS MATERIALIZED (
+    SELECT tx_id, fence FROM tx_summary
+    WHERE tx_id = %(tx_id)s AND completed_at IS NULL FOR UPDATE SKIP LOCKED
+)
+UPDATE tx_summary s SET fence = greatest(locked.fence, %(fence)s) + 1
+FROM locked
+WHERE s.tx_id = locked.tx_id AND locked.fence <= %(fence)s + 1
+RETURNING s.fence
+
 -- :name take_fences
 -- Show the fences of claims; those that hold are returned. Unlike `raise_fences` it waits
 -- for a row that is locked: the caller must know who has the transaction before it undoes anything.

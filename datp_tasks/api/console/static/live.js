@@ -1,8 +1,11 @@
 /**
- * Live parts: one stream per tab replaces elements by id, and keeps focus, scroll and what is open.
+ * Live parts: one stream per tab says what elements look like now.
  * The stream is closed while the tab is hidden, opened again after an error, and a page that hears
  * nothing says that it is stale.
  */
+
+import { changeContent } from "./change.js";
+import { keepPushedOut } from "./endless.js";
 
 const QUIET_MS = 12_000;
 const AGAIN_MS = 2_000;
@@ -27,29 +30,6 @@ function setStale(isStale, text) {
   say(text);
 }
 
-/**
- * Put new content into an element; what a person has open, has focused or has scrolled stays.
- * @param {HTMLElement} place
- * @param {string} html
- */
-export function replaceContent(place, html) {
-  const active = document.activeElement;
-  const focused = active && place.contains(active) ? active.id : "";
-  const open = [...place.querySelectorAll("details[id][open]")].map((each) => each.id);
-  const chosen = place.querySelector("tr.chosen")?.id ?? "";
-  const scrolled = [...place.querySelectorAll(".scroll, pre")].map((each) => [each.scrollLeft, each.scrollTop]);
-  const template = document.createElement("template");
-  template.innerHTML = html;
-  place.replaceChildren(template.content);
-  for (const id of open) document.getElementById(id)?.setAttribute("open", "");
-  if (chosen) document.getElementById(chosen)?.classList.add("chosen");
-  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
-  place.querySelectorAll(".scroll, pre").forEach((each, at) => {
-    if (scrolled[at]) [each.scrollLeft, each.scrollTop] = scrolled[at];
-  });
-  document.dispatchEvent(new CustomEvent("datp:changed", { detail: place }));
-}
-
 /** @param {MessageEvent<string>} message */
 function onParts(message) {
   heard();
@@ -57,7 +37,13 @@ function onParts(message) {
   const parts = JSON.parse(message.data);
   for (const [id, html] of Object.entries(parts)) {
     const place = document.getElementById(id);
-    if (place) replaceContent(place, html);
+    if (!place) continue;
+    if (!keepPushedOut(place, html)) {
+      disconnect();
+      say("paused: load the page again for newer ones");
+      return;
+    }
+    changeContent(place, html);
   }
 }
 

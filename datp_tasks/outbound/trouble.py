@@ -1,0 +1,52 @@
+"""What went wrong on the way to a server, in words for people who did not write the client."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+from urllib.parse import urlsplit
+
+#: The name service may answer later; for all other answers the name has no address.
+LATER = frozenset({socket.EAI_AGAIN})
+UNREACHABLE = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN, errno.EHOSTDOWN})
+
+
+def trouble_in_words(error: Exception, url: str) -> str:
+    """One sentence without the name of a Python class or a number of the system."""
+    where = _where(url)
+    match error:
+        case socket.gaierror(errno=number) if number in LATER:
+            return f"the name {where.host} cannot be resolved: the name service does not answer"
+        case socket.gaierror() | UnicodeError():
+            return f"the name {where.host} cannot be resolved"
+        case ssl.SSLCertVerificationError():
+            return f"the certificate of {where.host} is not accepted: {error.verify_message}"
+        case ssl.SSLError():
+            why = (error.reason or "no reason is given").replace("_", " ").lower()
+            return f"no encrypted connection with {where.server}: {why}"
+        case ConnectionRefusedError():
+            return f"{where.server} refuses connections"
+        case ConnectionResetError() | BrokenPipeError() | ConnectionAbortedError():
+            return f"{where.server} closed the connection before it answered"
+        case OSError(errno=number) if number in UNREACHABLE:
+            return f"{where.server} cannot be reached: there is no way to its network"
+        case OSError(errno=number) if number is not None:
+            return f"no connection with {where.server}: {error.strerror or 'it failed'}"
+    return str(error) or "it could not be sent"
+
+
+class _Where:
+    def __init__(self, host: str, server: str) -> None:
+        self.host = host
+        self.server = server
+
+
+def _where(url: str) -> _Where:
+    """Never with what a URL may have before its host or in its path: those can be secrets."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "the host", parts.port
+    except ValueError:
+        return _Where("of the host", "the server")
+    return _Where(host, host if port is None else f"{host}:{port}")
