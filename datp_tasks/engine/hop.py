@@ -156,7 +156,7 @@ class Hop:
         self._ringer.ring_next(answers, following, later=True)
 
     def _processes_of(self, group: str) -> int:
-        """As far as is known: this is a hint, and its failure must not keep a bell from its work."""
+        """As far as is known: a hint, whose failure must not hold up what a bell asks for."""
         count, until_s = self._nodes.get(group, (1, 0.0))
         if until_s < time.monotonic():
             try:

@@ -176,9 +176,7 @@ def count_nodes(redis: Any, keys: Keys, group: str) -> int:
     beats = redis.zrange(registered_key(keys), 0, -1, withscores=True)
     since_ms = max((beat_ms for _, beat_ms in beats), default=0) - RECORD_TTL_S * 1_000
     return sum(
-        _text(member).partition("/")[0] == group
-        for member, beat_ms in beats
-        if beat_ms >= since_ms
+        _text(member).partition("/")[0] == group for member, beat_ms in beats if beat_ms >= since_ms
     )
 
 
