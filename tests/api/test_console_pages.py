@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, Route
 
 from datp_tasks.model.actor import LOCAL, Role
 from datp_tasks.record.alerts import Alerts
@@ -333,23 +333,82 @@ def test_a_page_whose_key_was_revoked_says_so_and_asks_no_more(world: ConsoleWor
         assert asked == []
 
 
-def test_older_transactions_are_put_below(world: ConsoleWorld) -> None:
+@pytest.fixture(scope="module")
+def many(world: ConsoleWorld) -> ConsoleWorld:
     for _ in range(55):
         world.kit.submit("stopped", {"amount": 1}, owner="many")
-    with world.person("opal", Role.VIEWER) as visitor:
+    return world
+
+
+ALL_IDS = "rows => rows.map(row => row.id)"
+#: Without a scroll before it, which would also load what is older.
+CLICK = "document.querySelector('a[data-more]').click()"
+SCROLL = "window.scrollTo(0, document.body.scrollHeight)"
+
+
+def test_what_new_ones_pushed_out_of_the_live_page_is_on_the_older_one(many: ConsoleWorld) -> None:
+    with many.person("opal", Role.VIEWER) as visitor:
         page = visitor.go("/transactions?owner=many")
-        assert page.locator("tr[data-row]").count() == 50
-        page.click("a[data-more]")
-        page.locator("tr[data-row]").nth(54).wait_for()
-        assert page.locator("tr[data-row]").count() == 55
+        page.wait_for_selector("#freshness-words:has-text('live')")
+        before = page.locator("tr[data-row]").evaluate_all(ALL_IDS)
+        new = [many.kit.submit("stopped", {"amount": 1}, owner="many") for _ in range(2)][-1]
+        page.wait_for_selector(f"#tx-rows #row-{new}")
+        assert page.locator(f"#{before[-1]}").count() == 0
+        page.evaluate(CLICK)
+        page.wait_for_selector("tbody[data-older] tr")
+        ids = page.locator("tr[data-row]").evaluate_all(ALL_IDS)
+        assert set(before) <= set(ids)
+        assert len(ids) == len(set(ids)) == 57
         assert page.url.endswith("owner=many")
         assert page.locator("a[data-more]").count() == 0
-        # A new one pushes another out of the live page: the list has no hole, and nothing twice.
-        new = world.kit.submit("stopped", {"amount": 1}, owner="many")
-        page.wait_for_selector(f"#tx-rows #row-{new}")
-        ids = page.locator("tr[data-row]").evaluate_all("rows => rows.map(row => row.id)")
-        assert len(ids) == len(set(ids)) == 56
-        assert page.locator("#tx-rows tr[data-row]").count() == 50
+        # From here on it is a list as of a moment, and says so.
+        page.wait_for_selector("#freshness-words:has-text('paused: load the page again')")
+        _set_hidden(page, True)
+        _set_hidden(page, False)
+        assert "paused: load" in (page.text_content("#freshness-words") or "")
+        page.click("#list-foot a:has-text('Newest')")
+        page.wait_for_selector("#freshness-words:has-text('live')")
+        assert page.locator("tr[data-row]").count() == 50
+        assert visitor.seen.errors == []
+
+
+def test_older_transactions_come_when_a_person_scrolls_to_the_end(many: ConsoleWorld) -> None:
+    with many.person("opal", Role.VIEWER, viewport={"width": 1200, "height": 600}) as visitor:
+        page = visitor.go("/transactions?owner=many")
+        page.wait_for_selector("html[data-ready]")
+        shown = page.locator("tr[data-row]").evaluate_all(ALL_IDS)
+
+        # The page below begins with a row that is shown already.
+        def with_a_row_twice(route: Route) -> None:
+            answer = route.fetch()
+            again = f'<tr data-row id="{shown[-1]}"><td>again</td></tr>'
+            mark = '<tbody id="tx-rows" data-part>'
+            route.fulfill(response=answer, body=answer.text().replace(mark, mark + again))
+
+        page.route("**/transactions?*cursor=*", with_a_row_twice)
+        page.evaluate(SCROLL)
+        page.wait_for_selector("tbody[data-older] tr")
+        ids = page.locator("tr[data-row]").evaluate_all(ALL_IDS)
+        assert ids[:50] == shown
+        assert len(ids) == len(set(ids)) > 50
+
+
+def test_older_transactions_that_cannot_be_loaded_do_not_lead_away(many: ConsoleWorld) -> None:
+    with many.person("opal", Role.VIEWER, viewport={"width": 1200, "height": 600}) as visitor:
+        page = visitor.go("/transactions?owner=many")
+        page.wait_for_selector("#freshness-words:has-text('live')")
+        page.route("**/transactions?*cursor=*", lambda route: route.fulfill(status=503))
+        page.evaluate(SCROLL)
+        page.wait_for_selector("#list-said:has-text('could not be loaded')")
+        assert page.url.endswith("owner=many")
+        assert page.get_attribute("a[data-more]", "aria-busy") is None
+        page.wait_for_selector("#freshness-words:has-text('live')")
+        # A body that breaks off is no page either.
+        page.unroute("**/transactions?*cursor=*")
+        page.evaluate("Response.prototype.text = () => Promise.reject(new TypeError('cut'))")
+        # A click asks for it: it is followed, and shows what is wrong.
+        page.evaluate(CLICK)
+        page.wait_for_url("**/transactions?*cursor=*")
 
 
 def test_a_live_part_keeps_the_focus_a_selection_and_a_begun_click(

@@ -79,10 +79,21 @@ def read(services: Services, params: Params, looks: Caller = LOOKS) -> Mapping[s
     given = given_filters(params)
     found, cursor = page_of(services, looks, parsed(given, cursor=params.get("cursor")))
     more = with_query("/transactions", {**given, "cursor": cursor}) if cursor else ""
-    return {"rows": found, "more": more, "now_ms": services.live.server_now_ms()}
+    return {
+        "rows": found,
+        "more": more,
+        "now_ms": services.live.server_now_ms(),
+        "is_first": "cursor" not in params,
+        "query": query_of(given),
+    }
 
 
-VIEW = LiveView(name="transactions", read=read, parts={"tx-rows": "parts/tx_rows.html"})
+VIEW = LiveView(
+    name="transactions",
+    read=read,
+    # Together: the link to older ones begins where the rows above it end.
+    parts={"tx-rows": "parts/tx_rows.html", "list-foot": "parts/list_foot.html"},
+)
 
 
 @pages.page("/transactions")
@@ -90,7 +101,13 @@ async def transactions(visit: Visit) -> Response:
     query = dict(visit.request.query_params)
     given, cursor = given_filters(query), query.get("cursor")
     trouble = ""
-    found: Mapping[str, Any] = {"rows": [], "more": "", "now_ms": 0}
+    found: Mapping[str, Any] = {
+        "rows": [],
+        "more": "",
+        "now_ms": 0,
+        "is_first": not cursor,
+        "query": query_of(given),
+    }
     try:
         params = {**given, **({"cursor": cursor} if cursor else {})}
         looks = LOOKS_INSIDE if sees_payloads(visit.caller.actor) else LOOKS
@@ -113,8 +130,6 @@ async def transactions(visit: Visit) -> Response:
         statuses=[str(status) for status in Status],
         views=[(each, each.query == query_of(given)) for each in views],
         trouble=trouble,
-        is_first=not cursor,
-        query=query_of(given),
         **found,
     )
 

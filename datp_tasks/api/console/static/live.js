@@ -5,7 +5,6 @@
  */
 
 import { changeContent } from "./change.js";
-import { keepPushedOut } from "./endless.js";
 
 const QUIET_MS = 12_000;
 const AGAIN_MS = 2_000;
@@ -16,6 +15,8 @@ let source = null;
 let heardAt = 0;
 /** @type {number} */
 let again = 0;
+/** What the page says while it is to stay as it is; empty while it is live. */
+let pausedBy = "";
 const address = document.body.dataset.live ?? "";
 const words = document.getElementById("freshness-words");
 
@@ -37,13 +38,7 @@ function onParts(message) {
   const parts = JSON.parse(message.data);
   for (const [id, html] of Object.entries(parts)) {
     const place = document.getElementById(id);
-    if (!place) continue;
-    if (!keepPushedOut(place, html)) {
-      disconnect();
-      say("paused: load the page again for newer ones");
-      return;
-    }
-    changeContent(place, html);
+    if (place) changeContent(place, html);
   }
 }
 
@@ -54,7 +49,7 @@ function heard() {
 
 function connect() {
   clearTimeout(again);
-  if (!address || document.hidden || source) return;
+  if (!address || document.hidden || source || pausedBy) return;
   source = new EventSource(address);
   source.addEventListener("parts", onParts);
   source.addEventListener("beat", heard);
@@ -96,6 +91,22 @@ function disconnect() {
   source = null;
 }
 
+/**
+ * The page stays as it is, until it is resumed or loaded again.
+ * @param {string} why
+ */
+export function pauseLive(why) {
+  if (!address) return;
+  pausedBy = why;
+  disconnect();
+  setStale(false, why);
+}
+
+export function resumeLive() {
+  pausedBy = "";
+  connect();
+}
+
 /** Live from now on, if the page has anything live. */
 export function startLive() {
   if (!address) return;
@@ -103,7 +114,7 @@ export function startLive() {
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) {
       disconnect();
-      say("paused");
+      if (!pausedBy) say("paused");
     } else {
       connect();
     }
