@@ -615,6 +615,12 @@ export type InDoubtShown = {
   why: string;
 };
 
+export type InFlightNowShown = {
+  /** By the clock that `since` is of. */
+  now: string;
+  inFlight: InFlightShown[];
+};
+
 export type InFlightShown = {
   txId: string;
   node: string;
@@ -2083,6 +2089,27 @@ export interface Operations {
       200: Health;
       400: Problem;
       414: Problem;
+      431: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** In Flight */
+  getInFlight: {
+    method: "GET";
+    path: "/v1/in-flight";
+    queryParameters: {
+      limit?: number;
+    };
+    replies: {
+      200: InFlightNowShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      414: Problem;
+      429: Problem;
       431: Problem;
       500: Problem;
       503: Problem;

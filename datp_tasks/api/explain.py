@@ -16,7 +16,7 @@ from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import TxId, note_read
 from datp_tasks.model.actor import Role
-from datp_tasks.operator.doctor import Diagnosis
+from datp_tasks.operator.doctor import Diagnosis, InFlight
 from datp_tasks.operator.replay import Replay
 from datp_tasks.operator.why import Why
 from datp_tasks.record.database import translate_outage
@@ -55,6 +55,11 @@ class InFlightShown(Given):
     since: datetime
     orphaned: bool
     mid_step: bool
+
+
+class InFlightNowShown(Given):
+    now: Annotated[datetime, Field(description="By the clock that `since` is of.")]
+    in_flight: list[InFlightShown]
 
 
 class InDoubtShown(Given):
@@ -131,6 +136,23 @@ async def doctor(request: Request) -> Response:
     return json_response(diagnosis_json(await services.threads.run(services.operator.doctor)))
 
 
+@routes.get("/in-flight", operation_id="getInFlight", response_model=InFlightNowShown)
+async def in_flight(
+    request: Request, limit: Annotated[int, Query(ge=1, le=ROWS_MAX)] = 10
+) -> Response:
+    """What workers have, the longest first. Cheap: nothing else is looked at."""
+    services = services_of(request)
+    return json_response(await services.threads.run(_in_flight_now, services, limit))
+
+
+def _in_flight_now(services: Services, limit: int) -> dict[str, Any]:
+    found = services.operator.in_flight(rows_max=limit)
+    return {
+        "now": _moment(services.live.server_now_ms()),
+        "inFlight": [in_flight_json(each) for each in found],
+    }
+
+
 @routes.get("/timeouts", operation_id="getTimeouts", response_model=TimeoutsShown)
 async def timeouts(
     request: Request, limit: Annotated[int, Query(ge=0, le=ROWS_MAX)] = 10
@@ -172,21 +194,22 @@ def replay_json(found: Replay) -> dict[str, Any]:
     }
 
 
+def in_flight_json(found: InFlight) -> dict[str, Any]:
+    return {
+        "txId": found.tx_id,
+        "node": found.node,
+        "place": found.place,
+        "stepType": found.step_type,
+        "since": _moment(found.since_ms),
+        "orphaned": found.orphaned,
+        "midStep": found.mid_step,
+    }
+
+
 def diagnosis_json(found: Diagnosis) -> dict[str, Any]:
     return {
         "healthy": found.is_healthy,
-        "inFlight": [
-            {
-                "txId": each.tx_id,
-                "node": each.node,
-                "place": each.place,
-                "stepType": each.step_type,
-                "since": _moment(each.since_ms),
-                "orphaned": each.orphaned,
-                "midStep": each.mid_step,
-            }
-            for each in found.in_flight
-        ],
+        "inFlight": [in_flight_json(each) for each in found.in_flight],
         "inDoubt": [
             {
                 "txId": each.tx_id,

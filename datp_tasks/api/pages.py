@@ -23,12 +23,11 @@ from datp_tasks.api.services import Services
 from datp_tasks.errors import FilterInvalid
 from datp_tasks.model.rights import sees_payloads
 from datp_tasks.model.search_attributes import SearchCondition
+from datp_tasks.model.status import recorded_as
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.listing import ListingFilter, Place
 from datp_tasks.record.record_types import Summary
 
-#: What the record calls `queued` is, as Redis knows, one of these.
-GOING_ON = ("queued", "running", "sleeping")
 ANY_STATUS = "|".join(get_args(Status))
 STATUSES = f"^({ANY_STATUS})(,({ANY_STATUS}))*$"
 NAMES = r"^[a-z0-9][a-z0-9_.-]*(,[a-z0-9][a-z0-9_.-]*)*$"
@@ -135,7 +134,7 @@ def page_of(services: Services, caller: Caller, wanted: Filter) -> tuple[list[Su
             ListingFilter(
                 owner=owner,
                 external_id=wanted.external_id,
-                statuses=_recorded(wanted.statuses),
+                statuses=recorded_as(wanted.statuses),
                 pipelines=wanted.pipeline.split(",") if wanted.pipeline else (),
                 since=wanted.created_from,
                 until=wanted.created_to,
@@ -154,12 +153,6 @@ def page_of(services: Services, caller: Caller, wanted: Filter) -> tuple[list[Su
     statuses = wanted.statuses
     found = [each for each in shown if not statuses or str(each.status) in statuses]
     return found, _cursor(wanted, page.next)
-
-
-def _recorded(statuses: set[str]) -> tuple[str, ...]:
-    # One that Redis says runs may be in doubt in the record, for an instant.
-    goes_on = ("queued", "in-doubt") if statuses.intersection(GOING_ON) else ()
-    return tuple({*goes_on, *(each for each in statuses if each not in GOING_ON)})
 
 
 def _cursor(wanted: Filter, place: Place | None) -> str | None:

@@ -92,9 +92,15 @@ def list_(
     table = list_table(columns, rows, whole=columns[:4])
     print_list(console, table, empty="no keys; `datp keys create` makes one")
     for each in found:
-        if each.grants:
+        if each.role is None or each.grants is not None:
             # On lines of their own: beside the names they would be folded to shreds.
-            console.print(f"{each.id} may {escape(' '.join(each.grants.texts))}", highlight=False)
+            console.print(f"{each.id} may {_may(each.grants)}", highlight=False, markup=False)
+
+
+def _may(grants: Grants | None) -> str:
+    if grants is None:
+        return "what a client may by default"
+    return " ".join(grants.texts) or "do nothing: its list of grants is empty"
 
 
 @app.command()

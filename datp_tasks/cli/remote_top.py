@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from typing import Any
 
 from datp_tasks.cli.remote_calls import Json, RemoteCalls
-from datp_tasks.cli.remote_transactions import in_flight_of
+from datp_tasks.cli.remote_transactions import in_flight_of, moment_ms
 from datp_tasks.cli.top import LONGEST, PLOT_SLOTS, RATE_SLOTS, GroupRow, TopView
 from datp_tasks.model.status import FINAL
 
@@ -26,7 +25,7 @@ def look_over_http(calls: RemoteCalls) -> TopView:
     for slot in recent:
         for each in slot["counts"]:
             started[each["group"]] += each["count"] if each["what"] == "started" else 0
-    longest = [in_flight_of(each) for each in calls.get("doctor")["inFlight"][:LONGEST]]
+    flying = calls.get("in-flight", limit=LONGEST)
     return TopView(
         groups=[
             GroupRow(
@@ -45,9 +44,9 @@ def look_over_http(calls: RemoteCalls) -> TopView:
             for what in ("queued", "started", "ended")
         },
         ended=[_count(slot, "ended") / found["slotSeconds"] for slot in full[-PLOT_SLOTS:]],
-        longest=longest,
+        longest=[in_flight_of(each) for each in flying["inFlight"]],
         alerts=[f"{each['kind']}: {each['summary']}" for each in calls.pages("alerts")],
-        now_ms=int(time.time() * 1_000),
+        now_ms=moment_ms(flying["now"]),
     )
 
 

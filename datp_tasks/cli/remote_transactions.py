@@ -371,18 +371,18 @@ def in_flight_of(found: Mapping[str, Any]) -> InFlight:
         found["node"],
         found["place"],
         found["stepType"],
-        _ms(found["since"]),
+        moment_ms(found["since"]),
         found["orphaned"],
         found["midStep"],
     )
 
 
 def _in_doubt(found: Mapping[str, Any]) -> InDoubt:
-    since_ms = _ms(found["since"])
+    since_ms = moment_ms(found["since"])
     return InDoubt(found["txId"], found["place"], found["stepType"], since_ms, found["why"])
 
 
-def _ms(text: str) -> int:
+def moment_ms(text: str) -> int:
     return round(known_moment(text).timestamp() * 1_000)
 
 

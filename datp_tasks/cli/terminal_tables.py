@@ -86,7 +86,8 @@ def print_list(console: Console, table: Table, *, empty: str) -> None:
     `empty` is the sentence for a list without rows: a bare header looks like a fault.
     """
     if not table.row_count:
-        console.print(empty, highlight=False)
+        # It may quote what a person typed.
+        console.print(empty, highlight=False, markup=False)
         return
     needed = sum((column.min_width or 0) + 1 for column in table.columns) - 1
     console.width = max(console.width, needed)

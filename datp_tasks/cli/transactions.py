@@ -18,6 +18,7 @@ from datp_tasks.cli.terminal_tables import as_mapping, print_json, print_summary
 from datp_tasks.errors import DatpError, InputInvalid, WaitTimeout
 from datp_tasks.model.payload import NotJson, parse
 from datp_tasks.model.status import Status
+from datp_tasks.model.switch import typed_value
 from datp_tasks.record.record_types import Summary
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def switch(
 ) -> None:
     """Set a switch; a transaction that waits for it wakes up."""
     context = connect()
-    woken = context.client.set_switch(tx_id, name, _switch_value(value), by=context.actor)
+    woken = context.client.set_switch(tx_id, name, typed_value(value), by=context.actor)
     typer.echo("set; the transaction woke up" if woken else "set")
 
 
@@ -216,11 +217,3 @@ def _parsed(option: str, text: str) -> Any:
         return parse(text, what=option, bytes_max=FILE_BYTES_MAX)
     except NotJson as error:
         raise InputInvalid(str(error)) from None
-
-
-def _switch_value(text: str) -> bool | int | float | str:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return value if isinstance(value, bool | int | float | str) else text

@@ -54,7 +54,7 @@ ROLES = {
 
 def period_s(settings: Settings, job: str) -> float:
     period = JOBS[job]
-    return period if isinstance(period, float) else float(getattr(settings, period))
+    return float(getattr(settings, period)) if isinstance(period, str) else period
 
 
 def beat_schedule(settings: Settings) -> dict[str, dict[str, Any]]:

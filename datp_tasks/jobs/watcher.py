@@ -166,8 +166,8 @@ def _lost(register: NodeRegister, standing: Standing, now_ms: int) -> tuple[Find
         more = f" and {len(gone) - 5} more" if len(gone) > 5 else ""
         what = "1 node" if len(gone) == 1 else f"{len(gone)} nodes"
         summary = (
-            f"{what} of group {group} stopped without leaving: {names}{more}. Their "
-            "transactions are taken over by others"
+            f"{what} of group {group} stopped without leaving: {names}{more}. "
+            f"{'Its' if len(gone) == 1 else 'Their'} transactions are taken over by others"
         )
         if len(fresh) >= len(gone):
             healed[NODE_LOST, group] = summary

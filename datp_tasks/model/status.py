@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 
 
@@ -42,3 +43,14 @@ FINAL = frozenset(
         Status.INTERNAL_ERROR,
     }
 )
+#: What Redis alone tells apart.
+GOING_ON = frozenset({Status.QUEUED, Status.RUNNING, Status.SLEEPING})
+
+
+def recorded_as(statuses: Collection[str]) -> tuple[str, ...]:
+    """Where the record has transactions of these statuses; which of them each has, Redis says.
+
+    What goes on is queued there, or in doubt for an instant after it was decided about.
+    """
+    goes_on = (Status.QUEUED, Status.IN_DOUBT) if GOING_ON.intersection(statuses) else ()
+    return tuple({*map(str, goes_on), *(str(each) for each in statuses if each not in GOING_ON)})

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 
-from datp_tasks.errors import SwitchInvalid
+from datp_tasks.errors import InputInvalid, SwitchInvalid
+from datp_tasks.model.payload import InexactNumber, NotJson, parse
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 TEXT_CHARS_MAX = 32
+#: Of what a person types: far more than a switch may hold, which is refused where it is set.
+TYPED_BYTES_MAX = 10_000
 
 
 def switch_json(name: str, value: object) -> str:
@@ -40,3 +43,17 @@ def switch_json(name: str, value: object) -> str:
     if len(text) > 200:
         raise SwitchInvalid(f"switch {name}: the number has too many digits")
     return text
+
+
+def typed_value(text: str) -> bool | int | float | str:
+    """What a person typed, in the console or at the command line: true, false, a number or a text.
+
+    InputInvalid is raised for a number that would become another one.
+    """
+    try:
+        found = parse(text, what="the value", bytes_max=TYPED_BYTES_MAX, keep_inexact=True)
+    except NotJson:
+        return text
+    if isinstance(found, InexactNumber):
+        raise InputInvalid("this number would become another one; write fewer digits")
+    return found if isinstance(found, bool | int | float | str) else text

@@ -85,6 +85,8 @@ class Retrier:
         # To ring again changes nothing of the transaction, so there is nothing to hold it by.
         if only_if and not only_if(found):
             raise TransactionMoved(f"{tx_id} is not as it was seen any more: {status}")
+        if status is not Status.QUEUED:
+            return f"nothing to do; it is {status}"
         with translate_outage():
             record_action(
                 self.engine,

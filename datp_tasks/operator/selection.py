@@ -11,7 +11,7 @@ from typing import Any
 from datp_tasks.errors import FilterInvalid
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.search_attributes import NAME, SearchCondition, parts_of
-from datp_tasks.model.status import FINAL, Status
+from datp_tasks.model.status import FINAL, GOING_ON, Status, recorded_as
 from datp_tasks.record.database import Engine, translate_outage
 from datp_tasks.record.listing import Listing, ListingFilter
 from datp_tasks.record.record_types import Summary
@@ -24,8 +24,6 @@ FILTERS = ("status", "pipeline", "owner", "group", "older-than", "newer-than")
 #: Before a condition on a search attribute, as in attr.amount>=100.
 ATTRIBUTE = "attr."
 CONDITION = re.compile(r"([A-Za-z0-9_]{1,40})(?:\[([a-z]+)\])?")
-#: What has not ended, as the record has it.
-OPEN = (str(Status.QUEUED), str(Status.IN_DOUBT))
 UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -62,9 +60,11 @@ class Where:
     def from_texts(cls, texts: Sequence[str]) -> Where:
         """From `name=value`, as a command line has them."""
         where = cls()
+        given: set[str] = set()
         for text in texts:
             if text.startswith(ATTRIBUTE):
                 name, operator, value = parts_of(text.removeprefix(ATTRIBUTE))
+                _refuse_twice(given, f"{ATTRIBUTE}{name}[{operator}]")
                 more = {**where.attributes, f"{name}[{operator}]": value}
                 where = replace(where, attributes=more)
                 # Refused here, before anything is asked.
@@ -77,6 +77,7 @@ class Where:
                     f"a filter is name=value with a name of {allowed}, or a search attribute as "
                     f"attr.amount>=100; was {text!r}"
                 )
+            _refuse_twice(given, name)
             where = replace(where, **_parsed(name, value))
         return where
 
@@ -131,7 +132,7 @@ class Selection:
             now = self.record.server_now()
         wanted = ListingFilter(
             owner=where.owner,
-            statuses=OPEN if open_only and where.status is None else _recorded(where.status),
+            statuses=_recorded(where.status, open_only=open_only),
             pipelines=(where.pipeline,) if where.pipeline else (),
             since=_before(now, where.newer_s),
             until=_before(now, where.older_s),
@@ -179,6 +180,13 @@ def checked_order(order: str | None) -> str | None:
     return name
 
 
+def _refuse_twice(given: set[str], name: str) -> None:
+    """The last one alone would choose what the first one leaves out, before a bulk cancel."""
+    if name in given:
+        raise FilterInvalid(f"the filter {name} is given twice; write one of them")
+    given.add(name)
+
+
 def _parsed(name: str, value: str) -> dict[str, Any]:
     if name == "status":
         try:
@@ -194,11 +202,10 @@ def _parsed(name: str, value: str) -> dict[str, Any]:
     return {name: value}
 
 
-def _recorded(status: Status | None) -> tuple[str, ...]:
-    """What the record calls it: all that goes on is queued there, or in doubt."""
+def _recorded(status: Status | None, *, open_only: bool) -> tuple[str, ...]:
     if status is None:
-        return ()
-    return (str(status),) if status in FINAL or status is Status.IN_DOUBT else (str(Status.QUEUED),)
+        return recorded_as(GOING_ON) if open_only else ()
+    return recorded_as((status,))
 
 
 def _before(now: datetime, seconds: float | None) -> datetime | None:

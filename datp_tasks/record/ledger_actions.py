@@ -18,6 +18,14 @@ from datp_tasks.record.ledger_sql import Sql
 from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.queries import Queries
 
+#: Action -> as a note says that it was done.
+DONE = {
+    "park": "parked",
+    "resume": "resumed",
+    "resubmit": "resubmitted",
+    "resolve": "resolved",
+}
+
 
 class Query(Queries, topic="ledger_actions"):
     lock_claim: str
@@ -95,7 +103,7 @@ class BatchActions:
             "service": batch.service_id,
             "batch": batch.batch_id,
             "state": act.to,
-            "note": f"{act.name} by {act.actor}: {act.reason}",
+            "note": f"{DONE[act.name]} by {act.actor}: {act.reason}",
             "anew": act.anew,
             "rests": act.to is BatchState.PARKED or act.to in FINAL_STATES,
             "final": act.to in FINAL_STATES,

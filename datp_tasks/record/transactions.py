@@ -275,6 +275,9 @@ class Record:
             now: datetime = connection.exec_driver_sql(Query.server_now).scalar_one()
             return now
 
+    def server_now_ms(self) -> int:
+        return int(self.server_now().timestamp() * 1_000)
+
     def summaries(self, tx_ids: Sequence[str]) -> list[Summary]:
         return self._select(Query.by_ids, {"tx_id": list(tx_ids)})
 

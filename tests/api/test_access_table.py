@@ -127,6 +127,7 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "GET /v1/transactions/{txId}/why": (None, VIEWERS),
     "GET /v1/transactions/{txId}/replay": (None, OPERATORS),
     "GET /v1/doctor": (None, VIEWERS),
+    "GET /v1/in-flight": (None, VIEWERS),
     "GET /v1/timeouts": (None, VIEWERS),
     "GET /v1/mappings": (None, VIEWERS),
     "POST /v1/mappings": ({"definition": {}}, ADMINS),

@@ -351,6 +351,8 @@ def test_what_new_ones_pushed_out_of_the_live_page_is_on_the_older_one(many: Con
         page = visitor.go("/transactions?owner=many")
         page.wait_for_selector("#freshness-words:has-text('live')")
         before = page.locator("tr[data-row]").evaluate_all(ALL_IDS)
+        # Else they are as old as the others, and stand among them.
+        many.kit.advance(seconds=1)
         new = [many.kit.submit("stopped", {"amount": 1}, owner="many") for _ in range(2)][-1]
         page.wait_for_selector(f"#tx-rows #row-{new}")
         assert page.locator(f"#{before[-1]}").count() == 0
@@ -405,7 +407,9 @@ def test_older_transactions_that_cannot_be_loaded_do_not_lead_away(many: Console
         page.wait_for_selector("#freshness-words:has-text('live')")
         # A body that breaks off is no page either.
         page.unroute("**/transactions?*cursor=*")
-        page.evaluate("Response.prototype.text = () => Promise.reject(new TypeError('cut'))")
+        page.evaluate(
+            "() => { Response.prototype.text = () => Promise.reject(new TypeError('cut')); }"
+        )
         # A click asks for it: it is followed, and shows what is wrong.
         page.evaluate(CLICK)
         page.wait_for_url("**/transactions?*cursor=*")

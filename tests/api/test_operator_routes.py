@@ -240,6 +240,8 @@ def test_the_doctor_and_the_timeouts_answer(house: ApiHouse) -> None:
     viewer = house.client(house.new_owner("viewer"), Role.VIEWER)
     assert isinstance(viewer.get("/v1/doctor").json()["healthy"], bool)
     assert viewer.get("/v1/timeouts", params={"limit": 1}).json()["behind"] is False
+    found = viewer.get("/v1/in-flight", params={"limit": 1}).json()
+    assert (set(found), found["inFlight"]) == ({"now", "inFlight"}, [])
 
 
 def test_a_key_with_an_empty_list_of_grants_may_do_nothing(

@@ -141,6 +141,7 @@ def test_a_list_without_rows_says_so_in_a_sentence(run: Callable[..., list[str]]
         ("alerts",): "no alert is open",
         ("keys", "list"): "no keys; `datp keys create` makes one",
         ("claims",): "no ledger services; `datp services add` names one",
+        ("claims", "--service", "[/x]"): "no service [/x]",
         ("services", "list"): "no ledger services; `datp services add` names one",
         ("batches", "list"): "no batch is open; --all shows final ones, too",
         ("batches", "list", "--all"): "no batch matches",
@@ -167,6 +168,10 @@ def test_grants_of_keys_stand_on_lines_of_their_own(
     _, listed, *granted = run("keys", "list")
     assert listed.split() == [made.key.id, "live", "client", "never", "acme"]
     assert " ".join(granted).split() == [made.key.id, "may", *sorted(texts)]
+    store.create("north", None, actor=Actor(name="ann"), grants=Grants.parse([]))
+    store.create("south", None, actor=Actor(name="ann"))
+    assert run("keys", "list", "--owner", "north")[-1].endswith("its list of grants is empty")
+    assert run("keys", "list", "--owner", "south")[-1].endswith("may what a client may by default")
 
 
 def test_keys_are_listed_with_whole_ids(run: Callable[..., list[str]], datp: Kit) -> None:

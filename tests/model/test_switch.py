@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from datp_tasks.errors import SwitchInvalid
-from datp_tasks.model.switch import switch_json
+from datp_tasks.errors import InputInvalid, SwitchInvalid
+from datp_tasks.model.switch import switch_json, typed_value
 
 
 @pytest.mark.parametrize("value", [True, False, 0, -5, 1.5, 10**100, "", "yes", "ü" * 32])
@@ -55,3 +55,21 @@ def test_other_values_are_refused_with_a_reason(value: Any, message: str) -> Non
     with pytest.raises(SwitchInvalid) as refused:
         switch_json("kyc", value)
     assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(("true", True), ("7", 7), ("1.5", 1.5), ('"7"', "7"), ("yes", "yes"), ("", "")),
+        # What is no number of JSON, or no value of a switch, is the text that was typed.
+        *(("NaN", "NaN"), ("null", "null"), ("[1]", "[1]"), ("[" * 5_000, "[" * 5_000)),
+    ],
+)
+def test_what_a_person_types_is_read(text: str, value: object) -> None:
+    found = typed_value(text)
+    assert (type(found), found) == (type(value), value)
+
+
+def test_a_typed_number_that_would_change_is_refused() -> None:
+    with pytest.raises(InputInvalid, match="fewer digits"):
+        typed_value("0.12345678901234567890123")

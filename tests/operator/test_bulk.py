@@ -118,6 +118,20 @@ def test_transactions_are_chosen_and_sorted_by_search_attributes(kit: Kit) -> No
         list(kit.operator.choose(Where(), order="a b"))
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["owner=ann", "owner=bob"],
+        ["status=sleeping", "pipeline=p", "status=sleeping"],
+        ["attr.amount>=100", "attr.amount>=1"],
+    ],
+)
+def test_a_filter_that_is_given_twice_is_refused(texts: list[str]) -> None:
+    """The last one alone would choose what the first one leaves out."""
+    with pytest.raises(FilterInvalid, match="twice"):
+        Where.from_texts(texts)
+
+
 @pytest.mark.parametrize("text", ["attr.amount", "attr.=1", "attr.a b=1", "attr."])
 def test_a_condition_that_makes_no_sense_is_named(text: str) -> None:
     with pytest.raises(FilterInvalid):
@@ -178,6 +192,13 @@ def test_a_retry_gets_each_kind_going(kit: Kit) -> None:
     for tx in (parked, asleep, unheard):
         run("retry", tx)
         assert kit.status(tx).status is Status.SUCCESS
+    # Where there is nothing to do, the audit does not say that it was done.
+    assert "nothing to do" in run("retry", parked)
+    with kit.connections.engine.connect() as sql:
+        noted = sql.exec_driver_sql(
+            "SELECT subject FROM operator_action WHERE action = 'transaction.retry'"
+        ).all()
+    assert [row.subject for row in noted] == [unheard]
 
 
 def test_lists_alerts_and_answers_are_there_for_people_and_programs(kit: Kit) -> None:

@@ -29,13 +29,14 @@ def read(services: Services, params: Params) -> Mapping[str, Any]:
     state = ApprovalState(wanted) if wanted in set(ApprovalState) else None
     before = params.get("before", "")
     with translate_outage():
+        now_ms = services.transactions.record.server_now_ms()
         found = services.operator.approvals.store.page(
             state=state,
             before=int(before) if before.isdecimal() and len(before) <= DIGITS_MAX else None,
             rows_max=ROWS_MAX + 1,
         )
     return {
-        "now_ms": services.live.server_now_ms(),
+        "now_ms": now_ms,
         "state": str(state or ""),
         "states": list(ApprovalState),
         "rows": found[:ROWS_MAX],

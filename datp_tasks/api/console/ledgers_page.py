@@ -74,6 +74,7 @@ def read(services: Services, params: Params) -> Mapping[str, Any]:
     ledger = services.ledger
     state = given.get("state")
     with translate_outage():
+        now_ms = services.transactions.record.server_now_ms()
         known = ledger.batches.services(rows_max=SERVICES_MAX + 1)
         claims = ledger.claims.claims(rows_max=SERVICES_MAX)
         batches = ledger.batches.list_batches(
@@ -87,7 +88,7 @@ def read(services: Services, params: Params) -> Mapping[str, Any]:
         "services": [(each, by_service.get(each.service_id)) for each in known[:SERVICES_MAX]],
         "more_services": len(known) > SERVICES_MAX,
         "services_max": SERVICES_MAX,
-        "now_ms": services.live.server_now_ms(),
+        "now_ms": now_ms,
         "batches": batches[:ROWS_MAX],
         "has_more": len(batches) > ROWS_MAX,
         "rows_max": ROWS_MAX,

@@ -14,9 +14,11 @@ from datp_tasks.api.console.request_checks import FORM_BYTES_MAX
 from datp_tasks.api.console.transaction_page import can, look
 from datp_tasks.api.console.visit import Pages, Visit
 from datp_tasks.api.problems import Problem, invalid, not_found
-from datp_tasks.model.payload import InexactNumber, NotJson, parse
+from datp_tasks.errors import InputInvalid
+from datp_tasks.model.payload import NotJson, parse
 from datp_tasks.model.pipeline_access import PipelineAccess
 from datp_tasks.model.rights import check_cancel, check_switch, check_wake
+from datp_tasks.model.switch import typed_value
 from datp_tasks.operator.doubt_decisions import Decision
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.record_types import Summary
@@ -34,7 +36,8 @@ class Deed:
     title: str
     #: What will happen, in a sentence each; made of the transaction.
     says: Callable[[Summary], list[str]]
-    cli: str
+    #: Each can be pasted: what a shell would read as its own, as `|`, is in none.
+    cli: tuple[str, ...]
 
 
 def _cancel_says(tx: Summary) -> list[str]:
@@ -74,6 +77,12 @@ def _resolve_says(tx: Summary) -> list[str]:
     ]
 
 
+#: Decision -> what it says, and what happens then.
+DECISIONS = {
+    "done": ("It took effect", "the step counts as done, and the next step runs"),
+    "redo": ("It did not", "the step is run again"),
+    "fail": ("It failed", "what was done before is rolled back, the last step first"),
+}
 DEEDS = {
     deed.name: deed
     for deed in (
@@ -81,29 +90,23 @@ DEEDS = {
             name="cancel",
             title="Cancel",
             says=_cancel_says,
-            cli="datp cancel {tx} --reason '…'",
+            cli=("datp cancel {tx} --reason '…'",),
         ),
-        Deed(name="wake", title="Wake", says=_wake_says, cli="datp wake {tx}"),
+        Deed(name="wake", title="Wake", says=_wake_says, cli=("datp wake {tx}",)),
         Deed(
             name="switch",
             title="Set a switch of",
             says=_switch_says,
-            cli="datp switch {tx} NAME VALUE",
+            cli=("datp switch {tx} NAME VALUE",),
         ),
-        Deed(name="retry", title="Retry", says=_retry_says, cli="datp retry {tx} --reason '…'"),
+        Deed(name="retry", title="Retry", says=_retry_says, cli=("datp retry {tx} --reason '…'",)),
         Deed(
             name="resolve",
             title="Decide about",
             says=_resolve_says,
-            cli="datp resolve {tx} --done|--redo|--fail --reason '…'",
+            cli=tuple(f"datp resolve {{tx}} --{each} --reason '…'" for each in DECISIONS),
         ),
     )
-}
-#: Decision -> what it says, and what happens then.
-DECISIONS = {
-    "done": ("It took effect", "the step counts as done, and the next step runs"),
-    "redo": ("It did not", "the step is run again"),
-    "fail": ("It failed", "what was done before is rolled back, the last step first"),
 }
 
 
@@ -120,7 +123,7 @@ async def confirm(visit: Visit) -> Response:
         deed=deed,
         tx=tx,
         says=deed.says(tx),
-        cli=deed.cli.format(tx=tx.tx_id),
+        cli=[each.format(tx=tx.tx_id) for each in deed.cli],
         is_possible=can(tx)[deed.name],
         decisions=DECISIONS,
         waits_for=await visit.run(_waits_for, visit, tx.tx_id),
@@ -152,7 +155,10 @@ async def set_switch(visit: Visit) -> Response:
     if not name or len(name) > SWITCH_CHARS_MAX:
         raise invalid([{"loc": ("name",), "msg": "name the switch"}])
     check_switch(visit.caller.actor, access, tx.owner, name)
-    value = switch_value(visit.form.get("value", ""))
+    try:
+        value = typed_value(visit.form.get("value", ""))
+    except InputInvalid as error:
+        raise invalid([{"loc": ("value",), "msg": str(error)}]) from None
     put = partial(visit.services.client.set_switch, tx.tx_id, name, value, by=visit.caller.actor)
     woken = await visit.run(put)
     return _done(visit, f"The switch {name} is set{', and it woke up' if woken else ''}.")
@@ -191,18 +197,6 @@ async def resolve(visit: Visit) -> Response:
     )
     await visit.run(decide)
     return _done(visit, f"Decided: {DECISIONS[decision][1]}.")
-
-
-def switch_value(text: str) -> bool | int | float | str:
-    """As the command line reads it: true, false, a number or a text."""
-    try:
-        found = parse(text, what="the value", bytes_max=FORM_BYTES_MAX, keep_inexact=True)
-    except NotJson:
-        return text
-    if isinstance(found, InexactNumber):
-        problem = "this number would become another one; write fewer digits"
-        raise invalid([{"loc": ("value",), "msg": problem}])
-    return found if isinstance(found, bool | int | float | str) else text
 
 
 def _output(text: str) -> dict[str, Any] | None:

@@ -4,7 +4,9 @@
  */
 
 /** What a person did to an element, and the server does not know. @type {Record<string, string[]>} */
-const OWN = { DETAILS: ["open"], BUTTON: ["class"] };
+const OWN = { DETAILS: ["open"] };
+/** A button that copies is shown by the script, and says for a moment what became of a click. */
+const COPIES = "button[data-copy]";
 
 /**
  * @param {HTMLElement} place
@@ -75,8 +77,7 @@ function removeUntil(element, at, keys) {
 function changeNode(here, wanted) {
   if (here instanceof Element && wanted instanceof Element) {
     changeAttributes(here, wanted);
-    // A button says for a moment what became of the last click.
-    if (!(here instanceof HTMLButtonElement)) changeChildren(here, wanted);
+    if (!here.matches(COPIES)) changeChildren(here, wanted);
   } else if (here.nodeValue !== wanted.nodeValue) {
     here.nodeValue = wanted.nodeValue;
   }
@@ -87,7 +88,7 @@ function changeNode(here, wanted) {
  * @param {Element} wanted
  */
 function changeAttributes(here, wanted) {
-  const own = OWN[here.nodeName] ?? [];
+  const own = here.matches(COPIES) ? ["class"] : (OWN[here.nodeName] ?? []);
   const isChosen = here.classList.contains("chosen");
   for (const { name, value } of [...wanted.attributes]) {
     if (!own.includes(name) && here.getAttribute(name) !== value) here.setAttribute(name, value);
