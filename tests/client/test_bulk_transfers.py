@@ -210,6 +210,35 @@ def test_a_cancel_of_a_bulk_that_dies_on_its_way_is_carried_out_for_all(
     assert not [name for name in paid if name.startswith("paid")]
 
 
+def test_a_cancel_that_is_repeated_asks_only_those_that_were_not_asked(
+    datp: Kit, paid: Counter[str]
+) -> None:
+    tx_id = submit(datp, to("bob", "slow"), to("cid", "slow"), bulk=LONG)
+    datp.lose_bells()
+    bulks = datp.client.bulk_cancel
+    assert len(bulks.to_ask(tx_id)) == 2
+    assert cancelled(bulks.cancel(tx_id, "wrong file")) == ["stopping"] * 2
+    assert bulks.to_ask(tx_id) == []
+    signals = datp.connections.recovery.rebuilder.signals
+    ids = [each["txId"] for each in show(datp, tx_id).transfers]
+    before = signals.of(ids)
+    again = bulks.cancel(tx_id, "another reason")
+    assert (cancelled(again), signals.of(ids)) == (["stopping"] * 2, before)
+    assert "asked to stop" in again.transfers[0]["cancelNote"]
+    datp.lose_bells(False)
+    datp.recover()
+    assert outcomes(show(datp, tx_id)) == ["cancelled"] * 2
+
+
+def test_a_bulk_that_a_client_made_up_cancels_nothing(datp: Kit, paid: Counter[str]) -> None:
+    """Its input may name any transaction of its owner, also twice; it has accepted none of them."""
+    other = datp.submit("slow", {"to": "bob"})
+    tx_id = datp.submit("bulk", {"transfers": [{"index": 0, "txId": other}] * 3})
+    bulk = datp.client.bulk_cancel.cancel(tx_id)
+    assert (cancelled(bulk), outcomes(bulk)) == (["none"] * 3, ["sleeping"] * 3)
+    assert datp.status(other).status is Status.SLEEPING
+
+
 def test_one_that_is_refused_does_not_hold_up_the_others(datp: Kit, paid: Counter[str]) -> None:
     datp.submit("transfer", {"to": "zoe"}, external_id="mine")
     tx_id = submit(datp, to("bob"), to("cid", "unknown"), to("dan", external_id="mine"))
