@@ -17,6 +17,7 @@ from datp_tasks.errors import ApprovalNeeded
 from datp_tasks.http import ApiClient
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.grants import Grants
+from datp_tasks.operator import bulk as operator_bulk
 from datp_tasks.record.vault import Vault
 from tests.support.api_house import ApiHouse, api_house
 from tests.support.command_parts import command_parts
@@ -358,13 +359,15 @@ def test_a_cancel_costs_as_much_as_the_transfers_that_it_asks(bank: ApiHouse) ->
     assert action["details"].keys() == {"count", "hash"} and action["details"]["count"] == 4
 
 
-def test_an_operator_cancels_a_bulk_and_a_large_one_with_another_person(bank: ApiHouse) -> None:
+def test_an_operator_cancels_a_bulk_and_a_large_one_with_another_person(
+    bank: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ann = bank.client(bank.new_owner("payer"))
-    few, many = (
+    few, many, urgent = (
         ann.post(
             "/v1/bulk-transfers", json=bulk(*(transfer(f"b-{n}", "waits") for n in range(count)))
         ).headers["location"]
-        for count in (2, 21)
+        for count in (2, 21, 21)
     )
     assert bank.client("eve", Role.VIEWER).post(f"{few}/cancel").status_code == 403
     # The house lets one person do everything; this one keeps to the strict policy.
@@ -390,6 +393,10 @@ def test_an_operator_cancels_a_bulk_and_a_large_one_with_another_person(bank: Ap
         agreed = other.post(f"{asked.json()['href']}/approve", json={"note": "seen"})
         assert agreed.status_code == 200, agreed.text
         assert ann.get(many).json()["counts"] == {"cancelled": 21}
+        # Alone: some at once, and the job does the rest.
+        monkeypatch.setattr(operator_bulk, "ITEMS_MAX", 4)
+        alone = ops.post(f"{urgent}/cancel", json={"reason": "a fraud", "breakGlass": True})
+        assert alone.json()["cancelCounts"] == {"cancelled": 4, "waiting": 17}
 
 
 def test_an_operator_cancels_a_sealed_bulk_and_sees_no_transfers(

@@ -22,6 +22,8 @@ from datp_tasks.errors import (
     TransactionUnknown,
 )
 from datp_tasks.model.status import Status
+from datp_tasks.model.stop_request import StopRequest
+from datp_tasks.record.points import Points
 from datp_tasks.testing import Kit
 
 A_WHILE_S = 6
@@ -222,6 +224,9 @@ def test_a_cancel_that_is_repeated_asks_only_those_that_were_not_asked(
     signals = datp.connections.recovery.rebuilder.signals
     ids = [each["txId"] for each in show(datp, tx_id).transfers]
     before = signals.of(ids)
+    record = datp.connections.record
+    late = Points(record.engine, record.clock).ask_to_stop(ids[1], StopRequest.cancel("late"))
+    assert not late.is_new, "the rows have the request, so that no point of no return is passed"
     again = bulks.cancel(tx_id, "another reason")
     assert (cancelled(again), signals.of(ids)) == (["stopping"] * 2, before)
     assert "asked to stop" in again.transfers[0]["cancelNote"]
