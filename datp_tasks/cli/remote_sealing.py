@@ -9,7 +9,6 @@ from datp_tasks.model.actor import Actor
 from datp_tasks.record.retention_rules import RetentionRule, RuleKind
 from datp_tasks.record.sealed_secrets import SecretRow
 
-
 #: What the API says of something that does not exist; a 404 of a proxy has no kind.
 NOT_FOUND = "not-found"
 

@@ -27,9 +27,7 @@ from datp_tasks.record.signals import Note
 from datp_tasks.transactions.send_signals import NOT_CANCELLED, SignalSender
 
 #: What became of the cancel, for one transfer.
-CancelOutcome = Literal[
-    "cancelled", "stopping", "waiting", "ended", "no-return", "refused", "none"
-]
+CancelOutcome = Literal["cancelled", "stopping", "waiting", "ended", "no-return", "refused", "none"]
 
 #: Asks these transactions to stop; those that were not asked, each with the reason.
 StopMany = Callable[[Sequence[Summary]], Mapping[str, str]]

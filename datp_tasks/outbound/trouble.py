@@ -36,13 +36,17 @@ def trouble_in_words(error: Exception, url: str) -> str:
             return f"{where.server} refuses connections"
         case ConnectionResetError() | BrokenPipeError() | ConnectionAbortedError():
             return f"{where.server} closed the connection before it answered"
-        case OSError(errno=number) if number in UNREACHABLE:
-            return f"{where.server} cannot be reached: there is no way to its network"
-        case OSError(errno=number) if number in OWN_LIMITS:
-            return f"this machine can open no connection now: {error.strerror or 'it is full'}"
         case OSError(errno=number) if number is not None:
-            return f"no connection with {where.server}: {error.strerror or 'it failed'}"
+            return _trouble_of_system(error, where)
     return str(error)
+
+
+def _trouble_of_system(error: OSError, where: _Where) -> str:
+    if error.errno in UNREACHABLE:
+        return f"{where.server} cannot be reached: there is no way to its network"
+    if error.errno in OWN_LIMITS:
+        return f"this machine can open no connection now: {error.strerror or 'it is full'}"
+    return f"no connection with {where.server}: {error.strerror or 'it failed'}"
 
 
 class _Where:

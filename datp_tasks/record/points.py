@@ -113,8 +113,7 @@ class Points:
     def ask_many_to_stop(
         self, tx_ids: Sequence[str], request: StopRequest
     ) -> dict[str, StopRecorded]:
-        """The same for many by one commit; a row that is locked in that moment by one of its own.
-        """
+        """The same for many by one commit; for a row that is locked then by a commit of its own."""
         values = {"tx_id": list(tx_ids), "value": request.to_text()}
         with self._alone.connect() as connection:
             rows = connection.exec_driver_sql(Query.ask_many_to_stop, values)
