@@ -13,9 +13,9 @@ Measured with celery 5.7.0, kombu 5.7.0 and redis-py 8.1.0, killing the server a
    workers send no ack (`ack_emulation` in celeryconfig.py); this is for a process that has others.
 3. The dump. Without acks kombu writes messages that it cannot hand back over a dead connection to
    a file for people. Here they are given up: they are bells, and the reconciler rings again.
-4. The starving. A worker that is never idle never sees a priority below one that always has a
-   message, and a doorbell that is rung all the time always has one. Here one message in
-   LOWEST_FIRST_EVERY is asked for from below.
+4. Starvation. A worker that is never idle never sees a priority below one that always has a
+   message, and a doorbell that is rung all the time always has one. Here each priority is the
+   first that is asked for now and then.
 
 Another version of kombu is left alone: it must be measured first.
 """
@@ -30,8 +30,8 @@ from typing import Any
 log = logging.getLogger("datp.bells")
 
 TESTED_KOMBU = "5.7.0"
-#: Of so many messages that a worker takes, one is the least urgent there is.
-LOWEST_FIRST_EVERY = 8
+#: Of so many times that a worker asks for a message, one begins below the most urgent.
+OTHER_FIRST_EVERY = 4
 
 
 def install() -> bool:
@@ -74,29 +74,31 @@ def install() -> bool:
     return True
 
 
-class _LowestFirst(list[int]):
-    """Priorities that are gone through from the lowest; kombu looks others up in their order."""
+class _Begun(list[int]):
+    """Priorities that are gone through from another one than the first; kombu looks others up in
+    their order."""
 
-    is_swapped = False
+    first: int
 
     def __iter__(self) -> Iterator[int]:
-        first, second, *others = reversed(self)
-        return iter([second, first, *others] if self.is_swapped else [first, second, *others])
+        return iter([self.first, *(step for step in list.__iter__(self) if step != self.first)])
 
 
 def _serve_every_priority(channel: Any) -> None:
-    """Let a worker ask for the lowest priority first now and then."""
+    """Let a worker begin with another priority than the most urgent now and then: each in turn, or
+    those between would wait for those at both ends."""
     start = channel._brpop_start
 
     def start_in_turn(self: Any, timeout: Any = None) -> None:
         asked = vars(self)["asked"] = vars(self).get("asked", 0) + 1
-        if asked % LOWEST_FIRST_EVERY:
+        turn, left = divmod(asked, OTHER_FIRST_EVERY)
+        urgent_first = self.priority_steps
+        others = urgent_first[1:]
+        if left or not others:
             start(self, timeout)
             return
-        urgent_first = self.priority_steps
-        self.priority_steps = _LowestFirst(urgent_first)
-        # Else the lowest would keep the one above it from ever being first.
-        self.priority_steps.is_swapped = not asked % (2 * LOWEST_FIRST_EVERY)
+        self.priority_steps = _Begun(urgent_first)
+        self.priority_steps.first = others[-turn % len(others)]
         try:
             start(self, timeout)
         finally:

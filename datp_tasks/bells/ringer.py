@@ -116,7 +116,7 @@ class Ringer:
         """
         of = Line.parsed(line)
         try:
-            where = of._replace(priority=of.later) if later else of
+            where = of._replace(priority=of.later_priority) if later else of
             self._send_vectors(where, vectors, line)
         except Exception as error:
             count = sum(map(len, vectors))
@@ -199,7 +199,7 @@ class Ringer:
         size = self._size(line)
         refused = self._ring_all(line, due, size, WAITING_MAX)
         # What the line does not take is sent as it is, as far as it makes vectors.
-        later = line._replace(priority=line.later, owner="")
+        later = line._replace(priority=line.later_priority, owner="")
         self._send_all(later, refused[: len(refused) - len(refused) % size], size)
 
     def _ring_all(self, line: Line, due: list[Waits], size: int, owner_max: int) -> list[Waits]:

@@ -77,13 +77,16 @@ class RequestPreparer:
 class RequestAcceptor:
     preparer: RequestPreparer
     record: Record
-    vault: Vault
     live: LiveStore
     ringer: Ringer
 
     @property
     def settings(self) -> Settings:
         return self.preparer.settings
+
+    @property
+    def vault(self) -> Vault:
+        return self.preparer.vault
 
     def submit_many(
         self, requests: Sequence[Request]

@@ -111,7 +111,7 @@ class Item(StepContext):
             log.error("%s: %s", batch.step_type, problem, extra=self._run.about("step.broken"))
             raise StepError(f"{batch.step_type}: {problem}")
         if not isinstance(said, _ALLOWED[batch.purpose]):
-            self._refuse(f"{type(said).__name__} is no outcome of a {batch.purpose} function")
+            self._refuse(f"{type(said).__name__} is no outcome of its {batch.purpose} function")
         if self.said is not None:
             self._refuse(f"two outcomes for {self.tx_id}, {_name(self.said)} and {_name(said)}")
         self.said = said

@@ -30,7 +30,7 @@ from datp_tasks.failpoints import reach
 from datp_tasks.live.doorbells import Doorbells, Line
 from datp_tasks.live.live_types import Claimed
 from datp_tasks.live.live_types import Refused as NotClaimed
-from datp_tasks.live.nodes import live_nodes
+from datp_tasks.live.nodes import count_nodes
 from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.live.script_replies import claimed
 from datp_tasks.live.scripts import Reply, ScriptCall
@@ -156,10 +156,13 @@ class Hop:
         self._ringer.ring_next(answers, following, later=True)
 
     def _processes_of(self, group: str) -> int:
-        count, until_s = self._nodes.get(group, (0, 0.0))
+        """As far as is known: a hint, whose failure must not hold up what a bell asks for."""
+        count, until_s = self._nodes.get(group, (1, 0.0))
         if until_s < time.monotonic():
-            found = live_nodes(self._live.redis, self._live.keys)
-            count = sum(node.group == group for node in found)
+            try:
+                count = count_nodes(self._live.redis, self._live.keys, group)
+            except RedisError as error:
+                log.debug("the processes of %s are not counted: %s", group, error)
             self._nodes[group] = count, time.monotonic() + COUNT_NODES_S
         return count
 

@@ -12,7 +12,7 @@ import logging
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import monotonic
 
 from datp_tasks.failpoints import reach
@@ -116,13 +116,21 @@ class Rebuild:
         if done:
             self._end_final(every)
             restored += self._restore_ended(every)
-            signals = self._rebuilder.signals
-            self._rebuilder.repeat_signals(
-                signals.recent(age_s=SIGNALS_AGAIN_S, rows_max=self._batch_max)
-            )
+            self._repeat_signals()
             self._journal.note_server(self._prefix, run_id)
             log.warning("Redis was restarted; %d transactions brought back", restored)
         return restored
+
+    def _repeat_signals(self) -> None:
+        """All of them: a client was told that its switch is set, however many others there were."""
+        since = self._record.server_now() - timedelta(seconds=SIGNALS_AGAIN_S)
+        after = None
+        while page := self._rebuilder.signals.recent(
+            since=since, after=after, rows_max=self._batch_max
+        ):
+            self._rebuilder.repeat_signals([signal for _, signal in page])
+            after = page[-1][0]
+            self._lock.keep_shut(LOCK_MS)
 
     def _restore_open(self, run_id: str, shards: Sequence[str]) -> tuple[int, bool]:
         """All open transactions in turn; how many were restored, and whether that was all."""

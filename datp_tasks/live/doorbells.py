@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from datp_tasks.live.live_types import PRIORITIES
 from datp_tasks.live.scripts import Reply, ScriptCall, call, script
 from datp_tasks.live.store import LiveStore
 
@@ -78,9 +79,10 @@ class Line(NamedTuple):
         return "|".join(self if self.owner else self[:4])
 
     @property
-    def later(self) -> str:
-        """The priority of what lets others pass."""
-        return f"{self.priority}-later"
+    def later_priority(self) -> str:
+        """Of what lets others pass; what an operator asks for lets none."""
+        later = f"{self.priority}-later"
+        return later if later in PRIORITIES else self.priority
 
 
 class Doorbells:

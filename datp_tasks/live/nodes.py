@@ -171,6 +171,15 @@ def live_nodes(redis: Any, keys: Keys, since_ms: float | str = "-inf") -> list[N
     return sorted(found, key=lambda node: (node.group, node.name))
 
 
+def count_nodes(redis: Any, keys: Keys, group: str) -> int:
+    """How many nodes a group has, about: by the register alone, in one round trip."""
+    beats = redis.zrange(registered_key(keys), 0, -1, withscores=True)
+    since_ms = max((beat_ms for _, beat_ms in beats), default=0) - RECORD_TTL_S * 1_000
+    return sum(
+        _text(member).partition("/")[0] == group for member, beat_ms in beats if beat_ms >= since_ms
+    )
+
+
 def _record(text: Any) -> dict[str, Any] | None:
     """A node's record; None if it has just gone or is not ours."""
     try:

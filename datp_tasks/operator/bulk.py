@@ -146,4 +146,4 @@ class Bulk:
             return f"cancel asked for; it is {self.locator.status(tx_id).status}"
         if action == "wake":
             return "woken" if self.signals.wake(tx_id, by=actor) else "did not sleep"
-        return self.retrier.make_go_on(tx_id, reason, actor, approval)
+        return self.retrier.resume(tx_id, reason, actor, approval)

@@ -52,7 +52,7 @@ class Retrier:
         it is not as `only_if` says.
         """
         try:
-            what = self.make_go_on(tx_id, reason, actor, None, only_if=only_if)
+            what = self.resume(tx_id, reason, actor, None, only_if=only_if)
             return ActionResult(tx_id, what, True)
         except (ApprovalNeeded, TransactionMoved):
             raise
@@ -61,7 +61,7 @@ class Retrier:
                 raise
             return ActionResult(tx_id, str(error), False)
 
-    def make_go_on(
+    def resume(
         self,
         tx_id: str,
         reason: str,

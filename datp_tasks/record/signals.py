@@ -23,6 +23,9 @@ from datp_tasks.record.transactions import Place
 #: Adds a line to the audit, in the transaction that it is given.
 Note = Callable[..., None]
 
+#: When a signal came, its transaction and its name: in this order they are repeated.
+SignalPlace = tuple[datetime, str, str]
+
 #: The name under which a cancel is kept; no switch can be called that.
 CANCEL = "!cancel"
 
@@ -80,7 +83,10 @@ class Signals:
     def add_many(
         self, tx_ids: Sequence[str], name: str, value: str, note: Note | None = None
     ) -> dict[str, Signal]:
-        """The same signal for many, by one commit; those of that name before it."""
+        """A cancel of many, by one commit; the signals of that name before it.
+
+        None is kept for one that is in doubt, forwarded or past its point of no return.
+        """
         values = {"tx_id": list(tx_ids), "name": name, "value": value, "now": self._now()}
         with self._engine.begin() as connection:
             if note is not None:
@@ -102,10 +108,20 @@ class Signals:
             rows = connection.exec_driver_sql(Query.of_transactions, {"tx_id": list(tx_ids)})
             return [Signal(*row) for row in rows]
 
-    def recent(self, *, age_s: float, rows_max: int) -> list[Signal]:
-        values = {"age_s": age_s, "limit": rows_max, "now": self._now()}
+    def recent(
+        self, *, since: datetime, after: SignalPlace | None, rows_max: int
+    ) -> list[tuple[SignalPlace, Signal]]:
+        """A page of those to transactions that go on, each with its place; the oldest first."""
+        after_at, after_id, after_name = after or (None, "", "")
+        values = {"since": since, "after_at": after_at, "after_id": after_id}
         with self._engine.connect() as connection:
-            return [Signal(*row) for row in connection.exec_driver_sql(Query.recent, values)]
+            rows = connection.exec_driver_sql(
+                Query.recent, {**values, "after_name": after_name, "limit": rows_max}
+            )
+            return [
+                ((row.created_at, row.tx_id, row.name), Signal(row.tx_id, row.name, row.value))
+                for row in rows
+            ]
 
     def cancels(
         self, *, since: datetime, until: datetime, after: Place | None, rows_max: int

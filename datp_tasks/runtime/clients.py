@@ -68,7 +68,6 @@ def make_client(container: Container, *, opens: bool = True, watches: bool = Tru
     acceptor = RequestAcceptor(
         preparer=preparer,
         record=container.record,
-        vault=container.seals.vault,
         live=container.live,
         ringer=container.bells.ringer,
     )

@@ -153,7 +153,7 @@ class SignalSender:
     def cancel_many(
         self, tx_ids: Sequence[str], reason: str, *, note: Note | None = None
     ) -> dict[str, TransactionError]:
-        """The same for many; those that are not cancelled, each with the reason.
+        """The same for many; those that refuse, also because they have ended, with the reason.
 
         One commit keeps all of it, so a process that dies on the way leaves the rest to the
         reconciler.

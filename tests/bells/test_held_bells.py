@@ -14,7 +14,7 @@ from kombu.entity import Queue
 from kombu.messaging import Consumer
 
 from datp_tasks.bells.broker import CelerySend, backlog, make_celery
-from datp_tasks.bells.broker_guard import LOWEST_FIRST_EVERY
+from datp_tasks.bells.broker_guard import OTHER_FIRST_EVERY
 from datp_tasks.live.live_types import PRIORITIES
 from datp_tasks.local.redis_server import RedisServer
 from datp_tasks.settings import Settings
@@ -118,23 +118,36 @@ def test_one_that_has_a_message_takes_no_other(app: Celery, queue: str) -> None:
     taker.connection.close()
 
 
-def test_work_that_never_ends_keeps_no_priority_waiting_for_ever(app: Celery, queue: str) -> None:
+@pytest.mark.parametrize(
+    ("endless", "waits"),
+    [
+        (("in",), "out-later"),
+        (("in",), "in-later"),
+        (("out", "in-later"), "in"),
+        (("out", "in-later"), "out-later"),
+        (("admin", "in"), "out"),
+    ],
+)
+def test_work_that_never_ends_keeps_no_priority_waiting_for_ever(
+    app: Celery, queue: str, endless: tuple[str, ...], waits: str
+) -> None:
     """A doorbell that is rung all the time always has a message in the queue."""
-    levels = {PRIORITIES[name]: name for name in ("in", "out-later", "in-later")}
-    for priority in ("in", "in-later", "out-later", "in-later", "in"):
+    names = {level: name for name, level in PRIORITIES.items()}
+    for priority in (*endless, waits):
         ring(app, queue, priority)
     taker = Taker(app, queue)
     taken: list[str] = []
-    for _ in range(3 * LOWEST_FIRST_EVERY + 1):
+    for _ in range(len(PRIORITIES) * OTHER_FIRST_EVERY):
         message = taker.take()
-        taken.append(levels[message.properties["priority"]])
-        ring(app, queue)
+        taken.append(names[message.properties["priority"]])
+        ring(app, queue, taken[-1])
         message.ack()
-    # One of the two low priorities in each round of eight, and both have their turn.
-    low = [place for place, name in enumerate(taken) if name != "in"]
-    assert len(low) == 3 and max(low) - min(low) == 2 * LOWEST_FIRST_EVERY
-    assert {taken[place] for place in low[:2]} == {"in-later", "out-later"}
+        if taken[-1] == waits:
+            break
     taker.connection.close()
+    # It has its turn, and the most urgent work has most of the turns.
+    assert taken[-1] == waits
+    assert taken.count(endless[0]) >= len(taken) // 2
 
 
 def test_a_broker_that_is_gone_makes_no_dump_and_no_error(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from datp_tasks import Fail, Pipeline
 from datp_tasks.client.bulk_report import BulkTransfer
@@ -25,6 +26,7 @@ from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.record.points import Points
 from datp_tasks.testing import Kit
+from datp_tasks.transactions.send_signals import SignalSender
 
 A_WHILE_S = 6
 BULK = Request(pipeline="bulk", input={"payerFsp": "ann"}, external_id="b-1", expires_in_s=60)
@@ -195,6 +197,31 @@ def test_a_transfer_in_doubt_is_not_cancelled_with_its_bulk(datp: Kit, paid: Cou
     assert "in doubt" in bulk.transfers[0]["cancelNote"]
     first = bulk.transfers[0]["txId"]
     assert datp.connections.recovery.rebuilder.signals.of([first]) == []
+
+
+def test_a_cancel_of_a_bulk_that_breaks_off_keeps_none_for_what_would_refuse_it(
+    datp: Kit, paid: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the doubt is resolved, a cancel that was never told would come out of SQL."""
+
+    @datp.step("t/doubt", on_crash="review", timeout_s=30)
+    def doubt(ctx: Any, data: dict[str, Any]) -> None:
+        return None
+
+    datp.use(Pipeline("doubtful").step("t/doubt").build())
+    datp.crash_at("hop.after_step")
+    tx_id = submit(datp, to("bob", "doubtful"), to("cid", "slow"), to("dan", "bound"), bulk=LONG)
+    datp.recover()
+    ids = [each["txId"] for each in show(datp, tx_id).transfers]
+
+    def unreachable(*_: object) -> None:
+        raise RedisConnectionError
+
+    monkeypatch.setattr(SignalSender, "_ask_to_stop", unreachable)
+    with pytest.raises(RedisConnectionError):
+        datp.client.bulk_cancel.cancel(tx_id)
+    kept = {each.tx_id for each in datp.connections.recovery.rebuilder.signals.of(ids)}
+    assert kept == {ids[1]}
 
 
 @pytest.mark.parametrize("point", ["bulk_cancel.after_sql", "cancel.after_seize"])

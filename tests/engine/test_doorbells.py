@@ -12,9 +12,11 @@ from datp_tasks import Pipeline
 from datp_tasks.bells import ringer as ringer_module
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer
+from datp_tasks.engine import hop as hop_module
 from datp_tasks.engine.recent_owners import RecentOwners
-from datp_tasks.live.doorbells import Doorbells, Pair, Waits
-from datp_tasks.live.live_types import Bell
+from datp_tasks.live.doorbells import Doorbells, Line, Pair, Waits
+from datp_tasks.live.live_types import PRIORITIES, Bell
+from datp_tasks.live.nodes import registered_key
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 
@@ -292,6 +294,68 @@ def test_the_excess_of_an_owner_lets_others_pass_but_not_its_own_newer_work(
     datp.send("t/step", pairs[:1], group="master", priority="in", answers=line)
     assert sum(sizes) == 12
     assert set(priorities) == {"in-later" if others else "in"}
+
+
+@pytest.mark.parametrize(("others", "messages"), [(True, 2), (False, 4)])
+def test_an_excess_has_as_many_messages_as_there_are_processes_for_it(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch, others: bool, messages: int
+) -> None:
+    """One process is left to the others; alone there is one message to spare."""
+    declared(datp)
+    pairs = queued(datp, 40)
+    line = f"{PLACE}|ann"
+    doorbells = Doorbells(datp.connections.live)
+    monkeypatch.setattr(CostBook, "vector_size", lambda book, place: 4)
+    process = datp.send.process
+    assert process is not None
+    hop = process.worker.hop
+    owners = RecentOwners(mmap.mmap(-1, mmap.PAGESIZE))
+    owners.saw(["bob"] if others else ["ann"])
+    monkeypatch.setattr(hop, "_owners", owners)
+    node_keys = datp.connections.live.keys
+    registered = {f"master/n{number}": 1_000_000.0 for number in range(3)}
+    # One of the same group that fell silent long ago, and one of another group.
+    registered |= {"master/gone": 1.0, "other/n9": 1_000_000.0}
+    datp.connections.redis.delete(registered_key(node_keys))
+    datp.connections.redis.zadd(registered_key(node_keys), registered)
+    hop._nodes.clear()
+    sent: list[int] = []
+    monkeypatch.setattr(
+        Ringer, "ring_next", lambda ringer, name, vectors, **how: sent.append(len(vectors))
+    )
+    doorbells.ring(line, waits(pairs[:1]))
+    doorbells.ring(line, waits(pairs[1:]))
+    datp.send("t/step", pairs[:1], group="master", priority="in", answers=line)
+    assert sent == [messages]
+
+
+def test_processes_that_cannot_be_counted_hold_nothing_up(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a cluster the register may be on a server that fails over, and the bell on another."""
+    sizes = declared(datp)
+    pairs = queued(datp, 3)
+    line = f"{PLACE}|ann"
+    doorbells = Doorbells(datp.connections.live)
+    monkeypatch.setattr(CostBook, "vector_size", lambda book, place: 4)
+    process = datp.send.process
+    assert process is not None
+    process.worker.hop._nodes.clear()
+
+    def refused(*_: object) -> int:
+        raise RedisConnectionError
+
+    monkeypatch.setattr(hop_module, "count_nodes", refused)
+    doorbells.ring(line, waits(pairs[:1]))
+    doorbells.ring(line, waits(pairs[1:]))
+    datp.send("t/step", pairs[:1], group="master", priority="in", answers=line)
+    assert sizes == [3]
+
+
+@pytest.mark.parametrize("priority", ["in", "out", "admin"])
+def test_what_lets_others_pass_has_a_priority_that_queues_have(priority: str) -> None:
+    line = Line("master", priority, "t/step", "p/0", "ann")
+    assert PRIORITIES[line.later_priority] >= PRIORITIES[priority]
 
 
 def test_messages_of_an_excess_become_as_few_as_the_group_has_processes_but_one(

@@ -71,7 +71,7 @@ ANYWHERE: list[tuple[Misuse, str]] = [
     (returns_outcomes, "a vector step returns nothing"),
     (gives_two, "two outcomes for"),
     (gives_two_and_goes_on, "two outcomes for"),
-    (says_what_only_a_probe_says, "NotDone is no outcome of a run function"),
+    (says_what_only_a_probe_says, "NotDone is no outcome of its run function"),
     (names_an_unknown_item, "'t00-unknown' is not in this batch"),
 ]
 
@@ -239,8 +239,8 @@ def test_a_rollback_says_done_or_retry_and_nothing_else(
     assert [end.status for end in ends] == [
         Status.IN_DOUBT if n == BAD else Status.FAILED for n in range(SIZE)
     ]
-    assert "is no outcome of a undo function" in (ends[BAD].note or "")
-    assert in_the_log(caplog, "is no outcome of a undo function")
+    assert "is no outcome of its undo function" in (ends[BAD].note or "")
+    assert in_the_log(caplog, "is no outcome of its undo function")
 
 
 @pytest.mark.parametrize("transactional", [False, True])

@@ -63,6 +63,27 @@ def test_a_cancel_is_asked_for_again_after_a_wipe(datp: Kit) -> None:
 
 def test_after_a_restart_of_redis_the_last_switches_are_set_again(datp: Kit) -> None:
     tx_id = waiting(datp)
+    lost_switch(datp, tx_id)
+    assert datp.status(tx_id).output == {"go": True}
+
+
+def test_however_many_signals_came_before_it_a_switch_is_set_again(datp_servers: Servers) -> None:
+    """The cancel of a bulk is a thousand signals of one call."""
+    datp = Kit(datp_servers, reconciler_batch_max=2)
+    tx_id = waiting(datp)
+    for number in range(5):
+        datp.client.set_switch(tx_id, f"other{number}", number)
+    ended = [datp.submit("gated", {}) for _ in range(3)]
+    for each in ended:
+        datp.client.set_switch(each, "go", 1)
+    datp.clock.advance(seconds=1)
+    lost_switch(datp, tx_id)
+    assert datp.status(tx_id).output == {"go": True}
+    datp.close()
+
+
+def lost_switch(datp: Kit, tx_id: str) -> None:
+    """A client is told that a switch is set, Redis loses it in a restart, the reconciler runs."""
     datp.run_job("reconciler")
     keys = datp.connections.live.keys
     before = datp.connections.live.fields_many([tx_id])[0]
@@ -79,7 +100,6 @@ def test_after_a_restart_of_redis_the_last_switches_are_set_again(datp: Kit) -> 
     with datp.connections.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE live_server SET run_id = 'the one before'")
     datp.run_job("reconciler")
-    assert datp.status(tx_id).output == {"go": True}
 
 
 def test_signals_of_ended_transactions_are_forgotten_and_unknown_ones_never_kept(

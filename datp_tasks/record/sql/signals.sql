@@ -10,12 +10,13 @@ WITH added AS (
 SELECT tx_id, name, value FROM tx_signal WHERE tx_id = %(tx_id)s AND name = %(name)s
 
 -- :name add_many
--- The same for many, all by one commit; in one order, so that two of these do not wait for each
--- other.
+-- A cancel of many, all by one commit; in one order, so that two of these do not wait for each
+-- other. None is kept for what would refuse it: it could be said again when that is over.
 WITH added AS (
     INSERT INTO tx_signal (tx_id, name, value, created_at)
     SELECT tx_id, %(name)s, %(value)s, coalesce(%(now)s, now()) FROM tx_summary
     WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') = 'infinity'
+      AND no_return_at IS NULL AND forwarded_at IS NULL AND status <> 'in-doubt'
     ORDER BY tx_id
     ON CONFLICT (tx_id, name) DO UPDATE
     SET value = excluded.value, created_at = excluded.created_at
@@ -44,10 +45,15 @@ DELETE FROM tx_signal WHERE tx_id = %(tx_id)s AND name = %(name)s AND value = %(
 SELECT tx_id, name, value FROM tx_signal WHERE tx_id = ANY(%(tx_id)s) ORDER BY created_at
 
 -- :name recent
--- Signals of the last while, which the reconciler repeats after a loss of Redis.
-SELECT tx_id, name, value FROM tx_signal
-WHERE created_at > coalesce(%(now)s, now()) - make_interval(secs => %(age_s)s)
-ORDER BY created_at LIMIT %(limit)s
+-- A page of the signals of the last while to transactions that go on, which the reconciler repeats
+-- after a loss of Redis.
+SELECT g.tx_id, g.name, g.value, g.created_at
+FROM tx_signal g JOIN tx_summary t ON t.tx_id = g.tx_id
+WHERE g.created_at >= %(since)s
+  AND (g.created_at, g.tx_id, g.name)
+      > (coalesce(%(after_at)s, %(since)s), %(after_id)s, %(after_name)s)
+  AND coalesce(t.completed_at, 'infinity') = 'infinity'
+ORDER BY g.created_at, g.tx_id, g.name LIMIT %(limit)s
 
 -- :name cancels
 -- A page of the cancels of a while whose transactions go on and can be stopped, the oldest first.
