@@ -217,11 +217,17 @@ def test_a_cancel_of_a_bulk_that_breaks_off_keeps_none_for_what_would_refuse_it(
     def unreachable(*_: object) -> None:
         raise RedisConnectionError
 
-    monkeypatch.setattr(SignalSender, "_ask_to_stop", unreachable)
+    monkeypatch.setattr(SignalSender, "_send_stop", unreachable)
     with pytest.raises(RedisConnectionError):
-        datp.client.bulk_cancel.cancel(tx_id)
+        # As if they had come into doubt, and passed their point, after they were chosen.
+        datp.client.bulk_cancel._signals.cancel_many(ids, "a test")
     kept = {each.tx_id for each in datp.connections.recovery.rebuilder.signals.of(ids)}
     assert kept == {ids[1]}
+    record, late = datp.connections.record, StopRequest.cancel("late")
+    points = Points(record.engine, record.clock)
+    recorded = points.ask_many_to_stop(ids, late)
+    assert (recorded[ids[1]].is_new, recorded[ids[2]].point) == (False, "final")
+    assert points.ask_to_stop(ids[0], late).is_new, "nothing was recorded for what is in doubt"
 
 
 @pytest.mark.parametrize("point", ["bulk_cancel.after_sql", "cancel.after_seize"])
