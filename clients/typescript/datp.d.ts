@@ -234,6 +234,8 @@ export type BulkTransferCancelled = {
   /** Transfers by status. */
   counts: Record<string, number>;
   transfers: CancelledTransfer[];
+  /** Transfers by what became of the cancel, also of those not shown. */
+  cancelCounts: Record<string, number>;
 };
 
 export type BulkTransferIn = {
@@ -287,8 +289,8 @@ export type CancelledTransfer = {
   problem?: string | null;
   /** The transaction that it was accepted as before. */
   duplicateOf?: string | null;
-  /** `cancelled`: it has ended so. `stopping`: it stops after its step and is rolled back. `ended`: it had ended otherwise. `no-return`: it is past its point of no return, or forwarded, and goes on. `refused`: `cancelNote` says why. `none`: it has no transaction in this bulk. */
-  cancel: "cancelled" | "stopping" | "ended" | "no-return" | "refused" | "none";
+  /** `cancelled`: it has ended so. `stopping`: it is asked to stop; it goes on if its current step passes its point of no return. `waiting`: it is not asked yet; a job goes on with what was approved. `ended`: it had ended otherwise. `no-return`: it is past its point of no return, or forwarded, and goes on. `refused`: `cancelNote` says why. `none`: it has no transaction in this bulk. */
+  cancel: "cancelled" | "stopping" | "waiting" | "ended" | "no-return" | "refused" | "none";
   cancelNote?: string | null;
 };
 
@@ -1085,6 +1087,8 @@ export type SecretGone = {
 export type SecretIn = {
   /** It is sealed, and never shown again. */
   value: string;
+  /** Only a new value for one that there is; else 404. */
+  mustExist?: boolean;
 };
 
 export type SecretRotated = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, replace
@@ -11,12 +12,15 @@ from typing import TypeVar
 from datp_tasks.api.batcher import TooMany
 from datp_tasks.api.problems import Problem, limited
 from datp_tasks.api.threads import Threads
+from datp_tasks.errors import DatabaseUnavailable
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.api_keys import ApiKey, ApiKeys
 from datp_tasks.record.database import translate_outage
 from datp_tasks.settings import Settings
 
 T = TypeVar("T")
+
+log = logging.getLogger("datp.api")
 
 #: Keys, and addresses with failures; beyond that the oldest are forgotten.
 REMEMBERED_MAX = 10_000
@@ -58,8 +62,8 @@ class Gate:
         #: Apart from the good ones, so that a flood of wrong keys does not make them forgotten.
         self._wrong: OrderedDict[str, float] = OrderedDict()
         self._failures = Failures()
-        #: Ids of keys that have followed to another pepper.
-        self._followed: frozenset[str] = frozenset()
+        #: Ids of keys that have followed to another pepper; None: not read yet.
+        self._followed: frozenset[str] | None = None
         self._followed_until_s = 0.0
         self._reading: asyncio.Task[None] | None = None
         self._asking: dict[str, asyncio.Task[Actor | None]] = {}
@@ -116,11 +120,18 @@ class Gate:
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(self._read_followed())
             await asyncio.shield(self._reading)
+        if self._followed is None:
+            # A key that is good must not be told that it is wrong.
+            raise DatabaseUnavailable("which API keys there are cannot be read now")
         return key_id in self._followed
 
     async def _read_followed(self) -> None:
+        """If it fails, what was read before counts for as long: an outage is not made worse."""
         until_s = time.monotonic() + FOLLOWED_S
-        self._followed = await self._threads.run(self._all_followed)
+        try:
+            self._followed = await self._threads.run(self._all_followed)
+        except DatabaseUnavailable as error:
+            log.warning("the keys that followed to another pepper cannot be read: %s", error)
         self._followed_until_s = until_s
 
     def _all_followed(self) -> frozenset[str]:

@@ -51,7 +51,6 @@ async def submit_bulk(request: Request, wanted: models.BulkIn) -> Response:
     names = [external_id_of(request, n) for n in range(len(items))]
     answers = await services.threads.run(_accept_bulk, services, items, names, caller, over)
     if over is not None and all(isinstance(each, Problem) for each in answers):
-        await services.admission.limits.give_back(caller.owner, len(items) - 1)
         raise over
     results = [
         {"index": n, "externalId": _external_id(item), **_result(each)}

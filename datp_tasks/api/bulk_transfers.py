@@ -17,7 +17,7 @@ from datp_tasks.api.problems import Problem, invalid
 from datp_tasks.api.routing import grants, json_response, router
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT, NEW, REPEATED, TxId, access_of, note_read
-from datp_tasks.client.bulk_cancel import CancelOutcome, StopMany, goes_on, with_outcomes
+from datp_tasks.client.bulk_cancel import CancelOutcome, StopMany
 from datp_tasks.client.bulk_report import BulkTransfer
 from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.client.requests import Submitted
@@ -76,6 +76,12 @@ class BulkCancelIn(models.CancelIn):
         ),
     ] = False
 
+    def check_reason(self, actor: Actor) -> None:
+        """The audit must not say of an operator that the owner wanted it."""
+        is_given = "reason" in self.model_fields_set and self.reason.strip()
+        if not is_given and (self.break_glass or actor.has(Role.OPERATOR)):
+            raise invalid([{"loc": ("body", "reason"), "msg": "an operator says why"}])
+
 
 class BulkTransferShown(models.Given):
     bulk_id: Annotated[str, Field(pattern=models.TX_ID, examples=[models.EXAMPLE_ID])]
@@ -93,16 +99,21 @@ class CancelledTransfer(TransferShown):
     cancel: Annotated[
         CancelOutcome,
         Field(
-            description="`cancelled`: it has ended so. `stopping`: it stops after its step and is "
-            "rolled back. `ended`: it had ended otherwise. `no-return`: it is past its point of no "
-            "return, or forwarded, and goes on. `refused`: `cancelNote` says why. `none`: it has "
-            "no transaction in this bulk."
+            description="`cancelled`: it has ended so. `stopping`: it is asked to stop; it goes on "
+            "if its current step passes its point of no return. `waiting`: it is not asked yet; a "
+            "job goes on with what was approved. `ended`: it had ended otherwise. `no-return`: it "
+            "is past its point of no return, or forwarded, and goes on. `refused`: `cancelNote` "
+            "says why. `none`: it has no transaction in this bulk."
         ),
     ]
     cancel_note: str | None = None
 
 
 class BulkTransferCancelled(BulkTransferShown):
+    cancel_counts: Annotated[
+        dict[str, int],
+        Field(description="Transfers by what became of the cancel, also of those not shown."),
+    ]
     transfers: list[CancelledTransfer]  # type: ignore[assignment]
 
 
@@ -194,20 +205,29 @@ async def cancel_bulk_transfer(
     wanted = wanted or BulkCancelIn()
     actor, access, owner = await access_of(request, tx_id)
     check_cancel(actor, access, owner)
+    wanted.check_reason(actor)
+    bulks = services.client.bulk_cancel
+    to_ask = await services.threads.run(bulks.to_ask, tx_id)
     stop: StopMany | None = None
     if actor.has(Role.OPERATOR):
         stop = partial(_stop_as_operator, services, tx_id, actor, wanted.reason, wanted.break_glass)
-    outcomes = await services.threads.run(
-        partial(services.client.bulk_cancel.ask, tx_id, wanted.reason, by=actor, stop=stop)
+    elif to_ask:
+        await services.admission.limits.take(caller.owner, cost=len(to_ask))
+    done = await services.threads.run(
+        partial(bulks.ask, tx_id, to_ask, wanted.reason, by=actor, stop=stop)
     )
-    shown = await services.shown(caller, await services.look(caller, tx_id))
+    summary = await services.look(caller, tx_id)
+    await note_read(request, "bulk-transfer.read", tx_id, [summary])
+    shown = await services.shown(caller, summary)
 
     def read() -> BulkTransfer:
         with translate_outage():
-            return services.client.bulk_transfers.view(shown, with_payloads=sees_payloads(actor))
+            return services.client.bulk_transfers.view(
+                shown, with_payloads=sees_payloads(actor), known=done.bulk.known
+            )
 
-    found = with_outcomes(await services.threads.run(read), outcomes)
-    return json_response(found.to_json(), 202 if goes_on(outcomes) else 200)
+    told = done.told(await services.threads.run(read))
+    return json_response(told.to_json(), 202 if done.goes_on else 200)
 
 
 def _stop_as_operator(

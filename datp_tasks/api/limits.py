@@ -91,22 +91,26 @@ class RequestLimits:
 
     @asynccontextmanager
     async def admitted(self, owner: str, *, taken: int, count: int) -> AsyncIterator[None]:
-        """So many more transactions may be in flight; if not, or if what they are for is refused,
-        the requests that were `taken` for them are given back, and the transactions, too.
+        """So many more transactions may be in flight; if not, the requests that were `taken` for
+        them are given back.
 
         A client that comes again with less must not find its rate used up by what was not done.
+        What is refused later was looked at, which is what the rate pays for; only the transactions
+        are not counted then.
         """
-        counted_s: float | None = None
         try:
             await self.admit(owner, count)
-            counted_s = self._share(owner).count_again_s
+        except Exception:
+            await self.give_back(owner, taken)
+            raise
+        counted_s = self._share(owner).count_again_s
+        try:
             yield
         except Exception:
             share = self._share(owner)
             # What was counted anew since does not have these in it.
             if counted_s == share.count_again_s:
                 share.in_flight -= count
-            await self.give_back(owner, taken)
             raise
 
     async def give_back(self, owner: str, cost: int) -> None:

@@ -42,6 +42,9 @@ class SecretIn(Sent):
             description="It is sealed, and never shown again.",
         ),
     ]
+    must_exist: Annotated[
+        bool, Field(description="Only a new value for one that there is; else 404.")
+    ] = False
 
 
 class SecretShown(Given):
@@ -93,7 +96,11 @@ async def set_secret(request: Request, name: Name, wanted: SecretIn) -> Response
     """Store a secret, or give it a new value; workers use it within seconds."""
     services, actor = services_of(request), caller_of(request).actor
     put = partial(services.callers.secrets.put, name, wanted.value, actor=actor)
-    return json_response({"name": name, "new": await services.threads.run(put)})
+    try:
+        is_new = await services.threads.run(partial(put, must_exist=wanted.must_exist))
+    except SecretUnknown:
+        raise not_found("such secret") from None
+    return json_response({"name": name, "new": is_new})
 
 
 @routes.delete("/secrets/{name}", operation_id="deleteSecret", response_model=SecretGone)

@@ -30,6 +30,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 BreakGlass = Annotated[
     bool, typer.Option("--break-glass", help="Act alone; an alert stays for another person.")
 ]
+#: What a cancel may come to, if it did something; else the exit code, for scripts.
+TAKEN_BACK = frozenset({"cancelled", "stopping", "waiting"})
+NONE_CANCELLED = 1
 #: Keys of a transaction in a file, as the API has them → options of a request.
 OPTIONS = {
     "externalId": "external_id",
@@ -81,12 +84,18 @@ def show(
 @app.command()
 def cancel(
     bulk_id: Annotated[str, typer.Argument(help="Id of the bulk.")],
-    reason: Annotated[str, typer.Option(help="Why.")] = "cancelled from the command line",
+    reason: Annotated[str, typer.Option(help="Why; it is kept in the audit table.")],
     break_glass: BreakGlass = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take back each transfer of a bulk that still can be, and tell what became of each."""
+    """Take back each transfer of a bulk that still can be, and tell what became of each. Exit code
+    1: none was cancelled or asked to stop."""
     context = connect()
+    if not reason.strip():
+        raise RequestError("--reason must say why")
+    if not yes:
+        typer.confirm(f"Cancel what can be taken back of {bulk_id}?", abort=True, err=True)
     if is_remote():
         remote: Any = context.client.bulk_transfers
         found = remote.cancel(bulk_id, reason, break_glass=break_glass)
@@ -107,6 +116,8 @@ def cancel(
 
         found = context.client.bulk_cancel.cancel(bulk_id, reason, stop=stop).to_json()
     _print(found, as_json)
+    if not TAKEN_BACK & found["cancelCounts"].keys():
+        raise typer.Exit(NONE_CANCELLED)
 
 
 def _print(found: dict[str, Any], as_json: bool) -> None:

@@ -65,7 +65,6 @@ def erase(
     also = {
         "batches": eraser.erase_batches(permit),
         "keptAnswers": eraser.erase_answers(permit),
-        "mentions": eraser.erase_mentions(permit),
         "dataKeys": eraser.erase_keys(permit),
     }
     _tell(console, results, also, as_json=as_json)
@@ -88,8 +87,6 @@ def _tell(
             console.print(f"{also['batches']} batches for ledgers erased")
         if also["keptAnswers"]:
             console.print(f"{also['keptAnswers']} kept answers to refused requests erased")
-        if also["mentions"]:
-            console.print(f"{also['mentions']} filters and remarks that name it erased")
         if also["dataKeys"]:
             console.print(f"{also['dataKeys']} data keys of sealed payloads deleted")
     if failed:

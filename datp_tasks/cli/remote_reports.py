@@ -72,7 +72,7 @@ class RemoteAlerts:
                 each["summary"],
                 known_moment(each["createdAt"]),
             )
-            for each in self._calls.get("alerts")["alerts"]
+            for each in self._calls.pages("alerts")
         ]
 
 

@@ -9,6 +9,9 @@ from datp_tasks.model.actor import Actor
 from datp_tasks.record.retention_rules import RetentionRule, RuleKind
 from datp_tasks.record.sealed_secrets import SecretRow
 
+#: What the API says of something that does not exist; a 404 of a proxy has no kind.
+NOT_FOUND = "not-found"
+
 
 class RemoteSecrets:
     """As `SealedSecrets`, as far as commands use it. Values go in, and never out."""
@@ -21,9 +24,13 @@ class RemoteSecrets:
         return [SecretRow(each["name"], each["key"], at, at) for each, at in found]
 
     def put(self, name: str, value: str, *, actor: Actor, must_exist: bool = False) -> bool:
-        if must_exist and name not in {each.name for each in self.list()}:
-            raise SecretUnknown(f"there is no secret {name!r:.100}")
-        return bool(self._calls.send("PUT", "secrets", name, body={"value": value})["new"])
+        body = {"value": value, "mustExist": True} if must_exist else {"value": value}
+        try:
+            return bool(self._calls.send("PUT", "secrets", name, body=body)["new"])
+        except ApiError as error:
+            if error.kind == NOT_FOUND:
+                raise SecretUnknown(f"there is no secret {name!r:.100}") from None
+            raise
 
     def remove(self, name: str, *, actor: Actor) -> None:
         self._calls.send("DELETE", "secrets", name)
@@ -52,7 +59,7 @@ class RemoteRetention:
         try:
             self._calls.send("DELETE", "retention-rules", kind, name, params=params)
         except ApiError as error:
-            if error.status == 404:
+            if error.kind == NOT_FOUND:
                 return False
             raise
         return True

@@ -289,7 +289,7 @@ class RemoteApprovals:
 
     def clear_alert(self, actor: Actor, kind: str, subject: str, *, reason: str) -> bool:
         """Close the open alert of this kind and subject; False if there is none."""
-        for each in self._calls.get("alerts")["alerts"]:
+        for each in self._calls.pages("alerts"):
             if (each["kind"], each["subject"]) == (kind, subject):
                 self._calls.post("alerts", str(each["id"]), "close", body={"reason": reason})
                 return True

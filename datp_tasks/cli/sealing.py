@@ -46,9 +46,18 @@ def add_commands(root: typer.Typer) -> None:
 # The ring.
 
 
+def _resolved(file: Path) -> Path:
+    """Those who reach a ring by different links change the same file, under the same lock."""
+    found = file.resolve()
+    if not found.parent.is_dir():
+        raise SettingsError(f"there is no folder {found.parent}: make it, and run this again")
+    return found
+
+
 @rings.command()
 def make(file: File) -> None:
     """Make a key ring with one key, readable for its owner only."""
+    file = _resolved(file)
     with sole_writer(file):
         if file.exists():
             raise SettingsError(f"{file} exists; `datp keyring add` puts a new key into it")
@@ -59,6 +68,7 @@ def make(file: File) -> None:
 @rings.command()
 def add(file: File) -> None:
     """Put a new key into the ring. It seals nothing before `datp keyring activate`."""
+    file = _resolved(file)
     with sole_writer(file):
         ring = keyring.with_new_key(keyring.read(file))
         write_private(file, ring.to_json())
@@ -68,6 +78,7 @@ def add(file: File) -> None:
 @rings.command()
 def activate(file: File, key_id: KeyId) -> None:
     """Seal what is new under this key. Every process must have it in its ring already."""
+    file = _resolved(file)
     with sole_writer(file):
         ring = keyring.read(file)
         if key_id not in ring.keys:
@@ -79,6 +90,7 @@ def activate(file: File, key_id: KeyId) -> None:
 @rings.command()
 def drop(file: File, key_id: KeyId) -> None:
     """Take a key out of the ring, unless something is still sealed under it."""
+    file = _resolved(file)
     with sole_writer(file):
         ring = keyring.read(file)
         if key_id == ring.active or key_id not in ring.keys:

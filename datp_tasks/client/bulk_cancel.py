@@ -5,15 +5,17 @@ What has passed its point of no return goes on, as it would after a cancel of it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
 from datp_tasks.client.bulk_report import BulkTransfer
-from datp_tasks.client.bulk_transfers import BulkTransfers
+from datp_tasks.client.bulk_transfers import BulkTransfers, FoundBulk
 from datp_tasks.errors import NotGranted
 from datp_tasks.model.actor import Actor
+from datp_tasks.model.approval import short_hash
 from datp_tasks.model.payload import Json
 from datp_tasks.model.rights import check_cancel
 from datp_tasks.model.status import Status
@@ -25,13 +27,36 @@ from datp_tasks.record.signals import Note
 from datp_tasks.transactions.send_signals import NOT_CANCELLED, SignalSender
 
 #: What became of the cancel, for one transfer.
-CancelOutcome = Literal["cancelled", "stopping", "ended", "no-return", "refused", "none"]
+CancelOutcome = Literal["cancelled", "stopping", "waiting", "ended", "no-return", "refused", "none"]
 
 #: Asks these transactions to stop; those that were not asked, each with the reason.
 StopMany = Callable[[Sequence[Summary]], Mapping[str, str]]
 
 NO_TRANSACTION = "it has no transaction in this bulk"
-STOPPING = "it stops after its current step, and what was done is rolled back"
+STOPPING = "it is asked to stop; it goes on if its current step passes its point of no return"
+WAITING = "it is not asked to stop yet: a job goes on with what was approved; else cancel again"
+IN_DOUBT = "it is in doubt; that must be resolved first"
+
+
+@dataclass(frozen=True, slots=True)
+class BulkCancelled:
+    """What became of a cancel, as of one read."""
+
+    bulk: FoundBulk
+    #: For each transfer, in order.
+    outcomes: list[Json]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether some transfers have not ended yet."""
+        going_on = ("stopping", "waiting", "no-return", "refused")
+        return any(each["cancel"] in going_on for each in self.outcomes)
+
+    def told(self, bulk: BulkTransfer) -> BulkTransfer:
+        """Of transfers that are not shown only the counts are told."""
+        shown = [each | self.outcomes[each["index"]] for each in bulk.transfers]
+        counts = dict(sorted(Counter(each["cancel"] for each in self.outcomes).items()))
+        return replace(bulk, transfers=shown, cancel_counts=counts)
 
 
 class BulkCancel:
@@ -50,28 +75,37 @@ class BulkCancel:
     ) -> BulkTransfer:
         """Take back what can be taken back of a bulk; each transfer says in `cancel` what became
         of that."""
-        outcomes = self.ask(tx_id, reason, by=by, stop=stop)
-        return with_outcomes(self._bulks.show(tx_id), outcomes)
+        done = self.ask(tx_id, self.to_ask(tx_id), reason, by=by, stop=stop)
+        return done.told(self._bulks.show(tx_id, known=done.bulk.known))
+
+    def to_ask(self, tx_id: str) -> list[Summary]:
+        """The transfers of a bulk that can be asked to stop and were not asked before."""
+        found = [each for each in self._bulks.to_act_on(tx_id).transfers if each is not None]
+        wanted = {each.tx_id: each for each in found if _can_be_asked(each)}
+        asked = self._signals.asked_to_stop(list(wanted)) if wanted else set()
+        return [each for each in wanted.values() if each.tx_id not in asked]
 
     def ask(
         self,
         tx_id: str,
+        transfers: Sequence[Summary],
         reason: str,
         *,
         by: Actor | None = None,
         stop: StopMany | None = None,
-    ) -> list[Json]:
-        """The same without reading the bulk again: what became of it, for each transfer in order.
+    ) -> BulkCancelled:
+        """Ask these transfers of a bulk to stop; what became of that, for each of the bulk.
 
         It can be repeated. All requests to stop are kept by one commit: after a crash the
         reconciler sends the rest. `stop` does it in another way, for those who may need the
         approval of another person.
         """
         stop = stop or partial(self._stop, tx_id, reason, by)
-        found = self._bulks.transactions_of(tx_id)
-        before = [each for each in found if each is not None and not each.is_final]
-        refused = stop(before) if before else {}
-        return [_outcome(each, refused) for each in self._bulks.transactions_of(tx_id)]
+        refused = stop(transfers) if transfers else {}
+        found = self._bulks.to_act_on(tx_id)
+        left = [each.tx_id for each in found.transfers if each is not None and _can_be_asked(each)]
+        asked = self._signals.asked_to_stop(left) if left else set()
+        return BulkCancelled(found, [_outcome(each, refused, asked) for each in found.transfers])
 
     def _stop(
         self, bulk_id: str, reason: str, by: Actor | None, transfers: Sequence[Summary]
@@ -92,7 +126,7 @@ class BulkCancel:
                 action="bulk-transfer.cancel",
                 subject=bulk_id,
                 reason=reason,
-                details={"txIds": wanted},
+                details={"count": len(wanted), "hash": short_hash(wanted)},
             )
         failed = self._signals.cancel_many(wanted, reason, note=note) if wanted else {}
         return refused | {each: str(error) for each, error in failed.items()}
@@ -103,18 +137,12 @@ class BulkCancel:
         check_cancel(by, pinned.access, transfer.owner)
 
 
-def with_outcomes(bulk: BulkTransfer, outcomes: Sequence[Json]) -> BulkTransfer:
-    """Nothing is said of transfers that are not shown."""
-    shown = [each | outcomes[each["index"]] for each in bulk.transfers]
-    return replace(bulk, transfers=shown)
+def _can_be_asked(found: Summary) -> bool:
+    is_bound = found.no_return_at is not None or found.forwarded_at is not None
+    return not found.is_final and not is_bound and found.status is not Status.IN_DOUBT
 
 
-def goes_on(outcomes: Sequence[Json]) -> bool:
-    """Whether some transfers have not ended yet."""
-    return any(each["cancel"] in ("stopping", "no-return", "refused") for each in outcomes)
-
-
-def _outcome(found: Summary | None, refused: Mapping[str, str]) -> Json:
+def _outcome(found: Summary | None, refused: Mapping[str, str], asked: Set[str]) -> Json:
     if found is None:
         return {"cancel": "none", "cancelNote": NO_TRANSACTION}
     if found.is_final:
@@ -125,4 +153,8 @@ def _outcome(found: Summary | None, refused: Mapping[str, str]) -> Json:
         return {"cancel": "no-return", "cancelNote": note}
     if found.tx_id in refused:
         return {"cancel": "refused", "cancelNote": refused[found.tx_id]}
-    return {"cancel": "stopping", "cancelNote": STOPPING}
+    if found.status is Status.IN_DOUBT:
+        return {"cancel": "refused", "cancelNote": IN_DOUBT}
+    if found.tx_id in asked:
+        return {"cancel": "stopping", "cancelNote": STOPPING}
+    return {"cancel": "waiting", "cancelNote": WAITING}

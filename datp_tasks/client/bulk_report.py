@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -23,6 +23,8 @@ class BulkTransfer:
     expires_at: datetime | None
     #: Each with index, externalId and txId; with status and note, or why it was refused.
     transfers: list[Json]
+    #: After a cancel: how many transfers had which outcome, also of those that are not shown.
+    cancel_counts: dict[str, int] | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -43,6 +45,7 @@ class BulkTransfer:
             "state": self.state,
             **{name: time and time.isoformat() for name, time in times.items()},
             "counts": self.counts,
+            **({} if self.cancel_counts is None else {"cancelCounts": self.cancel_counts}),
             "transfers": self.transfers,
         }
 
@@ -58,7 +61,7 @@ def texts_of(transfer: Json, names: Sequence[str]) -> Json:
     return {name: transfer[name] for name in names if isinstance(transfer.get(name), str)}
 
 
-def standing_of(transfer: Json, known: dict[str, Summary], reported: dict[str, str]) -> Json:
+def standing_of(transfer: Json, known: Mapping[str, Summary], reported: dict[str, str]) -> Json:
     """What became of a transfer so far; of what it says itself only the id."""
     tx_id = tx_id_of(transfer)
     if tx_id is None or not shard_of_tx(tx_id):

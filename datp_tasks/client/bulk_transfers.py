@@ -9,7 +9,7 @@ transfer, what has committed stays so, and the report of the bulk says what beca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from datp_tasks.client.bulk_report import BulkTransfer, deadline_in, standing_of, texts_of
@@ -29,6 +29,7 @@ from datp_tasks.errors import (
     ExpiryInvalid,
     ExternalIdConflict,
     InputInvalid,
+    NoKeyRing,
     PipelineError,
     PipelineInvalid,
     RequestError,
@@ -50,7 +51,7 @@ from datp_tasks.model.rights import check_submit
 from datp_tasks.model.sealed import MASK
 from datp_tasks.model.state import first_state_json
 from datp_tasks.model.status import Status
-from datp_tasks.record.bulk_transfers import BulkRecord
+from datp_tasks.record.bulk_transfers import BulkRecord, is_accepted_with
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.record_types import Acceptance, Existing, Summary
 
@@ -58,6 +59,16 @@ from datp_tasks.record.record_types import Acceptance, Existing, Summary
 PROBLEM_CHARS_MAX = 200
 #: Pipelines of transfers that are looked up before the bulk is paid for: each may be a query.
 PIPELINES_LOOKED_UP_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBulk:
+    """What a bulk was made of, as of one read."""
+
+    #: In order; None for a transfer that has no transaction in this bulk.
+    transfers: list[Summary | None]
+    #: All transactions that the input names, by id.
+    known: dict[str, Summary]
 
 
 class BulkTransfers:
@@ -247,28 +258,38 @@ class BulkTransfers:
         """The same as the API tells it."""
         return self.show(tx_id).to_json()
 
-    def show(self, tx_id: str) -> BulkTransfer:
+    def show(self, tx_id: str, *, known: Mapping[str, Summary] | None = None) -> BulkTransfer:
         """A bulk as of now; TransactionUnknown if there is none of this id."""
-        return self.view(self._reader.status(tx_id))
+        return self.view(self._reader.status(tx_id), known=known)
 
-    def transactions_of(self, tx_id: str) -> list[Summary | None]:
-        """Those of the transfers of a bulk, in order, also if it is sealed: to act on, not to be
-        shown. None for one that has none in this bulk."""
+    def to_act_on(self, tx_id: str) -> FoundBulk:
+        """A bulk with the transactions of its transfers, also if it is sealed: to act on, not to
+        be shown."""
         summary = self._acceptor.vault.opened(self._reader.status(tx_id))
+        if summary.input == MASK:
+            raise NoKeyRing
         transfers = transfers_of(summary.input)
         if not transfers or not self._is_of_bulk(summary):
             raise TransactionUnknown(f"{tx_id} is no bulk transfer")
         known = self._known(summary, transfers)
-        return [known.get(tx_id_of(each) or "") for each in transfers]
+        own = {each.tx_id: each for each in known.values() if is_accepted_with(summary, each)}
+        return FoundBulk([own.get(tx_id_of(each) or "") for each in transfers], known)
 
     def _known(self, summary: Summary, transfers: Sequence[Json]) -> dict[str, Summary]:
-        found = self._reader.status_many(ids_of(transfers))
-        # Whose input it is may have written any id into it.
+        # Whose input it is may have written any id into it, and one many times.
+        found = self._reader.status_many(list(dict.fromkeys(ids_of(transfers))))
         own = [each for each in found if each is not None and each.owner == summary.owner]
         return {each.tx_id: each for each in own}
 
-    def view(self, summary: Summary, *, with_payloads: bool = True) -> BulkTransfer:
-        """The same for one whose row was read before; nothing of the transfers if it is masked.
+    def view(
+        self,
+        summary: Summary,
+        *,
+        with_payloads: bool = True,
+        known: Mapping[str, Summary] | None = None,
+    ) -> BulkTransfer:
+        """The same for one whose row was read before, as its transfers (`known`) may have been;
+        nothing of the transfers if it is masked.
 
         Any client can start the pipeline of a bulk with an input of its own, so nothing in there
         is taken for granted; and without payloads, the texts in it are not shown.
@@ -278,7 +299,8 @@ class BulkTransfers:
         has_some = bool(transfers) or is_hidden
         if not has_some or not self._is_of_bulk(summary):
             raise TransactionUnknown(f"{summary.tx_id} is no bulk transfer")
-        known = self._known(summary, transfers)
+        if known is None:
+            known = self._known(summary, transfers)
         reported = {
             tx_id: str(each["status"])
             for each in transfers_of(summary.output or {})

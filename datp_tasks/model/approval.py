@@ -33,12 +33,22 @@ ACTIONS: Final = (
 #: Of these, what is approved is not carried out by the one who approves: the requester comes again
 #: and does it, if that is in time.
 PERMITS: Final = ("erase",)
+#: Before the hash of a request with items. Releases before hashed them in the order in which they
+#: were found, which is not stored: of such a request only the number of items can be compared.
+SORTED: Final = "sorted:"
 #: What a pipeline asks people for, by the step type util/approval.
 STEP: Final = "step"
 
 
 def short_hash(ids: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(ids).encode()).hexdigest()[:12]
+
+
+def hash_of_request(params: Json, items: Sequence[str]) -> str:
+    """What people agree to; of items in whatever order they are read."""
+    text = canonical({"params": params, "items": sorted(items)})
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return f"{SORTED}{digest}" if items else digest
 
 
 def selection_of(ids: Iterable[str]) -> str:
@@ -79,8 +89,7 @@ class Ask:
 
     @property
     def params_hash(self) -> str:
-        text = canonical({"params": self.params, "items": list(self.items)})
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hash_of_request(self.params, self.items)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +142,13 @@ class Approval:
     #: Who looked into it after the glass was broken.
     closed_by: str | None = None
     given: tuple[Vote, ...] = field(default=())
+
+    def is_as_asked(self, items: Sequence[str]) -> bool:
+        """Whether its parameters and the transactions stored with it are those that it was asked
+        with."""
+        if items and not self.params_hash.startswith(SORTED):
+            return len(items) == self.size
+        return hash_of_request(self.params, items) == self.params_hash
 
     @property
     def consents(self) -> int:

@@ -211,6 +211,7 @@ class Approvals:
 
     def _settle(self, connection: Connection, approval: Approval, actor: Actor) -> None:
         """Approved: the half in SQL is done in this commit."""
+        self._check_as_asked(connection, approval)
         action = self._actions.get(approval.action)
         token = action.decide(connection, _order(approval, actor)) if action else None
         self.store.decide(connection, approval.id, ApprovalState.APPROVED, token=token)
@@ -230,21 +231,30 @@ class Approvals:
         try:
             with translate_outage(), self.store.carrying_out(approval.id) as held:
                 if held is not None:
-                    self._act(held, action, _order(approval, actor))
+                    self._act(held, action, approval, actor)
         except OUTAGES as error:
             log.warning("approval %d waits: %s", approval.id, error, extra=about)
             return approval
         return self.store.one(approval.id)
 
-    def _act(self, held: HeldApproval, action: TwoHalves, order: Order) -> None:
+    def _act(self, held: HeldApproval, action: TwoHalves, approval: Approval, actor: Actor) -> None:
         try:
-            done = action.carry_out(order, held.token)
+            self._check_as_asked(held.connection, approval)
+            done = action.carry_out(_order(approval, actor), held.token)
         except MOVED as error:
             self.store.end(held.connection, held.id, ApprovalState.STALE, str(error))
             return
         reach("approval.after_act")
         if done is not None:
             self.store.end(held.connection, held.id, ApprovalState.EXECUTED, done)
+
+    def _check_as_asked(self, connection: Connection, approval: Approval) -> None:
+        """People agree to what was asked for, and to nothing else that its row may say later."""
+        if not self.store.is_as_asked(connection, approval):
+            raise SubjectMoved(
+                f"what approval {approval.id} says is not what was asked for: its parameters or "
+                "its transactions do not fit their hash. Look into it, and ask again"
+            )
 
     def carry_out_undone(self, actor: Actor, *, batch_max: int) -> int:
         """Whatever a process that died has left approved; how many."""

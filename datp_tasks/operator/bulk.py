@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from datp_tasks.errors import DatpError
+from datp_tasks.errors import DatabaseUnavailable, DatpError
 from datp_tasks.failpoints import reach
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.actor import LOCAL, Actor
@@ -132,6 +132,9 @@ class Bulk:
         """One of many; with the approval that all of it has."""
         try:
             return ActionResult(tx_id, self._act(action, tx_id, reason, actor, approval), True)
+        except DatabaseUnavailable:
+            # No refusal: what was kept before the outage may be carried out later.
+            raise
         except DatpError as error:
             return ActionResult(tx_id, str(error), False)
 

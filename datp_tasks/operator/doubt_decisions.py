@@ -29,6 +29,7 @@ from datp_tasks.transactions.put_back import LOST
 
 Decision = Literal["done", "redo", "fail"]
 DECISIONS = ("done", "redo", "fail")
+UNKNOWN_DECISION = "nothing was done to {}: {!r:.60} is not a decision. Ask for it again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,7 @@ class DoubtDecisions:
     def decide(self, connection: Connection, order: Order) -> str:
         """The audit row, the status in SQL and a new fence; the fence is for the other half."""
         tx_id = order.subject
+        _check_decision(order)
         view = self.doubts.view(tx_id)
         if str(view.version) != order.version:
             raise TransactionError(f"{tx_id} has changed meanwhile; look again")
@@ -76,6 +78,7 @@ class DoubtDecisions:
     def carry_out(self, order: Order, token: str | None) -> str:
         """Queue it in Redis, with the decision. Of several that try, one does."""
         tx_id, decision = order.subject, order.params["decision"]
+        _check_decision(order)
         reach("resolve.after_sql")
         fence = int(token or 0)
         view = self.doubts.view_of_version(tx_id, order.version)
@@ -113,6 +116,15 @@ class DoubtDecisions:
             return [] if self.doubts.has_recorded_effect(tx_id, action) else [CLOSE]
         if decision == "done":
             return [decided("done", reason, output)]
+        if decision != "fail":
+            raise TransactionError(UNKNOWN_DECISION.format(tx_id, decision))
         if action.kind == "undo":
             return [ending(Status.INTERNAL_ERROR, f"not rolled back: {reason}", output)]
         return [decided("failed", reason, output)]
+
+
+def _check_decision(order: Order) -> None:
+    """What is not known must not be taken for a failure: the step would be undone."""
+    if order.params.get("decision") not in DECISIONS:
+        said = order.params.get("decision")
+        raise TransactionError(UNKNOWN_DECISION.format(order.subject, said))

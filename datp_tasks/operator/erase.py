@@ -66,11 +66,6 @@ class Chosen:
     def is_whole_owner(self) -> bool:
         return self.owner is not None and self.external_id is None and self.subject is None
 
-    @property
-    def value(self) -> str | None:
-        """Of the subject, if one is named."""
-        return None if self.subject is None else self._parsed()[1]
-
     def _parsed(self) -> tuple[list[str], str]:
         pointer, equals, value = (self.subject or "").partition("=")
         if not pointer.startswith("/") or not equals or not value:
@@ -211,17 +206,6 @@ class Eraser:
             done += number
             if number < PAGE:
                 return done
-
-    def erase_mentions(self, permit: ErasurePermit) -> int:
-        """Filters that name the subject, and what people wrote about it; how many.
-
-        It is found by the text alone, so it is done again by a run that finds no transaction.
-        """
-        text = permit.chosen.value
-        if text is None:
-            return 0
-        with translate_outage():
-            return self.erasure.erase_mentions(text, permit.order)
 
     def erase_keys(self, permit: ErasurePermit) -> int:
         """The data keys of an owner, after all else of it; how many. One that seals a transaction

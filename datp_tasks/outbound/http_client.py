@@ -9,6 +9,7 @@ own: what goes wrong before it is `NotSent`, what goes wrong after it `NoRespons
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -78,7 +79,8 @@ class HttpClient:
         except (WebhookInvalid, ResponseInvalid) as error:
             return attempt.failed(str(error))
         except (OSError, ValueError) as error:
-            return attempt.failed(trouble_in_words(error, attempt.request.url))
+            words = trouble_in_words(error, attempt.request.url)
+            return attempt.failed(words or attempt.nothing_known)
 
     def close(self) -> None:
         self._pool.close()
@@ -116,7 +118,11 @@ class HttpClient:
         return reader.response()
 
     async def _connect(self, target: Target, deadline: asyncio.Timeout) -> Connection:
-        addresses = await self._network.resolve(target.host, target.port)
+        try:
+            addresses = await self._network.resolve(target.host, target.port)
+        except UnicodeError:
+            # Of a label that is empty or too long.
+            raise socket.gaierror(socket.EAI_NONAME, "is no name") from None
         self._guard.check(target, addresses)
         trouble: Exception = OSError(f"{target.host} has no address")
         for number, address in enumerate(addresses):
@@ -146,6 +152,10 @@ class _Attempt:
         self.reader = reader
         #: From here on the server may have it.
         self.may_have_left = False
+
+    @property
+    def nothing_known(self) -> str:
+        return "it is not known whether it arrived" if self.may_have_left else "it was not sent"
 
     def failed(self, reason: str) -> Exchange:
         return NoResponse(reason) if self.may_have_left else NotSent(reason)

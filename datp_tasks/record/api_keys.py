@@ -234,7 +234,8 @@ class ApiKeys:
     def followed(self) -> frozenset[str]:
         """Ids of keys that `can_be` does not know once the pepper that made them is taken away."""
         with self._engine.connect() as connection:
-            return frozenset(connection.exec_driver_sql(Query.followed).scalars())
+            values = {"now": self._now()}
+            return frozenset(connection.exec_driver_sql(Query.followed, values).scalars())
 
     def live_key(self, key_id: str) -> ApiKey | None:
         """A key by its id, if it may be used now."""

@@ -46,6 +46,7 @@ class Query(Queries, topic="approvals"):
     page: str
     given: str
     items: str
+    all_items: str
     take_item: str
     end_item: str
     item_counts: str
@@ -142,6 +143,11 @@ class ApprovalStore:
     def locked(self, connection: Connection, approval_id: int) -> Approval:
         self._run(connection, Query.lock, {"id": approval_id})
         return self._one(connection, approval_id)
+
+    def is_as_asked(self, connection: Connection, approval: Approval) -> bool:
+        """Whether nothing of what was asked for has changed since."""
+        rows = self._run(connection, Query.all_items, {"id": approval.id})
+        return approval.is_as_asked([row.tx_id for row in rows])
 
     def give(
         self, connection: Connection, approval: Approval, actor: Actor, decision: str, note: str

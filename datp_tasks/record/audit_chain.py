@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -171,11 +171,13 @@ class AuditChain:
             for kind in ("erased", "batches", "approvals")
             for subject in each.get(kind, ())
         }
-        ids = {number for each in noted for number in each.get("actions", ())}
+        # What was left of those that are about more than what was erased, as it was left.
+        left = {(number, found) for each in noted for number, found in _left(each)}
         return [
             f"the texts of action {row.id} were taken out, and what it is about is not erased"
             for row in rows
-            if row.subject not in named and row.id not in ids
+            if not (row.subject in named and _is_all_erased(row.details))
+            and (str(row.id), _sha256(row.details)) not in left
         ]
 
     def _left_out(self) -> list[int]:
@@ -202,11 +204,23 @@ def _text_hashes(reason: str | None, details: str | None) -> tuple[str, str]:
 
 
 def _erased_hashes(reason: str | None, details: str | None) -> tuple[str, str] | None:
-    """Of a row whose texts were erased; None for all others."""
+    """Of a row whose texts were erased, wholly or in part; None for all others."""
     found = json.loads(details) if details else None
-    if reason is None and isinstance(found, dict) and found.keys() == {"erased", "erasedReason"}:
+    if not isinstance(found, dict) or "erased" not in found:
+        return None
+    others = found.keys() - {"erased"}
+    if reason is None and others in ({"erasedReason"}, {"erasedReason", "kept"}):
         return found["erasedReason"], found["erased"]
-    return None
+    return (_sha256(reason), found["erased"]) if others == {"kept"} else None
+
+
+def _is_all_erased(details: str) -> bool:
+    return "kept" not in json.loads(details)
+
+
+def _left(noted: Any) -> Iterable[tuple[str, str]]:
+    found = noted.get("actions")
+    return found.items() if isinstance(found, dict) else ()
 
 
 def _sha256(text: str | None) -> str:

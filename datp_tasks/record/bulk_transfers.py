@@ -15,7 +15,7 @@ from datp_tasks.model.status import Status
 from datp_tasks.record.acceptance import accept_statement, existing_of, hold_keys
 from datp_tasks.record.attributes import set_attributes
 from datp_tasks.record.queries import Queries
-from datp_tasks.record.record_types import Acceptance, Existing
+from datp_tasks.record.record_types import Acceptance, Existing, Summary
 from datp_tasks.record.transactions import Record
 
 #: Rows of one statement, as for other requests that come together.
@@ -72,6 +72,8 @@ class BulkRecord:
     def _accept(
         self, owner: str, name: str | None, transfers: Sequence[Acceptance], make: MakeBulk
     ) -> Existing | None:
+        # One moment for all: it tells which transactions a bulk has accepted.
+        now = self._record.clock.now()
         with self._engine.begin() as connection:
             if name is not None:
                 connection.exec_driver_sql(Query.serialize, {"owner": owner, "name": name})
@@ -83,23 +85,23 @@ class BulkRecord:
             ordered = sorted(transfers, key=lambda each: each.external_id or "")
             for start in range(0, len(ordered), ROWS_MAX):
                 part = ordered[start : start + ROWS_MAX]
-                rows = self._insert(connection, part)
+                rows = self._insert(connection, part, now)
                 found |= {each.tx_id: row for each, row in zip(part, rows, strict=True)}
             bulk = make([found[each.tx_id] for each in transfers])
-            if self._insert(connection, [bulk]) != [None]:
+            if self._insert(connection, [bulk], now) != [None]:
                 raise _NameTaken
-            values = {"tx_id": bulk.tx_id, "now": self._record.clock.now()}
+            values = {"tx_id": bulk.tx_id, "now": now}
             connection.exec_driver_sql(Query.bind, values)
             reach("bulk_transfer.before_commit")
         return None
 
     def _insert(
-        self, connection: Connection, wanted: Sequence[Acceptance]
+        self, connection: Connection, wanted: Sequence[Acceptance], now: datetime | None
     ) -> list[Existing | None]:
         keys = sorted({each.data_key for each in wanted if each.data_key})
         if keys:
             hold_keys(connection, keys)
-        rows = connection.exec_driver_sql(*accept_statement(wanted, self._record.clock.now()))
+        rows = connection.exec_driver_sql(*accept_statement(wanted, now))
         accepted = {row.tx_id for row in rows}
         set_attributes(connection, wanted, accepted)
         names = [(each.owner, each.external_id or "") for each in wanted]
@@ -120,6 +122,16 @@ class BulkRecord:
                 )
                 for row in connection.exec_driver_sql(Query.standing, values)
             }
+
+
+def is_accepted_with(bulk: Summary, transfer: Summary) -> bool:
+    """Whether one commit has accepted both, the first as a bulk.
+
+    Any client can start the pipeline of a bulk with an input that names other transactions of its
+    owner. Only a bulk is bound when it is accepted, and its transfers have that moment, too.
+    """
+    is_bulk = bulk.no_return_at == bulk.created_at
+    return is_bulk and transfer.owner == bulk.owner and transfer.created_at == bulk.created_at
 
 
 class _NameTaken(Exception):

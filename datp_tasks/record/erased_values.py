@@ -1,15 +1,19 @@
 """Values that are erased, where they are not a part of one transaction: filters of bulk actions in
-the audit and in approvals, saved views; and, if a person was named, what others wrote about it.
+the audit and in approvals, what was said beside them, and saved views.
 
 A value of a search attribute goes from filters with the last transaction of its owner that has it:
-as long as others have it, it tells nothing of the one that is erased.
+as long as others have it, it tells nothing of the one that is erased. A filter for every owner
+keeps it as long as any owner has it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Sequence
+import secrets
+import unicodedata
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
@@ -17,6 +21,7 @@ from urllib.parse import parse_qsl
 from sqlalchemy import Connection
 
 from datp_tasks.errors import FilterInvalid
+from datp_tasks.model.payload import encode
 from datp_tasks.model.search_attributes import CHARS_MAX, parts_of
 from datp_tasks.record.queries import Queries
 
@@ -29,32 +34,48 @@ SAID_CHARS_MIN = 4
 class Query(Queries, topic="erased_values"):
     values_gone: str
     bulk_actions: str
+    actions_of_bulks: str
+    actions_of_approvals: str
     bulk_approvals: str
-    erase_actions: str
+    approvals_of_bulks: str
+    actions: str
+    write_actions: str
+    approvals: str
+    write_approvals: str
     views: str
     drop_views: str
-    reasons: str
-    words: str
-    summaries: str
-    erase_alerts: str
-    answers: str
-    drop_answers: str
+    rename_views: str
 
 
 @dataclass(frozen=True, slots=True)
 class ErasedValue:
-    """A text by which transactions can be found; None: of any owner, or of any attribute."""
+    """A text by which transactions could be found."""
 
-    owner: str | None
-    name: str | None
+    owner: str
+    name: str
     value: str
+    #: No transaction of any owner has it any more.
+    is_last: bool
+
+    def is_of(self, owner: str | None) -> bool:
+        """Whether a filter for this owner, or for all, told it."""
+        return self.is_last if owner is None else self.owner == owner
 
     def is_named_by(self, name: str, operator: str, value: str) -> bool:
         """Whether a condition of a filter tells it."""
-        if self.name is not None and self.name != name:
+        if self.name != name:
             return False
-        is_beginning = operator == "prefix" and len(value) >= PREFIX_CHARS_MIN
-        return value[:CHARS_MAX] == self.value or (is_beginning and self.value.startswith(value))
+        cut = value[:CHARS_MAX]
+        is_beginning = operator == "prefix" and len(cut) >= PREFIX_CHARS_MIN
+        return cut == self.value or (is_beginning and self.value.startswith(cut))
+
+    def is_said_by(self, text: str) -> bool:
+        """As a word, in capitals or not: of "annex", "anne" says nothing."""
+        if len(self.value) < SAID_CHARS_MIN:
+            return False
+        # A longer value was cut off in the middle of a word.
+        end = r"(?!\w)" if len(self.value) < CHARS_MAX else ""
+        return bool(re.search(rf"(?<!\w){re.escape(_folded(self.value))}{end}", _folded(text)))
 
 
 def values_gone(connection: Connection, tx_ids: Sequence[str]) -> list[ErasedValue]:
@@ -63,75 +84,128 @@ def values_gone(connection: Connection, tx_ids: Sequence[str]) -> list[ErasedVal
     return [ErasedValue(*row) for row in rows]
 
 
-def actions_by(connection: Connection, values: Sequence[ErasedValue]) -> list[int]:
-    return _ids(connection, Query.bulk_actions, _columns(values)) if values else []
+def approvals_by(
+    connection: Connection, values: Sequence[ErasedValue], tx_ids: Sequence[str]
+) -> dict[int, bool]:
+    """Requests about many that were chosen by these, or as the transfers of a bulk; whether what
+    was said goes in any case."""
+    by_bulk = _ids(connection, Query.approvals_of_bulks, {"tx_id": list(tx_ids)})
+    by_value = _ids(connection, Query.bulk_approvals, _columns(values)) if values else []
+    return {each: each in by_bulk for each in sorted({*by_bulk, *by_value})}
 
 
-def approvals_by(connection: Connection, values: Sequence[ErasedValue]) -> list[int]:
-    return _ids(connection, Query.bulk_approvals, _columns(values)) if values else []
+def erase_bulk_approvals(
+    connection: Connection, found: Mapping[int, bool], values: Sequence[ErasedValue]
+) -> dict[int, bool]:
+    """Take the values out of requests that are over; of which what was said went.
+
+    What one person did alone stays as it was said.
+    """
+    rows = connection.exec_driver_sql(Query.approvals, {"id": list(found)}).all() if found else []
+    changed = {}
+    for row in rows:
+        params = json.loads(row.params)
+        where = {name: value for name, value in params["where"].items() if name != "attributes"}
+        is_said = any(each.is_said_by(row.said) for each in values)
+        goes = not row.break_glass and (found[row.id] or is_said)
+        changed[row.id] = (encode({**params, "where": {**where, "erased": True}}), goes)
+    if changed:
+        columns = {
+            "id": list(changed),
+            "params": [params for params, _ in changed.values()],
+            "goes": [goes for _, goes in changed.values()],
+        }
+        connection.exec_driver_sql(Query.write_approvals, columns)
+    return {each: goes for each, (_, goes) in changed.items()}
 
 
-def erase_actions(connection: Connection, ids: Sequence[int]) -> list[int]:
-    """Take the texts out of these rows of the audit; those that had some."""
-    return _ids(connection, Query.erase_actions, {"id": list(ids)}) if ids else []
+def erase_actions(
+    connection: Connection,
+    values: Sequence[ErasedValue],
+    tx_ids: Sequence[str],
+    approvals: Mapping[int, bool],
+) -> dict[str, str]:
+    """Take the values out of rows of the audit about many; by id, the SHA-256 of what is left."""
+    by_bulk = _ids(connection, Query.actions_of_bulks, {"tx_id": list(tx_ids)})
+    by_value = _ids(connection, Query.bulk_actions, _columns(values)) if values else []
+    names = [f"approval {each}" for each, goes in approvals.items() if goes]
+    asked = _ids(connection, Query.actions_of_approvals, {"name": names}) if names else []
+    ids = sorted({*by_bulk, *by_value, *asked})
+    rows = connection.exec_driver_sql(Query.actions, {"id": ids}).all() if ids else []
+    changed: list[tuple[int, str | None, str]] = []
+    for row in rows:
+        is_said = any(each.is_said_by(row.reason or "") for each in values)
+        left = _left_of(row, goes=is_said or row.id in by_bulk or row.id in asked)
+        if left is not None:
+            changed.append((row.id, *left))
+    if changed:
+        names_of = ("id", "reason", "details")
+        columns = dict(zip(names_of, map(list, zip(*changed, strict=True)), strict=True))
+        connection.exec_driver_sql(Query.write_actions, columns)
+    return {str(number): _sha256(details) for number, _, details in changed}
+
+
+def _left_of(row: Any, *, goes: bool) -> tuple[str | None, str] | None:
+    """Reason and details without what is erased; None if nothing of it is there.
+
+    The details keep the SHA-256 of what they were, and of the reason if that went.
+    """
+    details = json.loads(row.details) if row.details else {}
+    where = details.get("where") or {}
+    has_filter = "attributes" in where
+    # The reason of what one person did alone is for the other person who looks into it.
+    goes = goes and row.reason is not None and not details.get("breakGlass")
+    if not has_filter and not goes:
+        return None
+    if has_filter:
+        left = {name: value for name, value in where.items() if name != "attributes"}
+        details = {**details, "where": left}
+    found = {"erased": _sha256(row.details), "kept": details}
+    if goes:
+        found["erasedReason"] = _sha256(row.reason)
+    return None if goes else row.reason, encode(found)
 
 
 def drop_views(connection: Connection, values: Sequence[ErasedValue]) -> int:
-    """Views that people saved, if their filters name one of the values."""
+    """Views that people saved, if their filters name one of the values; if only its name says
+    one, the view gets another name."""
     if not values:
         return 0
-    rows = [
-        row
-        for row in connection.exec_driver_sql(Query.views)
-        if any(each.is_named_by(*part) for part in _conditions(row.query) for each in values)
-    ]
-    columns = {"person": [row.person for row in rows], "name": [row.name for row in rows]}
-    return connection.exec_driver_sql(Query.drop_views, columns).rowcount if rows else 0
+    dropped, renamed = [], []
+    for row in connection.exec_driver_sql(Query.views):
+        owner, conditions = _conditions(row.query)
+        told = [each for each in values if each.is_of(owner)]
+        if any(each.is_named_by(*part) for part in conditions for each in told):
+            dropped.append(row)
+        elif any(each.is_said_by(row.name) for each in told):
+            renamed.append(row)
+    for query, rows in ((Query.drop_views, dropped), (Query.rename_views, renamed)):
+        columns = {
+            "person": [row.person for row in rows],
+            "name": [row.name for row in rows],
+            "new": [f"view {secrets.token_hex(4)}" for _ in rows],
+        }
+        if rows:
+            connection.exec_driver_sql(query, columns)
+    return len(dropped) + len(renamed)
 
 
-# What was said about a person who is named.
-
-
-def actions_that_say(connection: Connection, text: str) -> list[int]:
-    return [row.id for row in _saying(connection, Query.reasons, text)]
-
-
-def approvals_that_say(connection: Connection, text: str) -> list[int]:
-    return sorted({row.id for row in _saying(connection, Query.words, text)})
-
-
-def erase_alerts_that_say(connection: Connection, text: str) -> int:
-    ids = [row.id for row in _saying(connection, Query.summaries, text)]
-    return connection.exec_driver_sql(Query.erase_alerts, {"id": ids}).rowcount if ids else 0
-
-
-def drop_answers_that_say(connection: Connection, text: str) -> int:
-    """Answers that are kept under idempotency keys."""
-    written = json.dumps(text, ensure_ascii=False)[1:-1]
-    rows = _saying(connection, Query.answers, written)
-    columns = {"owner": [row.owner for row in rows], "key": [row.key for row in rows]}
-    return connection.exec_driver_sql(Query.drop_answers, columns).rowcount if rows else 0
-
-
-def _saying(connection: Connection, query: str, text: str) -> list[Any]:
-    if len(text) < SAID_CHARS_MIN:
-        return []
-    # As a word: of "annex", "anne" says nothing.
-    whole = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)", re.IGNORECASE)
-    rows = connection.exec_driver_sql(query, {"text": text})
-    return [row for row in rows if whole.search(row.said)]
-
-
-def _conditions(query: str) -> list[tuple[str, str, str]]:
-    """Of a saved view: attribute, operator and value; other filters count as equal to theirs."""
-    found = []
+def _conditions(query: str) -> tuple[str | None, list[tuple[str, str, str]]]:
+    """Of a saved view: its owner, and the attribute, operator and value of each condition."""
+    owner, found = None, []
     for name, text in parse_qsl(query):
+        if name == "owner":
+            owner = text
         try:
-            parts = [parts_of(each.strip()) for each in text.split(",")] if name == "attr" else []
+            found += [parts_of(each.strip()) for each in text.split(",")] if name == "attr" else []
         except FilterInvalid:
-            parts = []
-        found += parts or [(name, "eq", text)]
-    return found
+            continue
+    return owner, found
+
+
+def _folded(text: str) -> str:
+    """For comparing: PostgreSQL folds ASCII only where its locale is C."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
 def _ids(connection: Connection, query: str, values: dict[str, Any]) -> list[int]:
@@ -143,6 +217,11 @@ def _columns(values: Sequence[ErasedValue]) -> dict[str, Any]:
         "owner": [each.owner for each in values],
         "name": [each.name for each in values],
         "value": [each.value for each in values],
+        "is_last": [each.is_last for each in values],
         "chars": CHARS_MAX,
         "prefix": PREFIX_CHARS_MIN,
     }
+
+
+def _sha256(text: str | None) -> str:
+    return hashlib.sha256((text or "").encode()).hexdigest()

@@ -26,15 +26,10 @@ from datp_tasks.model.journal import (
     erased_hash,
 )
 from datp_tasks.record.erased_values import (
-    ErasedValue,
-    actions_by,
-    actions_that_say,
     approvals_by,
-    approvals_that_say,
-    drop_answers_that_say,
     drop_views,
     erase_actions,
-    erase_alerts_that_say,
+    erase_bulk_approvals,
     values_gone,
 )
 from datp_tasks.record.journal import Row, rows_of
@@ -46,12 +41,14 @@ class Query(Queries, topic="erasure"):
     may_erase: str
     page: str
     erased_ids: str
+    lock_approvals: str
     lock: str
     lock_deliveries: str
     found: str
     erase_journal: str
     erase: str
-    approvals_of: str
+    set_aside_approvals: str
+    approvals_over: str
     erase_approvals: str
     batches_of: str
     batches_of_owner: str
@@ -119,6 +116,8 @@ class Erasure:
         """Erase those that may be, in one commit; why the others may not."""
         ids = {"tx_id": list(tx_ids)}
         with self._engine.begin() as connection:
+            # Before the transactions, as one who approves does: neither waits for the other.
+            connection.exec_driver_sql(Query.lock_approvals, ids)
             connection.exec_driver_sql(Query.lock, ids)
             connection.exec_driver_sql(Query.lock_deliveries, ids)
             refused = _obstacles(connection, tx_ids)
@@ -129,10 +128,13 @@ class Erasure:
                 connection.exec_driver_sql(Query.erase, {"tx_id": left, "now": self._now()})
                 batches = connection.exec_driver_sql(Query.batches_of, {"tx_id": left}).all()
                 names = _erase_batches(connection, batches)
-                others = approvals_by(connection, gone)
-                asked = _erase_approvals(connection, [*left, *names], others)
-                actions = erase_actions(connection, actions_by(connection, gone))
+                found = approvals_by(connection, gone, left)
+                aside = self._set_aside(connection, [*left, *names], list(found))
+                asked = _erase_approvals(connection, [*left, *names])
+                said = erase_bulk_approvals(connection, found, gone)
+                actions = erase_actions(connection, gone, left, said)
                 drop_views(connection, gone)
+                self._note_aside(connection, order, aside)
                 # The hash of each journal's last row: the audit tells what was erased.
                 erased = {tx: heads.get(tx, "") for tx in left}
                 self._note(connection, order, {"erased": erased, **_named(names, asked, actions)})
@@ -145,7 +147,9 @@ class Erasure:
             batches = connection.exec_driver_sql(Query.batches_of_owner, values).all()
             if batches:
                 names = _erase_batches(connection, batches)
+                aside = self._set_aside(connection, names, [])
                 asked = _erase_approvals(connection, names)
+                self._note_aside(connection, order, aside)
                 self._note(connection, order, _named(names, asked))
         return len(batches)
 
@@ -156,23 +160,6 @@ class Erasure:
             number = connection.exec_driver_sql(Query.erase_answers, values).rowcount
             if number:
                 self._note(connection, order, {"keptAnswers": number})
-        return number
-
-    def erase_mentions(self, text: str, order: ErasureOrder) -> int:
-        """Filters that name the person who is erased, and what people wrote about it; how many."""
-        named = [ErasedValue(None, None, text)]
-        with self._engine.begin() as connection:
-            found = {*approvals_by(connection, named), *approvals_that_say(connection, text)}
-            said = {*actions_by(connection, named), *actions_that_say(connection, text)}
-            actions = erase_actions(connection, sorted(said))
-            asked = _erase_approvals(connection, [], sorted(found))
-            alerts = erase_alerts_that_say(connection, text)
-            views = drop_views(connection, named)
-            answers = drop_answers_that_say(connection, text)
-            number = len(actions) + len(found) + alerts + views + answers
-            if number:
-                counts = {"alerts": alerts, "views": views, "keptAnswers": answers}
-                self._note(connection, order, {**_named([], asked, actions), **counts})
         return number
 
     def erase_data_keys_of(self, owner: str, order: ErasureOrder) -> int:
@@ -186,6 +173,25 @@ class Erasure:
             if rows:
                 self._note(connection, order, {"dataKeys": sorted(row.id for row in rows)})
         return len(rows)
+
+    def _set_aside(
+        self, connection: Connection, subjects: Sequence[str], bulks: Sequence[int]
+    ) -> Sequence[Any]:
+        """Requests that wait, about nothing but what is erased: none can agree to them any more."""
+        values = {"subject": list(subjects), "bulk": list(bulks), "now": self._now()}
+        return connection.exec_driver_sql(Query.set_aside_approvals, values).all()
+
+    def _note_aside(self, connection: Connection, order: ErasureOrder, rows: Sequence[Any]) -> None:
+        for row in rows:
+            note_action(
+                connection,
+                actor=order.actor,
+                action="approval.stale",
+                subject=f"approval {row.id}",
+                reason=order.reason,
+                details={"action": row.action},
+                now=self._now(),
+            )
 
     def _note(
         self, connection: Connection, order: ErasureOrder, details: Mapping[str, Any]
@@ -228,12 +234,13 @@ def _erase_journal(connection: Connection, tx_ids: Sequence[str]) -> dict[str, s
     return heads
 
 
-def _erase_approvals(
-    connection: Connection, subjects: Sequence[str], others: Sequence[int] = ()
-) -> list[str]:
-    """What people were asked about these, and in others; as the audit names those requests."""
-    rows = connection.exec_driver_sql(Query.approvals_of, {"subject": list(subjects)}).all()
-    ids = sorted({*others, *(row.id for row in rows)})
+def _erase_approvals(connection: Connection, subjects: Sequence[str]) -> list[str]:
+    """What people were asked about these and is over; as the audit names those requests.
+
+    A request that waits or is being carried out says what people agree to: it is never changed.
+    """
+    rows = connection.exec_driver_sql(Query.approvals_over, {"subject": list(subjects)}).all()
+    ids = [row.id for row in rows]
     names = [f"{kind}approval {each}" for each in ids for kind in ("", "break-glass ")]
     if ids:
         connection.exec_driver_sql(Query.erase_approvals, {"id": ids, "name": names})
@@ -241,10 +248,10 @@ def _erase_approvals(
 
 
 def _named(
-    batches: Sequence[str], approvals: Sequence[str], actions: Sequence[int] = ()
+    batches: Sequence[str], approvals: Sequence[str], actions: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """What else was erased, for the audit: `AuditChain.verify` believes no other row."""
-    found = {"batches": list(batches), "approvals": list(approvals), "actions": list(actions)}
+    found = {"batches": list(batches), "approvals": list(approvals), "actions": actions}
     return {name: named for name, named in found.items() if named}
 
 
@@ -284,5 +291,11 @@ def _obstacle(row: Any) -> str:
         return (
             f"its batch {row.open_batch} is not final. Erase again once it is, or decide it "
             "(`datp batches resolve`)"
+        )
+    if row.open_approval:
+        return (
+            f"approval {row.open_approval} about it is being carried out, or was done by one "
+            "person alone and not looked into yet. Erase again once it is executed, or its alert "
+            "is closed (`datp approvals show`, `datp alerts`)"
         )
     return ""

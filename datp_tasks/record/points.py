@@ -32,6 +32,7 @@ class Query(Queries, topic="points"):
     confirm_stop: str
     bound: str
     ask_to_stop: str
+    ask_many_to_stop: str
     take_back: str
     limit_wait: str
 
@@ -107,11 +108,18 @@ class Points:
             if getattr(error.orig, "pgcode", None) != LOCK_NOT_AVAILABLE:
                 raise
             return StopRecorded()
-        if row is None:
-            return StopRecorded()
-        if row.no_return_at or row.forwarded_at:
-            return StopRecorded("final" if row.no_return_at else "forward")
-        return StopRecorded(is_new=row.is_new)
+        return StopRecorded() if row is None else _recorded(row)
+
+    def ask_many_to_stop(
+        self, tx_ids: Sequence[str], request: StopRequest
+    ) -> dict[str, StopRecorded]:
+        """The same for many by one commit; for a row that is locked then by a commit of its own."""
+        values = {"tx_id": list(tx_ids), "value": request.to_text()}
+        with self._alone.connect() as connection:
+            rows = connection.exec_driver_sql(Query.ask_many_to_stop, values)
+            found = {row.tx_id: _recorded(row) for row in rows}
+        left = [tx_id for tx_id in tx_ids if tx_id not in found]
+        return found | {tx_id: self.ask_to_stop(tx_id, request) for tx_id in left}
 
     def take_back(self, tx_id: str, request: StopRequest) -> None:
         """A cancel that was new is refused for another reason; it must not hold up the
@@ -134,6 +142,12 @@ def pass_points(
     }
     rows = connection.exec_driver_sql(Query.pass_point, values)
     return {row.tx_id: _passage(row, wanted[row.tx_id].fence) for row in rows}
+
+
+def _recorded(row: Any) -> StopRecorded:
+    if row.no_return_at or row.forwarded_at:
+        return StopRecorded("final" if row.no_return_at else "forward")
+    return StopRecorded(is_new=row.is_new)
 
 
 def _passage(row: Any, fence: int) -> Passage:

@@ -311,7 +311,13 @@ operator_action = Table(
     Column("details", JSON),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=text("now()")),
     Index("operator_action_subject", "subject", "id"),
-    Index("operator_action_bulk", "id", postgresql_where=text("action LIKE 'bulk-%'")),
+    Index(
+        "operator_action_bulk",
+        "id",
+        postgresql_where=text(
+            "action IN ('bulk-cancel', 'bulk-wake', 'bulk-retry', 'bulk-transfer.cancel')"
+        ),
+    ),
 )
 
 #: The chain over those rows: each hash covers one row and the hash before it. Rows are only ever

@@ -21,6 +21,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,9 @@ class KeyRing:
         try:
             raw: Any = json.loads(text, object_pairs_hook=_no_duplicates)
             keys = {name: base64.b64decode(key, validate=True) for name, key in raw["keys"].items()}
-            active, dropped = raw["active"], tuple(raw.get("dropped", ()))
+            active, dropped = raw["active"], raw.get("dropped", [])
+            if not isinstance(dropped, list):
+                raise TypeError("dropped is not a list")
         except (ValueError, KeyError, TypeError, AttributeError):
             raise SettingsError(
                 f"{source} is not a key ring: it must be JSON like "
@@ -111,7 +114,7 @@ class KeyRing:
                 f"{source} is not a key ring: a key has {KEY_BYTES} bytes, and none of the ids is "
                 f"among those that were dropped (wrong: {', '.join(wrong) or 'dropped'})"
             )
-        return cls(active, keys, dropped)
+        return cls(active, keys, tuple(dropped))
 
 
 def key_id_of(sealed: str) -> str:
@@ -132,7 +135,11 @@ def with_new_key(ring: KeyRing) -> KeyRing:
     """The ring with one key more, which is not active yet: every process must know it first."""
     names = (*ring.keys, *ring.dropped)
     used = [int(name[1:]) for name in names if name[0] == "k" and name[1:].isdecimal()]
-    return replace(ring, keys={**ring.keys, f"k{max(used, default=0) + 1}": new_key()})
+    new = f"k{max(used, default=0) + 1}"
+    if not is_key_id(new):
+        # A longer id would make the ring unreadable.
+        new = next(name for name in map("k{}".format, count(1)) if name not in names)
+    return replace(ring, keys={**ring.keys, new: new_key()})
 
 
 def new_key() -> bytes:

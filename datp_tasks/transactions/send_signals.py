@@ -36,7 +36,7 @@ from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.model.switch import switch_json
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.operator_actions import note_action
-from datp_tasks.record.points import Points
+from datp_tasks.record.points import Points, StopRecorded
 from datp_tasks.record.record_types import Precondition
 from datp_tasks.record.signals import CANCEL, Note, SeenRow, Signal
 from datp_tasks.record.transactions import Record
@@ -45,6 +45,9 @@ from datp_tasks.transactions.put_back import Rebuilder
 from datp_tasks.transactions.stop import StopAnswer, stop
 
 T = TypeVar("T")
+
+#: Of a cancel of many: a process is known to live for longer than these take.
+BEAT_EVERY = 100
 
 #: Why a cancel is refused, by the kind of point that came first.
 NOT_CANCELLED = {
@@ -160,28 +163,45 @@ class SignalSender:
         with translate_outage():
             before = self._rebuilder.signals.add_many(tx_ids, CANCEL, request.to_text(), note)
         reach("bulk_cancel.after_sql")
+        with translate_outage():
+            recorded = self._points.ask_many_to_stop(tx_ids, request)
         refused: dict[str, TransactionError] = {}
-        for signal in signals:
+        for number, signal in enumerate(signals):
+            tx_id = signal.tx_id
+            if number % BEAT_EVERY == 0:
+                self._live.beat(self._node)
             try:
-                with self._withdrawn_if_refused(signal, before.get(signal.tx_id)):
-                    self._ask_to_stop(signal, request, ANY)
+                with (
+                    self._withdrawn_if_refused(signal, before.get(tx_id)),
+                    self._taken_back_if_refused(tx_id, request, recorded[tx_id]),
+                ):
+                    self._send_stop(signal, request, ANY)
             except TransactionError as error:
-                refused[signal.tx_id] = error
+                refused[tx_id] = error
         return refused
 
+    def asked_to_stop(self, tx_ids: Sequence[str]) -> set[str]:
+        """Those of which a cancel is kept."""
+        with translate_outage():
+            found = self._rebuilder.signals.of(tx_ids)
+        return {each.tx_id for each in found if each.name == CANCEL}
+
     def _ask_to_stop(self, signal: Signal, request: StopRequest, sight: Sight) -> None:
+        with self._recorded_unless_refused(signal.tx_id, request, sight):
+            # Known as a node, so that the reaper notices should this process die half-way.
+            self._live.beat(self._node)
+            self._send_stop(signal, request, sight)
+
+    def _send_stop(self, signal: Signal, request: StopRequest, sight: Sight) -> None:
         tx_id = signal.tx_id
 
         def ask() -> StopAnswer:
             with translate_outage():
                 return stop(self._record, self._live, tx_id, request, self._node, sight.live)
 
-        with self._recorded_unless_refused(tx_id, request, sight):
-            # Known as a node, so that the reaper notices should this process die half-way.
-            self._live.beat(self._node)
-            answer = self._sent(tx_id, ask, signal)
-            if not isinstance(answer, Claimed):
-                self._woken(answer, "ASKED")
+        answer = self._sent(tx_id, ask, signal)
+        if not isinstance(answer, Claimed):
+            self._woken(answer, "ASKED")
 
     def _seen(self, tx_id: str, only_if: Precondition | None) -> Sight:
         """The transaction as of now, if it is as the caller wants it; else TransactionMoved."""
@@ -220,6 +240,13 @@ class SignalSender:
             return
         with translate_outage():
             recorded = self._points.ask_to_stop(tx_id, request)
+        with self._taken_back_if_refused(tx_id, request, recorded):
+            yield
+
+    @contextmanager
+    def _taken_back_if_refused(
+        self, tx_id: str, request: StopRequest, recorded: StopRecorded
+    ) -> Iterator[None]:
         _raise_if_bound(tx_id, recorded.point)
         reach("cancel.after_record")
         try:

@@ -48,7 +48,10 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
         {"client", "submitter", *ADMINS},
     ),
     "GET /v1/bulk-transfers/{txId}": (None, READERS),
-    "POST /v1/bulk-transfers/{txId}/cancel": ({}, {"client", "granted", *OPERATORS}),
+    "POST /v1/bulk-transfers/{txId}/cancel": (
+        {"reason": "a test"},
+        {"client", "granted", *OPERATORS},
+    ),
     "GET /v1/transactions": (None, READERS),
     "GET /v1/transactions/{txId}": (None, READERS),
     "GET /v1/transactions/{txId}/events": (None, READERS),

@@ -17,6 +17,8 @@ from datp_tasks.errors import ApprovalNeeded
 from datp_tasks.http import ApiClient
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.grants import Grants
+from datp_tasks.operator import bulk as operator_bulk
+from datp_tasks.record.vault import Vault
 from tests.support.api_house import ApiHouse, api_house
 from tests.support.command_parts import command_parts
 from tests.support.remote_terminal import RemoteTerminal, no_servers
@@ -273,24 +275,31 @@ def test_the_command_hands_in_and_shows_a_bulk_over_http(
         assert "data is not a known key" in str(refused.exception)
 
 
-def test_a_bulk_that_is_refused_after_its_rate_was_paid_gets_that_back(bank: ApiHouse) -> None:
-    """Its pipeline is not for bulks, or it is over its number of transactions in flight."""
+def left_of(response: httpx.Response) -> int:
+    return int(response.headers["ratelimit"].split(";r=")[1].split(";")[0])
+
+
+def test_only_a_bulk_that_nothing_was_done_for_gets_its_rate_back(bank: ApiHouse) -> None:
+    """Over its number in flight it does; with a pipeline that is not for bulks, its transfers were
+    looked at."""
     payer = bank.new_owner("payer")
-    bank.limit(payer, requests_per_s=0.001, burst_max=30, in_flight_max=9)
+    bank.limit(payer, requests_per_s=0.001, burst_max=50, in_flight_max=9)
     ann = bank.client(payer)
     many = [transfer("b", externalId=f"m-{n}") for n in range(8)]
-    wrong = bulk(*many, pipeline="pays")
     over = bulk(*many, transfer("c"), transfer("d"))
-    answers = [ann.post("/v1/bulk-transfers", json=body) for body in [wrong, over] * 4]
-    assert [each.status_code for each in answers] == [422, 429] * 4
-    assert "in flight" in answers[1].json()["detail"]
+    answers = [ann.post("/v1/bulk-transfers", json=over) for _ in range(4)]
+    assert [each.status_code for each in answers] == [429] * 4
+    assert "in flight" in answers[0].json()["detail"]
+    assert left_of(answers[-1]) == 50 - 4
+    wrong = ann.post("/v1/bulk-transfers", json=bulk(*many, pipeline="pays"))
+    assert (wrong.status_code, left_of(wrong)) == (422, 46 - 9)
+    # Each of these was looked up: it may have been accepted before.
     singles = [{**each, "externalId": None} for each in many + many]
-    for _ in range(4):
-        refused = ann.post("/v1/transactions/bulk", json={"transactions": singles})
-        assert refused.status_code == 429 and "in flight" in refused.json()["detail"]
+    refused = ann.post("/v1/transactions/bulk", json={"transactions": singles})
+    assert refused.status_code == 429 and "in flight" in refused.json()["detail"]
+    assert left_of(refused) == 37 - 16
     done = ann.post("/v1/bulk-transfers", json=bulk(*many))
-    assert done.status_code == 202, done.text
-    assert int(done.headers["ratelimit"].split(";r=")[1].split(";")[0]) < 30 - 12
+    assert (done.status_code, left_of(done)) == (202, 21 - 9), done.text
 
 
 # Cancelling all of it.
@@ -331,20 +340,46 @@ def test_an_owner_cancels_a_bulk_and_is_told_of_each_transfer(bank: ApiHouse) ->
     assert (action["action"], action["reason"]) == ("bulk-transfer.cancel", "wrong file")
 
 
-def test_an_operator_cancels_a_bulk_and_a_large_one_with_another_person(bank: ApiHouse) -> None:
+def test_a_cancel_costs_as_much_as_the_transfers_that_it_asks(bank: ApiHouse) -> None:
+    payer = bank.new_owner("payer")
+    bank.limit(payer, requests_per_s=0.001, burst_max=20)
+    ann = bank.client(payer)
+    body = bulk(*(transfer("b", "waits") for _ in range(4)), transfer("b"))
+    handed_in = ann.post("/v1/bulk-transfers", json=body)
+    place = handed_in.headers["location"] + "/cancel"
+    bank.kit.lose_bells()
+    first, second = ann.post(place), ann.post(place)
+    bank.kit.lose_bells(False)
+    assert left_of(handed_in) - left_of(first) == 1 + 4
+    assert left_of(first) - left_of(second) == 1
+    assert first.json()["cancelCounts"] == {"ended": 1, "stopping": 4}
+    subject = {"subject": first.json()["bulkId"]}
+    noted = bank.client("ops", Role.OPERATOR).get("/v1/audit/actions", params=subject)
+    [action] = noted.json()["actions"]
+    assert action["details"].keys() == {"count", "hash"} and action["details"]["count"] == 4
+
+
+def test_an_operator_cancels_a_bulk_and_a_large_one_with_another_person(
+    bank: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ann = bank.client(bank.new_owner("payer"))
-    few, many = (
+    few, many, urgent = (
         ann.post(
             "/v1/bulk-transfers", json=bulk(*(transfer(f"b-{n}", "waits") for n in range(count)))
         ).headers["location"]
-        for count in (2, 21)
+        for count in (2, 21, 21)
     )
     assert bank.client("eve", Role.VIEWER).post(f"{few}/cancel").status_code == 403
     # The house lets one person do everything; this one keeps to the strict policy.
     with api_house(bank.kit, replace(bank.kit.settings, policy_file="")) as strict:
         ops, other = strict.client("ops", Role.OPERATOR), strict.client("boss", Role.APPROVER)
-        done = ops.post(f"{few}/cancel")
+        assert ops.post(f"{few}/cancel").status_code == 422, "an operator says why"
+        done = ops.post(f"{few}/cancel", json={"reason": "a fraud"})
         assert (done.status_code, outcomes(done)) == (200, ["cancelled"] * 2)
+        again = ops.post(f"{few}/cancel", json={"reason": "a fraud"})
+        assert (again.status_code, outcomes(again)) == (200, ["cancelled"] * 2)
+        noted = ops.get("/v1/audit/actions", params={"subject": few.rpartition("/")[2]}).json()
+        assert [each["action"] for each in noted["actions"]] == ["bulk-transfer.read"] * 2
         asked = ops.post(f"{many}/cancel", json={"reason": "a fraud"})
         assert asked.status_code == 202 and "approval" in asked.json()
         assert ann.get(many).json()["counts"] == {"sleeping": 21}
@@ -354,22 +389,31 @@ def test_an_operator_cancels_a_bulk_and_a_large_one_with_another_person(bank: Ap
             ApiClient(strict.url, strict.new_key("ops", Role.OPERATOR)) as program,
             pytest.raises(ApprovalNeeded),
         ):
-            program.cancel_bulk_transfer(many.rpartition("/")[2])
+            program.cancel_bulk_transfer(many.rpartition("/")[2], "a fraud")
         agreed = other.post(f"{asked.json()['href']}/approve", json={"note": "seen"})
         assert agreed.status_code == 200, agreed.text
         assert ann.get(many).json()["counts"] == {"cancelled": 21}
+        # Alone: some at once, and the job does the rest.
+        monkeypatch.setattr(operator_bulk, "ITEMS_MAX", 4)
+        alone = ops.post(f"{urgent}/cancel", json={"reason": "a fraud", "breakGlass": True})
+        assert alone.json()["cancelCounts"] == {"cancelled": 4, "waiting": 17}
 
 
-def test_an_operator_cancels_a_sealed_bulk_and_sees_no_transfers(bank: ApiHouse) -> None:
+def test_an_operator_cancels_a_sealed_bulk_and_sees_no_transfers(
+    bank: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waits = Pipeline("sealed", sealed=True).step("util/wait", params={"switch": "go"}).build()
     bank.kit.use(waits)
     ann, ops = bank.client(bank.new_owner("payer")), bank.client("ops", Role.OPERATOR)
     place = ann.post("/v1/bulk-transfers", json=bulk(transfer("b", "sealed"))).headers["location"]
     assert ops.get(place).json()["transfers"] == []
-    done = ops.post(f"{place}/cancel")
+    done = ops.post(f"{place}/cancel", json={"reason": "a fraud"})
     assert done.status_code == 200, done.text
-    assert done.json()["transfers"] == []
+    assert (done.json()["transfers"], done.json()["cancelCounts"]) == ([], {"cancelled": 1})
     assert ann.get(place).json()["counts"] == {"cancelled": 1}
+    monkeypatch.setattr(Vault, "opened", lambda _, summary: summary.masked())
+    refused = ops.post(f"{place}/cancel", json={"reason": "a fraud"})
+    assert refused.status_code == 503 and "sealing-unavailable" in refused.json()["type"]
 
 
 def test_the_command_cancels_a_bulk_with_and_without_a_url(
@@ -382,9 +426,15 @@ def test_the_command_cancels_a_bulk_with_and_without_a_url(
     ]
     ops = RemoteTerminal(bank.url, bank.new_key("ops", Role.OPERATOR))
     with no_servers(monkeypatch, tmp_path):
-        found = ops.json("bulk-transfers", "cancel", ids[0], "--reason", "wrong file")
+        found = ops.json("bulk-transfers", "cancel", ids[0], "--reason", "wrong file", "--yes")
     assert [each["cancel"] for each in found["transfers"]] == ["cancelled"]
     context = command_parts(bank.kit, actor=Actor(name="ann"))
     monkeypatch.setattr(command, "connect", lambda: context)
-    result = CliRunner().invoke(command.app, ["cancel", ids[1], "--reason", "wrong file"])
+    words = ["cancel", ids[1], "--reason", "wrong file"]
+    unsure = CliRunner().invoke(command.app, words, input="n\n")
+    assert unsure.exit_code == 1 and "(cancelled)" not in unsure.output
+    result = CliRunner().invoke(command.app, words, input="y\n")
     assert "cancelled (cancelled)" in result.output, result.output
+    paid = ann.post("/v1/bulk-transfers", json=bulk(transfer("b"))).json()["bulkId"]
+    late = CliRunner().invoke(command.app, ["cancel", paid, "--reason", "wrong file", "--yes"])
+    assert late.exit_code == 1 and "success (ended)" in late.output, late.output

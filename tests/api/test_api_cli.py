@@ -115,7 +115,8 @@ def test_datp_up_serves_an_api_with_a_key_that_it_keeps(
     (tmp_path / "policy.yaml").write_text("policy: four-eyes\n")
     keys = set()
     for policy in ("single-person", str(tmp_path / "policy.yaml")):
-        # With a file that its processes were given a command here is no way round it.
+        # A command here takes the policy that its processes were given, unless its own environment
+        # names another.
         monkeypatch.setenv("DATP_SECURITY__POLICY_FILE", policy)
         with Stack(directory, **given) as stack:
             stack.start_servers()

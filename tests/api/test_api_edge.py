@@ -19,6 +19,7 @@ import pytest
 
 from datp_tasks.api import access, door
 from datp_tasks.api.shares import Shares
+from datp_tasks.errors import DatabaseUnavailable
 from datp_tasks.model.actor import LOCAL, Actor
 from datp_tasks.model.grants import Grants
 from datp_tasks.record.api_keys import ApiKeys, OwnerLimits
@@ -266,6 +267,24 @@ def test_a_key_that_followed_is_good_without_the_pepper_that_made_it(
     for _ in range(5):
         assert house.client(key=made_up).get("/v1/transactions").status_code == 401
     assert len(reads) == 1
+    # In an outage what was read before counts, and is read again later.
+    failed: list[int] = []
+
+    def away() -> frozenset[str]:
+        failed.append(1)
+        raise DatabaseUnavailable("PostgreSQL is unavailable")
+
+    gate = house.services.admission.gate
+    monkeypatch.setattr(house.services.callers.keys, "followed", away)
+    monkeypatch.setattr(gate, "_followed_until_s", 0.0)
+    for _ in range(3):
+        assert house.client(key=made_up).get("/v1/transactions").status_code == 401
+    assert len(failed) == 1 and key.split("_")[1] in (gate._followed or ())
+    # Before the first answer it is not known which keys are wrong.
+    monkeypatch.setattr(gate, "_followed", None)
+    assert house.client(key=made_up).get("/v1/transactions").status_code == 503
+    made.revoke(key.split("_")[1], actor=LOCAL)
+    assert key.split("_")[1] not in followed()
 
 
 def test_request_ids_cannot_be_counted(house: ApiHouse) -> None:

@@ -201,6 +201,7 @@ def test_secrets_are_set_listed_and_deleted_and_their_values_are_never_shown(
     assert "new value" in admin("secrets", "rotate", "far", typed="other\n")
     with pytest.raises(DatpError, match="no secret"):
         admin("secrets", "rotate", "nowhere", typed="other\n")
+    assert "nowhere" not in {each["name"] for each in admin.json("secrets", "list")}
     listed = admin.json("secrets", "list")
     assert [each["name"] for each in listed if each["name"] == "far"] == ["far"]
     assert "s3cret" not in json.dumps(listed) and "other" not in json.dumps(listed)

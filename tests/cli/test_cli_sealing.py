@@ -76,11 +76,18 @@ def test_a_ring_is_made_changed_and_its_old_key_dropped(
 def test_two_who_change_a_ring_at_once_lose_no_key(datp_command: Run, ring_file: Path) -> None:
     """Each was told the id of a key, and may have given it to processes."""
     datp_command("keyring", "make", str(ring_file))
+    with pytest.raises(SettingsError, match="there is no folder"):
+        datp_command("keyring", "make", str(ring_file.parent / "none" / "ring.json"))
+    # The same file by another way.
+    linked = ring_file.parent / "elsewhere" / "ring.json"
+    linked.parent.mkdir()
+    linked.symlink_to(ring_file)
     with ThreadPoolExecutor(2) as pool, sole_writer(ring_file):
-        adding = [pool.submit(sealing.add, ring_file) for _ in range(2)]
+        adding = [pool.submit(sealing.add, file) for file in (ring_file, linked)]
         assert wait(adding, timeout=0.05).done == set()
     assert [each.result() for each in adding] == [None, None]
     assert [*read(ring_file).keys] == ["k1", "k2", "k3"]
+    assert linked.is_symlink()
 
 
 def test_unmask_shows_a_sealed_transaction_and_needs_a_reason(

@@ -23,6 +23,8 @@ from datp_tasks.errors import (
     TransactionUnknown,
 )
 from datp_tasks.model.status import Status
+from datp_tasks.model.stop_request import StopRequest
+from datp_tasks.record.points import Points
 from datp_tasks.testing import Kit
 from datp_tasks.transactions.send_signals import SignalSender
 
@@ -215,11 +217,17 @@ def test_a_cancel_of_a_bulk_that_breaks_off_keeps_none_for_what_would_refuse_it(
     def unreachable(*_: object) -> None:
         raise RedisConnectionError
 
-    monkeypatch.setattr(SignalSender, "_ask_to_stop", unreachable)
+    monkeypatch.setattr(SignalSender, "_send_stop", unreachable)
     with pytest.raises(RedisConnectionError):
-        datp.client.bulk_cancel.cancel(tx_id)
+        # As if they had come into doubt, and passed their point, after they were chosen.
+        datp.client.bulk_cancel._signals.cancel_many(ids, "a test")
     kept = {each.tx_id for each in datp.connections.recovery.rebuilder.signals.of(ids)}
     assert kept == {ids[1]}
+    record, late = datp.connections.record, StopRequest.cancel("late")
+    points = Points(record.engine, record.clock)
+    recorded = points.ask_many_to_stop(ids, late)
+    assert (recorded[ids[1]].is_new, recorded[ids[2]].point) == (False, "final")
+    assert points.ask_to_stop(ids[0], late).is_new, "nothing was recorded for what is in doubt"
 
 
 @pytest.mark.parametrize("point", ["bulk_cancel.after_sql", "cancel.after_seize"])
@@ -235,6 +243,38 @@ def test_a_cancel_of_a_bulk_that_dies_on_its_way_is_carried_out_for_all(
     datp.recover()
     assert outcomes(show(datp, tx_id)) == ["cancelled"] * 3
     assert not [name for name in paid if name.startswith("paid")]
+
+
+def test_a_cancel_that_is_repeated_asks_only_those_that_were_not_asked(
+    datp: Kit, paid: Counter[str]
+) -> None:
+    tx_id = submit(datp, to("bob", "slow"), to("cid", "slow"), bulk=LONG)
+    datp.lose_bells()
+    bulks = datp.client.bulk_cancel
+    assert len(bulks.to_ask(tx_id)) == 2
+    assert cancelled(bulks.cancel(tx_id, "wrong file")) == ["stopping"] * 2
+    assert bulks.to_ask(tx_id) == []
+    signals = datp.connections.recovery.rebuilder.signals
+    ids = [each["txId"] for each in show(datp, tx_id).transfers]
+    before = signals.of(ids)
+    record = datp.connections.record
+    late = Points(record.engine, record.clock).ask_to_stop(ids[1], StopRequest.cancel("late"))
+    assert not late.is_new, "the rows have the request, so that no point of no return is passed"
+    again = bulks.cancel(tx_id, "another reason")
+    assert (cancelled(again), signals.of(ids)) == (["stopping"] * 2, before)
+    assert "asked to stop" in again.transfers[0]["cancelNote"]
+    datp.lose_bells(False)
+    datp.recover()
+    assert outcomes(show(datp, tx_id)) == ["cancelled"] * 2
+
+
+def test_a_bulk_that_a_client_made_up_cancels_nothing(datp: Kit, paid: Counter[str]) -> None:
+    """Its input may name any transaction of its owner, also twice; it has accepted none of them."""
+    other = datp.submit("slow", {"to": "bob"})
+    tx_id = datp.submit("bulk", {"transfers": [{"index": 0, "txId": other}] * 3})
+    bulk = datp.client.bulk_cancel.cancel(tx_id)
+    assert (cancelled(bulk), outcomes(bulk)) == (["none"] * 3, ["sleeping"] * 3)
+    assert datp.status(other).status is Status.SLEEPING
 
 
 def test_one_that_is_refused_does_not_hold_up_the_others(datp: Kit, paid: Counter[str]) -> None:

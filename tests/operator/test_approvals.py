@@ -16,10 +16,11 @@ from datp_tasks.errors import (
     ApprovalOver,
     DecisionInvalid,
     SubjectMoved,
+    TransactionError,
 )
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.actor import Actor, Role
-from datp_tasks.model.approval import ApprovalState, Ask
+from datp_tasks.model.approval import ApprovalState, Ask, Order
 from datp_tasks.model.status import Status
 from datp_tasks.operator.approvals import BREAK_GLASS
 from datp_tasks.operator.selection import Where
@@ -173,6 +174,38 @@ def test_a_subject_that_moved_is_left_alone(datp: Kit, sound: World, in_doubt: s
         datp.operator.approvals.approve(other, CARL)
     assert state(datp, other) is ApprovalState.STALE
     assert datp.status(in_doubt).status is Status.SUCCESS
+
+
+@pytest.mark.parametrize("is_decided", [False, True])
+def test_people_agree_to_nothing_but_what_was_asked_for(
+    datp: Kit, sound: World, in_doubt: str, is_decided: bool
+) -> None:
+    number = asked(datp, in_doubt)
+    approvals = datp.operator.approvals
+    if is_decided:
+        failpoints.arm("approval.after_commit", "crash")
+        with pytest.raises(SimulatedCrash):
+            approvals.approve(number, BOB)
+    sound.sql("""UPDATE approval SET params = '{"decision": "resolve.done", "output": null}'""")
+    if is_decided:
+        assert approvals.carry_out_undone(CARL, batch_max=5) == 1
+    else:
+        with pytest.raises(SubjectMoved, match="not what was asked for"):
+            approvals.approve(number, BOB)
+    assert state(datp, number) is ApprovalState.STALE
+    assert sound.times("pay", in_doubt) == 1 and not datp.status(in_doubt).is_final
+
+
+def test_a_decision_that_is_not_known_is_not_a_failure(datp: Kit, in_doubt: str) -> None:
+    params = {"decision": "resolve.done", "output": None}
+    order = Order(
+        action="resolve.done", subject=in_doubt, params=params, version="", reason="", actor=BOB
+    )
+    action = datp.operator.approvals._actions["resolve.done"]
+    with pytest.raises(TransactionError, match="is not a decision"):
+        action.carry_out(order, None)
+    with datp.connections.engine.connect() as connection, pytest.raises(TransactionError):
+        action.decide(connection, order)
 
 
 def test_one_in_doubt_again_is_another_version(datp: Kit, sound: World, in_doubt: str) -> None:
@@ -447,3 +480,19 @@ def test_one_approval_of_many_does_not_stand_for_the_two_that_a_step_needs(sharp
     assert (done.state, done.note) == (ApprovalState.EXECUTED, "0 of 1 done")
     assert sharp.status(tx_id) == "in-doubt"
     assert sharp.times("pay", tx_id) == 1
+
+
+def test_a_bulk_that_an_older_release_asked_for_can_still_be_approved(datp: Kit) -> None:
+    """Its hash is of its transactions in an order that was not stored."""
+    ids = sleepers(datp, 3)
+    with pytest.raises(ApprovalNeeded) as needed:
+        wake(datp, ids)
+    number = needed.value.approval_id
+    with datp.connections.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE approval SET params_hash = repeat('0', 64)")
+        connection.exec_driver_sql("DELETE FROM approval_item WHERE tx_id = %s", (ids[0],))
+    store = datp.operator.approvals.store
+    with datp.connections.engine.connect() as connection:
+        assert not store.is_as_asked(connection, store.one(number))
+        connection.exec_driver_sql("INSERT INTO approval_item VALUES (%s, %s)", (number, ids[0]))
+        assert store.is_as_asked(connection, store.one(number))

@@ -12,11 +12,12 @@ from typer.testing import CliRunner
 
 from datp_tasks import Pipeline, Sleep
 from datp_tasks.cli import operator, top
-from datp_tasks.errors import FilterInvalid
+from datp_tasks.errors import DatabaseUnavailable, FilterInvalid
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.status import Status
 from datp_tasks.operator.selection import Where
 from datp_tasks.record.alerts import Alerts
+from datp_tasks.record.points import Points
 from datp_tasks.record.record_types import Summary
 from datp_tasks.testing.kit import Kit
 from datp_tasks.transactions.locate import Locator
@@ -144,6 +145,22 @@ def test_a_condition_that_makes_no_sense_is_named(text: str) -> None:
 def test_a_filter_that_makes_no_sense_is_named(text: str) -> None:
     with pytest.raises(FilterInvalid):
         Where.from_texts([text])
+
+
+def test_an_outage_is_not_called_a_refusal(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request to stop is kept by then, and the reconciler sends it."""
+    asleep = kit.submit("gate", {})
+
+    def unavailable(*_: Any) -> None:
+        raise DatabaseUnavailable
+
+    with monkeypatch.context() as outage:
+        outage.setattr(Points, "ask_to_stop", unavailable)
+        done = kit.operator.act_on_many("cancel", Where(), [asleep], reason="a test")
+        with pytest.raises(DatabaseUnavailable):
+            list(done)
+    kit.recover()
+    assert kit.status(asleep).status is Status.CANCELLED
 
 
 def test_a_bulk_cancel_is_shown_first_then_done_and_audited(kit: Kit) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import socket
 import ssl
+from typing import Any
 
 import pytest
 
@@ -156,10 +157,11 @@ TROUBLES: dict[str, list[Exception]] = {
     "bank.example:8443 cannot be reached: there is no way to its network": [
         OSError(errno.EHOSTUNREACH, "No route to host")
     ],
-    "no connection with bank.example:8443: Too many open files": [
+    "this machine can open no connection now: Too many open files": [
         OSError(errno.EMFILE, "Too many open files")
     ],
     "192.0.2.1: connection timed out": [OSError("192.0.2.1: connection timed out")],
+    "it was not sent": [OSError()],
 }
 
 
@@ -189,3 +191,25 @@ def test_a_certificate_that_is_not_accepted_is_said_so() -> None:
     wrong.reason = "WRONG_VERSION_NUMBER"
     wanted = "no encrypted connection with bank.example: wrong version number"
     assert trouble_in_words(wrong, "https://bank.example/x") == wanted
+
+
+def test_what_is_not_known_is_not_made_up() -> None:
+    unnamed = trouble_in_words(socket.gaierror(socket.EAI_NONAME, ""), "https:///x")
+    assert unnamed == "the name of the host cannot be resolved"
+    assert "name" not in trouble_in_words(UnicodeError("ascii"), "https://bank.example/x")
+
+    class Silent:
+        async def ask(self, *_: Any) -> None:
+            raise OSError
+
+        def abort(self) -> None: ...
+
+    async def connect(address: str, target: Target) -> Any:
+        return Silent()
+
+    async def scene() -> Exchange:
+        manners = Manners(connect_s=1, body=WHOLE)
+        client = HttpClient(AnyAddress(), manners, Network(Changing(["127.0.0.1"]), connect))
+        return await client.send(HttpRequest(method="GET", url="http://127.0.0.1/"), 1)
+
+    assert asyncio.run(scene()) == NoResponse("it is not known whether it arrived")

@@ -143,11 +143,20 @@ def test_tables_in_which_rows_die_all_the_time_are_vacuumed_early(new_database: 
 
 
 def test_upgrading_twice_is_harmless(new_database: str) -> None:
-    migrate(new_database)
+    command.upgrade(alembic_config(new_database), "0026")
     with engine_of(new_database).begin() as connection:
         connection.execute(text("INSERT INTO pipeline (name) VALUES ('kept')"))
-    migrate(new_database)
+        connection.execute(
+            text(
+                "INSERT INTO api_key (id, owner, scope, name, secret_hash, created_at) "
+                "VALUES ('k', 'o', 'client', '', '', now())"
+            )
+        )
+    for _ in range(2):
+        migrate(new_database)
     assert rows(new_database, "SELECT name FROM pipeline") == [("kept",)]
+    # Which keys had followed to another pepper was not noted before 0027: none is locked out.
+    assert rows(new_database, "SELECT followed_at IS NOT NULL FROM api_key") == [(True,)]
 
 
 def test_many_that_upgrade_at_once_do_not_disturb_each_other(new_database: str) -> None:

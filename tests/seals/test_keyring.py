@@ -93,11 +93,12 @@ def test_it_is_read_from_a_variable_or_a_file_for_its_owner_only(tmp_path: Path)
         json.dumps({"active": ["k1"], "keys": {"k1": SOME_KEY}}),
         json.dumps({"active": "k1", "keys": {"k1": SOME_KEY}, "dropped": [{}]}),
         json.dumps({"active": "k1", "keys": {"k1": SOME_KEY}, "dropped": ["k1"]}),
+        json.dumps({"active": "k1", "keys": {"k1": SOME_KEY}, "dropped": "k2x"}),
         f'{{"active": "k1", "keys": {{"k1": "{OTHER_KEY}", "k1": "{SOME_KEY}"}}}}',
     ],
     ids=(
         *("text", "list", "short", "not-active", "odd-id", "key-as-active", "key-as-id"),
-        *("active-list", "dropped-object", "dropped-in-use", "id-twice"),
+        *("active-list", "dropped-object", "dropped-in-use", "dropped-text", "id-twice"),
     ),
 )
 def test_what_is_no_key_ring_is_refused_without_being_repeated(text: str) -> None:
@@ -113,6 +114,12 @@ def test_the_id_of_a_dropped_key_names_no_second_one() -> None:
     left = KeyRing.from_json(ring.without("k2").to_json(), "a file")
     assert [*left.keys] == ["k1"]
     assert [*with_new_key(left).keys] == ["k1", "k3"]
+
+
+def test_a_new_key_has_an_id_that_can_be_read_again() -> None:
+    highest = f"k{'9' * 31}"
+    ring = with_new_key(KeyRing(highest, {highest: new_key()}, ("k1",)))
+    assert [*KeyRing.from_json(ring.to_json(), "a file").keys] == [highest, "k2"]
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:

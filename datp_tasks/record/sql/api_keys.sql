@@ -62,5 +62,7 @@ UPDATE api_key SET secret_hash = %(secret_hash)s, followed_at = coalesce(%(now)s
 WHERE id = %(id)s AND secret_hash = %(stored)s
 
 -- :name followed
--- Keys whose end was made under an earlier pepper.
-SELECT id FROM api_key WHERE followed_at IS NOT NULL
+-- Live keys whose end was made under an earlier pepper.
+SELECT id FROM api_key
+WHERE followed_at IS NOT NULL AND revoked_at IS NULL
+  AND coalesce(expires_at > coalesce(%(now)s, now()), true)

@@ -147,6 +147,10 @@ WHERE approval_id = ANY(%(id)s) ORDER BY approval_id, created_at, decided_by
 SELECT tx_id, state, sequence FROM approval_item
 WHERE approval_id = %(id)s AND state IN ('open', 'taken') ORDER BY tx_id LIMIT %(limit)s
 
+-- :name all_items
+-- The transactions that a request was asked for.
+SELECT tx_id FROM approval_item WHERE approval_id = %(id)s
+
 -- :name take_item
 -- Noted before it is acted on: where the transaction stood. No row: another process has it.
 UPDATE approval_item SET state = 'taken', sequence = %(sequence)s

@@ -1,43 +1,100 @@
 -- :name values_gone
--- Texts of search attributes that no transaction of their owner has but those that are erased now.
-SELECT DISTINCT a.owner, a.name, substr(a.value, 2) AS value FROM tx_attribute a
+-- Texts of search attributes that no transaction of their owner has but those that are erased now,
+-- and whether no other owner has them. The owners are read off the index, one by one.
+WITH RECURSIVE owners AS (
+    (SELECT owner FROM tx_attribute ORDER BY owner LIMIT 1)
+    UNION ALL
+    SELECT (SELECT n.owner FROM tx_attribute n WHERE n.owner > o.owner ORDER BY n.owner LIMIT 1)
+    FROM owners o WHERE o.owner IS NOT NULL
+)
+SELECT DISTINCT a.owner, a.name, substr(a.value, 2) AS value,
+       NOT EXISTS (SELECT 1 FROM owners w
+                   JOIN tx_attribute e ON e.owner = w.owner AND e.name = a.name
+                    AND e.value = a.value AND NOT e.tx_id = ANY(%(tx_id)s)) AS is_last
+FROM tx_attribute a
 WHERE a.tx_id = ANY(%(tx_id)s) AND a.value LIKE 's_%%'
   AND NOT EXISTS (SELECT 1 FROM tx_attribute o
                   WHERE o.owner = a.owner AND o.name = a.name AND o.value = a.value
                     AND o.tx_id <> ALL(%(tx_id)s))
 
 -- :name bulk_actions
--- Rows of the audit about many transactions that were chosen by one of these values. A missing
--- owner or name stands for any.
+-- Rows of the audit about many transactions that were chosen by one of these values. A filter
+-- without an owner is about all of them.
 SELECT DISTINCT r.id FROM operator_action r
 CROSS JOIN LATERAL json_each_text(r.details -> 'where' -> 'attributes') AS f (condition, value)
-JOIN unnest(%(owner)s::text[], %(name)s::text[], %(value)s::text[]) AS v (owner, name, value)
-  ON (v.name IS NULL OR v.name = split_part(f.condition, '[', 1))
- AND coalesce(v.owner = r.details -> 'where' ->> 'owner', true)
+JOIN unnest(%(owner)s::text[], %(name)s::text[], %(value)s::text[], %(is_last)s::bool[])
+     AS v (owner, name, value, is_last)
+  ON v.name = split_part(f.condition, '[', 1)
+ AND coalesce(v.owner = r.details -> 'where' ->> 'owner', v.is_last)
  AND (left(f.value, %(chars)s) = v.value
       OR (f.condition LIKE '%%[prefix]' AND length(f.value) >= %(prefix)s
-          AND starts_with(v.value, f.value)))
-WHERE r.action LIKE 'bulk-%%'
+          AND starts_with(v.value, left(f.value, %(chars)s))))
+WHERE r.action IN ('bulk-cancel', 'bulk-wake', 'bulk-retry')
+
+-- :name actions_of_bulks
+-- Rows of the audit about the transfers of a bulk, if the bulk was erased or each of the transfers.
+SELECT r.id FROM operator_action r
+WHERE r.action IN ('bulk-cancel', 'bulk-transfer.cancel')
+  AND (r.details -> 'where' ->> 'bulkTransfer' = ANY(%(tx_id)s)
+       OR (EXISTS (SELECT 1 FROM json_array_elements_text(r.details -> 'txIds') e (tx_id)
+                   WHERE e.tx_id = ANY(%(tx_id)s))
+           AND NOT EXISTS (SELECT 1 FROM json_array_elements_text(r.details -> 'txIds') e (tx_id)
+                           JOIN tx_summary t ON t.tx_id = e.tx_id AND t.erased_at IS NULL)))
+
+-- :name actions_of_approvals
+-- What was noted about requests.
+SELECT id FROM operator_action WHERE subject = ANY(%(name)s)
 
 -- :name bulk_approvals
 -- Requests about many transactions that were chosen by one of these values.
 SELECT DISTINCT r.id FROM approval r
 CROSS JOIN LATERAL json_each_text(r.params -> 'where' -> 'attributes') AS f (condition, value)
-JOIN unnest(%(owner)s::text[], %(name)s::text[], %(value)s::text[]) AS v (owner, name, value)
-  ON (v.name IS NULL OR v.name = split_part(f.condition, '[', 1))
- AND coalesce(v.owner = r.params -> 'where' ->> 'owner', true)
+JOIN unnest(%(owner)s::text[], %(name)s::text[], %(value)s::text[], %(is_last)s::bool[])
+     AS v (owner, name, value, is_last)
+  ON v.name = split_part(f.condition, '[', 1)
+ AND coalesce(v.owner = r.params -> 'where' ->> 'owner', v.is_last)
  AND (left(f.value, %(chars)s) = v.value
       OR (f.condition LIKE '%%[prefix]' AND length(f.value) >= %(prefix)s
-          AND starts_with(v.value, f.value)))
+          AND starts_with(v.value, left(f.value, %(chars)s))))
 WHERE r.action LIKE 'bulk.%%'
 
--- :name erase_actions
--- What was noted, but for its SHA-256. Who did what and when stays.
-UPDATE operator_action r SET reason = NULL, details = json_build_object(
-    'erased', encode(sha256(convert_to(coalesce(r.details::text, ''), 'UTF8')), 'hex'),
-    'erasedReason', encode(sha256(convert_to(coalesce(r.reason, ''), 'UTF8')), 'hex'))
-WHERE r.id = ANY(%(id)s) AND coalesce(r.details ->> 'erased', '') = ''
-RETURNING r.id
+-- :name approvals_of_bulks
+-- Requests about the transfers of a bulk that was erased.
+SELECT id FROM approval
+WHERE action LIKE 'bulk.%%' AND params -> 'where' ->> 'bulkTransfer' = ANY(%(tx_id)s)
+
+-- :name actions
+-- Rows of the audit from which nothing was taken out yet.
+SELECT id, reason, details::text AS details FROM operator_action
+WHERE id = ANY(%(id)s) AND coalesce(details ->> 'erased', '') = '' ORDER BY id FOR UPDATE
+
+-- :name write_actions
+-- What is left of rows of the audit.
+UPDATE operator_action r SET reason = v.reason, details = v.details::json
+FROM unnest(%(id)s::bigint[], %(reason)s::text[], %(details)s::text[]) AS v (id, reason, details)
+WHERE r.id = v.id
+
+-- :name approvals
+-- Requests that are over, and all that people said about them.
+SELECT a.id, a.params::text AS params, a.break_glass,
+       concat_ws(' ', a.reason, a.note,
+                 (SELECT string_agg(d.note, ' ') FROM approval_decision d
+                  WHERE d.approval_id = a.id)) AS said
+FROM approval a
+WHERE a.id = ANY(%(id)s) AND a.state NOT IN ('pending', 'approved') ORDER BY a.id FOR UPDATE
+
+-- :name write_approvals
+-- What is left of requests that are over.
+WITH v AS (
+    SELECT * FROM unnest(%(id)s::bigint[], %(params)s::text[], %(goes)s::bool[])
+                  AS v (id, params, goes)
+), decisions AS (
+    UPDATE approval_decision d SET note = '' FROM v WHERE d.approval_id = v.id AND v.goes
+)
+UPDATE approval r
+SET params = v.params::json, reason = CASE WHEN v.goes THEN 'erased' ELSE r.reason END,
+    note = CASE WHEN v.goes THEN NULL ELSE r.note END
+FROM v WHERE r.id = v.id AND r.state NOT IN ('pending', 'approved')
 
 -- :name views
 -- Filters of people, as they are in the URL.
@@ -49,32 +106,8 @@ DELETE FROM saved_view s
 USING unnest(%(person)s::text[], %(name)s::text[]) AS v (person, name)
 WHERE s.person = v.person AND s.name = v.name
 
--- :name reasons
--- Reasons in which a text occurs.
-SELECT id, reason AS said FROM operator_action
-WHERE action <> 'erase' AND strpos(lower(reason), lower(%(text)s)) > 0
-
--- :name words
--- Requests for approval in whose reasons and notes a text occurs.
-SELECT a.id, concat_ws(' ', a.reason, a.note, d.note) AS said
-FROM approval a LEFT JOIN approval_decision d ON d.approval_id = a.id
-WHERE strpos(lower(concat_ws(' ', a.reason, a.note, d.note)), lower(%(text)s)) > 0
-
--- :name summaries
--- Alerts in which a text occurs.
-SELECT id, summary AS said FROM alert WHERE strpos(lower(summary), lower(%(text)s)) > 0
-
--- :name erase_alerts
--- What alerts said.
-UPDATE alert SET summary = 'erased' WHERE id = ANY(%(id)s)
-
--- :name answers
--- Kept answers in which a text occurs, as JSON writes it.
-SELECT owner, key, body AS said FROM idempotency_key
-WHERE body IS NOT NULL AND strpos(lower(body), lower(%(text)s)) > 0
-
--- :name drop_answers
--- The same requests are judged anew; what was accepted is found by its external id.
-DELETE FROM idempotency_key k
-USING unnest(%(owner)s::text[], %(key)s::text[]) AS v (owner, key)
-WHERE k.owner = v.owner AND k.key = v.key
+-- :name rename_views
+-- Views whose names say what is erased.
+UPDATE saved_view s SET name = v.new
+FROM unnest(%(person)s::text[], %(name)s::text[], %(new)s::text[]) AS v (person, name, new)
+WHERE s.person = v.person AND s.name = v.name

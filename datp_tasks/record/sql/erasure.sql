@@ -13,6 +13,13 @@ ORDER BY tx_id LIMIT %(limit)s
 -- What was erased, for files of the journal that another host has.
 SELECT tx_id FROM tx_summary WHERE erased_at IS NOT NULL ORDER BY tx_id
 
+-- :name lock_approvals
+-- No person decides about these, or about their batches, until the commit.
+SELECT a.id FROM approval a
+WHERE a.subject = ANY(%(tx_id)s || ARRAY(
+    SELECT b.service_id || '/' || b.batch_id FROM ledger_batch b WHERE b.tx_id = ANY(%(tx_id)s)))
+ORDER BY a.id FOR UPDATE
+
 -- :name lock
 -- Nothing of these transactions changes until the commit.
 SELECT tx_id FROM tx_summary WHERE tx_id = ANY(%(tx_id)s) ORDER BY tx_id FOR UPDATE
@@ -27,7 +34,13 @@ SELECT t.tx_id, t.status, t.completed_at IS NOT NULL AS is_final, t.erased_at,
        EXISTS (SELECT 1 FROM webhook_delivery d
                WHERE d.tx_id = t.tx_id AND d.state = 'pending') AS is_told,
        (SELECT b.service_id || '/' || b.batch_id FROM ledger_batch b
-        WHERE b.tx_id = t.tx_id AND b.final_at IS NULL LIMIT 1) AS open_batch
+        WHERE b.tx_id = t.tx_id AND b.final_at IS NULL LIMIT 1) AS open_batch,
+       (SELECT a.id FROM approval a
+        WHERE a.subject = ANY(t.tx_id || ARRAY(
+                  SELECT b.service_id || '/' || b.batch_id FROM ledger_batch b
+                  WHERE b.tx_id = t.tx_id))
+          AND (a.state = 'approved' OR (a.break_glass AND a.closed_by IS NULL))
+        ORDER BY a.id LIMIT 1) AS open_approval
 FROM tx_summary t WHERE t.tx_id = ANY(%(tx_id)s)
 
 -- :name erase_journal
@@ -77,9 +90,24 @@ SET input = '{}', metadata = NULL, output = NULL, progress = NULL, webhook = NUL
     erased_at = coalesce(%(now)s, now())
 FROM chosen c WHERE r.tx_id = c.tx_id
 
--- :name approvals_of
--- What people were asked about transactions or batches.
-SELECT id FROM approval WHERE subject = ANY(%(subject)s) ORDER BY id
+-- :name set_aside_approvals
+-- Requests that wait, about these; or about many of which nothing is left.
+UPDATE approval r
+SET state = 'stale', note = 'what it is about was erased', decided_at = coalesce(%(now)s, now())
+WHERE r.state = 'pending'
+  AND (r.subject = ANY(%(subject)s)
+       OR (r.id = ANY(%(bulk)s)
+           AND NOT EXISTS (SELECT 1 FROM approval_item i JOIN tx_summary t ON t.tx_id = i.tx_id
+                           WHERE i.approval_id = r.id AND t.erased_at IS NULL)))
+RETURNING r.id, r.action
+
+-- :name approvals_over
+-- What people were asked about transactions or batches and is over; what one person did alone, if
+-- another has looked into it.
+SELECT id FROM approval
+WHERE subject = ANY(%(subject)s) AND state NOT IN ('pending', 'approved')
+  AND (NOT break_glass OR closed_by IS NOT NULL)
+ORDER BY id FOR UPDATE
 
 -- :name erase_approvals
 -- What was asked, what people said, and what was noted about that. Who agreed to what stays.
@@ -95,21 +123,22 @@ WITH decisions AS (
 )
 UPDATE approval r
 SET reason = 'erased', note = NULL,
-    params = CASE WHEN action LIKE 'batch.%%' THEN params
-                  WHEN action LIKE 'bulk.%%' THEN json_build_object(
-                      'action', params -> 'action', 'where', json_build_object('erased', true),
-                      'count', params -> 'count')
-                  ELSE json_build_object('decision', action, 'output', NULL, 'erased', true) END
-WHERE id = ANY(%(id)s)
+    params = CASE WHEN action = 'step' OR action LIKE 'resolve.%%' THEN json_build_object(
+                      'decision', params -> 'decision', 'output', NULL, 'erased', true)
+                  ELSE params END
+WHERE id = ANY(%(id)s) AND state NOT IN ('pending', 'approved')
 
 -- :name batches_of
 -- The batches of transactions.
 SELECT service_id, batch_id FROM ledger_batch WHERE tx_id = ANY(%(tx_id)s)
 
 -- :name batches_of_owner
--- Some final batches of an owner that belong to no transaction and are not erased.
+-- Some final batches of an owner that belong to no transaction and are not erased; not those about
+-- which something is being carried out, or was done by one person alone and not looked into.
 SELECT service_id, batch_id FROM ledger_batch
 WHERE owner = %(owner)s AND tx_id IS NULL AND final_at IS NOT NULL AND payload <> ''
+  AND NOT EXISTS (SELECT 1 FROM approval a WHERE a.subject = service_id || '/' || batch_id
+                    AND (a.state = 'approved' OR (a.break_glass AND a.closed_by IS NULL)))
 ORDER BY service_id, seq LIMIT %(limit)s FOR UPDATE
 
 -- :name erase_batches

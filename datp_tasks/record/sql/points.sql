@@ -96,6 +96,23 @@ WITH locked AS MATERIALIZED (
 )
 SELECT no_return_at, forwarded_at, stop_request IS NULL AS is_new FROM locked
 
+-- :name ask_many_to_stop
+-- The same for many, without a wait: rows that are locked are left out. What is in doubt refuses a
+-- cancel, so nothing is recorded for it.
+WITH locked AS MATERIALIZED (
+    SELECT tx_id, status, no_return_at, forwarded_at, stop_request FROM tx_summary
+    WHERE tx_id = ANY(%(tx_id)s) AND coalesce(completed_at, 'infinity') = 'infinity'
+    ORDER BY tx_id FOR NO KEY UPDATE SKIP LOCKED
+), stopped AS (
+    UPDATE tx_summary s SET stop_request = coalesce(s.stop_request, %(value)s)
+    FROM locked
+    WHERE s.tx_id = locked.tx_id AND s.status <> 'in-doubt'
+      AND s.no_return_at IS NULL AND s.forwarded_at IS NULL
+)
+SELECT tx_id, no_return_at, forwarded_at,
+       stop_request IS NULL AND status <> 'in-doubt' AS is_new
+FROM locked
+
 -- :name take_back
 -- A cancel was refused by Redis: the transaction may pass its point of no return after all.
 UPDATE tx_summary SET stop_request = NULL

@@ -136,7 +136,8 @@ RETURNING s.tx_id, s.fence
 -- within one millisecond: the journal tells by it whose decision was carried out.
 WITH locked AS MATERIALIZED (
     SELECT tx_id, fence FROM tx_summary
-    WHERE tx_id = %(tx_id)s AND completed_at IS NULL FOR UPDATE SKIP LOCKED
+    WHERE tx_id = %(tx_id)s AND coalesce(completed_at, 'infinity') = 'infinity'
+    FOR UPDATE SKIP LOCKED
 )
 UPDATE tx_summary s SET fence = greatest(locked.fence, %(fence)s) + 1
 FROM locked
