@@ -238,6 +238,8 @@ def test_a_value_of_one_owner_stays_in_the_filters_of_others(world: World) -> No
             [f"of {owner}" in names for owner in ("acme", "zeta", None)],
         ]
 
+    paid(world, SECRET, "zero", owner="acme")
+    assert erase(world, Chosen(owner="acme", external_id="zero")) == ["erased"]
     assert left() == [[True] * 3] * 3
     assert erase(world, Chosen(owner="acme", external_id="one")) == ["erased"]
     assert left() == [[False, True, True]] * 3

@@ -16,9 +16,8 @@ SELECT tx_id FROM tx_summary WHERE erased_at IS NOT NULL ORDER BY tx_id
 -- :name lock_approvals
 -- No person decides about these, or about their batches, until the commit.
 SELECT a.id FROM approval a
-WHERE a.subject = ANY(%(tx_id)s)
-   OR a.subject IN (SELECT b.service_id || '/' || b.batch_id FROM ledger_batch b
-                    WHERE b.tx_id = ANY(%(tx_id)s))
+WHERE a.subject = ANY(%(tx_id)s || ARRAY(
+    SELECT b.service_id || '/' || b.batch_id FROM ledger_batch b WHERE b.tx_id = ANY(%(tx_id)s)))
 ORDER BY a.id FOR UPDATE
 
 -- :name lock
@@ -37,9 +36,9 @@ SELECT t.tx_id, t.status, t.completed_at IS NOT NULL AS is_final, t.erased_at,
        (SELECT b.service_id || '/' || b.batch_id FROM ledger_batch b
         WHERE b.tx_id = t.tx_id AND b.final_at IS NULL LIMIT 1) AS open_batch,
        (SELECT a.id FROM approval a
-        WHERE (a.subject = t.tx_id
-               OR a.subject IN (SELECT b.service_id || '/' || b.batch_id FROM ledger_batch b
-                                WHERE b.tx_id = t.tx_id))
+        WHERE a.subject = ANY(t.tx_id || ARRAY(
+                  SELECT b.service_id || '/' || b.batch_id FROM ledger_batch b
+                  WHERE b.tx_id = t.tx_id))
           AND (a.state = 'approved' OR (a.break_glass AND a.closed_by IS NULL))
         ORDER BY a.id LIMIT 1) AS open_approval
 FROM tx_summary t WHERE t.tx_id = ANY(%(tx_id)s)
