@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -27,9 +26,10 @@ def rung(datp: Kit) -> list[str]:
 
 
 @pytest.fixture
-def shop(datp: Kit, rung: list[str]) -> Iterator[Browser]:
-    os.environ["SHOP_DATABASE_URL"] = datp.settings.database_url
-    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.client.django_shop.settings"
+def shop(datp: Kit, rung: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Browser]:
+    # Taken back: a worker that another test starts with them would look for this shop.
+    monkeypatch.setenv("SHOP_DATABASE_URL", datp.settings.database_url)
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "tests.client.django_shop.settings")
     django.setup()
     from django.db import connection
 
