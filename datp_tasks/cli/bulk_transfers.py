@@ -31,7 +31,7 @@ BreakGlass = Annotated[
     bool, typer.Option("--break-glass", help="Act alone; an alert stays for another person.")
 ]
 #: What a cancel may come to, if it did something; else the exit code, for scripts.
-TAKEN_BACK = frozenset({"cancelled", "stopping", "waiting"})
+TAKEN_BACK = frozenset({"cancelled", "stopping"})
 NONE_CANCELLED = 1
 #: Keys of a transaction in a file, as the API has them → options of a request.
 OPTIONS = {

@@ -267,7 +267,7 @@ class BulkTransfers:
         be shown."""
         summary = self._acceptor.vault.opened(self._reader.status(tx_id))
         if summary.input == MASK:
-            raise NoKeyRing
+            raise NoKeyRing(f"{tx_id} is sealed, and this process has no key ring to open it with")
         transfers = transfers_of(summary.input)
         if not transfers or not self._is_of_bulk(summary):
             raise TransactionUnknown(f"{tx_id} is no bulk transfer")

@@ -14,6 +14,7 @@ from datp_tasks.failpoints import reach
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.actor import LOCAL, Actor
 from datp_tasks.model.approval import Approval, Ask, Order, short_hash
+from datp_tasks.model.status import Status
 from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.retry import ActionResult, Retrier
 from datp_tasks.operator.selection import OfBulkTransfer, Where
@@ -103,16 +104,16 @@ class Bulk:
         """Some of them; None as long as there are more. Each is acted on once."""
         assert order.approval is not None
         number, store = order.approval.id, self.approvals.store
+        kind: Action = order.params["action"]
         for item in store.items(number, ITEMS_MAX):
             sequence = self.live.named_many([item.tx_id], ("sequence",))[0].get("sequence", "")
             if not item.is_taken:
                 store.take_item(number, item.tx_id, sequence)
                 reach("bulk.after_take")
-            elif sequence != item.sequence:
+            elif sequence != item.sequence and not self._is_repeated(kind, item.tx_id):
                 # The process that took it died; it was acted on, because it has moved since.
                 store.end_item(number, item.tx_id, ok=True, note="has moved")
                 continue
-            kind: Action = order.params["action"]
             done = self._acted(kind, item.tx_id, order.reason, order.actor, order.approval)
             reach("bulk.after_act")
             store.end_item(number, item.tx_id, ok=done.ok, note=done.what)
@@ -120,6 +121,13 @@ class Bulk:
         if counts.get("open", 0) + counts.get("taken", 0):
             return None
         return f"{counts.get('done', 0)} of {sum(counts.values())} done"
+
+    def _is_repeated(self, action: Action, tx_id: str) -> bool:
+        """A cancel that was not kept leaves a transaction that moves by itself, and asking twice
+        does no harm."""
+        if action != "cancel":
+            return False
+        return self.locator.status(tx_id).status is not Status.CANCELLED
 
     def _acted(
         self,

@@ -37,6 +37,7 @@ class Query(Queries, topic="signals"):
     put_back: str
     withdraw: str
     of_transactions: str
+    asked_to_stop: str
     recent: str
     cancels: str
     forget_ended: str
@@ -107,6 +108,12 @@ class Signals:
         with self._engine.connect() as connection:
             rows = connection.exec_driver_sql(Query.of_transactions, {"tx_id": list(tx_ids)})
             return [Signal(*row) for row in rows]
+
+    def asked_to_stop(self, tx_ids: Sequence[str]) -> set[str]:
+        """Those of which a cancel is kept and recorded."""
+        values = {"tx_id": list(tx_ids), "name": CANCEL}
+        with self._engine.connect() as connection:
+            return {row.tx_id for row in connection.exec_driver_sql(Query.asked_to_stop, values)}
 
     def recent(
         self, *, since: datetime, after: SignalPlace | None, rows_max: int

@@ -181,10 +181,9 @@ class SignalSender:
         return refused
 
     def asked_to_stop(self, tx_ids: Sequence[str]) -> set[str]:
-        """Those of which a cancel is kept."""
+        """Those of which a cancel is kept and recorded."""
         with translate_outage():
-            found = self._rebuilder.signals.of(tx_ids)
-        return {each.tx_id for each in found if each.name == CANCEL}
+            return self._rebuilder.signals.asked_to_stop(tx_ids)
 
     def _ask_to_stop(self, signal: Signal, request: StopRequest, sight: Sight) -> None:
         with self._recorded_unless_refused(signal.tx_id, request, sight):

@@ -116,6 +116,8 @@ def test_by_keyboard_alone_from_the_alert_to_the_decision(world: ConsoleWorld) -
     with world.person("ann", Role.OPERATOR) as visitor:
         page, press = visitor.page, visitor.page.keyboard.press
         page.wait_for_selector("html[data-ready]")
+        # What the page shows may be a moment old, and comes live then.
+        page.wait_for_selector(f"main tr[data-row]:has-text('{tx_id}')")
         rows = page.locator("main tr[data-row]")
         for _ in range(rows.count()):
             press("j")

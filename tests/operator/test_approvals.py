@@ -413,6 +413,28 @@ def test_a_large_bulk_action_is_done_once_to_each_whatever_crashes(datp: Kit, po
     assert (found.state, found.note) == (ApprovalState.EXECUTED, "3 of 3 done")
 
 
+@pytest.mark.parametrize("point", ["bulk.after_take", "bulk.after_act"])
+def test_a_cancel_that_was_lost_is_asked_again_of_one_that_has_moved_by_itself(
+    datp: Kit, point: str
+) -> None:
+    """That it has moved says nothing about a cancel: its sleep may have ended."""
+    ids = sleepers(datp, 3)
+    act = dict(reason="now", actor=ANN)
+    with pytest.raises(ApprovalNeeded) as needed:
+        datp.operator.act_on_many("cancel", Where(pipeline="rest"), ids, **act)  # type: ignore[arg-type]
+    failpoints.arm(point, "crash", nth=2)
+    with pytest.raises(SimulatedCrash):
+        datp.operator.approvals.approve(needed.value.approval_id, BOB)
+    failpoints.disarm_all()
+    for each in ids:
+        if not datp.status(each).is_final:
+            datp.client.wake(each)
+    datp.run_job("approvals")
+    assert {datp.status(each).status for each in ids} == {Status.CANCELLED}
+    found = datp.operator.approvals.store.one(needed.value.approval_id)
+    assert (found.state, found.note) == (ApprovalState.EXECUTED, "3 of 3 done")
+
+
 # Ways round.
 
 

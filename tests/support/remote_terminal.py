@@ -21,7 +21,11 @@ class RemoteTerminal:
 
     def run(self, *words: str, typed: str | None = None) -> Result:
         given = [*self._options, *words]
-        return CliRunner().invoke(app, given, input=typed, catch_exceptions=True)
+        try:
+            return CliRunner().invoke(app, given, input=typed, catch_exceptions=True)
+        finally:
+            # The next command of this process may be one of another test, for its own servers.
+            ask_over_http(None, None)
 
     def __call__(self, *words: str, typed: str | None = None) -> str:
         result = self.run(*words, typed=typed)

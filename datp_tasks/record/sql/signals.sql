@@ -44,6 +44,12 @@ DELETE FROM tx_signal WHERE tx_id = %(tx_id)s AND name = %(name)s AND value = %(
 -- The signals of transactions, in the order in which they came.
 SELECT tx_id, name, value FROM tx_signal WHERE tx_id = ANY(%(tx_id)s) ORDER BY created_at
 
+-- :name asked_to_stop
+-- Those that are asked to stop: a cancel is kept, and their row has it. One without the other was
+-- lost on its way, and may be asked again.
+SELECT g.tx_id FROM tx_signal g JOIN tx_summary t ON t.tx_id = g.tx_id
+WHERE g.tx_id = ANY(%(tx_id)s) AND g.name = %(name)s AND t.stop_request IS NOT NULL
+
 -- :name recent
 -- A page of the signals of the last while to transactions that go on, which the reconciler repeats
 -- after a loss of Redis.

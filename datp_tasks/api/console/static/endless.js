@@ -48,7 +48,8 @@ async function load(link, isAsked) {
   } else {
     link.removeAttribute("aria-busy");
     say("Older ones could not be loaded. Press “Older” to try again.");
-    resumeLive();
+    // Below older pages new rows would push out what then stands nowhere.
+    if (!document.querySelector("#list-table tbody[data-older]")) resumeLive();
   }
 }
 
