@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from datp_tasks.errors import DatabaseUnavailable, DatpError
+from datp_tasks.errors import DatabaseUnavailable, DatpError, TransactionUnknown
 from datp_tasks.failpoints import reach
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.actor import LOCAL, Actor
@@ -127,7 +127,11 @@ class Bulk:
         does no harm."""
         if action != "cancel":
             return False
-        return self.locator.status(tx_id).status is not Status.CANCELLED
+        try:
+            return self.locator.status(tx_id).status is not Status.CANCELLED
+        except TransactionUnknown:
+            # Asking says so, and the others have their turn.
+            return True
 
     def _acted(
         self,

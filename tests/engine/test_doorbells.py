@@ -195,6 +195,16 @@ def queued(datp: Kit, count: int) -> list[Pair]:
     return [pair for _, rung in datp.send.rung for pair in rung]
 
 
+def works_beside(datp: Kit, monkeypatch: pytest.MonkeyPatch, *, others: bool) -> Any:
+    """The hop of a worker that has seen another owner than ann lately, or not."""
+    owners = RecentOwners(mmap.mmap(-1, mmap.PAGESIZE))
+    owners.saw(["bob"] if others else ["ann"])
+    assert datp.send.process is not None
+    hop = datp.send.process.worker.hop
+    monkeypatch.setattr(hop, "_owners", owners)
+    return hop
+
+
 def waits(pairs: list[Pair]) -> list[Waits]:
     return [Waits(*pair) for pair in pairs]
 
@@ -244,11 +254,7 @@ def test_the_excess_of_an_owner_goes_on_after_each_vector_while_others_have_work
     line = f"{PLACE}|ann"
     doorbells = Doorbells(datp.connections.live)
     monkeypatch.setattr(CostBook, "vector_size", lambda book, place: 8)
-    owners = RecentOwners(mmap.mmap(-1, mmap.PAGESIZE))
-    owners.saw(["bob"] if others else ["ann"])
-    process = datp.send.process
-    assert process is not None
-    monkeypatch.setattr(process.worker.hop, "_owners", owners)
+    works_beside(datp, monkeypatch, others=others)
     done_before: list[int] = []
     ring_next = Ringer.ring_next
 
@@ -276,11 +282,7 @@ def test_the_excess_of_an_owner_lets_others_pass_but_not_its_own_newer_work(
     line = f"{PLACE}|ann"
     doorbells = Doorbells(datp.connections.live)
     monkeypatch.setattr(CostBook, "vector_size", lambda book, place: 4)
-    process = datp.send.process
-    assert process is not None
-    owners = RecentOwners(mmap.mmap(-1, mmap.PAGESIZE))
-    owners.saw(["bob"] if others else ["ann"])
-    monkeypatch.setattr(process.worker.hop, "_owners", owners)
+    works_beside(datp, monkeypatch, others=others)
     priorities: list[str] = []
     send_vectors = Ringer._send_vectors
 
@@ -306,12 +308,7 @@ def test_an_excess_has_as_many_messages_as_there_are_processes_for_it(
     line = f"{PLACE}|ann"
     doorbells = Doorbells(datp.connections.live)
     monkeypatch.setattr(CostBook, "vector_size", lambda book, place: 4)
-    process = datp.send.process
-    assert process is not None
-    hop = process.worker.hop
-    owners = RecentOwners(mmap.mmap(-1, mmap.PAGESIZE))
-    owners.saw(["bob"] if others else ["ann"])
-    monkeypatch.setattr(hop, "_owners", owners)
+    hop = works_beside(datp, monkeypatch, others=others)
     node_keys = datp.connections.live.keys
     registered = {f"master/n{number}": 1_000_000.0 for number in range(3)}
     # One of the same group that fell silent long ago, and one of another group.
@@ -338,9 +335,7 @@ def test_processes_that_cannot_be_counted_hold_nothing_up(
     line = f"{PLACE}|ann"
     doorbells = Doorbells(datp.connections.live)
     monkeypatch.setattr(CostBook, "vector_size", lambda book, place: 4)
-    process = datp.send.process
-    assert process is not None
-    process.worker.hop._nodes.clear()
+    works_beside(datp, monkeypatch, others=False)._nodes.clear()
 
     def refused(*_: object) -> int:
         raise RedisConnectionError

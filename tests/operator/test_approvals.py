@@ -435,6 +435,30 @@ def test_a_cancel_that_was_lost_is_asked_again_of_one_that_has_moved_by_itself(
     assert (found.state, found.note) == (ApprovalState.EXECUTED, "3 of 3 done")
 
 
+def test_a_transaction_that_is_gone_does_not_hold_up_a_cancel_of_many(datp: Kit) -> None:
+    ids = sleepers(datp, 3)
+    act = dict(reason="now", actor=ANN)
+    with pytest.raises(ApprovalNeeded) as needed:
+        datp.operator.act_on_many("cancel", Where(pipeline="rest"), ids, **act)  # type: ignore[arg-type]
+    number = needed.value.approval_id
+    failpoints.arm("bulk.after_take", "crash")
+    with pytest.raises(SimulatedCrash):
+        datp.operator.approvals.approve(number, BOB)
+    failpoints.disarm_all()
+    gone = next(
+        each.tx_id for each in datp.operator.approvals.store.items(number, 9) if each.is_taken
+    )
+    keys = datp.connections.live.keys
+    datp.connections.redis.delete(keys.state(gone), keys.deltas(gone))
+    for name in ("sleepingZ", "toArchiveZ"):
+        datp.connections.redis.zrem(keys.of_tx(gone, name), gone)
+    with datp.connections.engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM tx_summary WHERE tx_id = %s", (gone,))
+    datp.run_job("approvals")
+    found = datp.operator.approvals.store.one(number)
+    assert (found.state, found.note) == (ApprovalState.EXECUTED, "2 of 3 done")
+
+
 # Ways round.
 
 
