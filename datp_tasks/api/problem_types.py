@@ -209,6 +209,19 @@ CATALOGUE = (
         "The subject has changed since it was asked for",
         "Look at it again, and ask again.",
     ),
+    _type(
+        "run-under-way",
+        409,
+        "One of its kind is running",
+        "Wait until it is over, and start yours then.",
+        retryable=True,
+    ),
+    _type(
+        "role-too-weak",
+        409,
+        "The database role of the server may not do this",
+        "Run the command that the detail names where the database is.",
+    ),
     _type("service-unknown", 422, "There is no such ledger service", "Check its name."),
     _type("batch-invalid", 422, "The batch is not acceptable", "The detail says why."),
     _type(

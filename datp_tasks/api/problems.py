@@ -58,6 +58,8 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
     errors.ApprovalForbidden: (403, "forbidden"),
     errors.ApprovalOver: (409, "approval-over"),
     errors.SubjectMoved: (409, "subject-moved"),
+    errors.RunUnderWay: (409, "run-under-way"),
+    errors.RoleTooWeak: (409, "role-too-weak"),
     errors.FilterInvalid: (422, "filter-invalid"),
     errors.GroupInvalid: (422, "group-invalid"),
     errors.KeyInvalid: (422, "key-invalid"),

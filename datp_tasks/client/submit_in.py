@@ -17,6 +17,8 @@ from datp_tasks.client.requests import Prepared, Request, Submitted
 from datp_tasks.client.submit import RequestAcceptor
 from datp_tasks.errors import DataKeyGone, PipelineError, RequestError
 from datp_tasks.failpoints import reach
+from datp_tasks.record.awaited_connection import awaited_connection_of
+from datp_tasks.record.caller_connection import connection_of
 from datp_tasks.record.caller_transaction import CallerAccepts, CallerTransaction, Joined
 from datp_tasks.record.sql_errors import SQLAlchemyError
 
@@ -49,7 +51,18 @@ class CallerSubmits:
     def submit_many(
         self, connection: object, requests: Sequence[Request]
     ) -> list[Submitted | RequestError | PipelineError]:
-        caller = CallerTransaction(connection)
+        return self._submit_many(CallerTransaction(connection_of(connection)), requests)
+
+    async def submit_many_async(
+        self, connection: object, requests: Sequence[Request]
+    ) -> list[Submitted | RequestError | PipelineError]:
+        awaited = await awaited_connection_of(connection)
+        caller = CallerTransaction(awaited)
+        return await awaited.run(lambda: self._submit_many(caller, requests))
+
+    def _submit_many(
+        self, caller: CallerTransaction, requests: Sequence[Request]
+    ) -> list[Submitted | RequestError | PipelineError]:
         batch_max = self._acceptor.settings.submit_batch_max
         answers: list[Submitted | RequestError | PipelineError] = []
         for start in range(0, len(requests), batch_max):

@@ -292,6 +292,83 @@ def test_a_rule_that_cannot_be_is_refused(ops: httpx.Client, path: str, body: An
     assert ops.get("/v1/retention-rules").json()["rules"] == []
 
 
+# Audits and erasures.
+
+
+def test_an_audit_is_started_and_says_how_far_it_is(ops: httpx.Client, house: ApiHouse) -> None:
+    house.kit.client.submit("echo", {}, owner="audited")
+    started = ops.post("/v1/audits", json={"everything": True})
+    assert (started.status_code, started.json()["state"]) == (202, "running"), started.text
+    place = started.headers["Location"]
+    assert place == f"/v1/audits/{started.json()['id']}"
+    second = ops.post("/v1/audits", json={})
+    assert (second.status_code, kind_of(second)) == (409, "run-under-way")
+    assert second.json()["retryable"] is True
+    house.kit.run_job("operator_runs")
+    done = ops.get(place).json()
+    assert (done["state"], done["audited"], done["wrong"]) == ("done", done["total"], 0)
+    assert done["sample"] is None and done["endedAt"]
+    listed = ops.get("/v1/audits", params={"limit": 1}).json()
+    assert [each["id"] for each in listed["audits"]] == [done["id"]]
+    assert ops.get("/v1/audits/4711").status_code == 404
+    # One kind is not found as the other.
+    assert ops.get(f"/v1/erasures/{done['id']}").status_code == 404
+    both = ops.post("/v1/audits", json={"everything": True, "sample": 3})
+    assert both.status_code == 422 and both.json()["errors"][0]["pointer"] == "#/body/sample"
+
+
+def test_the_same_idempotency_key_starts_one_audit(ops: httpx.Client, house: ApiHouse) -> None:
+    headers = {"Idempotency-Key": house.new_owner("audit")}
+    first = ops.post("/v1/audits", json={"sample": 1}, headers=headers)
+    again = ops.post("/v1/audits", json={"sample": 1}, headers=headers)
+    assert (first.status_code, again.status_code) == (202, 202)
+    assert first.json()["id"] == again.json()["id"]
+    house.kit.run_job("operator_runs")
+
+
+def test_payloads_are_erased_over_http_and_the_value_is_in_no_answer(
+    ops: httpx.Client, house: ApiHouse
+) -> None:
+    owner = house.new_owner("erased")
+    tx_id = house.kit.client.submit("echo", {"customer": "xaver-q"}, owner=owner).tx_id
+    house.kit.run_job("archiver")
+    chosen = {"subject": {"pointer": "/customer", "value": "xaver-q"}}
+    counted = ops.post("/v1/erasures/preview", json=chosen)
+    assert counted.json() == {"count": 1, "more": False}
+    named = ops.post("/v1/erasures", json={**chosen, "reason": "xaver-q asked"})
+    assert (named.status_code, kind_of(named)) == (422, "filter-invalid")
+    started = ops.post("/v1/erasures", json={**chosen, "reason": "request 9"})
+    assert started.status_code == 202, started.text
+    house.kit.run_job("operator_runs")
+    done = ops.get(started.headers["Location"])
+    shown = done.json()
+    assert (shown["state"], shown["erased"], shown["subject"]) == ("done", 1, "/customer")
+    assert "xaver-q" not in done.text + started.text + ops.get("/v1/erasures").text
+    assert ops.get(f"/v1/transactions/{tx_id}").json()["input"] == {}
+    assert actions(house, ops, f"erasure {shown['id']}") == ["erase.start"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"externalId": "o1"},
+        {"owner": ""},
+        {"subject": {"pointer": "customer", "value": "a"}},
+        {"subject": {"pointer": "/a=b", "value": "a"}},
+        {"subject": {"pointer": "/a", "value": ""}},
+        {"subject": {"pointer": "/" * 40, "value": "a"}},
+        {"subject": "/customer=ann"},
+        {"owner": "a", "externalId": "o1", "subject": {"pointer": "/a", "value": "b"}},
+    ],
+)
+def test_an_erasure_that_names_nothing_clear_is_refused(ops: httpx.Client, body: Any) -> None:
+    for path, more in (("/preview", {}), ("", {"reason": "r"})):
+        refused = ops.post(f"/v1/erasures{path}", json={**body, **more})
+        assert refused.status_code == 422, refused.text
+    assert ops.post("/v1/erasures", json={"owner": "acme"}).status_code == 422
+
+
 def test_secrets_are_named_and_never_shown(ops: httpx.Client, house: ApiHouse) -> None:
     said = []
     for number, new in ((1, True), (2, False)):
