@@ -77,6 +77,8 @@ REQUESTS: dict[str, Any] = {
     "commitMapping": {"comment": "another field of the bank"},
     "useMapping": {"reason": "release 12"},
     "setRetentionRule": {"days": 400, "reason": "contract 7"},
+    "testPipeline": {"cases": ["a transfer that succeeds"]},
+    "rotateOwnerSecret": {"overlapSeconds": 86_400},
     "startAudit": {"sample": 1_000},
     "previewErasure": {"subject": {"pointer": "/customer", "value": "ann"}},
     "startErasure": {

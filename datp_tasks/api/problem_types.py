@@ -187,6 +187,12 @@ CATALOGUE = (
         "The detail says which decisions the step allows.",
     ),
     _type(
+        "cases-not-run",
+        409,
+        "The test cases could not be run",
+        "The detail says why: others are being run, or the server cannot start servers for them.",
+    ),
+    _type(
         "version-kept",
         409,
         "The version stays",

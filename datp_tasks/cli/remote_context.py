@@ -10,7 +10,7 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from datp_tasks.cli.command_context import Context
+from datp_tasks.cli.command_context import Context, connect
 from datp_tasks.cli.remote_calls import RemoteCalls, refuse_over_http
 from datp_tasks.errors import SettingsError
 from datp_tasks.model.actor import Actor, Role
@@ -43,6 +43,11 @@ def open_remote(url: str, key: str | None) -> RemoteContext:
     if not key:
         raise SettingsError(f"--url needs an API key: give --key, or better set {KEY_VARIABLE}.")
     return RemoteContext(url, key)
+
+
+def remote_calls() -> RemoteCalls:
+    """For commands whose work the server does in another way than they do."""
+    return cast("RemoteContext", connect()).calls
 
 
 class RemoteContext(Context):

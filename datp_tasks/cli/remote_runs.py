@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from time import sleep
-from typing import Any, cast
+from typing import Any
 
 import typer
 from rich.console import Console
 
-from datp_tasks.cli.command_context import connect
 from datp_tasks.cli.remote_calls import Json, RemoteCalls, stays_on_host
-from datp_tasks.cli.remote_context import RemoteContext
+from datp_tasks.cli.remote_context import remote_calls
 from datp_tasks.cli.terminal_tables import print_json
 from datp_tasks.errors import RunError
 from datp_tasks.operator.erase import Chosen
@@ -23,14 +22,14 @@ def audit_over_http(*, sample: int | None, everything: bool, seed: int) -> Json:
     body: Json = {"seed": seed, "everything": everything}
     if sample is not None:
         body["sample"] = sample
-    done = _waited(_calls(), "audits", body)
+    done = _waited(remote_calls(), "audits", body)
     counts = {name: done[name] for name in ("total", "audited", "dropped")}
     return {**counts, "wrong": done["misfits"], "wrongCount": done["wrong"]}
 
 
 def count_over_http(chosen: Chosen, *, as_json: bool) -> str:
     """How many would be erased, as the command says it."""
-    found = _calls().post("erasures", "preview", body=_chosen_json(chosen))
+    found = remote_calls().post("erasures", "preview", body=_chosen_json(chosen))
     if as_json:
         print_json(Console(), {"count": found["count"], "more": found["more"]})
         return ""
@@ -40,17 +39,13 @@ def count_over_http(chosen: Chosen, *, as_json: bool) -> str:
 def erase_over_http(chosen: Chosen, reason: str) -> Json:
     """What became of an erasure that the server has done; ApprovalNeeded is raised first, if the
     policy wants another person."""
-    return _waited(_calls(), "erasures", {**_chosen_json(chosen), "reason": reason})
+    return _waited(remote_calls(), "erasures", {**_chosen_json(chosen), "reason": reason})
 
 
 def refuse_files() -> None:
     stays_on_host(
         "datp erase --files", "it rewrites the files of the journal of the host that it runs on"
     )
-
-
-def _calls() -> RemoteCalls:
-    return cast("RemoteContext", connect()).calls
 
 
 def _waited(calls: RemoteCalls, name: str, body: Json) -> Json:

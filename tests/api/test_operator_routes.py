@@ -8,7 +8,9 @@ import httpx
 import pytest
 
 from datp_tasks import Pipeline
+from datp_tasks.api.console.case_runs import CaseRuns, CasesNotRun, ShownCase
 from datp_tasks.model.actor import Role
+from datp_tasks.model.grants import Grants
 from tests.support.api_house import ApiHouse
 
 YAML = """
@@ -290,6 +292,84 @@ def test_how_long_an_owner_is_kept_is_set_and_taken_back(
 def test_a_rule_that_cannot_be_is_refused(ops: httpx.Client, path: str, body: Any) -> None:
     assert ops.put(f"/v1/retention-rules/{path}", json=body).status_code in (400, 422)
     assert ops.get("/v1/retention-rules").json()["rules"] == []
+
+
+# Test cases, and the secret of an owner.
+
+CASES = """
+pipeline: cased
+steps: [{type: t/echo, name: pay}]
+tests:
+  - {name: stands in, stubs: {pay: {output: {}}}}
+  - {name: second, stubs: {pay: {output: {}}}}
+"""
+
+
+def test_test_cases_of_a_version_are_run_and_told_one_by_one(
+    ops: httpx.Client, house: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    async def run(_: CaseRuns, definitions: Any, cases: Any, note: Any) -> Any:
+        """In place of the process; tests of the console run it."""
+        await note()
+        asked.append(list(cases))
+        return {each: ShownCase("failed", ["no"] * (each == "second")) for each in cases}
+
+    monkeypatch.setattr(CaseRuns, "run", run)
+    made = ops.post("/v1/pipelines", json={"yaml": CASES}).json()
+    place = f"/v1/pipelines/cased/versions/{made['version']}/test"
+    found = ops.post(place).json()
+    assert (found["passed"], found["failed"], found["version"]) == (1, 1, made["version"])
+    assert found["cases"][1] == {
+        "case": "second",
+        "passed": False,
+        "status": "failed",
+        "mistakes": ["no"],
+    }
+    ops.post(place, json={"cases": ["second"], "reason": "release 12"})
+    assert asked == [["stands in", "second"], ["second"]]
+    assert actions(house, ops, "cased")[:2] == ["pipeline.test"] * 2
+    unknown = ops.post(place, json={"cases": ["third"]})
+    assert unknown.status_code == 422 and "no case 'third'" in unknown.json()["detail"]
+    none = applied(ops, "without cases")
+    bare = ops.post(f"/v1/pipelines/typed/versions/{none['version']}/test")
+    assert bare.status_code == 422 and "no test cases" in bare.json()["detail"]
+    assert ops.post("/v1/pipelines/typed/versions/none/test").status_code == 404
+
+    async def busy(*_: Any) -> None:
+        raise CasesNotRun("Test cases are being run already; wait until they are over.")
+
+    monkeypatch.setattr(CaseRuns, "run", busy)
+    refused = ops.post(place)
+    assert (refused.status_code, kind_of(refused)) == (409, "cases-not-run")
+    real = ops.post("/v1/pipelines", json={"yaml": CASES.replace("stubs: {pay", "stubs: {x")})
+    place = f"/v1/pipelines/cased/versions/{real.json()['version']}/test"
+    assert "no stand-in for t/echo" in ops.post(place).json()["detail"]
+
+
+def test_an_owner_gets_a_new_secret_for_its_urls_and_it_signs(
+    ops: httpx.Client, house: ApiHouse
+) -> None:
+    owner = house.new_owner("signs")
+    client, other = house.client(owner), house.client(house.new_owner("other"))
+    made = client.post("/v1/webhook-secret/rotate", json={"overlapSeconds": 60})
+    assert made.status_code == 200, made.text
+    secret = made.json()["secret"]
+    store = house.services.webhooks.store
+    assert store.signing_secrets({owner})[owner][0] == secret
+    second = ops.post("/v1/webhook-secret/rotate", json={"owner": owner}).json()
+    assert second["owner"] == owner and second["secret"] != secret
+    shown = client.get("/v1/webhook-secret")
+    assert len(shown.json()["secrets"]) == 2 and shown.json()["secrets"][0]["retiredAt"] is None
+    assert secret not in shown.text and second["secret"] not in shown.text
+    # Who names another owner gets its own.
+    assert other.get("/v1/webhook-secret", params={"owner": owner}).json()["secrets"] == []
+    theirs = other.post("/v1/webhook-secret/rotate", json={"owner": owner})
+    assert theirs.json()["owner"] != owner
+    assert store.signing_secrets({owner})[owner][0] == second["secret"]
+    reader = house.client(key=house.new_key(owner, grants=Grants.parse(("read",))))
+    assert reader.post("/v1/webhook-secret/rotate").status_code == 403
 
 
 # Audits and erasures.

@@ -140,9 +140,10 @@ class Console:
         self._oidc = Oidc(self._identity.oidc, settings) if self._identity.oidc else None
         self._desk: Desk | None = None
 
-    def open(self, services: Services) -> None:
+    def open(self, services: Services, case_runs: CaseRuns) -> None:
         self._desk = Desk(
             services=services,
+            case_runs=case_runs,
             sessions=Sessions(services, self._settings),
             streams=Streams(services, self._settings.console_streams_max),
             identity=self._identity,
