@@ -93,7 +93,8 @@ class ChosenIn(Sent):
     ] = None
 
     def chosen(self) -> Chosen:
-        subject = self.subject and f"{self.subject.pointer}={self.subject.value}"
+        given = self.subject
+        subject = None if given is None else f"{given.pointer}={given.value}"
         return Chosen(owner=self.owner, external_id=self.external_id, subject=subject)
 
 

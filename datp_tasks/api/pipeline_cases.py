@@ -32,8 +32,9 @@ CASES_MAX = 1_000
 
 class TestIn(Sent):
     cases: Annotated[
-        list[Text], Field(max_length=CASES_MAX, description="Only these; empty: all of them.")
-    ] = []
+        list[Text] | None,
+        Field(max_length=CASES_MAX, min_length=1, description="Only these; else all of them."),
+    ] = None
     reason: Annotated[Long, Field(description="Kept in the audit table.")] = ""
 
 
@@ -71,8 +72,9 @@ async def run_cases(
     given = wanted or TestIn()
     stored, others = await services.threads.run(_found, services, name, version)
     definition = stored.definition
-    names = [each.name for each in definition.cases if not given.cases or each.name in given.cases]
-    unknown = [each for each in given.cases if each not in names]
+    wanted_names = given.cases or [each.name for each in definition.cases]
+    names = [each.name for each in definition.cases if each.name in wanted_names]
+    unknown = [each for each in wanted_names if each not in names]
     trouble = f"there is no case {unknown[0]!r:.80}" if unknown else why_not(definition, others)
     if trouble:
         raise PipelineInvalid([f"{definition.name}: {trouble}"])

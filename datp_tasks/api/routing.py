@@ -108,8 +108,10 @@ def _reading(endpoint: Callable[..., Awaitable[Response]], body: Body) -> Handle
 
 def strict_request(request: Request, caller: Caller, bytes_max: BytesMax) -> StrictRequest:
     services = services_of(request)
-    is_strict = isinstance(request, StrictRequest)
-    strict = request if is_strict else StrictRequest(request.scope, request.receive)
+    if isinstance(request, StrictRequest):
+        strict = request
+    else:
+        strict = StrictRequest(request.scope, request.receive)
     strict.state.caller = caller
     settings = services.settings
     return strict.limit(bytes_max(settings), settings.body_read_s, services.admission.body_bytes)

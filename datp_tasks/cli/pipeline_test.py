@@ -65,7 +65,8 @@ def run_cases_over_http(
     if version is None:
         stored = calls.get("pipelines", name)["versions"]
         version = str(next((each for each in stored if each["inUse"]), stored[0])["version"])
-    found = calls.post("pipelines", name, "versions", version, "test", body={"cases": list(cases)})
+    body = {"cases": list(cases)} if cases else {}
+    found = calls.post("pipelines", name, "versions", version, "test", body=body)
     _tell([(each["case"], each["status"], each["mistakes"]) for each in found["cases"]])
 
 

@@ -138,7 +138,7 @@ def _as_text(text: str | bytes) -> str:
 
 
 def _decoder(inexact: list[InexactNumber] | None) -> json.JSONDecoder:
-    """Numbers that a float would change are InexactNumber, and noted in the list if there is one."""
+    """Numbers that a float would change are InexactNumber, and are added to the list."""
 
     def number(digits: str) -> float | InexactNumber:
         value = float(digits)

@@ -17,7 +17,7 @@ from datp_tasks.failpoints import reach
 from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.notes import new_error_id
-from datp_tasks.operator.audit import AuditPlace, Auditor, chosen_places
+from datp_tasks.operator.audit import Auditor, AuditPlace, chosen_places
 from datp_tasks.operator.erase import PAGE, Chosen, Eraser, ErasurePermit, HashedSubject
 from datp_tasks.record.database import Connection, translate_outage
 from datp_tasks.record.erasure import ErasureOrder
@@ -71,7 +71,14 @@ class OperatorRuns:
         order = RunOrder(
             kind="audit",
             params={"sample": sample, "seed": seed, "total": total},
-            progress={"after": "", "number": 0, "audited": 0, "dropped": 0, "wrong": 0, "named": []},
+            progress={
+                "after": "",
+                "number": 0,
+                "audited": 0,
+                "dropped": 0,
+                "wrong": 0,
+                "named": [],
+            },
             actor=actor,
         )
         with translate_outage(), self._store.writing() as connection:
@@ -99,7 +106,7 @@ class OperatorRuns:
                 progress={"after": "", "erased": 0, "refused": 0, "named": []},
                 actor=actor,
                 reason=reason,
-                subject=hashed and {"salt": hashed.salt, "hash": hashed.hash},
+                subject={"salt": hashed.salt, "hash": hashed.hash} if hashed else None,
             )
             number = self._store.add(connection, order)
             note_action(
@@ -217,7 +224,7 @@ class OperatorRuns:
 def _permit_of(run: OperatorRun) -> ErasurePermit:
     """What was permitted when the order was given."""
     named = run.params["chosen"]
-    hashed = run.subject and HashedSubject(named["subject"], **run.subject)
+    hashed = HashedSubject(named["subject"], **run.subject) if run.subject else None
     chosen = Chosen(owner=named.get("owner"), external_id=named.get("externalId"), hashed=hashed)
     allowed = {**run.params["allowed"], "run": run.id}
     return ErasurePermit(chosen, ErasureOrder(run.actor, run.reason or "", named, allowed))

@@ -111,7 +111,7 @@ class PsycopgConnection(CallerConnection):
 
 def connection_of(given: object) -> CallerConnection:
     """What the caller gave, or CallerTransactionUnfit with what to do instead."""
-    found = _of_session(given)
+    found: Any = _of_session(given)
     if isinstance(found, Connection):
         return _of_sqlalchemy(found)
     if isinstance(found, extensions.connection) or is_psycopg(found, "Connection"):

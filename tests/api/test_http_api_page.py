@@ -63,7 +63,7 @@ def test_each_command_calls_the_route_of_its_operation() -> None:
         assert given == method, name
 
 
-#: In place of the program that starts two servers for cases; tests/api/test_console_cases.py runs it.
+#: In place of the program that starts two servers for cases; that has tests of its own.
 CASES_PROGRAM = """
 import json, sys
 cases = json.load(sys.stdin)["cases"]
@@ -72,9 +72,7 @@ json.dump([{"case": each, "status": "success", "mistakes": []} for each in cases
 
 
 @pytest.fixture
-def prepared(
-    house: ApiHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, str]:
+def prepared(house: ApiHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """What the page speaks of: its pipeline, two in doubt, an alert, bytes for a ledger."""
     kit = house.kit
     (tmp_path / "quick_cases.py").write_text(CASES_PROGRAM)

@@ -46,7 +46,7 @@ def runs(datp: Kit) -> list[str]:
     def run(ctx: Any, data: Data) -> None:
         ran.append(ctx.tx_id)
 
-    datp.use(Pipeline("p", search={"n": "/n"}).step("t/run").build())
+    datp.use(Pipeline("p", search={"n": {"from": "input.n", "type": "string"}}).step("t/run").build())
     return ran
 
 
@@ -379,7 +379,7 @@ def test_what_cannot_be_rolled_back_is_refused(datp: Kit) -> None:
 def test_the_other_kind_of_connection_is_told_of_the_other_method(datp: Kit) -> None:
     async def test() -> None:
         async with own_awaited(datp) as sql:
-            with pytest.raises(CallerTransactionUnfit, match="await client.submit_in_async"):
+            with pytest.raises(CallerTransactionUnfit, match=r"await client\.submit_in_async"):
                 datp.client.submit_in(sql, "p", {})
         with (
             own(datp) as plain,
@@ -387,7 +387,7 @@ def test_the_other_kind_of_connection_is_told_of_the_other_method(datp: Kit) -> 
         ):
             await datp.client.submit_in_async(plain, "p", {})
         of_asyncpg = type("Connection", (), {"__module__": "asyncpg.connection"})()
-        with pytest.raises(CallerTransactionUnfit, match="psycopg.AsyncConnection"):
+        with pytest.raises(CallerTransactionUnfit, match=r"psycopg\.AsyncConnection"):
             await datp.client.submit_in_async(of_asyncpg, "p", {})
 
     run(test())

@@ -36,6 +36,7 @@ from datp_tasks.api.console import (
     try_page,
     webhooks_page,
 )
+from datp_tasks.api.console.case_runs import CaseRuns
 from datp_tasks.api.console.identity_file import load_identity
 from datp_tasks.api.console.oidc import Oidc
 from datp_tasks.api.console.request_checks import (
