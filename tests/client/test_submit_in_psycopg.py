@@ -46,7 +46,9 @@ def runs(datp: Kit) -> list[str]:
     def run(ctx: Any, data: Data) -> None:
         ran.append(ctx.tx_id)
 
-    datp.use(Pipeline("p", search={"n": {"from": "input.n", "type": "string"}}).step("t/run").build())
+    datp.use(
+        Pipeline("p", search={"n": {"from": "input.n", "type": "string"}}).step("t/run").build()
+    )
     return ran
 
 
