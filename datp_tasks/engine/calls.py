@@ -28,6 +28,7 @@ from datp_tasks.engine.registry import Registry, StepFunction, StepType
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.time_limit import TimeLimit
 from datp_tasks.errors import StaleFence, StepError, StepTimeout, TransactionStopped
+from datp_tasks.model import payload
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.outcome import Abort, Call, Done, DontKnow, Fail, NotDone, Sleep
 from datp_tasks.model.payload import Json, NotJson, checked, copied
@@ -219,7 +220,7 @@ class StepCaller:
             data = returned.data
             return Call(returned.pipeline, None if data is None else self.json(dict(data)))
         if isinstance(returned, Sleep):
-            return Sleep(min(returned.seconds, self._settings.sleep_s_max), returned.switch)
+            return Sleep(min(returned.seconds, Sleep.SECONDS_MAX), returned.switch)
         if isinstance(returned, BaseException):
             name = type(returned).__name__
             return Broken(clean_note(f"the step returned {name}(…); write `raise {name}(…)`"))
@@ -268,10 +269,7 @@ class StepCaller:
 
     def _checked(self, value: object) -> tuple[Json, str]:
         return checked(
-            value,
-            what="output",
-            bytes_max=self._settings.output_bytes_max,
-            depth_max=self._settings.input_depth_max,
+            value, what="output", bytes_max=payload.OUTPUT_BYTES_MAX, depth_max=payload.DEPTH_MAX
         )
 
 

@@ -3,8 +3,8 @@
 Moves:    entries of the journal to SQL; final -> archived and sleeping -> archived (a TTL is
           set). Of a transaction that goes on SQL gets a copy.
 Knows:    the version it wrote. A state that changed meanwhile stays due.
-Bound:    `journal_batch_max` entries, `archiver_batch_max` states and `archiver_bytes_max` of
-          either at a time, for up to `archiver_run_s` a run. What PostgreSQL refuses or cannot do
+Bound:    ENTRIES_MAX entries, `archiver_batch_max` states and BYTES_MAX of either at a time, for
+          up to RUN_S a run. What PostgreSQL refuses or cannot do
           in time is tried in smaller parts; one entry that it refuses holds up only its shard.
 Overlap:  one node at a time has the role; SQL refuses one that was paused and comes back.
 Crash:    nothing leaves Redis before it is committed in SQL; entries that are read twice are
@@ -37,6 +37,12 @@ log = logging.getLogger("datp.archiver")
 
 #: Kind of the alert for a shard whose next entry PostgreSQL does not take.
 JOURNAL_STUCK = "journal-stuck"
+#: Ends before the next run begins.
+RUN_S = 4.0
+#: Entries of the journal at a time: some megabytes for one COPY.
+ENTRIES_MAX = 5_000
+#: Journal entries, and states, in memory at a time; one that is larger goes alone.
+BYTES_MAX = 67_108_864
 #: A state holds its input and the outputs of steps that may be undone: about so many of them.
 OUTPUTS_IN_A_STATE = 8
 

@@ -5,7 +5,7 @@ Moves:    running -> queued (or final, where SQL had decided already), then ring
           step's time limit is over, so that its effect is settled before a probe asks for it.
 Knows:    that a node has been silent; not whether it is dead or paused. So SQL gets a higher
           fence first: should the node wake up, Redis and SQL both refuse it.
-Bound:    `reaper_batch_max` transactions of each node a run.
+Bound:    BATCH_MAX transactions of each node a run.
 Overlap:  harmless: the second finds other fences and leaves the transaction alone.
 Crash:    a node is forgotten only when it holds nothing any more, so the next run goes on.
 """
@@ -19,6 +19,9 @@ from datp_tasks.live.store import LiveStore
 from datp_tasks.transactions.take_over import Taken, TakeOver
 
 log = logging.getLogger("datp.reaper")
+
+#: One run ends before the next begins, also with slow SQL.
+BATCH_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)

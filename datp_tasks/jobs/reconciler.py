@@ -10,8 +10,8 @@ Knows:    how long a transaction has been waiting. A long queue looks like lost 
 Bound:    LINE_PAGES_MAX pages of the line of queued transactions, FRESH_PAGES_MAX pages of rows
           accepted since the last run, the newest first, PAGES_MAX pages of the rows of the window
           and one page of older ones, CANCEL_PAGES_MAX pages of cancels since the last run; a page
-          has `reconciler_batch_max` rows. Where a run ends, the next one goes on, round and round.
-          A rebuild goes on for up to `rebuild_run_s`.
+          has BATCH_MAX rows. Where a run ends, the next one goes on, round and round.
+          A rebuild goes on for up to REBUILD_RUN_S.
 Overlap:  harmless: a second bell finds the door shut, a second create finds the transaction, a
           second restore finds a newer version. One rebuilds at a time.
 Crash:    the next run does the rest.
@@ -35,6 +35,8 @@ from datp_tasks.record.transactions import Place, Record
 from datp_tasks.transactions.follow_record import follow_record
 from datp_tasks.transactions.put_back import Rebuilder
 
+#: One page of ids; a run looks at several.
+BATCH_MAX = 1_000
 LINE_PAGES_MAX = 10
 FRESH_PAGES_MAX = 5
 PAGES_MAX = 5
@@ -44,6 +46,12 @@ CANCEL_PAGES_MAX = 5
 RING_DESPITE_BACKLOG_MAX = 20
 #: A row shows when its commit began, so one that is older may become visible later.
 FRESH_OVERLAP_S = 10.0
+#: The client that accepted a row needs milliseconds to place it in Redis.
+PLACE_AFTER_MS = 2_000
+#: Rows that are nowhere are almost always new: younger ones are looked at five times as often.
+WINDOW_S = 3_600
+#: One stretch of rebuilding Redis; the next run goes on from there.
+REBUILD_RUN_S = 60.0
 #: Transactions whose data is in memory at a time: each may have `input_bytes_max`.
 PLACED_TOGETHER_MAX = 100
 

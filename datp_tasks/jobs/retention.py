@@ -3,8 +3,7 @@
 Moves:    nothing in Redis; deletes rows in SQL.
 Knows:    when a transaction ended. What has not ended is never touched, however old it is; nor is
           the row of one that is still in Redis, of which the archiver has something to write.
-Bound:    `retention_batch_max` transactions a statement, for up to `retention_run_s` a run; the
-          kinds take turns.
+Bound:    BATCH_MAX transactions a statement, for up to RUN_S a run; the kinds take turns.
 Overlap:  harmless: both delete, one finds less.
 Crash:    the next run does the rest.
 """
@@ -33,6 +32,11 @@ from datp_tasks.record.retention import (
 )
 from datp_tasks.record.retention_rules import RetentionRule
 from datp_tasks.record.signals import Signals
+
+#: A sixth of the period of this job, so that other jobs of the group go on.
+RUN_S = 10.0
+#: Short statements hold no row for long.
+BATCH_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,9 @@
 Moves:    nothing begun -> expired, at once. Otherwise it is marked in SQL, then told to stop:
           sleeping -> queued, and a worker rolls it back and ends it.
 Knows:    what the log of state changes says, up to the oldest writer that has not committed. Not
-          whether a worker will answer: one that does nothing for `timeout_takeover_s` after it
-          was asked loses its fence (running -> queued), as if its node were gone.
-Bound:    `timeout_window_max` rows of the log and `timeout_batch_max` due ones at a time,
-          ROUNDS_MAX times a run.
+          whether a worker will answer: one that does nothing for TAKEOVER_S after it was
+          asked loses its fence (running -> queued), as if its node were gone.
+Bound:    WINDOW_MAX rows of the log and BATCH_MAX due ones at a time, ROUNDS_MAX times a run.
 Overlap:  harmless: one reads the log, each takes other due ones, and the finish in SQL decides.
 Crash:    a due one stays in `tx_timeout` until the log says that it is final; another run takes
           it again after `timeout_retry_s`.
@@ -26,6 +25,12 @@ from datp_tasks.timeouts.expire import Expirer, Patience
 from datp_tasks.transactions.restore import Restorer
 
 ROUNDS_MAX = 10
+#: State changes that one pass reads in less than the period of this job.
+WINDOW_MAX = 10_000
+#: Due transactions that one pass ends in less than that period.
+BATCH_MAX = 1_000
+#: A worker that has not moved so long after the expiry will not; a step may take longer.
+TAKEOVER_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)

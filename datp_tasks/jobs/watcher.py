@@ -35,6 +35,16 @@ LONG_RUNNING, QUEUE_GROWS = "long-running", "queue-grows"
 KINDS = (NO_WORKER, NODE_LOST, QUEUE_LONG, LONG_RUNNING, QUEUE_GROWS)
 #: Subject of the alert about all queued transactions together.
 ALL_QUEUED = "queuedZ"
+#: Messages that a worker of ordinary speed needs a minute for.
+BELLS_MAX = 10_000
+#: At a few thousand a second, more than half a minute of work for a group.
+QUEUED_MAX = 100_000
+#: Ten times what a step may take; a pipeline that is known to take longer says so.
+LONG_RUNNING_S = 600.0
+#: Long for a client that polls; a node group that is known to work off batches says so.
+QUEUE_AGE_S = 120.0
+#: A queue with at most so many messages is short, and that it grows is ordinary.
+SHORT_MAX = 100
 LATE_MAX = 200
 #: One that waits shorter is just about to be taken.
 LATE_MS = 3_000

@@ -8,6 +8,7 @@ from datp_tasks.client.client import Client
 from datp_tasks.client.reads import Reader
 from datp_tasks.client.submit import RequestAcceptor, RequestPreparer
 from datp_tasks.client.submit_in import CallerSubmits
+from datp_tasks.live import store
 from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.live.notifications import Notifications
 from datp_tasks.model.approval import STEP
@@ -174,7 +175,6 @@ def _resolver(container: Container, auditor: Auditor, alerts: Alerts) -> Resolve
         ringer=container.bells.ringer,
     )
     return Resolver(
-        settings=container.settings,
         engine=container.engine,
         doubts=doubts,
         decisions=decisions,
@@ -244,5 +244,5 @@ def make_signal_sender(container: Container, locator: Locator) -> SignalSender:
         rebuilder=container.recovery.rebuilder,
         ringer=container.bells.ringer,
         locator=locator,
-        switches_max=container.settings.switches_per_transaction_max,
+        switches_max=store.SWITCHES_MAX,
     )

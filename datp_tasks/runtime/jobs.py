@@ -1,4 +1,4 @@
-"""Each job by its name, given what it needs of the container, and its limits from the settings."""
+"""Each job by its name, given what it needs of the container, and its limits."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from datp_tasks.jobs import (
     webhook_sender,
 )
 from datp_tasks.live.nodes import NodeRegister
+from datp_tasks.model import payload
+from datp_tasks.record import retention_rules
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.record.journal import Journal
@@ -32,7 +34,7 @@ from datp_tasks.record.journal_gap import FilesAndGap
 from datp_tasks.record.retention import Retention
 from datp_tasks.record.retention_rules import RetentionRules
 from datp_tasks.record.states import States
-from datp_tasks.record.timeouts import Timeouts
+from datp_tasks.record.timeouts import LAG_ALERT_S, Timeouts
 from datp_tasks.runtime.clients import make_operator
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
@@ -86,13 +88,13 @@ def archiver_tables(container: Container, settings: Settings) -> archiver.Archiv
 
 def archiver_limits(settings: Settings) -> archiver.Limits:
     return archiver.Limits(
-        run_s=settings.archiver_run_s,
+        run_s=archiver.RUN_S,
         role_s=settings.archiver_role_s,
         grace_s=settings.archiver_grace_s,
         states_max=settings.archiver_batch_max,
-        entries_max=settings.journal_batch_max,
-        bytes_max=settings.archiver_bytes_max,
-        output_bytes_max=settings.output_bytes_max,
+        entries_max=archiver.ENTRIES_MAX,
+        bytes_max=archiver.BYTES_MAX,
+        output_bytes_max=payload.OUTPUT_BYTES_MAX,
     )
 
 
@@ -115,7 +117,7 @@ def _meter(container: Container, settings: Settings, backlog: Backlog) -> meter.
 
 def _reaper(container: Container, settings: Settings, _: Backlog) -> reaper.Result:
     limits = reaper.Limits(
-        batch_max=settings.reaper_batch_max,
+        batch_max=reaper.BATCH_MAX,
         unlisted_after_ms=settings.node_stale_ms + settings.node_grace_ms,
     )
     return reaper.run_once(container.live, container.recovery.take_over, limits=limits)
@@ -128,11 +130,11 @@ def rebuild_tables(container: Container) -> rebuild.RebuildTables:
 
 def _reconciler(container: Container, settings: Settings, backlog: Backlog) -> reconciler.Result:
     limits = reconciler.Limits(
-        batch_max=settings.reconciler_batch_max,
-        rebuild_run_s=settings.rebuild_run_s,
+        batch_max=reconciler.BATCH_MAX,
+        rebuild_run_s=reconciler.REBUILD_RUN_S,
         ring_again_after_ms=settings.ring_again_after_ms,
-        place_after_ms=settings.place_after_ms,
-        window_s=settings.reconciler_window_s,
+        place_after_ms=reconciler.PLACE_AFTER_MS,
+        window_s=reconciler.WINDOW_S,
     )
     return reconciler.run_once(
         container.live,
@@ -147,17 +149,17 @@ def _reconciler(container: Container, settings: Settings, backlog: Backlog) -> r
 
 def _retention(container: Container, settings: Settings, _: Backlog) -> retention.Result:
     limits = retention.Limits(
-        run_s=settings.retention_run_s,
-        batch_max=settings.retention_batch_max,
+        run_s=retention.RUN_S,
+        batch_max=retention.BATCH_MAX,
         states_days=settings.keep_states_days,
         journal_days=settings.keep_journal_days,
-        state_changes_days=settings.keep_state_changes_days,
-        effects_days=settings.keep_effects_days,
-        events_days=settings.keep_events_days,
-        webhooks_days=settings.keep_webhooks_days,
+        state_changes_days=retention_rules.KEEP_STATE_CHANGES_DAYS,
+        effects_days=retention_rules.KEEP_EFFECTS_DAYS,
+        events_days=retention_rules.KEEP_EVENTS_DAYS,
+        webhooks_days=retention_rules.KEEP_WEBHOOKS_DAYS,
         batches_days=settings.keep_batches_days,
         summaries_days=settings.keep_summaries_days,
-        alerts_days=settings.keep_alerts_days,
+        alerts_days=retention_rules.KEEP_ALERTS_DAYS,
         rules=RetentionRules(container.engine, container.clock).all(),
     )
     tables = Retention(container.engine, container.clock)
@@ -179,17 +181,17 @@ def _timeout_handler(
     container: Container, settings: Settings, _: Backlog
 ) -> timeout_handler.Result:
     limits = timeout_handler.Limits(
-        window_max=settings.timeout_window_max,
-        batch_max=settings.timeout_batch_max,
+        window_max=timeout_handler.WINDOW_MAX,
+        batch_max=timeout_handler.BATCH_MAX,
         retry_s=settings.timeout_retry_s,
         patience=Patience(
             look_again_s=settings.timeout_handler_period_s,
             # A step that rolls something back may take its time.
             takeover_s=max(
-                settings.timeout_takeover_s, settings.step_timeout_s + settings.step_kill_grace_s
+                timeout_handler.TAKEOVER_S, settings.step_timeout_s + settings.step_kill_grace_s
             ),
         ),
-        lag_alert_s=settings.timeout_lag_alert_s,
+        lag_alert_s=LAG_ALERT_S,
     )
     timeouts = Timeouts(container.engine, container.clock)
     return timeout_handler.run_once(
@@ -212,11 +214,11 @@ def _watcher(container: Container, settings: Settings, backlog: Backlog) -> watc
         ledger_group=settings.ledger_group,
     )
     limits = watcher.Limits(
-        bells_max=settings.queue_bells_alert_max,
-        queued_max=settings.queued_alert_max,
-        long_running_s=settings.long_running_s,
-        queue_age_s=settings.queue_age_alert_s,
-        short_max=settings.queue_short_bells_max,
+        bells_max=watcher.BELLS_MAX,
+        queued_max=watcher.QUEUED_MAX,
+        long_running_s=watcher.LONG_RUNNING_S,
+        queue_age_s=watcher.QUEUE_AGE_S,
+        short_max=watcher.SHORT_MAX,
     )
     result = watcher.run_once(
         container.live,

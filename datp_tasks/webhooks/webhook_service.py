@@ -48,6 +48,8 @@ from datp_tasks.webhooks.verdict import GONE
 
 log = logging.getLogger("datp.webhooks")
 
+#: A host that takes longer to accept a connection is down.
+CONNECT_S = 5.0
 #: Whose secret signs what the operator is told. No owner can have this name.
 OPERATOR = ":operator"
 #: A message to the senders that was lost does not keep others from being sent for longer.
@@ -252,7 +254,7 @@ def webhook_client(settings: Settings, network: Network) -> HttpClient:
 def _manners(settings: Settings, *, idle_max: int) -> Manners:
     body = BodyLimits(bytes_max=ANSWER_BYTES_MAX, excerpt_bytes_max=EXCERPT_BYTES_MAX)
     # Receivers know a webhook by its id, so one that a kept connection has lost is sent again.
-    return Manners(connect_s=settings.webhook_connect_s, body=body, idle_max=idle_max, repeats=True)
+    return Manners(connect_s=CONNECT_S, body=body, idle_max=idle_max, repeats=True)
 
 
 def _signer(claimed: ClaimedDelivery) -> str:

@@ -30,7 +30,11 @@ from tests.docs.docs_blocks import blocks
 from tests.support.api_house import ApiHouse
 from tests.support.eventually import eventually
 
-SETTINGS = {"event_heartbeat_s": 0.2, "event_tick_ms": 20, "event_streams_max": 260}
+CONSTANTS = {
+    "api.event_pages.HEARTBEAT_S": 0.2,
+    "api.event_streams.TICK_MS": 20,
+    "api.event_streams.STREAMS_MAX": 260,
+}
 
 STREAM = {"Accept": "text/event-stream"}
 Lines = Iterator[dict[str, str]]
