@@ -254,9 +254,8 @@ def _old_variable(name: str) -> str:
 def _warn_of_old_name(name: str) -> None:
     new = variable(name)
     what = f"is now {new}" if new != name else "is no setting any more, but a constant"
-    _warn_once(
-        f"{_old_variable(name)} {what}; this release still reads the old name, the next one does not"
-    )
+    still = "this release still reads the old name, the next one does not"
+    _warn_once(f"{_old_variable(name)} {what}; {still}")
 
 
 def _warn_of_unknown(env: Mapping[str, str]) -> None:
