@@ -25,7 +25,7 @@ from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.client.requests import Submitted
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.rights import check_cancel, check_read, sees_payloads
-from datp_tasks.operator.selection import OfBulkTransfer
+from datp_tasks.operator.selection import TransfersOfBulk
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.record_types import Summary
 
@@ -243,7 +243,7 @@ def _stop_as_operator(
     """As any action on many transactions of others, which the policy may want approved."""
     done = services.operator.act_on_many(
         "cancel",
-        OfBulkTransfer(bulk_id),
+        TransfersOfBulk(bulk_id),
         [each.tx_id for each in transfers],
         reason=reason,
         actor=actor,

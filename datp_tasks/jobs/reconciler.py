@@ -33,7 +33,7 @@ from datp_tasks.model.status import Status
 from datp_tasks.record.signals import Signal
 from datp_tasks.record.transactions import Place, Record
 from datp_tasks.transactions.follow_record import follow_record
-from datp_tasks.transactions.put_back import Rebuilder
+from datp_tasks.transactions.rebuild_lost import Rebuilder
 
 #: One page of ids; a run looks at several.
 BATCH_MAX = 1_000

@@ -190,10 +190,10 @@ def _explainer(container: Container, auditor: Auditor) -> Explainer:
         settings=settings,
         situations=situations,
         groups=ServedGroups(
-            nodes=NodeRegister(
+            register=NodeRegister(
                 live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms
             ),
-            groups=container.groups,
+            store=container.groups,
             bells_in=lambda group: backlog(make_celery(settings), group),
         ),
         auditor=auditor,

@@ -43,7 +43,7 @@ from datp_tasks.runtime.group_book import GroupBook
 from datp_tasks.runtime.ledger_place import LedgerPlace
 from datp_tasks.seals.keyring import load
 from datp_tasks.settings import Settings
-from datp_tasks.transactions.put_back import Rebuilder
+from datp_tasks.transactions.rebuild_lost import Rebuilder
 from datp_tasks.transactions.restore import Restorer
 from datp_tasks.transactions.state_fields import StateFields
 from datp_tasks.transactions.take_over import TakeOver

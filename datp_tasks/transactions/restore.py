@@ -1,7 +1,7 @@
 """Bringing transactions back into Redis that left it: a caller reads or changes them.
 
 `views` folds what SQL knows of a transaction; the restore script puts that back, unless a newer
-version is there by now. Those that Redis has lost are put back by `put_back.py`.
+version is there by now. Those that Redis has lost are rebuilt by `rebuild_lost.py`.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ from datp_tasks.record.record_types import Precondition
 from datp_tasks.record.signals import CANCEL, Note, SeenRow, Signal
 from datp_tasks.record.transactions import Record
 from datp_tasks.transactions.locate import Locator, is_missing, overlaid
-from datp_tasks.transactions.put_back import Rebuilder
+from datp_tasks.transactions.rebuild_lost import Rebuilder
 from datp_tasks.transactions.stop import StopAnswer, stop
 
 T = TypeVar("T")

@@ -19,7 +19,7 @@ from datp_tasks.operator.selection import Where
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
-from datp_tasks.transactions.put_back import LOST
+from datp_tasks.transactions.rebuild_lost import LOST
 from datp_tasks.transactions.tell_waiting import tell_waiting
 from tests.support.archive_world import HOUR_S, World
 
