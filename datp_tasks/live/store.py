@@ -164,11 +164,11 @@ class LiveStore(Reading):
         sleep_ms: int,
         switch: str = "",
         seen: int = 0,
-        heed_cancel: bool = True,
+        heed_stop: bool = True,
     ) -> ScriptCall:
         tx = held.tx_id
         frame = self._frame("sleep", tx, node)
-        head = (tx, held.fence, sleep_ms, switch, seen, int(heed_cancel))
+        head = (tx, held.fence, sleep_ms, switch, seen, int(heed_stop))
         return ScriptCall(frame, self._own(tx), (*head, held.lines, state_json, *to.pairs()))
 
     def call_park(self, held: Held, node: str, state_json: str, problem: str) -> ScriptCall:

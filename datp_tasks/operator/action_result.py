@@ -1,4 +1,4 @@
-"""What an operator's action did to one transaction: a retry, or a part of a bulk action or erasure."""
+"""What an action of an operator did to one transaction: alone, or as one of many."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ class LiveMachine(RuleBasedStateMachine):
         if not (hold := self._any_hold(dice)):
             return
         held, now_ms = self._held(hold, dice), self.stage.now_ms
-        sleep_ms, heed_cancel = dice.one_of([0, 100_000, 10**7, 10**7]), dice.yes()
+        sleep_ms, heed_stop = dice.one_of([0, 100_000, 10**7, 10**7]), dice.yes()
         switch = dice.one_of(["", dice.switch(), *2 * list(self.model[hold.tx_id].switches)])
         seen = dice.one_of([hold.seen, hold.seen, self.model[hold.tx_id].switch_seq])
         call = self.live.call_sleep(
@@ -309,12 +309,12 @@ class LiveMachine(RuleBasedStateMachine):
             sleep_ms=sleep_ms,
             switch=switch,
             seen=seen,
-            heed_cancel=heed_cancel,
+            heed_stop=heed_stop,
         )
         if not (tx := self._holder_of(hold, call)):
             return
-        if tx.cancel and heed_cancel:
-            self._nothing_changes(lambda: self.live.run([call]), [["CANCEL", tx.cancel]])
+        if tx.cancel and heed_stop:
+            self._nothing_changes(lambda: self.live.run([call]), [["STOP", tx.cancel]])
         elif tx.switches.get(switch, (0, ""))[0] > seen:
             self._nothing_changes(lambda: self.live.run([call])[0][0], "AWAKE")
         else:
