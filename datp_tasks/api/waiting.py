@@ -66,7 +66,7 @@ class Waiters:
         self._threads = threads
         self._watched: dict[str, _Watched] = {}
         self._closing = asyncio.Event()
-        #: The subscription is there, or was: after a gap everybody looks for himself.
+        #: The subscription is there, or was: after a gap each waiter reads the record.
         self._heard = asyncio.Event()
         self._ticker: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -81,7 +81,7 @@ class Waiters:
         self._ticker = asyncio.create_task(self._tick())
 
     def answer_all(self) -> None:
-        """The process ends: everybody who waits gets the status as it is."""
+        """The process ends: each waiter gets the status as it is."""
         self._closing.set()
         self._wake(None)
 

@@ -34,7 +34,7 @@ from datp_tasks.timeouts.expiry import ExpiryPast, Now, checked_expiry, moment_o
 EXTERNAL_ID_CHARS_MAX = 64
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 METADATA_BYTES_MAX = 16_384
-#: Under any limit that the setting may have had when it was accepted.
+#: Under any limit that there may have been when it was accepted.
 ACCEPTED_EXTERNAL_ID = re.compile(r"[\x21-\x7e]{1,255}")
 
 
@@ -130,7 +130,7 @@ def prepare(
     given, input_json = _checked_json(request.input, "input", settings.input_bytes_max)
     if definition.input_schema is not None:
         check_input(definition.input_schema, given)
-    metadata, metadata_json = _checked_metadata(request, settings)
+    metadata, metadata_json = _checked_metadata(request)
     # Not a part of what was asked for: the same request may come by way of another browser.
     kept_json = _in_language(request, definition, metadata) or metadata_json
     _check_webhook(request, settings)
@@ -180,9 +180,7 @@ def prepare(
     )
 
 
-def _checked_metadata(
-    request: Request, settings: Settings
-) -> tuple[dict[str, Any], str] | tuple[None, None]:
+def _checked_metadata(request: Request) -> tuple[dict[str, Any], str] | tuple[None, None]:
     if request.metadata is None or request.metadata == {}:
         return None, None
     return _checked_json(request.metadata, "metadata", METADATA_BYTES_MAX)

@@ -251,7 +251,7 @@ class BatchStore:
     # What the ledger says.
 
     def take_up(self, *, rows_max: int) -> list[Asked]:
-        """Batches of which the ledger should be asked now; put off for everybody else."""
+        """Batches of which the ledger should be asked now; other processes ask later."""
         settings = self._settings
         values = {
             "limit": rows_max,
