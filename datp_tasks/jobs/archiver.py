@@ -14,9 +14,6 @@ Crash:    nothing leaves Redis before it is committed in SQL; entries that are r
 from __future__ import annotations
 
 import logging
-import os
-import secrets
-import socket
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -27,6 +24,7 @@ from datp_tasks.failpoints import reach
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.payload import encode
+from datp_tasks.process_name import unique_name
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.archiver_role import ArchiverRole
 from datp_tasks.record.journal import Journal
@@ -107,7 +105,7 @@ class Archiver:
         self._states = tables.states
         self._alerts = tables.alerts
         self._files = tables.files
-        self._role = ArchiverRole(f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}", 0)
+        self._role = ArchiverRole(unique_name(), 0)
         #: Shards that cannot go on in this run, and why.
         self._stuck: dict[str, str] = {}
         self.result = Result(entries=0, copied=0, archived=0)

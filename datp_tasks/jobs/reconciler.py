@@ -48,7 +48,8 @@ RING_DESPITE_BACKLOG_MAX = 20
 FRESH_OVERLAP_S = 10.0
 #: The client that accepted a row needs milliseconds to place it in Redis.
 PLACE_AFTER_MS = 2_000
-#: Rows that Redis does not have are almost always new: younger ones are looked at five times as often.
+#: Rows that Redis does not have are almost always new: younger ones are looked at five times as
+#: often.
 WINDOW_S = 3_600
 #: One stretch of rebuilding Redis; the next run goes on from there.
 REBUILD_RUN_S = 60.0

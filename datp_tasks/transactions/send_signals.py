@@ -6,9 +6,6 @@ that is not in Redis is placed there first.
 
 from __future__ import annotations
 
-import os
-import secrets
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +31,7 @@ from datp_tasks.model.state import PointKind
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.model.switch import switch_json
+from datp_tasks.process_name import unique_name
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.points import Points, StopRecorded
@@ -91,7 +89,7 @@ class SignalSender:
         self._locator = locator
         self._switches_max = switches_max
         self._points = Points(record.engine, record.clock)
-        self._node = f"client-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._node = f"client-{unique_name()}"
 
     def set_switch(
         self,

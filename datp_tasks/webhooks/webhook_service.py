@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import random
-import secrets
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -30,6 +27,7 @@ from datp_tasks.outbound.http_client import HttpClient, Manners, Network
 from datp_tasks.outbound.messages import Exchange, HttpRequest, Response
 from datp_tasks.outbound.resolver import SystemResolver
 from datp_tasks.outbound.response_reader import BodyLimits
+from datp_tasks.process_name import unique_name
 from datp_tasks.record.alerts import Alert, Alerts
 from datp_tasks.record.database import Engine
 from datp_tasks.record.event_feed import EventFeed
@@ -74,7 +72,7 @@ class WebhookService:
         self._settings = settings
         self._live = live
         self._ring = ring
-        name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+        name = unique_name()
         queue = WebhookQueue(engine, clock, name)
         rng = random.Random()
         #: For people: deliveries, dead letters, secrets.
