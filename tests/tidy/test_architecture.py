@@ -54,6 +54,18 @@ def test_files_that_are_named_exist(page: str) -> None:
     assert {path for path in named if not any((top / path).exists() for top in tops)} == set()
 
 
+def test_modules_that_the_documentation_names_exist() -> None:
+    """By their path from the top, from the package, or from the tests."""
+    tops = (ROOT, PACKAGE, ROOT / "tests")
+    gone = {
+        (page.name, path)
+        for page in (*(ROOT / "docs").glob("*.md"), ROOT / "README.md")
+        for path in re.findall(r"`([a-z_]+/[\w/]*\.(?:py|lua|sql))", page.read_text())
+        if not any((top / path).exists() for top in tops)
+    }
+    assert gone == set()
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)\)", PAGES[page])
