@@ -192,11 +192,8 @@ class BatchStore:
         self, connection: Connection, service_id: str, owners: set[str]
     ) -> Counter[str]:
         """What each owner has in this line; one that is at its limit need not be counted on."""
-        values = {
-            "service": service_id,
-            "owners": sorted(owners),
-            "limit": OWNER_BATCHES_MAX,
-        }
+        limit = OWNER_BATCHES_MAX
+        values = {"service": service_id, "owners": sorted(owners), "limit": limit}
         rows = self._sql.rows(connection, Query.open_counts, values)
         return Counter({row.owner: row.batches for row in rows})
 
