@@ -23,6 +23,7 @@ from datp_tasks.errors import JournalRefused, RoleLost
 from datp_tasks.failpoints import reach
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.store import LiveStore
+from datp_tasks.model import payload
 from datp_tasks.model.payload import encode
 from datp_tasks.process_name import unique_name
 from datp_tasks.record.alerts import Alerts
@@ -69,16 +70,11 @@ class ArchiverTables:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    #: How long a run may take, how long the role is held, and how long a successor waits.
-    run_s: float
+    #: How long the role is held, and how long a successor waits.
     role_s: float
     grace_s: float
-    #: At a time: states, entries of the journal, and bytes of either.
+    #: At a time.
     states_max: int
-    entries_max: int
-    bytes_max: int
-    #: The largest output of a step.
-    output_bytes_max: int
 
 
 def run_once(live: LiveStore, tables: ArchiverTables, *, limits: Limits) -> Result:
@@ -127,7 +123,7 @@ class Archiver:
 
     def work(self) -> Result:
         """As long as there is something to do, for a while."""
-        until_s = time.monotonic() + self._limits.run_s
+        until_s = time.monotonic() + RUN_S
         if self._files:
             self._files.catch_up()
         is_full = True
@@ -163,13 +159,13 @@ class Archiver:
     def drain(self) -> tuple[int, set[str]]:
         """The oldest entries of each shard, to SQL and to the files; shards that may have more."""
         shards = [shard for shard in self._live.shards if shard not in self._stuck]
-        return self._drain(shards, self._limits.entries_max) if shards else (0, set())
+        return self._drain(shards, ENTRIES_MAX) if shards else (0, set())
 
     def _drain(self, shards: Sequence[str], entries_max: int) -> tuple[int, set[str]]:
         drained = self._feed.read_journal(
             entries_max=entries_max,
-            bytes_max=self._limits.bytes_max,
-            entry_bytes_max=self._limits.output_bytes_max,
+            bytes_max=BYTES_MAX,
+            entry_bytes_max=payload.OUTPUT_BYTES_MAX,
             shards=shards,
         )
         if not drained.count:
@@ -217,9 +213,9 @@ class Archiver:
 
     def read_states(self) -> tuple[list[Found], bool]:
         """States that are due, as they are now; whether there may be more."""
-        batch_max, bytes_max = self._limits.states_max, self._limits.bytes_max
+        batch_max, bytes_max = self._limits.states_max, BYTES_MAX
         due = self._live.due("toArchiveZ", batch_max=batch_max)
-        at_a_time = max(1, bytes_max // (OUTPUTS_IN_A_STATE * self._limits.output_bytes_max))
+        at_a_time = max(1, bytes_max // (OUTPUTS_IN_A_STATE * payload.OUTPUT_BYTES_MAX))
         found: list[Found] = []
         chars = 0
         for first in range(0, len(due), at_a_time):

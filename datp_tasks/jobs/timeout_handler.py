@@ -19,7 +19,7 @@ from datp_tasks.bells.ringer import Ringer
 from datp_tasks.failpoints import reach
 from datp_tasks.live.store import LiveStore
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.timeouts import BEHIND, Timeouts
+from datp_tasks.record.timeouts import BEHIND, LAG_ALERT_S, Timeouts
 from datp_tasks.record.transactions import Record
 from datp_tasks.timeouts.expire import Expirer, Patience
 from datp_tasks.transactions.restore import Restorer
@@ -53,13 +53,9 @@ class TimeoutTables:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    #: At a time: rows of the log, and due ones.
-    window_max: int
-    batch_max: int
     #: When another run takes a due one again.
     retry_s: float
     patience: Patience
-    lag_alert_s: float
 
 
 def run_once(
@@ -79,8 +75,8 @@ def run_once(
         if not (peek.is_new or peek.is_due):
             break
         window, due = timeouts.run_pass(
-            rows_max=limits.window_max,
-            batch_max=limits.batch_max,
+            rows_max=WINDOW_MAX,
+            batch_max=BATCH_MAX,
             again_s=limits.retry_s,
         )
         reach("timeouts.after_pass")
@@ -88,7 +84,7 @@ def run_once(
         expirer.expire(due)
         peek = timeouts.peek()
     expirer.leave()
-    if (peek.lag_s > limits.lag_alert_s) != peek.is_alarmed:
+    if (peek.lag_s > LAG_ALERT_S) != peek.is_alarmed:
         _tell_of_lag(tables.alerts, peek.lag_s, is_over=peek.is_alarmed)
     return Result(read=read, expired=expirer.expired, asked=expirer.asked, taken=expirer.taken)
 

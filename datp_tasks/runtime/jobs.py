@@ -25,7 +25,6 @@ from datp_tasks.jobs import (
     webhook_sender,
 )
 from datp_tasks.live.nodes import NodeRegister
-from datp_tasks.model import payload
 from datp_tasks.record import retention_rules
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.audit_chain import AuditChain
@@ -34,7 +33,7 @@ from datp_tasks.record.journal_gap import FilesAndGap
 from datp_tasks.record.retention import Retention
 from datp_tasks.record.retention_rules import RetentionRules
 from datp_tasks.record.states import States
-from datp_tasks.record.timeouts import LAG_ALERT_S, Timeouts
+from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.runtime.clients import make_operator
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
@@ -88,13 +87,9 @@ def archiver_tables(container: Container, settings: Settings) -> archiver.Archiv
 
 def archiver_limits(settings: Settings) -> archiver.Limits:
     return archiver.Limits(
-        run_s=archiver.RUN_S,
         role_s=settings.archiver_role_s,
         grace_s=settings.archiver_grace_s,
         states_max=settings.archiver_batch_max,
-        entries_max=archiver.ENTRIES_MAX,
-        bytes_max=archiver.BYTES_MAX,
-        output_bytes_max=payload.OUTPUT_BYTES_MAX,
     )
 
 
@@ -116,11 +111,9 @@ def _meter(container: Container, settings: Settings, backlog: Backlog) -> meter.
 
 
 def _reaper(container: Container, settings: Settings, _: Backlog) -> reaper.Result:
-    limits = reaper.Limits(
-        batch_max=reaper.BATCH_MAX,
-        unlisted_after_ms=settings.node_stale_ms + settings.node_grace_ms,
-    )
-    return reaper.run_once(container.live, container.recovery.take_over, limits=limits)
+    silent_ms = settings.node_stale_ms + settings.node_grace_ms
+    take_over = container.recovery.take_over
+    return reaper.run_once(container.live, take_over, unlisted_after_ms=silent_ms)
 
 
 def rebuild_tables(container: Container) -> rebuild.RebuildTables:
@@ -129,13 +122,6 @@ def rebuild_tables(container: Container) -> rebuild.RebuildTables:
 
 
 def _reconciler(container: Container, settings: Settings, backlog: Backlog) -> reconciler.Result:
-    limits = reconciler.Limits(
-        batch_max=reconciler.BATCH_MAX,
-        rebuild_run_s=reconciler.REBUILD_RUN_S,
-        ring_again_after_ms=settings.ring_again_after_ms,
-        place_after_ms=reconciler.PLACE_AFTER_MS,
-        window_s=reconciler.WINDOW_S,
-    )
     return reconciler.run_once(
         container.live,
         rebuild_tables(container),
@@ -143,14 +129,12 @@ def _reconciler(container: Container, settings: Settings, backlog: Backlog) -> r
         container.bells.ringer,
         # Where a line is long there are few messages, and its bells are not lost either.
         lambda group: backlog(group) or container.bells.ringer.waiting(group),
-        limits=limits,
+        ring_again_after_ms=settings.ring_again_after_ms,
     )
 
 
 def _retention(container: Container, settings: Settings, _: Backlog) -> retention.Result:
     limits = retention.Limits(
-        run_s=retention.RUN_S,
-        batch_max=retention.BATCH_MAX,
         states_days=settings.keep_states_days,
         journal_days=settings.keep_journal_days,
         state_changes_days=retention_rules.KEEP_STATE_CHANGES_DAYS,
@@ -181,8 +165,6 @@ def _timeout_handler(
     container: Container, settings: Settings, _: Backlog
 ) -> timeout_handler.Result:
     limits = timeout_handler.Limits(
-        window_max=timeout_handler.WINDOW_MAX,
-        batch_max=timeout_handler.BATCH_MAX,
         retry_s=settings.timeout_retry_s,
         patience=Patience(
             look_again_s=settings.timeout_handler_period_s,
@@ -191,7 +173,6 @@ def _timeout_handler(
                 timeout_handler.TAKEOVER_S, settings.step_timeout_s + settings.step_kill_grace_s
             ),
         ),
-        lag_alert_s=LAG_ALERT_S,
     )
     timeouts = Timeouts(container.engine, container.clock)
     return timeout_handler.run_once(
@@ -213,20 +194,12 @@ def _watcher(container: Container, settings: Settings, backlog: Backlog) -> watc
         maintenance_group=settings.maintenance_group,
         ledger_group=settings.ledger_group,
     )
-    limits = watcher.Limits(
-        bells_max=watcher.BELLS_MAX,
-        queued_max=watcher.QUEUED_MAX,
-        long_running_s=watcher.LONG_RUNNING_S,
-        queue_age_s=watcher.QUEUE_AGE_S,
-        short_max=watcher.SHORT_MAX,
-    )
     result = watcher.run_once(
         container.live,
         node_register(container, settings),
         groups,
         alerts_of(container),
         backlog,
-        limits=limits,
     )
     # Also what others have raised and cleared since.
     container.webhooks.tell_alerts()
