@@ -8,7 +8,6 @@ from datp_tasks.client.client import Client
 from datp_tasks.client.reads import Reader
 from datp_tasks.client.submit import RequestAcceptor, RequestPreparer
 from datp_tasks.client.submit_in import CallerSubmits
-from datp_tasks.live import store
 from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.live.notifications import Notifications
 from datp_tasks.model.approval import STEP
@@ -244,5 +243,4 @@ def make_signal_sender(container: Container, locator: Locator) -> SignalSender:
         rebuilder=container.recovery.rebuilder,
         ringer=container.bells.ringer,
         locator=locator,
-        switches_max=store.SWITCHES_MAX,
     )

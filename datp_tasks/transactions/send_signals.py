@@ -22,6 +22,7 @@ from datp_tasks.errors import (
     TransactionUnknown,
 )
 from datp_tasks.failpoints import reach
+from datp_tasks.live import store
 from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.live.live_types import Bell, Claimed, Refused
 from datp_tasks.live.store import LiveStore
@@ -80,14 +81,12 @@ class SignalSender:
         rebuilder: Rebuilder,
         ringer: Ringer,
         locator: Locator,
-        switches_max: int,
     ) -> None:
         self._live = live
         self._record = record
         self._rebuilder = rebuilder
         self._ringer = ringer
         self._locator = locator
-        self._switches_max = switches_max
         self._points = Points(record.engine, record.clock)
         self._node = f"client-{unique_name()}"
 
@@ -111,7 +110,7 @@ class SignalSender:
                 signal,
             )
             if isinstance(answer, Refused) and answer.word == "TOO_MANY":
-                limit = self._switches_max
+                limit = store.SWITCHES_MAX
                 raise SwitchInvalid(f"{tx_id} has {limit} switches already; no more are allowed")
             return self._woken(answer, "SET", "NO_CHANGE")
 
