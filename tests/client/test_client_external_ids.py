@@ -212,7 +212,7 @@ def refusal_of(kit: Kit, external_id: str) -> object:
         ({"client.requests.DEPTH_MAX": 2}, {"input": {"a": [[[1]]]}}),
         ({"client.requests.EXTERNAL_ID_CHARS_MAX": 8}, {"external_id": "o" * 20}),
         ({"timeouts.expiry.EXPIRES_S_MAX": 60}, {"expires_in_s": 600}),
-        ({"outbound.addresses.SCHEMES": ("http",)}, {"webhook": "https://example.com/x"}),
+        ({"outbound.addresses.PUBLIC_SCHEMES": ("http",)}, {"webhook": "https://example.com/x"}),
     ],
     ids=lambda value: next(iter(value)) if len(value) == 1 else None,
 )
