@@ -56,9 +56,6 @@ DatpError
 │   ├── ApprovalForbidden     this person may not decide about it
 │   ├── ApprovalOver          it was decided, has expired, or its subject has moved
 │   └── SubjectMoved          what was asked for was asked about another version
-├── RunError
-│   ├── RunUnderWay           an audit or an erasure is running, and there is one at a time
-│   └── RoleTooWeak           the database role of this process may not do it
 ├── PolicyInvalid             the file that says what needs a second person has mistakes
 ├── SealError
 │   ├── NoKeyRing             a secret cannot be stored or read without a key ring
@@ -344,18 +341,6 @@ class ApprovalOver(ApprovalError):
 
 class SubjectMoved(ApprovalError):
     """The subject has changed since the request was made; nothing was done. Look again."""
-
-
-class RunError(DatpError):
-    """An audit or an erasure cannot be started."""
-
-
-class RunUnderWay(RunError):
-    """One of its kind is running, and there is one at a time."""
-
-
-class RoleTooWeak(RunError):
-    """The database role of this process may not do it."""
 
 
 class PolicyInvalid(DatpError):

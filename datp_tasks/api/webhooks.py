@@ -50,7 +50,7 @@ class SecretTimes(Given):
     retired_at: Annotated[datetime | None, Field(description="Until then it signs.")]
 
 
-class SecretsShown(Given):
+class OwnerSecretsShown(Given):
     owner: str
     secrets: Annotated[list[SecretTimes], Field(description="The newest first.")]
 
@@ -122,7 +122,7 @@ async def redeliver(request: Request, id: Id) -> Response:
     return json_response(await services.threads.run(send), 202)
 
 
-@routes.get("/webhook-secret", operation_id="getWebhookSecret", response_model=SecretsShown)
+@routes.get("/webhook-secret", operation_id="getWebhookSecret", response_model=OwnerSecretsShown)
 @grants("endpoints")
 async def show_secrets(
     request: Request,

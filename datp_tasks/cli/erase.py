@@ -71,7 +71,7 @@ def erase(
         "keptAnswers": eraser.erase_answers(permit),
         "dataKeys": eraser.erase_keys(permit),
     }
-    failed = [Refused(done.tx_id, done.what) for done in results if not done.ok]
+    failed = [RefusedErasure(done.tx_id, done.what) for done in results if not done.ok]
     _tell(console, Told(len(results) - len(failed), len(failed), failed, also), as_json=as_json)
     return None
 
@@ -98,13 +98,13 @@ def _erase_over_http(
         typer.confirm(f"Erase the payloads of {count} for ever?", abort=True, err=True)
     done = remote_runs.erase_over_http(chosen, reason)
     also = {name: done[name] for name in ("batches", "keptAnswers", "dataKeys")}
-    failed = [Refused(each["txId"], each["why"]) for each in done["refusals"]]
+    failed = [RefusedErasure(each["txId"], each["why"]) for each in done["refusals"]]
     _tell(console, Told(done["erased"], done["refused"], failed, also), as_json=as_json)
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedErasure:
     tx_id: str
     why: str
 
@@ -115,7 +115,7 @@ class Told:
 
     erased: int
     refused: int
-    named: list[Refused]
+    named: list[RefusedErasure]
     also: dict[str, int]
 
 

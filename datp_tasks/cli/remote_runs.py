@@ -11,10 +11,14 @@ from rich.console import Console
 from datp_tasks.cli.remote_calls import Json, RemoteCalls, stays_on_host
 from datp_tasks.cli.remote_context import remote_calls
 from datp_tasks.cli.terminal_tables import print_json
-from datp_tasks.errors import RunError
+from datp_tasks.errors import DatpError
 from datp_tasks.operator.erase import Chosen
 
 POLL_S = 0.5
+
+
+class RunFailed(DatpError):
+    """An audit or an erasure broke off at the server."""
 
 
 def audit_over_http(*, sample: int | None, everything: bool, seed: int) -> Json:
@@ -58,7 +62,7 @@ def _waited(calls: RemoteCalls, name: str, body: Json) -> Json:
         typer.echo(f"it goes on without this command: GET /v1/{name}/{run['id']}", err=True)
         raise
     if run["state"] == "failed":
-        raise RunError(f"number {run['id']} of {name} has failed: {run['note']}")
+        raise RunFailed(f"number {run['id']} of {name} has failed: {run['note']}")
     return run
 
 

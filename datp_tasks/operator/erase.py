@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from datp_tasks.errors import FilterInvalid, RoleTooWeak
+from datp_tasks.errors import FilterInvalid, SettingsError
 from datp_tasks.failpoints import reach
 from datp_tasks.live.erasing import forget_many
 from datp_tasks.live.store import LiveStore
@@ -44,6 +44,10 @@ UNREADABLE = (
     "these files are damaged: {}. Move them out of DATP_ARCHIVE__JOURNAL_DIR and erase again"
 )
 BROKEN = "its journal does not fit: {}. Look with `datp replay`, and settle that first"
+
+
+class RoleTooWeak(SettingsError):
+    """The database role of this process may not erase."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Engine
 
 from datp_tasks.clock import Clock
-from datp_tasks.errors import RunUnderWay
+from datp_tasks.errors import DatpError
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.payload import encode
@@ -33,6 +33,10 @@ class Query(Queries, topic="operator_runs"):
     hold: str
     set_progress: str
     end: str
+
+
+class RunUnderWay(DatpError):
+    """One of its kind is running, and there is one at a time."""
 
 
 class RunState(StrEnum):

@@ -208,6 +208,7 @@ def test_audits_and_erasures_are_done_by_the_server_while_the_command_waits(
 
     monkeypatch.setattr("datp_tasks.cli.remote_runs.sleep", job)
     tx_id = acme("submit", "echo", "--input", '{"customer": "zoe"}', "-q").strip()
+    house.kit.advance(seconds=61)
     house.kit.run_job("archiver")
     assert "do not fit" in admin("audit", "--all")
     assert admin.json("audit", "--sample", "1")["audited"] == 1

@@ -411,6 +411,7 @@ def test_payloads_are_erased_over_http_and_the_value_is_in_no_answer(
 ) -> None:
     owner = house.new_owner("erased")
     tx_id = house.kit.client.submit("echo", {"customer": "xaver-q"}, owner=owner).tx_id
+    house.kit.advance(seconds=61)
     house.kit.run_job("archiver")
     chosen = {"subject": {"pointer": "/customer", "value": "xaver-q"}}
     counted = ops.post("/v1/erasures/preview", json=chosen)

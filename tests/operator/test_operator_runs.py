@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks import Pipeline
-from datp_tasks.errors import ApprovalNeeded, FilterInvalid, RoleTooWeak, RunUnderWay
+from datp_tasks.errors import ApprovalNeeded, FilterInvalid
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.operator import audit, erase
-from datp_tasks.operator.erase import Chosen
+from datp_tasks.operator.erase import Chosen, RoleTooWeak
 from datp_tasks.record.erasure import Erasure
-from datp_tasks.record.operator_runs import OperatorRun, RunState
+from datp_tasks.record.operator_runs import OperatorRun, RunState, RunUnderWay
 from datp_tasks.testing import Kit
 
 ANN = Actor(name="key k1", owner="ann", role=Role.ADMIN, key_id="k1", request_id="r1")

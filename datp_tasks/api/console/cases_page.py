@@ -6,11 +6,11 @@ from urllib.parse import quote
 
 from fastapi.responses import Response
 
+from datp_tasks.api.case_routes import callable_pipelines, note_test, why_not
 from datp_tasks.api.console.case_runs import CasesNotRun
 from datp_tasks.api.console.confirming import Confirm, confirm_page
 from datp_tasks.api.console.pipelines_page import look, place_of, show_version
 from datp_tasks.api.console.visit import Pages, Visit
-from datp_tasks.api.pipeline_cases import callable_pipelines, note_test, why_not
 from datp_tasks.model.actor import Role
 from datp_tasks.pipelines.records import StoredVersion
 

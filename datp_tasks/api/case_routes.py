@@ -38,7 +38,7 @@ class TestIn(Sent):
     reason: Annotated[Long, Field(description="Kept in the audit table.")] = ""
 
 
-class CaseOutcome(Given):
+class CaseShown(Given):
     case: str
     passed: bool
     status: str
@@ -50,7 +50,7 @@ class CasesShown(Given):
     version: str
     passed: int
     failed: int
-    cases: list[CaseOutcome]
+    cases: list[CaseShown]
 
 
 @routes.post(
