@@ -5,8 +5,9 @@ Moves:    nothing -> queued for accepted rows; (any) -> final where SQL has deci
           not know; (lost) -> queued, sleeping or in-doubt after Redis was wiped or fell back in
           time. Rings for what is queued, and asks those to stop whose cancel only SQL has.
 Knows:    how long a transaction has been waiting. A long queue looks like lost bells, so where
-          bells are still waiting in a queue only a few more are rung. A mark in each shard, which
-          SQL has too, tells that Redis has lost writes.
+          bells are still waiting in a queue only a few more are rung, and for the same transaction
+          ever more rarely. A mark in each shard, which SQL has too, tells that Redis has lost
+          writes.
 Bound:    LINE_PAGES_MAX pages of the line of queued transactions, FRESH_PAGES_MAX pages of rows
           accepted since the last run, the newest first, PAGES_MAX pages of the rows of the window
           and one page of older ones, CANCEL_PAGES_MAX pages of cancels since the last run; a page
@@ -28,6 +29,7 @@ from datp_tasks.bells.ringer import Ringer
 from datp_tasks.jobs.rebuild import SIGNALS_AGAIN_S, Rebuild, RebuildTables
 from datp_tasks.live.job_notes import Cursors
 from datp_tasks.live.live_types import Bell
+from datp_tasks.live.reading import queued_ms
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.status import Status
 from datp_tasks.record.signals import Signal
@@ -163,18 +165,28 @@ class Choice:
     def most_of_a_shard(self) -> int:
         return max(Counter(tx[1:3] for tx in self._chosen).values(), default=0)
 
-    def add(self, page: Sequence[str]) -> None:
-        found = self._live.named_many(page, ("group",))
-        # One without a group is gone: asking for its bell takes it off the line.
-        groups = [fields.get("group", "") for fields in found]
-        chosen = [tx for tx, group in zip(page, groups, strict=True) if self._is_for(tx, group)]
-        self._chosen |= dict.fromkeys(chosen)
+    def add(self, page: Sequence[tuple[str, float]]) -> None:
+        """Of those in the line, each with the time of its last bell."""
+        found = self._live.named_many([tx for tx, _ in page], ("group", "sequence", "rung"))
+        now_ms = self._live.server_now_ms()
+        for (tx_id, last_ms), fields in zip(page, found, strict=True):
+            if self._is_for(tx_id, fields, last_ms, now_ms):
+                self._chosen[tx_id] = None
 
-    def _is_for(self, tx_id: str, group: str) -> bool:
+    def _is_for(
+        self, tx_id: str, fields: dict[str, str], last_ms: float, now_ms: int
+    ) -> bool:
+        # One without a group is gone: asking for its bell takes it off the line.
+        group = fields.get("group", "")
         if group and group not in self._messages:
             self._messages[group] = self._backlog(group)
         if tx_id in self._chosen or not self._messages.get(group):
             return True
+        # Its last bell is probably one of those messages. Each time it waits twice as long, so
+        # that the messages of a group whose workers are busy for days stay few.
+        since_ms = queued_ms(last_ms, fields.get("sequence"), fields.get("rung"))
+        if now_ms - last_ms < last_ms - since_ms:
+            return False
         self._despite[group] += 1
         return self._despite[group] <= RING_DESPITE_BACKLOG_MAX
 

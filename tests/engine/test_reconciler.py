@@ -12,6 +12,7 @@ from sqlalchemy import event
 
 from datp_tasks import Pipeline, Request, Sleep
 from datp_tasks.failpoints import SimulatedCrash
+from datp_tasks.jobs.reconciler import RING_DESPITE_BACKLOG_MAX
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -196,3 +197,36 @@ def test_each_busy_group_gets_some_bells(kit: Kit) -> None:
     assert len(rung) == len(set(rung)), "none is rung twice before its time"
     groups = [each["group"] for each in kit.connections.live.fields_many(rung)]
     assert groups.count("other") == 5
+
+
+def test_messages_of_a_group_whose_workers_are_busy_stay_few(kit: Kit) -> None:
+    """Each rings again when it has waited twice as long as at its last bell, not in every run."""
+    count, period_s = 5, kit.settings.ring_again_after_ms / 1_000
+    queued(kit, "do", count)
+    kit.lose_bells()
+    messages = []
+    for _ in range(64):
+        kit.clock.advance(seconds=period_s)
+        kit.run_job("reconciler", backlog=lambda group: len(kit.send.rung))
+        messages.append(len(kit.send.rung))
+    # The first ones, then one for each at 10, 20, 40 s ...
+    assert messages[-1] <= count * 8
+    assert [messages[n - 1] - messages[n // 2 - 1] for n in (8, 16, 32, 64)] == [count] * 4
+
+
+def test_a_lost_bell_does_not_wait_behind_those_that_were_rung_again(kit: Kit) -> None:
+    queued(kit, "do", RING_DESPITE_BACKLOG_MAX)
+    kit.lose_bells()
+    for _ in range(6):
+        kit.clock.advance(seconds=kit.settings.ring_again_after_ms / 1_000)
+        kit.run_job("reconciler", backlog=lambda group: 1_000)
+    [lost] = queued(kit, "do", 1)
+    kit.lose_bells()
+    kit.send.rung.clear()
+    kit.clock.advance(seconds=kit.settings.ring_again_after_ms / 1_000)
+    kit.run_job("reconciler", backlog=lambda group: 1_000)
+    assert [pairs for _, pairs in kit.send.rung] == [[(lost, 1)]]
+    # Once the queue is empty, every bell that is not answered was lost.
+    kit.clock.advance(seconds=kit.settings.ring_again_after_ms / 1_000)
+    rung = kit.run_job("reconciler", backlog=lambda group: 0).rung
+    assert rung == RING_DESPITE_BACKLOG_MAX + 1
