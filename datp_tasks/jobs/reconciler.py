@@ -5,9 +5,9 @@ Moves:    nothing -> queued for accepted rows; (any) -> final where SQL has deci
           not know; (lost) -> queued, sleeping or in-doubt after Redis was wiped or fell back in
           time. Rings for what is queued, and asks those to stop whose cancel only SQL has.
 Knows:    how long a transaction has been waiting. A long queue looks like lost bells, so where
-          bells are still waiting in a queue only a few more are rung, and for the same transaction
-          ever more rarely. A mark in each shard, which SQL has too, tells that Redis has lost
-          writes.
+          bells are still waiting in a queue only a few more are rung, and hardly any once there
+          are as many messages as transactions. A mark in each shard, which SQL has too, tells that
+          Redis has lost writes.
 Bound:    LINE_PAGES_MAX pages of the line of queued transactions, FRESH_PAGES_MAX pages of rows
           accepted since the last run, the newest first, PAGES_MAX pages of the rows of the window
           and one page of older ones, CANCEL_PAGES_MAX pages of cancels since the last run; a page
@@ -127,7 +127,7 @@ class LostBells:
         share = self._live.share_of(self._limits.batch_max)
         choice = Choice(self._live, self._backlog)
         goes_on = int(self._cursors.get("line") or share)
-        rank = 0
+        rank, is_full = 0, True
         for _ in range(LINE_PAGES_MAX):
             page, is_full = self._live.overdue_page(
                 "queuedZ",
@@ -140,55 +140,62 @@ class LostBells:
                 goes_on = share
                 break
             rank = rank + share if rank else goes_on
-        else:
+        chosen = choice.made()
+        if is_full:
             # Those that are rung leave their places, and the others of their shard move up.
-            goes_on = max(share, rank - choice.most_of_a_shard)
+            moves_up = max(Counter(tx[1:3] for tx in chosen).values(), default=0)
+            goes_on = max(share, rank - moves_up)
         self._cursors.set("line", str(goes_on))
-        return choice.chosen
+        return chosen
 
 
 class Choice:
-    """What to ring for: all that are late, but few of a group in whose queue messages wait."""
+    """What to ring for: all that are late, but few of a group in whose queue messages wait.
+
+    There the bell of each is probably one of the messages. So no more are sent than transactions
+    wait, and beyond that only for one that has waited twice as long as at its last bell: the queue
+    of a group whose workers are busy or absent for days stays short.
+    """
 
     def __init__(self, live: LiveStore, backlog: Callable[[str], int]) -> None:
         self._live = live
         self._backlog = backlog
-        self._messages: dict[str, int] = {}
-        self._despite: Counter[str] = Counter()
-        self._chosen: dict[str, None] = {}
-
-    @property
-    def chosen(self) -> list[str]:
-        return list(self._chosen)
-
-    @property
-    def most_of_a_shard(self) -> int:
-        return max(Counter(tx[1:3] for tx in self._chosen).values(), default=0)
+        self._late: dict[str, _Late] = {}
 
     def add(self, page: Sequence[tuple[str, float]]) -> None:
-        """Of those in the line, each with the time of its last bell."""
+        """Some of the line, each with the time of its last bell."""
         found = self._live.named_many([tx for tx, _ in page], ("group", "sequence", "rung"))
-        now_ms = self._live.server_now_ms()
         for (tx_id, last_ms), fields in zip(page, found, strict=True):
-            if self._is_for(tx_id, fields, last_ms, now_ms):
-                self._chosen[tx_id] = None
+            since_ms = queued_ms(last_ms, fields.get("sequence"), fields.get("rung"))
+            self._late[tx_id] = _Late(fields.get("group", ""), since_ms, last_ms)
 
-    def _is_for(
-        self, tx_id: str, fields: dict[str, str], last_ms: float, now_ms: int
-    ) -> bool:
+    def made(self) -> list[str]:
+        now_ms = self._live.server_now_ms()
+        waiting = Counter(late.group for late in self._late.values())
         # One without a group is gone: asking for its bell takes it off the line.
-        group = fields.get("group", "")
-        if group and group not in self._messages:
-            self._messages[group] = self._backlog(group)
-        if tx_id in self._chosen or not self._messages.get(group):
-            return True
-        # Its last bell is probably one of those messages. Each time it waits twice as long, so
-        # that the messages of a group whose workers are busy for days stay few.
-        since_ms = queued_ms(last_ms, fields.get("sequence"), fields.get("rung"))
-        if now_ms - last_ms < last_ms - since_ms:
-            return False
-        self._despite[group] += 1
-        return self._despite[group] <= RING_DESPITE_BACKLOG_MAX
+        messages = {group: self._backlog(group) if group else 0 for group in waiting}
+        rung: Counter[str] = Counter()
+        chosen = []
+        for tx_id, late in self._late.items():
+            group = late.group
+            if messages[group]:
+                is_short = messages[group] + rung[group] < waiting[group]
+                if not is_short and now_ms - late.last_ms < late.last_ms - late.since_ms:
+                    continue
+                if rung[group] == RING_DESPITE_BACKLOG_MAX:
+                    continue
+            rung[group] += 1
+            chosen.append(tx_id)
+        return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """One whose bell no worker has answered for a while."""
+
+    group: str
+    since_ms: float
+    last_ms: float
 
 
 class MissingRows:

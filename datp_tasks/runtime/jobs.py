@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from datp_tasks.jobs import (
@@ -139,10 +140,19 @@ def _reconciler(container: Container, settings: Settings, backlog: Backlog) -> r
         rebuild_tables(container),
         container.recovery.rebuilder,
         container.bells.ringer,
-        # Where a line is long there are few messages, and its bells are not lost either.
-        lambda group: backlog(group) or container.bells.ringer.waiting(group),
+        partial(_bells_on_their_way, container, backlog),
         limits=limits,
     )
+
+
+def _bells_on_their_way(container: Container, backlog: Backlog, group: str) -> int:
+    """Messages to a group, and what waits in lines for those: its bells are not lost either.
+
+    A line without any message may be one that goes on with a message that a worker has just taken,
+    or one whose message was lost: it counts as a single bell.
+    """
+    messages, waiting = backlog(group), container.bells.ringer.waiting(group)
+    return messages + waiting if messages else min(waiting, 1)
 
 
 def _retention(container: Container, settings: Settings, _: Backlog) -> retention.Result:

@@ -230,3 +230,22 @@ def test_a_lost_bell_does_not_wait_behind_those_that_were_rung_again(kit: Kit) -
     kit.clock.advance(seconds=kit.settings.ring_again_after_ms / 1_000)
     rung = kit.run_job("reconciler", backlog=lambda group: 0).rung
     assert rung == RING_DESPITE_BACKLOG_MAX + 1
+
+
+def test_where_fewer_messages_than_transactions_wait_some_bells_are_lost(datp: Kit) -> None:
+    """Such as those that waited beside a message for so long that they were given up."""
+    declared(datp)
+    queued(datp, "do", 60)
+    datp.lose_bells()
+    datp.clock.advance(seconds=3_600)
+    assert [rung_despite(datp, 1_000) for _ in range(4)] == [20, 20, 20, 0]
+    # They have waited for an hour, and another one would pass until the next bell.
+    datp.clock.advance(seconds=datp.settings.ring_again_after_ms / 1_000)
+    assert rung_despite(datp, 60) == 0
+    assert rung_despite(datp, 50) == 10
+    assert rung_despite(datp, 1) == RING_DESPITE_BACKLOG_MAX
+
+
+def rung_despite(kit: Kit, messages: int) -> int:
+    rung: int = kit.run_job("reconciler", backlog=lambda group: messages).rung
+    return rung
