@@ -6,7 +6,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from datp_tasks.live.live_types import Bell, Claimed, Held
-from datp_tasks.live.scripts import ScriptCall, script, script_names
+from datp_tasks.live.scripts import ScriptCall, ScriptRunner, script, script_names
 from datp_tasks.model.state import PASSED, Delta, delta_json
 from datp_tasks.model.stop_request import StopRequest
 from tests.support.live_states import HERE, NODE, OPENS, STATE_JSON, STEP, Stage
@@ -145,15 +145,16 @@ def test_a_vector_of_one_shard_is_one_call_and_one_entry_and_each_has_its_answer
     stage: Stage,
 ) -> None:
     live, size = stage.live, 10
+    runner: ScriptRunner = vars(live)["_runner"]
     journal = live.keys.in_shard("05", "journalX")
     bells = [stage.queued(shard="05") for _ in range(size)]
     pairs = [(bell.tx_id, bell.sequence) for bell in bells]
     costs = []
 
     def run(calls: list[ScriptCall]) -> list[str]:
-        before = live.calls, stage.redis.xlen(journal)
+        before = runner.calls, stage.redis.xlen(journal)
         replies = live.run(calls)
-        costs.append((live.calls - before[0], stage.redis.xlen(journal) - before[1]))
+        costs.append((runner.calls - before[0], stage.redis.xlen(journal) - before[1]))
         return [reply[0] for reply in replies]
 
     order: dict[str, str] = {"step_type": STEP, "begin": OPENS, "held": ""}
