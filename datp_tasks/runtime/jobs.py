@@ -140,19 +140,15 @@ def _reconciler(container: Container, settings: Settings, backlog: Backlog) -> r
         rebuild_tables(container),
         container.recovery.rebuilder,
         container.bells.ringer,
-        partial(_bells_on_their_way, container, backlog),
+        partial(_messages, container, backlog),
         limits=limits,
     )
 
 
-def _bells_on_their_way(container: Container, backlog: Backlog, group: str) -> int:
-    """Messages to a group, and what waits in lines for those: its bells are not lost either.
-
-    A line without any message may be one that goes on with a message that a worker has just taken,
-    or one whose message was lost: it counts as a single bell.
-    """
-    messages, waiting = backlog(group), container.bells.ringer.waiting(group)
-    return messages + waiting if messages else min(waiting, 1)
+def _messages(container: Container, backlog: Backlog, group: str) -> int:
+    """Those in the queue of a group. A line without any goes on with a message that a worker has
+    just taken, or its message was lost: it counts as one."""
+    return backlog(group) or min(container.bells.ringer.waiting(group), 1)
 
 
 def _retention(container: Container, settings: Settings, _: Backlog) -> retention.Result:
