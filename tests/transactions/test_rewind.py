@@ -138,6 +138,25 @@ def test_a_loss_is_noticed_although_the_archiver_has_read_on_since(datp: Kit, wo
     assert reconcile(world) == 0
 
 
+def test_a_switch_that_was_set_after_the_last_reading_of_the_journal_is_set_again(
+    datp: Kit, world: World
+) -> None:
+    """SQL has no newer state of it, so nothing is restored; but its client was told."""
+    tx_id, busy = datp.submit("wait", {}), datp.submit("wait", {})
+    world.archive()
+    datp.lose_bells()
+    with world.rewound():
+        datp.clock.advance(seconds=1)
+        datp.client.set_switch(busy, "n", 1)
+        world.archive()
+        datp.client.set_switch(tx_id, "go", 1)
+    datp.lose_bells(False)
+    assert noticed(world)
+    assert "switch:go" not in world.fields(tx_id)
+    reconcile(world)
+    assert datp.status(tx_id).status is Status.SUCCESS
+
+
 def test_entries_that_were_drained_before_and_are_there_again_are_recorded_once(
     datp: Kit, world: World
 ) -> None:

@@ -82,6 +82,37 @@ def test_however_many_signals_came_before_it_a_switch_is_set_again(datp_servers:
     datp.close()
 
 
+@pytest.mark.parametrize("loss", ["restart", "wipe"])
+def test_a_switch_that_a_step_has_used_up_is_not_set_again(datp: Kit, loss: str) -> None:
+    """One approval of two must not count twice."""
+    approved: list[str] = []
+
+    @datp.step("t/twice")
+    def twice(ctx: Any, data: Data) -> Sleep | None:
+        if ctx.switch("go"):
+            approved.append(ctx.tx_id)
+            ctx.set_switch("go", None)
+        return Sleep(switch="go", seconds=86_400) if len(approved) < 2 else None
+
+    datp.use(Pipeline("twice").step("t/twice").build())
+    tx_id = datp.submit("twice", {})
+    datp.run_job("reconciler")
+    datp.client.set_switch(tx_id, "go", True)
+    datp.client.set_switch(tx_id, "other", 1)
+    datp.run_job("archiver")
+    if loss == "restart":
+        with datp.connections.engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE live_server SET run_id = 'the one before'")
+        datp.run_job("reconciler")
+    else:
+        wipe(datp)
+        datp.recover()
+    assert (datp.status(tx_id).status, len(approved)) == (Status.SLEEPING, 1)
+    assert datp.connections.live.fields_many([tx_id])[0]["switch:other"].endswith(":1")
+    datp.client.set_switch(tx_id, "go", True)
+    assert (datp.status(tx_id).status, len(approved)) == (Status.SUCCESS, 2)
+
+
 def lost_switch(datp: Kit, tx_id: str) -> None:
     """A client is told that a switch is set, Redis loses it in a restart, the reconciler runs."""
     datp.run_job("reconciler")
