@@ -168,15 +168,16 @@ class WorkerServices:
             raise StaleFence
         if isinstance(answer, Refused) and answer.word not in ("SET", "NO_CHANGE"):
             raise SwitchInvalid(f"switch {name!r} was not set: {answer.word.lower()}")
-        if run.switch_seq:
-            # Some were set before. One that was removed is kept there without a value.
-            self._use_up(Signal(run.tx_id, name, run.switches.get(name, "")))
+        if run.switch_seq and isinstance(answer, Refused) and answer.word == "SET":
+            # Some were set before. One that was removed is kept in SQL without a value.
+            before = run.switches.get(name, "")
+            self._replace(Signal(run.tx_id, name, before, replaced_seq=int(answer.found)))
         run.switches = {**run.switches, name: json.dumps(value)}
 
-    def _use_up(self, signal: Signal) -> None:
-        """A step has put something else in its place: it must not be said again after a loss."""
+    def _replace(self, signal: Signal) -> None:
+        """What outside had set must not be set again after a loss of Redis."""
         try:
-            self._signals.withdraw(signal, None)
+            self._signals.replace(signal)
         except OperationalError as error:
             if not is_outage(error):
                 raise
