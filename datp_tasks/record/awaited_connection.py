@@ -26,7 +26,7 @@ from datp_tasks.record.caller_connection import (
 
 T = TypeVar("T")
 #: The driver of SQLAlchemy whose connections are taken.
-DRIVER = "psycopg_async"
+DRIVER = "psycopg"
 
 
 class CallerLeft(Exception):

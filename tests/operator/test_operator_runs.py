@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -239,7 +240,7 @@ def test_an_unexpected_fault_ends_it_and_tells_where_to_look(
     assert "secret" not in failed.note
 
 
-@pytest.mark.kit(policy_file="")
+@pytest.mark.kit(policy_file=str(Path(__file__).with_name("two_persons_to_erase.yaml")))
 def test_where_two_must_agree_it_begins_after_the_second(datp: Kit) -> None:
     ended(datp, SECRET)
     runs = datp.operator.runs
