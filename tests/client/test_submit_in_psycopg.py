@@ -208,17 +208,21 @@ async def own_awaited(kit: Kit) -> AsyncIterator[Any]:
 @asynccontextmanager
 async def sqlalchemy_awaited(kit: Kit) -> AsyncIterator[Any]:
     engine = create_async_engine(psycopg_url(kit))
-    async with engine.connect() as connection:
-        yield connection
-    await engine.dispose()
+    try:
+        async with engine.connect() as connection:
+            yield connection
+    finally:
+        await engine.dispose()
 
 
 @asynccontextmanager
 async def session_awaited(kit: Kit) -> AsyncIterator[Any]:
     engine = create_async_engine(psycopg_url(kit))
-    async with AsyncSession(engine) as opened:
-        yield opened
-    await engine.dispose()
+    try:
+        async with AsyncSession(engine) as opened:
+            yield opened
+    finally:
+        await engine.dispose()
 
 
 AWAITED = pytest.mark.parametrize("opened", [own_awaited, sqlalchemy_awaited, session_awaited])
