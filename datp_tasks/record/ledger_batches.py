@@ -37,6 +37,7 @@ from datp_tasks.record.ledger_types import (
     LedgerBatch,
     Move,
     NewBatch,
+    SeenService,
     Service,
     Sighting,
     Stored,
@@ -98,13 +99,26 @@ class BatchStore:
 
     # The way in.
 
-    def add_service(self, service: Service, by: Actor | None = None, reason: str = "") -> bool:
-        """Make a service or change its address; False if it exists with another kind."""
+    def add_service(
+        self,
+        service: Service,
+        by: Actor | None = None,
+        reason: str = "",
+        *,
+        seen: SeenService | None = None,
+    ) -> bool:
+        """Make a service or change its address; False if it exists with another kind.
+
+        With `seen` also if it is not as it was seen, or came to be meanwhile.
+        """
         values = {
             "service": service.service_id,
             "kind": service.kind,
             "url": service.url,
             "secret": service.secret,
+            "compares": seen is not None,
+            "seen_url": seen.service.url if seen and seen.service else None,
+            "seen_secret": seen.service.secret if seen and seen.service else None,
         }
         with self._sql.transaction() as connection:
             is_done = bool(self._sql.rows(connection, Query.add_service, values))

@@ -59,6 +59,14 @@ class Service:
     secret: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SeenService:
+    """What the one who changes a service has seen of it."""
+
+    #: None: that there is none.
+    service: Service | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """Who may queue the batches of a service, and until when."""

@@ -47,6 +47,10 @@ class Segment:
 @dataclass(slots=True)
 class StepRow:
     path: str
+    #: As people count: the first step of its pipeline is 1.
+    number: int
+    #: How many steps its pipeline has.
+    of: int
     depth: int
     pipeline: str
     name: str
@@ -139,6 +143,8 @@ class Drawing:
         made = {
             path: StepRow(
                 path=path,
+                number=index + 1,
+                of=len(definition.steps),
                 depth=depth,
                 pipeline=name,
                 name=step.name or step.type,

@@ -44,6 +44,7 @@ def read(services: Services, params: Params) -> Mapping[str, Any]:
     rows = found[:ROWS_MAX]
     older = {**given, "before": rows[-1].id} if len(found) > ROWS_MAX else {}
     return {
+        "now_ms": services.live.server_now_ms(),
         "rows": rows,
         "older": with_query("/webhooks", older) if older else "",
         "lag_s": lag_s,
