@@ -101,6 +101,10 @@ def test_counts_of_a_version_are_of_its_transactions(house: ApiHouse) -> None:
     house.services.client.cancel(woken, "a test", by=LOCAL)
     assert kit.finish(woken).status is Status.CANCELLED
     now = listing.by_version(5_000)[("nap", before)]
+    shown = signed_in(house, "vic", Role.VIEWER).get("/pipelines/nap").text
+    row = shown.partition(f'id="version-{before}"')[2].partition("</tr>")[0]
+    assert f"{now.unsuccessful} ({100 * now.unsuccessful / now.ended:.1f} %)" in row
+    assert re.search(rf"in flight </span>{now.in_flight}<", row)
     assert kit.status(sleeping).status is Status.SLEEPING
     assert now.in_flight - (was.in_flight if was else 0) == 1
     assert now.unsuccessful - (was.unsuccessful if was else 0) == 1
@@ -139,10 +143,12 @@ def test_a_dead_webhook_is_found_and_sent_again(house: ApiHouse) -> None:
         )
     assert delivery.id in guest.get(f"/webhooks?state=dead&owner=hooked&txId={tx_id}").text
     assert delivery.id not in guest.get("/webhooks?state=delivered&owner=hooked").text
-    answer = guest.post(f"/webhooks/{delivery.id}/redeliver", token=guest.token())
+    guest.post(f"/webhooks/{delivery.id}/redeliver", token=guest.token())
+    assert store.deliveries(tx_id=tx_id)[0].state == "dead", "not without a reason"
+    answer = guest.post(f"/webhooks/{delivery.id}/redeliver", token=guest.token(), **REASON)
     assert "It is due now" in said(guest, answer.headers["location"])
     [redelivery] = noted(house, "webhook.redeliver", delivery.id)
-    assert redelivery.actor.startswith("key ")
+    assert redelivery.actor.startswith("key ") and redelivery.reason == "ticket 12"
     assert guest.get("/webhooks/none").status_code == 404
 
 
@@ -429,6 +435,24 @@ def test_a_mapping_is_compared_committed_and_put_into_use(strict: ApiHouse) -> N
     assert kit.connections.pipelines.show("coded").info.version != before
     assert vic.get("/mappings/none").status_code == 404
     assert vic.get("/mappings/codes?version=ffff").status_code == 404
+
+
+def test_a_switch_and_a_wake_take_a_reason_that_the_audit_keeps(house: ApiHouse) -> None:
+    opal, tx_id = signed_in(house, "opal", Role.OPERATOR), house.kit.submit("nap", {}, owner="r")
+    token, place = opal.token(), f"/transactions/{tx_id}"
+    switch = {"token": token, "name": "kyc", "value": "true"}
+    for path, form in ((f"{place}/switch", switch), (f"{place}/wake", {"token": token})):
+        refused = opal.post(path, **form)
+        assert "reason" in said(opal, refused.headers["location"]), path
+    chain = AuditChain(house.kit.connections.engine)
+    assert chain.actions(subject=tx_id) == [], "not without a reason"
+    opal.post(f"{place}/switch", **switch, **REASON)
+    opal.post(f"{place}/wake", token=token, **REASON)
+    did = [(each.action, each.reason) for each in chain.actions(subject=tx_id)]
+    assert did == [
+        ("transaction.wake", "ticket 12"),
+        ("transaction.switch", "kyc = True: ticket 12"),
+    ]
 
 
 def test_any_id_in_the_search_leads_to_its_page(house: ApiHouse) -> None:

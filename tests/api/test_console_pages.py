@@ -186,9 +186,16 @@ def test_every_action_works_without_scripts(world: ConsoleWorld) -> None:
         page.click("a:has-text('Set switch…')")
         assert page.input_value("#switch-name") == "kyc"
         page.fill("#switch-value", "true")
+        page.fill("#reason", "the papers are here")
         page.click("button:has-text('Set the switch')")
         page.wait_for_selector(".said:has-text('woke up')")
         assert world.kit.finish(second).status == "success"
+        # What each step changed, for one who gives a reason.
+        page = visitor.go(f"/transactions/{second}")
+        page.fill("#unmask-reason", "asked by phone")
+        page.click("button:has-text('Show payloads')")
+        added = page.locator("#diff-1 .added").all_text_contents()
+        assert [each.strip("+ ,") for each in added] == ['"checked": true']
         visitor.go("/transactions?owner=plain&status=sleeping")
         page.click("a:has-text('Cancel…')")
         page.fill("#count", "2")
@@ -305,8 +312,13 @@ def test_a_page_is_live_keeps_what_is_open_and_pauses(world: ConsoleWorld) -> No
         page = visitor.go(f"/transactions/{tx_id}")
         page.wait_for_selector("#freshness-words:has-text('live')")
         page.fill("#unmask-reason", "half a reas")
+        # The graph: where it is, and after its end nowhere.
+        here = page.locator("#tx-steps tr.here .step")
+        assert "step 2 of 3" in (here.text_content() or "")
         world.kit.set_switch(tx_id, "kyc", True)
         page.wait_for_selector("#tx-head .s-success")
+        page.wait_for_function("!document.querySelector('#tx-steps tr.here')")
+        assert page.locator("#tx-steps svg[aria-label=done]").count() == 4
         # The form is outside of what is replaced.
         assert page.input_value("#unmask-reason") == "half a reas"
         assert page.evaluate("document.activeElement.id") == "unmask-reason"

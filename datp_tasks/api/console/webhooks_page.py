@@ -121,12 +121,12 @@ async def webhook(visit: Visit) -> Response:
 
 @pages.action("/webhooks/{id}/redeliver", back="/webhooks/{id}")
 async def redeliver(visit: Visit) -> Response:
-    id = visit.part("id")
+    id, reason = visit.part("id"), visit.reason()
 
     def send() -> None:
         with translate_outage():
             _find(visit.services, id)
-            visit.services.webhooks.redeliver(id, actor=visit.caller.actor)
+            visit.services.webhooks.redeliver(id, actor=visit.caller.actor, reason=reason)
 
     await visit.run(send)
     return visit.back_to(f"/webhooks/{id}", "It is due now, with the same id and body.")
