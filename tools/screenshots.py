@@ -41,7 +41,10 @@ TRANSFERS = (60, 110, 150, 90, 40, 70, 130, 150, 120, 80, 60, 100, 140, 110, 70,
 ROUND_S = 10.0
 GIVE_UP_S = 120.0
 #: A picture is as high as its page, so that nothing is cut; of a long list it shows whole rows.
-HEIGHT_MIN, HEIGHT_MAX, LIST_HEIGHT = 520, 1_400, 900
+HEIGHT_MIN, LIST_HEIGHT = 520, 900
+#: Space below the last panel.
+BELOW = 16
+LISTS = ("transactions", "webhooks", "endpoint", "audit")
 #: Below the last row or panel that fits into a height.
 LAST_EDGE = """high => Math.max(...[...document.querySelectorAll("main tr, main section")]
     .map(each => Math.ceil(each.getBoundingClientRect().bottom + scrollY))
@@ -412,21 +415,21 @@ def _photograph(scene: Scene, page: Page, ending: str, only: tuple[str, ...] = (
         page.wait_for_timeout(300)
         _prepare(page, name)
         width = page.viewport_size["width"] if page.viewport_size else WIDE["width"]
-        page.set_viewport_size({"width": width, "height": _height(page)})
+        page.set_viewport_size({"width": width, "height": HEIGHT_MIN})
+        page.set_viewport_size({"width": width, "height": _height(page, name in LISTS)})
         page.screenshot(path=FOLDER / f"{name}{ending}.png")
 
 
-def _height(page: Page) -> int:
-    """Of the whole page; of one that is too long for a picture, down to the end of a row."""
+def _height(page: Page, is_list: bool) -> int:
+    """Of the whole page; of a long list, down to the end of a row."""
     page.evaluate("scrollTo(0, 0)")
-    whole = page.evaluate(
-        "Math.ceil(document.querySelector('main').getBoundingClientRect().bottom)"
+    bottom = (
+        "Math.ceil(document.querySelector('main').lastElementChild.getBoundingClientRect().bottom)"
     )
-    # The space below the last panel is for a browser that scrolls.
-    whole -= 40
-    if whole <= HEIGHT_MAX:
-        return max(HEIGHT_MIN, int(whole))
-    return int(page.evaluate(LAST_EDGE, LIST_HEIGHT)) + 1
+    whole = int(page.evaluate(bottom)) + BELOW
+    if is_list and whole > LIST_HEIGHT:
+        return int(page.evaluate(LAST_EDGE, LIST_HEIGHT)) + 1
+    return max(HEIGHT_MIN, whole)
 
 
 def _prepare(page: Page, name: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from datp_tasks import Pipeline
 from datp_tasks.api.console import ledgers_page
-from datp_tasks.api.console.render import action_words, place_words, told_words
+from datp_tasks.api.console.render import action_words, rate, told_words
 from datp_tasks.api.console.subject_links import page_of_subject, page_or_search
 from datp_tasks.api.console.transactions_page import conditions_of
 from datp_tasks.api.services import Services
@@ -22,6 +22,7 @@ from datp_tasks.model.approval import ACTIONS, STEP
 from datp_tasks.model.grants import Grants
 from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.node_groups import LIMITS
+from datp_tasks.model.plan import place_words
 from datp_tasks.model.status import Status
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.audit_chain import AuditChain, Noted
@@ -103,7 +104,7 @@ def test_counts_of_a_version_are_of_its_transactions(house: ApiHouse) -> None:
     now = listing.by_version(5_000)[("nap", before)]
     shown = signed_in(house, "vic", Role.VIEWER).get("/pipelines/nap").text
     row = shown.partition(f'id="version-{before}"')[2].partition("</tr>")[0]
-    assert f"{now.unsuccessful} ({100 * now.unsuccessful / now.ended:.1f} %)" in row
+    assert f"{now.unsuccessful} ({rate(100 * now.unsuccessful / now.ended)} %)" in row
     assert re.search(rf"in flight </span>{now.in_flight}<", row)
     assert kit.status(sleeping).status is Status.SLEEPING
     assert now.in_flight - (was.in_flight if was else 0) == 1
@@ -503,7 +504,7 @@ def test_what_rows_are_about_is_a_link_to_its_page() -> None:
 
 
 def test_people_count_steps_from_1_and_read_words() -> None:
-    assert place_words("payout/1") == "payout, step 2"
+    assert place_words("payout/1") == "step 2 of payout"
     assert [place_words(each) for each in ("payout", "", "a/b", "/1")] == [
         "payout",
         "",
@@ -528,7 +529,7 @@ def test_another_one_is_started_with_an_edited_input(house: ApiHouse) -> None:
     given["input"] = given["input"].replace("DE02", "DE03")
     made = admin.post("/try", token=admin.token(), **given).headers["location"].rpartition("/")[2]
     assert made != tx_id
-    assert house.kit.finish(made).output == {"iban": "DE03", "amount": 5}
+    assert house.kit.finish(made).output == {"echo": {"iban": "DE03", "amount": 5}}
 
 
 CASES_YAML = """

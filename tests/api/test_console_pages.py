@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Page, Route, ViewportSize
 
 from datp_tasks.model.actor import LOCAL, Role
 from datp_tasks.record.alerts import Alerts
@@ -43,7 +43,7 @@ PAGES = (
     "/try?pipeline=transfer&case=a%20small%20one",
 )
 SERIOUS = ("serious", "critical")
-WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 360, "height": 780}
+WIDE, NARROW = ViewportSize(width=1280, height=800), ViewportSize(width=360, height=780)
 #: The script of axe is in the page from the first run on.
 AXE_AGAIN = "async () => (await axe.run()).violations"
 

@@ -12,6 +12,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from datp_tasks.model.plan import place_words
+
 TEMPLATES = Path(__file__).with_name("templates")
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
@@ -91,13 +93,6 @@ def moment_near(when: datetime, now_ms: float) -> Markup:
         f"{text:%Y-%m-%d %H:%M:%S.%f}"[:-3],
         f"{text:%H:%M:%S}" if is_today else f"{text:%Y-%m-%d %H:%M}",
     )
-
-
-def place_words(place: str) -> str:
-    """Where a transaction is, for people, who count steps from 1: `payout/1` is its step 2."""
-    pipeline, _, index = place.rpartition("/")
-    is_place = bool(pipeline) and index.isascii() and index.isdecimal()
-    return f"{pipeline}, step {int(index) + 1}" if is_place else place
 
 
 #: Kind of a delivery or of an event -> what its receiver is told.
