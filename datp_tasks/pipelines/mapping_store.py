@@ -131,10 +131,6 @@ class MappingStore:
             in_use = rows.head(name).version_in_use
             return tuple(_stored(row, in_use) for row in rows.versions(name))
 
-    def named_by(self, name: str) -> builtins.list[str]:
-        """The pipelines in use that would get a new version with another one of this mapping."""
-        return [definition.name for definition in self._naming(name)]
-
     def _naming(self, name: str) -> builtins.list[PipelineDefinition]:
         """The pipelines in use that name the mapping."""
         found = [

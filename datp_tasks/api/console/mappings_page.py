@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -16,7 +16,7 @@ from datp_tasks.api.console.streams import LiveView, Params
 from datp_tasks.api.console.visit import Pages, Visit, with_query
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.services import Services
-from datp_tasks.errors import MappingUnknown
+from datp_tasks.errors import DatpError, MappingUnknown
 from datp_tasks.model.actor import Role
 from datp_tasks.pipelines.mapping_store import MappingStore, Republished, StoredMapping
 from datp_tasks.pipelines.version_store import PipelineStore
@@ -181,7 +181,23 @@ def _look(services: Services, name: str, version: str | None) -> StoredMapping:
 
 
 def _named_by(services: Services, name: str) -> list[str]:
-    return _stored(services, services.pipelines, lambda store: store.named_by(name))
+    """The pipelines in use that get a new version with another one of this mapping."""
+    with translate_outage():
+        in_use = [(each.name, each.version_in_use) for each in services.pipelines.list()]
+        return [
+            pipeline for pipeline, version in in_use if name in _names(services, pipeline, version)
+        ]
+
+
+def _names(services: Services, pipeline: str, version: str | None) -> Sequence[str]:
+    """The mappings that a version names; the process remembers versions that it has read."""
+    if version is None:
+        return ()
+    try:
+        return tuple(services.catalogue.version(pipeline, version).mapping_names)
+    except DatpError:
+        # Altered in the database: putting a mapping into use says so.
+        return ()
 
 
 def _own(visit: Visit) -> PipelineStore:

@@ -7,6 +7,8 @@ from urllib.parse import quote
 from fastapi.responses import Response
 
 from datp_tasks.api.console.visit import Pages, Visit, with_query
+from datp_tasks.api.services import Services
+from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.model.actor import Role
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.search import Match
@@ -58,9 +60,16 @@ def _anything(visit: Visit, text: str) -> list[Match]:
     services = visit.services
     with translate_outage():
         found = services.transactions.search.anything(text.removeprefix("#"))
-    # A group that no operator has decided about is known by its workers only.
     known = {match.id for match in found if match.kind == "group"}
-    groups = {
-        each.group for each in services.node_groups.nodes() if text in (each.group, each.name)
-    }
-    return found + [Match("group", each, "group of workers") for each in sorted(groups - known)]
+    groups = _groups_of(services, text) - known
+    return found + [Match("group", each, "group of workers") for each in sorted(groups)]
+
+
+def _groups_of(services: Services, text: str) -> set[str]:
+    """A group that no operator has decided about is known by its workers only, as a node is."""
+    try:
+        nodes = services.node_groups.nodes()
+    except RedisError:
+        # What SQL knows is found all the same.
+        return set()
+    return {each.group for each in nodes if text in (each.group, each.name)}

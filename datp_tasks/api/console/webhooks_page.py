@@ -38,13 +38,14 @@ def read(services: Services, params: Params) -> Mapping[str, Any]:
             rows_max=ROWS_MAX + 1,
         )
         lag_s = store.lag_s()
+        now_ms = services.transactions.record.server_now_ms()
         endpoints = services.webhooks.endpoints.store.find_all(
             owner=given.get("owner"), rows_max=ENDPOINTS_MAX + 1
         )
     rows = found[:ROWS_MAX]
     older = {**given, "before": rows[-1].id} if len(found) > ROWS_MAX else {}
     return {
-        "now_ms": services.live.server_now_ms(),
+        "now_ms": now_ms,
         "rows": rows,
         "older": with_query("/webhooks", older) if older else "",
         "lag_s": lag_s,
