@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 from datp_tasks.model.backoff import RetryPolicy
-from datp_tasks.model.mapping import STEP_TYPE, apply_mapping
+from datp_tasks.model.mapping import CONTENT, STEP_TYPE, apply_mapping
 from datp_tasks.model.payee import Payee
 from datp_tasks.model.payload import Json, canonical
 from datp_tasks.model.pipeline_access import DEFAULT_ACCESS, PipelineAccess
@@ -205,6 +205,20 @@ class PipelineDefinition:
             for step in self.steps
         )
         return replace(self, steps=steps, reply=filled(self.reply))
+
+    def without_names_of_mappings(self) -> Self:
+        """With what its mappings say, but not their names: it can be applied where they are not."""
+
+        def own(given: Mapping[str, Any] | None) -> Any:
+            if given is None or not {"mapping", "fields"} <= given.keys():
+                return given
+            return {name: value for name, value in given.items() if name in CONTENT}
+
+        steps = tuple(
+            replace(step, params=own(step.params)) if step.type == STEP_TYPE else step
+            for step in self.steps
+        )
+        return replace(self, steps=steps, reply=own(self.reply))
 
     def to_mapping(self) -> dict[str, Any]:
         """The definition as a file would have it; what is as by default is left out."""
