@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 from collections.abc import Mapping, Sequence
 
+from datp_tasks.engine import state_cache
 from datp_tasks.engine.calls import StepCaller
 from datp_tasks.engine.commit import Committer, Desks
 from datp_tasks.engine.context import SwitchValue
@@ -34,9 +36,12 @@ from datp_tasks.record.database import is_conflict, is_outage
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.linked import Leg, LinkedTransactions, LinkVerdict
 from datp_tasks.record.points import Points
+from datp_tasks.record.signals import Signal, Signals
 from datp_tasks.record.sql_errors import OperationalError
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.settings import Settings
+
+log = logging.getLogger("datp.step")
 
 
 class Worker:
@@ -62,7 +67,7 @@ class Worker:
         effects = EffectStore(record.engine, stores.clock)
         self._executor = Executor(settings, live, begun, effects, caller)
         decider = Decider(settings, pipelines, this.steps, random.Random())
-        cache = StateCache(settings.state_cache_entries_max, kept_s=settings.state_cache_s)
+        cache = StateCache(state_cache.ENTRIES_MAX, kept_s=state_cache.KEPT_S)
         late = LateDesk(record, Alerts(record.engine, stores.clock), pipelines, caller)
         committer = Committer(
             this=this,
@@ -114,6 +119,7 @@ class WorkerServices:
         self._ledger = resources.ledger
         self._reporter = reporter
         self._approvals = approvals
+        self._signals = Signals(stores.record.engine, stores.clock)
 
     def report(self, run: Run, report: object) -> None:
         limits = {"bytes_max": PROGRESS_BYTES_MAX, "depth_max": PROGRESS_DEPTH_MAX}
@@ -163,7 +169,20 @@ class WorkerServices:
             raise StaleFence
         if isinstance(answer, Refused) and answer.word not in ("SET", "NO_CHANGE"):
             raise SwitchInvalid(f"switch {name!r} was not set: {answer.word.lower()}")
+        if run.switch_seq and isinstance(answer, Refused) and answer.word == "SET":
+            # Some were set before. One that was removed is kept in SQL without a value.
+            before = run.switches.get(name, "")
+            self._replace(Signal(run.tx_id, name, before, replaced_seq=int(answer.found)))
         run.switches = {**run.switches, name: json.dumps(value)}
+
+    def _replace(self, signal: Signal) -> None:
+        """What outside had set must not be set again after a loss of Redis."""
+        try:
+            self._signals.replace(signal)
+        except OperationalError as error:
+            if not is_outage(error):
+                raise
+            log.warning("PostgreSQL is unavailable; switch %s stays kept there", signal.name)
 
     def submit_batch(
         self, run: Run, service_id: str, batch_id: str, payload: bytes, switch: str

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 from datp_tasks.model.backoff import RetryPolicy
-from datp_tasks.model.mapping import CONTENT, STEP_TYPE, apply_mapping
+from datp_tasks.model.mapping import STEP_TYPE, apply_mapping
 from datp_tasks.model.payee import Payee
 from datp_tasks.model.payload import Json, canonical
 from datp_tasks.model.pipeline_access import DEFAULT_ACCESS, PipelineAccess
@@ -23,7 +23,6 @@ from datp_tasks.model.pipeline_rules import clean_definition
 from datp_tasks.model.sealed import data_key_of
 from datp_tasks.model.search_attributes import SearchField, fields_of, mapping_of
 from datp_tasks.model.typed_schema import given_schema
-from datp_tasks.settings import Settings
 
 Dispatch = Literal["inline", "queue"]
 PipelineDispatch = Literal["inline", "step"]
@@ -206,20 +205,6 @@ class PipelineDefinition:
         )
         return replace(self, steps=steps, reply=filled(self.reply))
 
-    def without_names_of_mappings(self) -> Self:
-        """With what its mappings say, but not their names: it can be applied where they are not."""
-
-        def own(given: Mapping[str, Any] | None) -> Any:
-            if given is None or not {"mapping", "fields"} <= given.keys():
-                return given
-            return {name: value for name, value in given.items() if name in CONTENT}
-
-        steps = tuple(
-            replace(step, params=own(step.params)) if step.type == STEP_TYPE else step
-            for step in self.steps
-        )
-        return replace(self, steps=steps, reply=own(self.reply))
-
     def to_mapping(self) -> dict[str, Any]:
         """The definition as a file would have it; what is as by default is left out."""
         head = _without_defaults(
@@ -288,11 +273,9 @@ class PipelineDefinition:
         object.__setattr__(self, "version", content_hash[:VERSION_CHARS])
 
 
-def parse_definition(raw: object, *, source: str, steps_max: int) -> PipelineDefinition:
+def parse_definition(raw: object, *, source: str) -> PipelineDefinition:
     """What a user wrote to a definition, or PipelineInvalid with every mistake in it."""
-    return PipelineDefinition.from_mapping(
-        clean_definition(raw, source=source, steps_max=steps_max)
-    )
+    return PipelineDefinition.from_mapping(clean_definition(raw, source=source))
 
 
 class Pipeline:
@@ -372,11 +355,11 @@ class Pipeline:
         self._steps.append(step)
         return self
 
-    def build(self, *, steps_max: int = Settings.pipeline_steps_max) -> PipelineDefinition:
+    def build(self) -> PipelineDefinition:
         """The definition, or PipelineInvalid with every mistake in it."""
         raw = self._mapping | {"steps": self._steps}
         source = f"Pipeline({self._mapping['pipeline']!r})"
-        return parse_definition(raw, source=source, steps_max=steps_max)
+        return parse_definition(raw, source=source)
 
 
 def _without_defaults(*entries: tuple[str, Any, Any]) -> dict[str, Any]:

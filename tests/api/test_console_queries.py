@@ -29,7 +29,7 @@ STATEMENTS = {
     "/drafts?pipeline=nap": 2,
     "/mappings": 1,
     "/groups": 1,
-    "/webhooks": 4,
+    "/webhooks": 3,
     "/ledgers": 3,
     "/timeouts": 3,
     "/audit": 1,

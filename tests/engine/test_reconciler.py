@@ -12,6 +12,7 @@ from sqlalchemy import event
 
 from datp_tasks import Pipeline, Request, Sleep
 from datp_tasks.failpoints import SimulatedCrash
+from datp_tasks.jobs import reconciler
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -22,8 +23,9 @@ BATCH_MAX = 3
 
 
 @pytest.fixture
-def kit(datp_servers: Servers) -> Iterator[Kit]:
-    kit = declared(Kit(datp_servers, reconciler_batch_max=BATCH_MAX))
+def kit(datp_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kit]:
+    monkeypatch.setattr(reconciler, "BATCH_MAX", BATCH_MAX)
+    kit = declared(Kit(datp_servers))
     yield kit
     kit.close()
 
@@ -80,16 +82,16 @@ def test_a_young_row_is_placed_in_the_next_run_however_many_are_open(kit: Kit) -
         kit.submit("nap", {})
     kit.clock.advance(seconds=60)
     never_reaches_redis(kit, "young")
-    kit.clock.advance(seconds=kit.settings.place_after_ms / 1_000)
+    kit.clock.advance(seconds=reconciler.PLACE_AFTER_MS / 1_000)
     assert kit.run_job("reconciler").placed == 1
     assert kit.client.find("local", "young").status is Status.SUCCESS
 
 
 def test_a_row_is_placed_within_seconds_of_its_acceptance(kit: Kit) -> None:
     settings = kit.settings
-    assert settings.place_after_ms / 1_000 + settings.reconciler_period_s <= 5
+    assert reconciler.PLACE_AFTER_MS / 1_000 + settings.reconciler_period_s <= 5
     never_reaches_redis(kit, "young")
-    kit.clock.advance(seconds=settings.place_after_ms / 1_000 - 0.001)
+    kit.clock.advance(seconds=reconciler.PLACE_AFTER_MS / 1_000 - 0.001)
     assert kit.run_job("reconciler").placed == 0
     kit.clock.advance(seconds=settings.reconciler_period_s)
     assert kit.run_job("reconciler").placed == 1
@@ -169,9 +171,11 @@ def test_what_is_not_rung_keeps_its_place_in_the_line(datp: Kit) -> None:
 
 def test_a_lost_bell_of_an_idle_group_does_not_wait_for_the_backlog_of_another(
     datp_servers: Servers,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A run reads a third of the line, and rings for a few at its front: the next one goes on."""
-    kit = declared(Kit(datp_servers, reconciler_batch_max=20, shards=1))
+    monkeypatch.setattr(reconciler, "BATCH_MAX", 20)
+    kit = declared(Kit(datp_servers, shards=1))
     kit.lose_bells()
     kit.client.submit_many([Request(pipeline="do", input={}) for _ in range(600)])
     kit.clock.advance(seconds=1)
@@ -196,3 +200,55 @@ def test_each_busy_group_gets_some_bells(kit: Kit) -> None:
     assert len(rung) == len(set(rung)), "none is rung twice before its time"
     groups = [each["group"] for each in kit.connections.live.fields_many(rung)]
     assert groups.count("other") == 5
+
+
+def test_messages_of_a_group_whose_workers_are_busy_stay_few(kit: Kit) -> None:
+    """Each rings again when it has waited twice as long as at its last bell, not in every run."""
+    count, period_s = 5, kit.settings.ring_again_after_ms / 1_000
+    queued(kit, "do", count)
+    kit.lose_bells()
+    messages = []
+    for _ in range(64):
+        kit.clock.advance(seconds=period_s)
+        kit.run_job("reconciler", backlog=lambda group: len(kit.send.rung))
+        messages.append(len(kit.send.rung))
+    # The first ones, then one for each at 10, 20, 40 s ...
+    assert messages[-1] <= count * 8
+    assert [messages[n - 1] - messages[n // 2 - 1] for n in (8, 16, 32, 64)] == [count] * 4
+
+
+def test_a_lost_bell_does_not_wait_behind_those_that_were_rung_again(kit: Kit) -> None:
+    queued(kit, "do", reconciler.RING_DESPITE_BACKLOG_MAX)
+    kit.lose_bells()
+    for _ in range(6):
+        kit.clock.advance(seconds=kit.settings.ring_again_after_ms / 1_000)
+        kit.run_job("reconciler", backlog=lambda group: 1_000)
+    [lost] = queued(kit, "do", 1)
+    kit.lose_bells()
+    kit.send.rung.clear()
+    kit.clock.advance(seconds=kit.settings.ring_again_after_ms / 1_000)
+    kit.run_job("reconciler", backlog=lambda group: 1_000)
+    assert [pairs for _, pairs in kit.send.rung] == [[(lost, 1)]]
+    # Once the queue is empty, every bell that is not answered was lost.
+    kit.clock.advance(seconds=kit.settings.ring_again_after_ms / 1_000)
+    rung = kit.run_job("reconciler", backlog=lambda group: 0).rung
+    assert rung == reconciler.RING_DESPITE_BACKLOG_MAX + 1
+
+
+def test_where_fewer_messages_than_transactions_wait_some_bells_are_lost(datp: Kit) -> None:
+    """Such as those that waited beside a message for so long that they were given up."""
+    declared(datp)
+    queued(datp, "do", 60)
+    datp.lose_bells()
+    datp.clock.advance(seconds=3_600)
+    assert [rung_despite(datp, 1_000) for _ in range(4)] == [20, 20, 20, 0]
+    # They have waited for an hour, and another one would pass until the next bell.
+    datp.clock.advance(seconds=datp.settings.ring_again_after_ms / 1_000)
+    assert rung_despite(datp, 60) == 0
+    assert rung_despite(datp, 50) == 10
+    assert rung_despite(datp, 1) == reconciler.RING_DESPITE_BACKLOG_MAX
+
+
+def rung_despite(kit: Kit, messages: int) -> int:
+    rung: int = kit.run_job("reconciler", backlog=lambda group: messages).rung
+    return rung

@@ -29,7 +29,7 @@ SWITCH_CHARS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TxAction:
+class TransactionAction:
     """One action, as its page names it."""
 
     name: str
@@ -86,23 +86,23 @@ DECISIONS = {
 ACTIONS = {
     action.name: action
     for action in (
-        TxAction(
+        TransactionAction(
             name="cancel",
             title="Cancel",
             says=_cancel_says,
             cli=("datp cancel {tx} --reason '…'",),
         ),
-        TxAction(name="wake", title="Wake", says=_wake_says, cli=("datp wake {tx}",)),
-        TxAction(
+        TransactionAction(name="wake", title="Wake", says=_wake_says, cli=("datp wake {tx}",)),
+        TransactionAction(
             name="switch",
             title="Set a switch of",
             says=_switch_says,
             cli=("datp switch {tx} NAME VALUE",),
         ),
-        TxAction(
+        TransactionAction(
             name="retry", title="Retry", says=_retry_says, cli=("datp retry {tx} --reason '…'",)
         ),
-        TxAction(
+        TransactionAction(
             name="resolve",
             title="Decide about",
             says=_resolve_says,
