@@ -289,7 +289,7 @@ def test_texts_that_look_like_markup_stay_texts(world: ConsoleWorld) -> None:
         assert HOSTILE in (page.text_content("#logs") or "")
         page.fill("#search", HOSTILE)
         page.press("#search", "Enter")
-        page.wait_for_selector("h1")
+        page.wait_for_url("**/search?q=*")
         visitor.go(f"/transactions/{world.tx['doubt']}/act/resolve")
         page.check("#d-redo")
         page.fill("#reason", HOSTILE)
