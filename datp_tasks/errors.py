@@ -38,7 +38,6 @@ DatpError
 ├── LedgerError
 │   ├── ServiceUnknown        no ledger service of that name
 │   ├── ServiceInvalid        its name, kind or address is not acceptable
-│   ├── ServiceChanged        it is not any more as the caller saw it; nothing was stored
 │   ├── BatchInvalid          a batch is not acceptable; nothing was stored
 │   ├── BatchConflict         the batch id was used before, for other bytes
 │   ├── BatchLimit            the owner has too many batches in this line that are not final
@@ -266,10 +265,6 @@ class ServiceUnknown(LedgerError):
 
 class ServiceInvalid(LedgerError):
     """The name, the kind or the address of the ledger service is not acceptable."""
-
-
-class ServiceChanged(LedgerError):
-    """The ledger service is not as the caller saw it; nothing was stored. Look again."""
 
 
 class BatchInvalid(LedgerError):

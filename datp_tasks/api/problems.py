@@ -48,7 +48,6 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
     errors.TransactionFinal: (409, "transaction-final"),
     errors.TransactionError: (409, "transaction-busy"),
     errors.ServiceUnknown: (422, "service-unknown"),
-    errors.ServiceChanged: (409, "subject-moved"),
     errors.BatchUnknown: (404, "not-found"),
     errors.BatchConflict: (409, "batch-conflict"),
     errors.BatchBusy: (409, "batch-busy"),

@@ -9,12 +9,13 @@ from dataclasses import replace
 from datp_tasks.errors import (
     BatchInvalid,
     LedgerError,
-    ServiceChanged,
     ServiceInvalid,
     ServiceUnknown,
+    SubjectMoved,
 )
 from datp_tasks.ledger.batch_types import (
     PAYLOAD_BYTES_MAX,
+    UNSEEN,
     NewBatch,
     RingAll,
     SeenService,
@@ -51,12 +52,12 @@ class Intake:
         secret: str | None = None,
         by: Actor | None = None,
         reason: str = "",
-        seen: SeenService | None = None,
+        seen: SeenService = UNSEEN,
     ) -> Service:
         """Make a line of batches to a ledger, or give it another address; the audit has `by`.
 
         `secret` names the sealed secret that its requests carry as their Authorization. With
-        `seen`, ServiceChanged is raised if it is not as the caller has seen it.
+        `seen`, SubjectMoved is raised if it is not as the caller has seen it.
         """
         known = KINDS.get(kind)
         if known is None:
@@ -77,9 +78,9 @@ class Intake:
             mistake = credential_mistake(known, url)
         if mistake:
             raise ServiceInvalid(mistake)
-        if not self._batches.add_service(service, by, reason, seen=seen):
+        if not self._batches.add_service(service, by, reason, was=seen):
             if any(each.kind == kind for each in self._batches.services([service_id])):
-                raise ServiceChanged(f"{service_id} was changed meanwhile; look at it again")
+                raise SubjectMoved(f"{service_id} was changed meanwhile; look at it again")
             raise ServiceInvalid(f"{service_id} exists and is of another kind than {kind}")
         return service
 

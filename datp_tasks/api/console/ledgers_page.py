@@ -15,7 +15,7 @@ from datp_tasks.api.console.streams import LiveView, Params
 from datp_tasks.api.console.visit import Pages, Visit, problem_text, with_query
 from datp_tasks.api.problems import Problem, invalid, not_found, problem_of
 from datp_tasks.api.services import Services
-from datp_tasks.errors import BatchUnknown, ServiceChanged, ServiceInvalid
+from datp_tasks.errors import BatchUnknown, ServiceInvalid, SubjectMoved
 from datp_tasks.ledger.batch_operator import ALLOWED, GUARDED
 from datp_tasks.ledger.batch_types import LedgerBatch, SeenService, Service
 from datp_tasks.ledger.kinds import KINDS
@@ -167,7 +167,7 @@ async def add_service(visit: Visit) -> Response:
         if known is not None and form.get("seen") != _mark(known):
             return as_it_is(known)
         made = await visit.run(put, visit.reason(), known)
-    except ServiceChanged:
+    except SubjectMoved:
         # Between the look and the write.
         known = await visit.run(_service, visit.services, given["service"])
         if known is None:
