@@ -286,7 +286,6 @@ class Readiness(Given):
     status: str
     postgresql: str
     redis: str
-    long_polls: Annotated[int, Field(description="How many wait in this process.")]
 
 
 class WebhookTransaction(Given):

@@ -216,7 +216,8 @@ def test_people_agree_to_an_action_its_subject_version_and_number_of_persons(
         store = approvals.store
         with datp.connections.engine.connect() as connection:
             assert not store.is_as_asked(connection, store.one(number)), change
-        sound.sql("UPDATE approval SET state = 'stale' WHERE id = :id", id=number)
+        over = "UPDATE approval SET state = 'stale', decided_at = now() WHERE id = :id"
+        sound.sql(over, id=number)
     number = asked(datp, in_doubt, "fail")
     sound.sql("UPDATE approval SET version = version || 'x', needed = 1 WHERE id = :id", id=number)
     with pytest.raises(SubjectMoved, match="not what was asked for"):
