@@ -15,7 +15,7 @@ from datp_tasks import Pipeline
 from datp_tasks.errors import ApprovalOver
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.operator.erase import Chosen
-from datp_tasks.operator.selection import OfBulkTransfer, Where
+from datp_tasks.operator.selection import TransfersOfBulk, Where
 from datp_tasks.record import erased_values, erasure
 from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.testing import Kit
@@ -278,7 +278,7 @@ def test_a_value_is_found_in_reasons_and_names_however_it_is_written(world: Worl
 
 def test_why_a_bulk_was_cancelled_goes_with_it(world: World) -> None:
     bulk, one, two = (paid(world, f"{name}-of-york", name) for name in ("bulk", "one", "two"))
-    of_bulk = OfBulkTransfer(bulk)
+    of_bulk = TransfersOfBulk(bulk)
     list(world.kit.operator.act_on_many("cancel", of_bulk, [], reason="ann asked", actor=OPS))
     params = {"action": "cancel", "count": 2, "where": of_bulk.to_json()}
     ask(world, "bulk.cancel", "2 transactions x", params, reason="ann asked")
@@ -360,7 +360,7 @@ def test_why_a_bulk_was_cancelled_goes_with_the_last_of_its_transfers(world: Wor
         update = f"UPDATE tx_summary SET {change} WHERE tx_id = :tx"
         world.sql(update, tx=tx_id, **({"bulk": bulk} if ":bulk" in change else {}))
     cancel = world.kit.operator.act_on_many
-    list(cancel("cancel", OfBulkTransfer(bulk), [], reason="ann asked", actor=OPS))
+    list(cancel("cancel", TransfersOfBulk(bulk), [], reason="ann asked", actor=OPS))
     world.sql(
         "INSERT INTO operator_action (actor, action, subject, reason, details) "
         "VALUES ('o', 'bulk-transfer.cancel', :bulk, 'ann asked', :d)",
