@@ -89,7 +89,7 @@ def values_gone(connection: Connection, tx_ids: Sequence[str]) -> list[ErasedVal
     of them: it is taken for what such a filter names.
     """
     rows = connection.exec_driver_sql(Query.values_gone, {"tx_id": list(tx_ids)})
-    gone = [ErasedValue(*row, is_last=True) for row in rows]
+    gone = [ErasedValue(row.owner, row.name, row.value, is_last=True) for row in rows]
     if not gone:
         return []
     conditions = [

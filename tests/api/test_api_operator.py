@@ -354,7 +354,7 @@ def test_batches_of_one_owner_do_not_count_those_of_others(
             made += [answer.json()] if client is acme else []
     finally:
         house.kit.lose_bells(False)
-    about = {"service": "shared", "limit": 2}
+    about: dict[str, Any] = {"service": "shared", "limit": 2}
     page = ok(acme.get("/v1/batches", params=about))
     rest = ok(acme.get("/v1/batches", params=about | {"cursor": page["nextCursor"]}))
     own = [*page["batches"], *rest["batches"]]

@@ -383,7 +383,7 @@ def test_of_two_erasures_at_once_one_takes_the_last_value(
     world.archive()
     eraser = world.kit.operator.eraser
     permit = eraser.permit(Chosen(owner="local"), reason="request 7", actor=OPS)
-    drop_views, is_done = erasure.drop_views, threading.Event()
+    drop_views, is_done = erased_values.drop_views, threading.Event()
 
     def slowly(connection: Any, values: Any) -> int:
         # The other one has time to look, and with a lock it waits.
