@@ -26,7 +26,7 @@ ROUTES: dict[str, Role] = {
     "GET /transactions": VIEWER,
     "GET /transactions/{tx_id}": VIEWER,
     "POST /transactions/{tx_id}/unmask": OPERATOR,
-    "GET /transactions/{tx_id}/act/{deed}": VIEWER,
+    "GET /transactions/{tx_id}/act/{action}": VIEWER,
     "POST /transactions/{tx_id}/cancel": OPERATOR,
     "POST /transactions/{tx_id}/wake": OPERATOR,
     "POST /transactions/{tx_id}/switch": OPERATOR,
@@ -69,16 +69,16 @@ ROUTES: dict[str, Role] = {
     "GET /endpoints/new": VIEWER,
     "POST /endpoints": ADMIN,
     "GET /endpoints/{id}": VIEWER,
-    "GET /endpoints/{id}/act/{deed}": VIEWER,
+    "GET /endpoints/{id}/act/{action}": VIEWER,
     **{
-        f"POST /endpoints/{{id}}/{deed}": ADMIN
-        for deed in ("test", "rotate", "enable", "disable", "replay", "delete")
+        f"POST /endpoints/{{id}}/{action}": ADMIN
+        for action in ("test", "rotate", "enable", "disable", "replay", "delete")
     },
     "GET /services/new": VIEWER,
     "POST /services": ADMIN,
     "GET /ledgers": VIEWER,
     "GET /ledgers/{service}/{batch}": VIEWER,
-    "GET /ledgers/{service}/{batch}/act/{deed}": VIEWER,
+    "GET /ledgers/{service}/{batch}/act/{action}": VIEWER,
     "POST /ledgers/{service}/{batch}/park": OPERATOR,
     "POST /ledgers/{service}/{batch}/resume": OPERATOR,
     "POST /ledgers/{service}/{batch}/resubmit": OPERATOR,
@@ -92,9 +92,9 @@ ROUTES: dict[str, Role] = {
     "GET /search": VIEWER,
 }
 NO_HEADERS: Mapping[str, str] = {}
-PARTS = dict(
-    tx_id="t00-" + "0" * 32, deed="cancel", action="cancel", number="999999", id="none"
-) | dict.fromkeys(("name", "version", "service", "batch"), "none")
+PARTS = dict(tx_id="t00-" + "0" * 32, action="cancel", number="999999", id="none") | dict.fromkeys(
+    ("name", "version", "service", "batch"), "none"
+)
 
 
 class Guest:

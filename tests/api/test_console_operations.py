@@ -246,9 +246,9 @@ def test_an_endpoint_is_registered_tested_rotated_replayed_and_disabled(house: A
     assert (endpoint.types, endpoint.description) == (("transaction.completed",), "the shop")
     place = f"/endpoints/{endpoint.id}"
     assert secrets(endpoint.signer)[0].secret not in admin.get(place).text, "shown once"
-    for deed in ("test", "rotate", "disable", "replay", "delete"):
-        assert endpoint.url in unescape(admin.get(f"{place}/act/{deed}").text), deed
-        shown = opal.get(f"{place}/act/{deed}").text
+    for action in ("test", "rotate", "disable", "replay", "delete"):
+        assert endpoint.url in unescape(admin.get(f"{place}/act/{action}").text), action
+        shown = opal.get(f"{place}/act/{action}").text
         assert "needs the role admin" in shown and "<textarea" not in shown
     minute = r"\d{4}-\d\d-\d\dT\d\d:\d\d"
     shown = unescape(admin.get(f"{place}/act/replay").text)

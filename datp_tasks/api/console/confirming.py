@@ -1,4 +1,4 @@
-"""The page before a deed: what will happen, and the form that does it."""
+"""The page before an action: what will happen, and the form that does it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ConfirmField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirm:
-    """One deed, as its page names it."""
+    """One action, as its page names it."""
 
     title: str
     #: What will happen, in a sentence each.
@@ -48,7 +48,7 @@ class Confirm:
 
 def confirm_page(visit: Visit, confirm: Confirm) -> Response:
     may_do = visit.has(confirm.role)
-    return visit.page("deed.html", title=confirm.title, confirm=confirm, may_do=may_do)
+    return visit.page("action.html", title=confirm.title, confirm=confirm, may_do=may_do)
 
 
 def breaks_glass(visit: Visit) -> bool:

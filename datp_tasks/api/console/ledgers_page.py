@@ -31,7 +31,7 @@ URL_CHARS_MAX = 2_048
 #: As the URL has them, in the order of the form.
 FILTERS = ("service", "state", "ended")
 #: What a person can do to a batch -> the button, and what will happen.
-DEEDS: dict[str, tuple[str, list[str]]] = {
+ACTIONS: dict[str, tuple[str, list[str]]] = {
     "park": (
         "Park",
         [
@@ -222,21 +222,21 @@ async def batch(visit: Visit) -> Response:
         title="Batch",
         live=with_query("", {"view": "batch", **asked})[1:],
         place=_place(visit),
-        can=[name for name in DEEDS if found["batch"].state in ALLOWED[name]],
-        deeds=DEEDS,
+        can=[name for name in ACTIONS if found["batch"].state in ALLOWED[name]],
+        actions=ACTIONS,
         **found,
     )
 
 
-@pages.page("/ledgers/{service}/{batch}/act/{deed}")
+@pages.page("/ledgers/{service}/{batch}/act/{action}")
 async def confirm(visit: Visit) -> Response:
-    deed, service, batch_id = visit.part("deed"), visit.part("service"), visit.part("batch")
-    if deed not in DEEDS:
+    action, service, batch_id = visit.part("action"), visit.part("service"), visit.part("batch")
+    if action not in ACTIONS:
         raise not_found("such action")
     found: LedgerBatch = await visit.run(_find, visit.services, service, batch_id)
-    button, says = DEEDS[deed]
-    may_be = " or ".join(sorted(ALLOWED[deed]))
-    state = "--as COMMITTED|INVALID " if deed == "resolve" else ""
+    button, says = ACTIONS[action]
+    may_be = " or ".join(sorted(ALLOWED[action]))
+    state = "--as COMMITTED|INVALID " if action == "resolve" else ""
     return confirm_page(
         visit,
         Confirm(
@@ -246,16 +246,16 @@ async def confirm(visit: Visit) -> Response:
                 f"owner {found.owner}; it is {found.state}.",
                 *says,
             ],
-            act=f"{_place(visit)}/{deed}",
+            act=f"{_place(visit)}/{action}",
             back=_place(visit),
             button=f"{button} the batch",
-            cli=f"datp batches {deed} {service} {batch_id} {state}--reason '…'",
+            cli=f"datp batches {action} {service} {batch_id} {state}--reason '…'",
             impossible=""
-            if found.state in ALLOWED[deed]
+            if found.state in ALLOWED[action]
             else f"It is {found.state}; for this it must be {may_be}.",
-            choices=TRUTHS if deed == "resolve" else {},
-            is_guarded=f"batch.{deed}" in GUARDED,
-            is_danger=deed in ("resubmit", "resolve"),
+            choices=TRUTHS if action == "resolve" else {},
+            is_guarded=f"batch.{action}" in GUARDED,
+            is_danger=action in ("resubmit", "resolve"),
         ),
     )
 
@@ -289,10 +289,10 @@ async def resolve(visit: Visit) -> Response:
     )
 
 
-async def _act(visit: Visit, deed: str, **given: Any) -> Response:
+async def _act(visit: Visit, action: str, **given: Any) -> Response:
     service, batch_id = visit.part("service"), visit.part("batch")
     operator = visit.services.ledger.operator
-    act = partial(getattr(operator, deed), service, batch_id, actor=visit.caller.actor, **given)
+    act = partial(getattr(operator, action), service, batch_id, actor=visit.caller.actor, **given)
 
     def do() -> BatchState:
         with translate_outage():
