@@ -830,7 +830,8 @@ export type KeysShown = {
 export type LedgerBatch = {
   service: string;
   batchId: string;
-  position: number;
+  /** In the line of the service, which owners share; for operators. */
+  position: number | null;
   owner: string;
   state: string;
   attempts: number;
@@ -1093,8 +1094,6 @@ export type Readiness = {
   status: string;
   postgresql: string;
   redis: string;
-  /** How many wait in this process. */
-  longPolls: number;
 };
 
 export type ReasonIn = {
@@ -1375,7 +1374,8 @@ export type StepTypesShown = {
 export type StoredBatch = {
   service: string;
   batchId: string;
-  position: number;
+  /** In the line of the service, which owners share; for operators. */
+  position: number | null;
   state: string;
 };
 

@@ -73,7 +73,6 @@ FOR_USERS = {
     "kept_answers",
     "kept_seconds",
     "lag_seconds",
-    "long_polls",
     "next_cursor",
     "not_done",
     "run_together",
