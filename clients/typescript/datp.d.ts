@@ -335,7 +335,7 @@ export type CancelledTransfer = {
   cancelNote?: string | null;
 };
 
-export type CaseOutcome = {
+export type CaseShown = {
   case: string;
   passed: boolean;
   status: string;
@@ -348,7 +348,7 @@ export type CasesShown = {
   version: string;
   passed: number;
   failed: number;
-  cases: CaseOutcome[];
+  cases: CaseShown[];
 };
 
 export type CheckedDefinition = {
@@ -971,6 +971,12 @@ export type OwnerSecretMade = {
   secret: string;
 };
 
+export type OwnerSecretsShown = {
+  owner: string;
+  /** The newest first. */
+  secrets: SecretTimes[];
+};
+
 export type Page = {
   /** Send as `cursor`; null at the end. */
   nextCursor: string | null;
@@ -1255,6 +1261,16 @@ export type SecretTimes = {
   createdAt: string;
   /** Until then it signs. */
   retiredAt: string | null;
+};
+
+export type SecretsShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  secrets: SecretShown[];
 };
 
 export type SegmentShown = {
@@ -1599,22 +1615,6 @@ export type WhyShown = {
 
 export type Woken = {
   woken: boolean;
-};
-
-export type datp_tasks__api__sealing_routes__SecretsShown = {
-  /** Send as `cursor`; null at the end. */
-  nextCursor: string | null;
-  /** Whether there is another page. */
-  hasMore: boolean;
-  /** The most that this page could have. */
-  limit: number;
-  secrets: SecretShown[];
-};
-
-export type datp_tasks__api__webhooks__SecretsShown = {
-  owner: string;
-  /** The newest first. */
-  secrets: SecretTimes[];
 };
 
 export interface Operations {
@@ -2738,7 +2738,7 @@ export interface Operations {
       owner?: string | null;
     };
     replies: {
-      200: datp_tasks__api__webhooks__SecretsShown;
+      200: OwnerSecretsShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -3202,7 +3202,7 @@ export interface Operations {
       cursor?: string | null;
     };
     replies: {
-      200: datp_tasks__api__sealing_routes__SecretsShown;
+      200: SecretsShown;
       422: Problem;
       400: Problem;
       401: Problem;
