@@ -97,7 +97,7 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "GET /v1/webhook-endpoints/{id}/deliveries": (None, READERS),
     "GET /v1/webhooks/{id}": (None, READERS),
     "GET /v1/webhook-secret": (None, {"client", *ADMINS}),
-    "POST /v1/webhook-secret/rotate": ({"overlapSeconds": -1}, {"client", *ADMINS}),
+    "POST /v1/webhook-secret/rotate": (None, {"client", *ADMINS}),
     "POST /v1/webhooks/{id}/redeliver": (None, READERS - {Role.VIEWER}),
     "GET /v1/pipelines": (None, VIEWERS),
     "GET /v1/pipelines/{name}": (None, VIEWERS),
