@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from datp_tasks.cli.command_context import connect
-from datp_tasks.local.ports import HOST, pick_free_port, port_is_free
+from datp_tasks.local.ports import HOST
 from datp_tasks.local.private_files import read_text, write_private
 from datp_tasks.local.stack import Stack
 from datp_tasks.model.actor import Actor, Role
@@ -76,7 +76,7 @@ def start_local_api(stack: Stack, port: int | None = None) -> LocalApi:
     pepper = stack.key_pepper()
     wanted = {**os.environ, **stack.urls.as_environment(), variable("key_pepper"): pepper}
     key, operator_key = _local_keys(stack, Settings.from_env(wanted))
-    port = port or (DEFAULT_PORT if port_is_free(DEFAULT_PORT) else pick_free_port())
+    port = stack.take_port(port or DEFAULT_PORT)
     program = "from datp_tasks.cli import main; main()"
     stack.start_program(
         "api",
