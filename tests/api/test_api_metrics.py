@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import httpx
@@ -12,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from datp_tasks.testing import Kit
 from tests.support.api_house import ApiHouse
 
+OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 DASHBOARD = Path(__file__).resolve().parents[2] / "docs" / "grafana-dashboard.json"
 
 
@@ -55,6 +57,8 @@ def test_prometheus_gets_everything_without_a_key_and_without_owners(
     answer = httpx.get(f"{house.url}/metrics")
     assert answer.status_code == 200
     found = {family.name: family for family in text_string_to_metric_families(answer.text)}
+    named = re.findall(r"`(datp_[a-z_]+?)(?:_total)?`", OPERATIONS.read_text())
+    assert sorted(found) == sorted(named), "the page for operators names each, once"
     ended = {
         sample.labels["pipeline"]: sample.value
         for sample in found["datp_transactions_ended"].samples
