@@ -20,6 +20,7 @@ __all__ = [
     "Connection",
     "Engine",
     "answers",
+    "has_tables",
     "is_conflict",
     "is_outage",
     "make_engine",
@@ -37,6 +38,7 @@ CONFLICTS = ("40001", "40P01", "55P03")
 
 class Query(Queries, topic="database"):
     ping: str
+    has_tables: str
 
 
 def make_engine(settings: Settings, *, autocommit: bool = False) -> Engine:
@@ -86,6 +88,12 @@ def answers(engine: Engine) -> bool:
     except SQLAlchemyError:
         return False
     return True
+
+
+def has_tables(engine: Engine) -> bool:
+    """Whether `migrate` was ever run on this database."""
+    with translate_outage(), engine.connect() as connection:
+        return bool(connection.exec_driver_sql(Query.has_tables).scalar_one())
 
 
 def is_outage(error: OperationalError) -> bool:

@@ -9,16 +9,23 @@ from typing import Any
 from celery import Celery
 
 from datp_tasks.engine.steering import Steering, stopped
+from datp_tasks.errors import DatabaseUnavailable, SettingsError
 from datp_tasks.live.connect import make_redis
 from datp_tasks.live.group_copy import GroupCopy
 from datp_tasks.live.keys import Keys
 from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.observe.task_events import SharedFlag, wants_task_events
+from datp_tasks.record.database import has_tables
 from datp_tasks.record.sql_errors import SQLAlchemyError
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.app")
+
+NO_TABLES = (
+    "The database of DATP_DATABASE_URL has no tables yet. Make them with `datp migrate`, and start "
+    "the worker again."
+)
 
 
 @dataclass
@@ -41,14 +48,21 @@ class MainProcess:
         self._steering: Steering | None = None
 
     def set_up(self, worker_name: str) -> None:
-        """Before the pool is made: know the groups, and do not begin with one that is stopped."""
+        """Before the pool is made: know the groups, and do not begin with one that is stopped.
+
+        On a database without tables no job and no transaction could be run: SettingsError.
+        """
         queues = self._app.amqp.queues
         self._info.served = served = frozenset(queues.consume_from)
         self._info.name = worker_name
         # A container of its own, closed at once: the pool must not inherit a connection.
         container = Container.open(self._settings, celery=self._app)
         try:
+            if not has_tables(container.engine):
+                raise SettingsError(NO_TABLES)
             queues.deselect(sorted(stopped(container.groups.current()) & served))
+        except DatabaseUnavailable as error:
+            log.warning("PostgreSQL is unavailable (%s); the worker goes on trying", error.reason)
         except (RedisError, SQLAlchemyError) as error:
             log.warning("node groups are not known yet: %s", error)
         finally:
