@@ -58,11 +58,8 @@ class MainProcess:
         # A container of its own, closed at once: the pool must not inherit a connection.
         container = Container.open(self._settings, celery=self._app)
         try:
-            if not has_tables(container.engine):
-                raise SettingsError(NO_TABLES)
+            _require_tables(container)
             queues.deselect(sorted(stopped(container.groups.current()) & served))
-        except DatabaseUnavailable as error:
-            log.warning("PostgreSQL is unavailable (%s); the worker goes on trying", error.reason)
         except (RedisError, SQLAlchemyError) as error:
             log.warning("node groups are not known yet: %s", error)
         finally:
@@ -92,3 +89,11 @@ class MainProcess:
     def forget(self) -> None:
         """After a fork: the steering belongs to the parent."""
         self._steering = None
+
+
+def _require_tables(container: Container) -> None:
+    try:
+        if not has_tables(container.engine):
+            raise SettingsError(NO_TABLES)
+    except DatabaseUnavailable as error:
+        log.warning("PostgreSQL is unavailable (%s); the worker goes on trying", error.reason)
