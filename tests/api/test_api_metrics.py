@@ -58,7 +58,8 @@ def test_prometheus_gets_everything_without_a_key_and_without_owners(
     assert answer.status_code == 200
     found = {family.name: family for family in text_string_to_metric_families(answer.text)}
     named = re.findall(r"`(datp_[a-z_]+?)(?:_total)?`", OPERATIONS.read_text())
-    assert sorted(found) == sorted(named), "the page for operators names each, once"
+    counted = sorted(name for name in found if not name.endswith("_created"))
+    assert counted == sorted(named), "the page for operators names each, once"
     ended = {
         sample.labels["pipeline"]: sample.value
         for sample in found["datp_transactions_ended"].samples
