@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,11 +14,13 @@ from typing import Annotated
 import typer
 
 from datp_tasks.cli.command_context import connect
+from datp_tasks.errors import DatabaseUnavailable
 from datp_tasks.local.ports import HOST
 from datp_tasks.local.private_files import read_text, write_private
 from datp_tasks.local.stack import Stack
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.record.api_keys import ApiKeys, KeyHash
+from datp_tasks.record.database import require_tables
 from datp_tasks.runtime.command_parts import CommandParts
 from datp_tasks.settings import Settings, variable
 
@@ -66,6 +69,8 @@ def api(
     context = connect()
     # Said here, before there are processes that could only die of it.
     KeyHash(context.settings.key_pepper, context.settings.key_pepper_previous)
+    with suppress(DatabaseUnavailable):
+        require_tables(context.engine)
     os.environ.update(context.environment)
     level = "info" if access_log else "warning"
     serve(host=host, port=port, workers=workers, log_level=level, access_log=access_log)

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from datp_tasks.errors import DatabaseUnavailable
+from datp_tasks.errors import DatabaseUnavailable, SettingsError
 from datp_tasks.record.lent_connection import LentConnection
 from datp_tasks.record.queries import Queries
 from datp_tasks.settings import Settings
@@ -20,11 +20,11 @@ __all__ = [
     "Connection",
     "Engine",
     "answers",
-    "has_tables",
     "is_conflict",
     "is_outage",
     "make_engine",
     "migrate",
+    "require_tables",
     "translate_outage",
 ]
 
@@ -34,6 +34,11 @@ MIGRATIONS = (HERE.parent / "_migrations", HERE.parent.parent / "migrations")
 
 #: SQLSTATEs: serialization failure, deadlock, lock not available.
 CONFLICTS = ("40001", "40P01", "55P03")
+
+NO_TABLES = (
+    "The database of DATP_DATABASE_URL has no tables yet. Make them with `datp migrate`, and start "
+    "this again."
+)
 
 
 class Query(Queries, topic="database"):
@@ -90,10 +95,12 @@ def answers(engine: Engine) -> bool:
     return True
 
 
-def has_tables(engine: Engine) -> bool:
-    """Whether `migrate` was ever run on this database."""
+def require_tables(engine: Engine) -> None:
+    """SettingsError if `migrate` was never run on this database."""
     with translate_outage(), engine.connect() as connection:
-        return bool(connection.exec_driver_sql(Query.has_tables).scalar_one())
+        found = connection.exec_driver_sql(Query.has_tables).scalar_one()
+    if not found:
+        raise SettingsError(NO_TABLES)
 
 
 def is_outage(error: OperationalError) -> bool:

@@ -9,23 +9,18 @@ from typing import Any
 from celery import Celery
 
 from datp_tasks.engine.steering import Steering, stopped
-from datp_tasks.errors import DatabaseUnavailable, SettingsError
+from datp_tasks.errors import DatabaseUnavailable
 from datp_tasks.live.connect import make_redis
 from datp_tasks.live.group_copy import GroupCopy
 from datp_tasks.live.keys import Keys
 from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.observe.task_events import SharedFlag, wants_task_events
-from datp_tasks.record.database import has_tables
+from datp_tasks.record.database import require_tables
 from datp_tasks.record.sql_errors import SQLAlchemyError
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.app")
-
-NO_TABLES = (
-    "The database of DATP_DATABASE_URL has no tables yet. Make them with `datp migrate`, and start "
-    "the worker again."
-)
 
 
 @dataclass
@@ -92,8 +87,8 @@ class MainProcess:
 
 
 def _require_tables(container: Container) -> None:
+    """While PostgreSQL is unavailable it is not known whether there are any."""
     try:
-        if not has_tables(container.engine):
-            raise SettingsError(NO_TABLES)
+        require_tables(container.engine)
     except DatabaseUnavailable as error:
         log.warning("PostgreSQL is unavailable (%s); the worker goes on trying", error.reason)
