@@ -14,6 +14,7 @@ from benchmarks import seed_timeouts
 from benchmarks.stack import Stack
 from benchmarks.timeout_tables import Loader, create_seed_tables, server_now
 from benchmarks.transfers import Variant, changes
+from datp_tasks.jobs import timeout_handler
 from datp_tasks.jobs.timeout_handler import Result
 from datp_tasks.live.live_types import NewTransaction
 from datp_tasks.record.database import migrate
@@ -75,14 +76,14 @@ class Contest:
     def __init__(self, url: str, redis_url: str, variant: Variant, sizes: Sizes) -> None:
         migrate(url)
         self._sizes = sizes
+        # The job takes as many at a time as the seed does.
+        timeout_handler.WINDOW_MAX, timeout_handler.BATCH_MAX = sizes.window, sizes.due
         self._seed = create_engine(url)
         self._connections = Container.open(
             Settings(
                 database_url=url,
                 redis_url=redis_url,
                 key_prefix=f"bench-{variant}",
-                timeout_window_max=sizes.window,
-                timeout_batch_max=sizes.due,
             )
         )
         self._timeouts = Timeouts(self._connections.engine, self._connections.clock)

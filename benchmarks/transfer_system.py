@@ -27,8 +27,7 @@ class TransferSystem(System):
         for step_type in FLAT_STEPS:
             flat.step(step_type)
         self.use(flat.build())
-        steps_max = self.connections.settings.pipeline_steps_max
-        for definition in load_definitions([PIPELINES_FOLDER], steps_max=steps_max):
+        for definition in load_definitions([PIPELINES_FOLDER]):
             if definition.name in WHOLE_PARTS:
                 self.use(definition)
 

@@ -1,8 +1,9 @@
 """What a deployment decides, read from the environment once and checked at start.
 
 Two tiers are published: what every deployment sets (`DATP_REDIS_URL`), and what some change, by
-topic (`DATP_WEBHOOKS__TIMEOUT_S`). All other numbers are constants with a reason, in tuning.py. A
-value that is not allowed is refused with its name, what is allowed and what was given.
+topic (`DATP_WEBHOOKS__TIMEOUT_S`). All other numbers are constants with a reason, beside their use
+or in tuning.py. A value that is not allowed is refused with its name, what is allowed and what was
+given.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ _FOLLOWS = (
     ("ledger_grace_s", "ledger_post_budget_s", 5.0),
     ("webhook_hold_s", "webhook_timeout_s", 25.0),
 )
+
+#: Looks like a setting: it has a topic, or the unit of a number. Test runs have some of their own.
+_LIKE_A_SETTING = re.compile(r"DATP_(?!TEST_|CHAOS_)(\w+__\w+|\w+_(S|MS|DAYS|MAX))")
 
 log = logging.getLogger("datp.settings")
 
@@ -93,7 +97,6 @@ class Settings(Tuning):
     step_timeout_s: float = number(60.0, 0.01, 86_400, env="ENGINE__STEP_TIMEOUT_S")
     #: `step`: every step has its own message, unless its pipeline says otherwise.
     dispatch: str = _text("inline", "inline|step", env="ENGINE__DISPATCH")
-    vector_budget_ms: int = number(25, 1, 10_000, env="ENGINE__VECTOR_BUDGET_MS")
     sleeper_batch_max: int = number(1_000, 1, 100_000, env="ENGINE__WAKEUP_BATCH_MAX")
     sql_pool_size: int = number(5, 1, 100, env="SQL__POOL_SIZE")
 
@@ -192,6 +195,7 @@ class Settings(Tuning):
                 raw, name = old, _old_variable(item.name)
             if raw:
                 given[item.name] = _parse(name, raw, item.default)
+        _warn_of_unknown(env)
         return cls(**given)
 
 
@@ -247,15 +251,25 @@ def _old_variable(name: str) -> str:
     return f"DATP_{name.upper()}"
 
 
-@cache
 def _warn_of_old_name(name: str) -> None:
-    """Once in a process: several of its parts read the environment."""
     new = variable(name)
     what = f"is now {new}" if new != name else "is no setting any more, but a constant"
-    log.warning(
-        "%s %s; this release still reads the old name, the next one does not",
-        *(_old_variable(name), what),
-    )
+    still = "this release still reads the old name, the next one does not"
+    _warn_once(f"{_old_variable(name)} {what}; {still}")
+
+
+def _warn_of_unknown(env: Mapping[str, str]) -> None:
+    """A slip of the pen, or a number that has become a constant."""
+    known = {each for name in _FIELDS for each in (variable(name), _old_variable(name))}
+    for name in env:
+        if name not in known and _LIKE_A_SETTING.fullmatch(name):
+            _warn_once(f"{name} is no setting of this release and is not read (docs/settings.md)")
+
+
+@cache
+def _warn_once(text: str) -> None:
+    """Once in a process: several of its parts read the environment."""
+    log.warning("%s", text)
 
 
 def _broker_from(redis_url: str) -> str:

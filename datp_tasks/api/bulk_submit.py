@@ -16,10 +16,14 @@ from datp_tasks.api.problems import Problem, invalid, mistakes_of, problem_of
 from datp_tasks.api.routing import grants, json_response, router
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import NEW, REPEATED, named
+from datp_tasks.client import submit
+from datp_tasks.client.bulk_transfers import ITEMS_MAX
 from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.client.requests import Submitted
 
-routes = router("/v1", "transactions", bytes_max=lambda settings: settings.bulk_bytes_max)
+#: Memory of one bulk request before it is split into transactions.
+BULK_BYTES_MAX = 16_777_216
+routes = router("/v1", "transactions", bytes_max=lambda _: BULK_BYTES_MAX)
 
 
 @routes.post(
@@ -37,7 +41,7 @@ async def submit_bulk(request: Request, wanted: models.BulkIn) -> Response:
     """Hand in many at once; one that is refused does not hold up the others."""
     services, caller = services_of(request), caller_of(request)
     items = wanted.transactions
-    limit = services.settings.bulk_items_max
+    limit = ITEMS_MAX
     if len(items) > limit:
         mistake = {"loc": ("body", "transactions"), "msg": f"at most {limit} are allowed"}
         raise invalid([mistake])
@@ -95,7 +99,7 @@ def _accept_bulk(
     for n, found in zip(refused, before, strict=True):
         answers[n] = found or answers[n]
     good = [n for n in range(len(items)) if n not in answers]
-    batch_max = services.settings.submit_batch_max
+    batch_max = submit.BATCH_MAX
     accepted = accept_bulk(services.client, [wanted[n] for n in good], batch_max=batch_max)
     answers.update(zip(good, accepted, strict=True))
     return [answers[n] for n in range(len(items))]

@@ -12,6 +12,7 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from datp_tasks.api import models
+from datp_tasks.api.bulk_submit import BULK_BYTES_MAX
 from datp_tasks.api.once import external_id_of, keeps
 from datp_tasks.api.problems import Problem, invalid
 from datp_tasks.api.routing import grants, json_response, router
@@ -19,15 +20,16 @@ from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT, NEW, REPEATED, TxId, access_of, note_read
 from datp_tasks.client.bulk_cancel import CancelOutcome, StopMany
 from datp_tasks.client.bulk_report import BulkTransfer
+from datp_tasks.client.bulk_transfers import ITEMS_MAX
 from datp_tasks.client.requests import Request as Wanted
 from datp_tasks.client.requests import Submitted
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.rights import check_cancel, check_read, sees_payloads
-from datp_tasks.operator.selection import OfBulkTransfer
+from datp_tasks.operator.selection import TransfersOfBulk
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.record_types import Summary
 
-routes = router("/v1", "transactions", bytes_max=lambda settings: settings.bulk_bytes_max)
+routes = router("/v1", "transactions", bytes_max=lambda _: BULK_BYTES_MAX)
 
 
 class BulkTransferIn(models.TransactionIn):
@@ -131,7 +133,7 @@ class BulkTransferCancelled(BulkTransferShown):
 async def submit_bulk_transfer(request: Request, wanted: BulkTransferIn) -> Response:
     """Hand in a bulk. It and its transfers are accepted by one commit, and expire together."""
     services, caller = services_of(request), caller_of(request)
-    count, limit = len(wanted.transfers), services.settings.bulk_items_max
+    count, limit = len(wanted.transfers), ITEMS_MAX
     if count > limit:
         raise invalid([{"loc": ("body", "transfers"), "msg": f"at most {limit} are allowed"}])
     bulk = wanted.request(caller.owner, caller.actor, name=external_id_of(request))
@@ -241,7 +243,7 @@ def _stop_as_operator(
     """As any action on many transactions of others, which the policy may want approved."""
     done = services.operator.act_on_many(
         "cancel",
-        OfBulkTransfer(bulk_id),
+        TransfersOfBulk(bulk_id),
         [each.tx_id for each in transfers],
         reason=reason,
         actor=actor,

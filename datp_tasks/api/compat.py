@@ -30,6 +30,8 @@ from datp_tasks.model.status import Status
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.record_types import Summary
 
+#: What clients of the original expect, who cannot say how long they wait.
+LONG_POLL_S = 15.0
 LONG = ("long", "longpoll")
 
 
@@ -184,7 +186,7 @@ def _request(pipeline: str, wanted: Start, caller: Caller) -> Wanted:
 
 
 async def _reply(request: Request, services: Services, tx_id: str, *, wait: bool) -> Response:
-    wait_s = services.settings.compat_long_poll_s if wait else 0
+    wait_s = LONG_POLL_S if wait else 0
     summary = await look(request, services, tx_id, wait_s=wait_s)
     await note_read(request, "transaction.read", tx_id, [summary])
     caller = caller_of(request)

@@ -11,6 +11,7 @@ from fastapi import Query, Request
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from datp_tasks.api import waiting
 from datp_tasks.api.event_streams import EventStreams
 from datp_tasks.api.models import FeedPageShown
 from datp_tasks.api.problems import answer_of, forbidden, invalid
@@ -23,6 +24,7 @@ from datp_tasks.model.actor import Actor
 from datp_tasks.model.payload import encode
 from datp_tasks.model.rights import check_read, sees_payloads
 from datp_tasks.model.sealed import MASK, masked
+from datp_tasks.record import retention_rules
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.event_feed import (
     BEGINNING,
@@ -35,6 +37,8 @@ from datp_tasks.record.event_feed import (
 from datp_tasks.record.vault import Vault
 from datp_tasks.settings import Settings
 
+#: Proxies close what is silent for a minute, some after half of that.
+HEARTBEAT_S = 15.0
 routes = router("/v1", "events")
 
 PAGE_MAX = 1_000
@@ -116,7 +120,7 @@ async def _page(
     wait_s: float,
 ) -> FeedPage:
     streams = services.waits.streams
-    wait_s = min(wait_s, services.settings.long_poll_s_max)
+    wait_s = min(wait_s, waiting.LONG_POLL_S_MAX)
     if wait_s <= 0:
         return await streams.read(owner, cursor.place, limit)
     gone = asyncio.ensure_future(_until_gone(request.receive))
@@ -150,8 +154,8 @@ def kept_days(settings: Settings, rule_days: int) -> int:
     """How long all events are kept, by settings and by the shortest rule; 0 is for ever."""
     days = (
         rule_days,
-        settings.keep_state_changes_days,
-        settings.keep_events_days,
+        retention_rules.KEEP_STATE_CHANGES_DAYS,
+        retention_rules.KEEP_EVENTS_DAYS,
         settings.keep_summaries_days,
     )
     return min((each for each in days if each), default=0)
@@ -276,7 +280,7 @@ class EventStream(Response):
             await _cancelled(gone)
 
     async def _pump(self, send: Send, gone: asyncio.Future[None]) -> None:
-        beat_s = self._services.settings.event_heartbeat_s
+        beat_s = HEARTBEAT_S
         until_s = time.monotonic() + STREAM_S_MAX
         check_again_s = time.monotonic() + beat_s
         while not (gone.done() or self._streams.is_closing):

@@ -29,10 +29,13 @@ from datp_tasks.record.event_feed import (
     FeedPlace,
     TransactionEvent,
 )
-from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.api")
 
+#: How late an event may be told by a stream, beside its commit: one query for all owners.
+TICK_MS = 100
+#: Streams and long polls of the feed in one process; each costs some kilobytes.
+STREAMS_MAX = 1_000
 #: Read for one owner in a tick; a stream of an owner that has more catches up by itself.
 TICK_ROWS_MAX = 500
 #: Kept for the streams of an owner.
@@ -84,11 +87,11 @@ class Tail:
 
 
 class EventStreams:
-    def __init__(self, feed: EventFeed, settings: Settings, threads: Threads) -> None:
+    def __init__(self, feed: EventFeed, threads: Threads) -> None:
         self.feed = feed
-        self._tick_s = settings.event_tick_ms / 1_000
+        self._tick_s = TICK_MS / 1_000
         self._threads = threads
-        self.places = Shares(settings.event_streams_max, what="places for event streams")
+        self.places = Shares(STREAMS_MAX, what="places for event streams")
         #: By owner; "" is all owners.
         self._tails: dict[str, Tail] = {}
         self._closing = asyncio.Event()

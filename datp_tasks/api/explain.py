@@ -20,7 +20,7 @@ from datp_tasks.operator.doctor import Diagnosis, InFlight
 from datp_tasks.operator.replay import Replay
 from datp_tasks.operator.why import Why
 from datp_tasks.record.database import translate_outage
-from datp_tasks.record.timeouts import NextTimeout, Peek, TimeoutStanding
+from datp_tasks.record.timeouts import LAG_ALERT_S, NextTimeout, Peek, TimeoutStanding
 
 routes = router("/v1", "operator", role=Role.VIEWER)
 
@@ -166,7 +166,7 @@ def _timeouts(services: Services, limit: int) -> dict[str, Any]:
     store = services.transactions.timeouts
     with translate_outage():
         peek, standing, due = store.peek(), store.standing(), store.next_due(limit)
-    return timeouts_json(peek, standing, due, lag_alert_s=services.settings.timeout_lag_alert_s)
+    return timeouts_json(peek, standing, due, lag_alert_s=LAG_ALERT_S)
 
 
 def why_json(found: Why) -> dict[str, Any]:

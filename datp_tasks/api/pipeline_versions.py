@@ -236,9 +236,8 @@ def sent_document(wanted: DefinitionIn, *, source: str) -> Any:
 
 def parsed_definition(services: Services, wanted: DefinitionIn) -> PipelineDefinition:
     """The definition, checked as far as this process knows its step types."""
-    steps_max = services.settings.pipeline_steps_max
     raw = sent_document(wanted, source=SOURCE)
-    definition = parse_definition(raw, source=SOURCE, steps_max=steps_max)
+    definition = parse_definition(raw, source=SOURCE)
     mistakes = param_mistakes([definition], registry)
     if mistakes:
         raise PipelineInvalid(mistakes)

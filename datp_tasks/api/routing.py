@@ -22,6 +22,8 @@ from datp_tasks.model.actor import Role
 from datp_tasks.model.payload import encode, first_twice
 from datp_tasks.settings import Settings
 
+#: A client that sends more slowly holds a place that others need.
+BODY_READ_S = 30.0
 #: Room for the fields around the input.
 AROUND_BYTES = 65_536
 
@@ -103,7 +105,7 @@ def strict_request(request: Request, caller: Caller, bytes_max: BytesMax) -> Str
     strict = StrictRequest(request.scope, request.receive)
     strict.state.caller = caller
     settings = services.settings
-    return strict.limit(bytes_max(settings), settings.body_read_s, services.admission.body_bytes)
+    return strict.limit(bytes_max(settings), BODY_READ_S, services.admission.body_bytes)
 
 
 class GuardedRoute(APIRoute):

@@ -11,7 +11,7 @@ from fastapi import Path, Query, Request
 from fastapi.responses import Response
 from starlette.background import BackgroundTask
 
-from datp_tasks.api import models
+from datp_tasks.api import models, waiting
 from datp_tasks.api.accepting import Accepted
 from datp_tasks.api.access import Caller
 from datp_tasks.api.etags import check_match, etag_of, unless_same, unmoved, wanted_match
@@ -327,7 +327,7 @@ async def look(
 ) -> Summary:
     """Now, or after news."""
     caller = caller_of(request)
-    wait_s = min(wait_s, services.settings.long_poll_s_max)
+    wait_s = min(wait_s, waiting.LONG_POLL_S_MAX)
     if wait_s <= 0:
         return await services.look(caller, tx_id)
     return await services.waits.polls.news(

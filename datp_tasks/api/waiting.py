@@ -20,10 +20,15 @@ from datp_tasks.api.threads import Threads
 from datp_tasks.errors import DatabaseUnavailable
 from datp_tasks.live.notifications import Notifications
 from datp_tasks.record.record_types import Summary
-from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.api")
 
+#: Below the usual limits of proxies for a request without an answer.
+LONG_POLL_S_MAX = 60.0
+#: One query for all who wait, in case a publish was lost.
+TICK_S = 2.0
+#: In one process, at a few kilobytes each.
+WAITERS_MAX = 10_000
 SUBSCRIBE_S = 0.5
 LOOK_AT_MAX = 1_000
 OUTAGE_PAUSE_S = 0.5
@@ -52,17 +57,16 @@ class Waiters:
         self,
         notifications: Notifications,
         sequences: Sequences,
-        settings: Settings,
         threads: Threads,
     ) -> None:
         self._notifications = notifications
         self._sequences = sequences
-        self._tick_s = settings.long_poll_tick_s
-        self._places = Shares(settings.long_poll_waiters_max, what="places for long polls")
+        self._tick_s = TICK_S
+        self._places = Shares(WAITERS_MAX, what="places for long polls")
         self._threads = threads
         self._watched: dict[str, _Watched] = {}
         self._closing = asyncio.Event()
-        #: The subscription is there, or was: after a gap everybody looks for himself.
+        #: The subscription is there, or was: after a gap each waiter reads the record.
         self._heard = asyncio.Event()
         self._ticker: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -77,7 +81,7 @@ class Waiters:
         self._ticker = asyncio.create_task(self._tick())
 
     def answer_all(self) -> None:
-        """The process ends: everybody who waits gets the status as it is."""
+        """The process ends: each waiter gets the status as it is."""
         self._closing.set()
         self._wake(None)
 

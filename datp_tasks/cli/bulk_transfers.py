@@ -102,11 +102,11 @@ def cancel(
     else:
 
         def stop(transfers: Sequence[Summary]) -> dict[str, str]:
-            from datp_tasks.operator.selection import OfBulkTransfer
+            from datp_tasks.operator.selection import TransfersOfBulk
 
             done = context.operator.act_on_many(
                 "cancel",
-                OfBulkTransfer(bulk_id),
+                TransfersOfBulk(bulk_id),
                 [each.tx_id for each in transfers],
                 reason=reason,
                 actor=context.actor,

@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from datp_tasks.cli.command_context import connect
 from datp_tasks.cli.terminal_tables import print_json
+from datp_tasks.operator.action_result import ActionResult
 from datp_tasks.operator.erase import Chosen, Eraser
-from datp_tasks.operator.retry import ActionResult
 
 #: Exit codes, for scripts: some could not be erased; files could not be read.
 SOME_FAILED = 6

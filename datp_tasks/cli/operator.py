@@ -23,8 +23,8 @@ from datp_tasks.cli.terminal_tables import (
 from datp_tasks.errors import NotGranted
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.rights import sees_payloads
+from datp_tasks.operator.action_result import ActionResult
 from datp_tasks.operator.bulk import Action
-from datp_tasks.operator.retry import ActionResult
 from datp_tasks.operator.selection import Where
 from datp_tasks.operator.why import Why
 from datp_tasks.record.record_types import Summary

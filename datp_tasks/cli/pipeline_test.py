@@ -71,8 +71,7 @@ def _pipelines(
     datp: Installation, name: str, version: str | None, files: Sequence[Path]
 ) -> dict[str, PipelineDefinition]:
     """The tested one and those that it may call: from files first, else as they are in use."""
-    steps_max = datp.settings.pipeline_steps_max
-    given = load_definitions(files, steps_max=steps_max) if files else []
+    given = load_definitions(files) if files else []
     found = {each.name: each for each in given}
     if name not in found:
         found[name] = datp.pipelines.show(name, version).definition

@@ -56,7 +56,7 @@ def apply(
 ) -> None:
     """Store each pipeline as a new version, if its content is new."""
     datp = _connect()
-    definitions = load_definitions(files, steps_max=datp.settings.pipeline_steps_max)
+    definitions = load_definitions(files)
     _check_params(definitions, datp.settings)
     for definition in definitions:
         applied = datp.pipelines.apply(definition)

@@ -24,11 +24,11 @@ from datp_tasks.live.invariants import Violation
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.approval import Approval, ApprovalState, Vote, selection_of
 from datp_tasks.model.status import FINAL, Status
+from datp_tasks.operator.action_result import ActionResult
 from datp_tasks.operator.bulk import Action
 from datp_tasks.operator.doctor import Diagnosis, InDoubt, InFlight
 from datp_tasks.operator.doubt_decisions import Decision
 from datp_tasks.operator.replay import Replay
-from datp_tasks.operator.retry import ActionResult
 from datp_tasks.operator.selection import Where, checked_order
 from datp_tasks.operator.unmask import Unmasked
 from datp_tasks.operator.why import Why

@@ -12,7 +12,7 @@ from rich.table import Table
 from datp_tasks.cli.command_context import connect, is_remote
 from datp_tasks.cli.terminal_tables import list_table, print_json, print_list, short_time
 from datp_tasks.errors import SettingsError
-from datp_tasks.record.timeouts import NextTimeout, Peek, TimeoutStanding
+from datp_tasks.record.timeouts import LAG_ALERT_S, NextTimeout, Peek, TimeoutStanding
 
 #: Exit code, for scripts: the handler is further behind than it may be.
 BEHIND = 3
@@ -40,9 +40,9 @@ def timeouts(
     datp = connect()
     store = datp.timeouts
     peek, standing, due = store.peek(), store.standing(), store.next_due(limit)
-    is_behind = peek.lag_s > datp.settings.timeout_lag_alert_s
+    is_behind = peek.lag_s > LAG_ALERT_S
     if is_remote():
-        # Only the server knows its settings.
+        # The server may be of another release.
         is_behind = peek.is_alarmed
     console = Console()
     if as_json:

@@ -139,7 +139,7 @@ def _run_demo(
     context: Context, console: Console, transfers: int, seed: int, timeout_s: float
 ) -> bool:
     _require_example_workers(context)
-    load_example(context.pipelines, context.engine, context.settings.pipeline_steps_max)
+    load_example(context.pipelines, context.engine)
     service = example("").SETTLEMENT_SERVICE
     with_ledger = bool(context.ledger.batches.services([service]))
     with context.client as client:
@@ -208,7 +208,7 @@ def prepare(urls: StackUrls, *, with_example: bool, ledger_url: str = "") -> lis
     settings = Settings.from_env({**os.environ, **urls.as_environment()})
     with CommandParts(settings) as parts:
         if with_example:
-            load_example(parts.pipelines, parts.engine, settings.pipeline_steps_max)
+            load_example(parts.pipelines, parts.engine)
         if ledger_url:
             package = example("")
             parts.ledger.intake.add_service(
@@ -221,10 +221,10 @@ def prepare(urls: StackUrls, *, with_example: bool, ledger_url: str = "") -> lis
         return list(dict.fromkeys([*needs.served, settings.ledger_group]))
 
 
-def load_example(pipelines: PipelineStore, engine: Engine, steps_max: int) -> None:
+def load_example(pipelines: PipelineStore, engine: Engine) -> None:
     """Put the payments example into use; its accounts are made too."""
     package = example("")
-    for definition in load_definitions([package.PIPELINES_FOLDER], steps_max=steps_max):
+    for definition in load_definitions([package.PIPELINES_FOLDER]):
         applied = pipelines.apply(definition)
         pipelines.commit(applied.name, applied.version, "payments example")
         pipelines.use(applied.name, applied.version)

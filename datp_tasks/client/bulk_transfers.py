@@ -15,6 +15,7 @@ from datetime import datetime
 from datp_tasks.client.bulk_report import BulkTransfer, deadline_in, standing_of, texts_of
 from datp_tasks.client.reads import Reader
 from datp_tasks.client.requests import (
+    EXTERNAL_ID_CHARS_MAX,
     Prepared,
     Request,
     Submitted,
@@ -55,6 +56,8 @@ from datp_tasks.record.bulk_transfers import BulkRecord, is_accepted_with
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.record_types import Acceptance, Existing, Summary
 
+#: Transfers of a bulk, and transactions of a bulk request: answered within a second.
+ITEMS_MAX = 1_000
 #: A report of a thousand transfers must fit into one answer.
 PROBLEM_CHARS_MAX = 200
 #: Pipelines of transfers that are looked up before the bulk is paid for: each may be a query.
@@ -181,9 +184,8 @@ class BulkTransfers:
         )
 
     def _check(self, bulk: Request, transfers: Sequence[Request]) -> None:
-        limit = self._acceptor.settings.bulk_items_max
-        if not 1 <= len(transfers) <= limit:
-            raise RequestError(f"a bulk has 1 to {limit} transfers, was {len(transfers)}")
+        if not 1 <= len(transfers) <= ITEMS_MAX:
+            raise RequestError(f"a bulk has 1 to {ITEMS_MAX} transfers, was {len(transfers)}")
         if not _is_object(bulk.input):
             raise InputInvalid("input must be an object")
         if "transfers" in bulk.input:
@@ -194,7 +196,7 @@ class BulkTransfers:
             ]
             if bulk.external_id in names:
                 raise RequestError("a transfer has the external id of the bulk")
-            longest, chars_max = max(map(len, names)), self._acceptor.settings.external_id_chars_max
+            longest, chars_max = max(map(len, names)), EXTERNAL_ID_CHARS_MAX
             if len(bulk.external_id) <= chars_max < longest:
                 raise RequestError(
                     f"an external id has at most {chars_max} characters; transfers without one are "

@@ -17,7 +17,7 @@ from datp_tasks.live.live_types import NewTransaction
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.input_schema import check_input
 from datp_tasks.model.payee import PayeeInvalid, shown_nothing
-from datp_tasks.model.payload import NotJson, canonical, checked, encode
+from datp_tasks.model.payload import DEPTH_MAX, NotJson, canonical, checked, encode
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.model.rights import check_submit
 from datp_tasks.model.search_attributes import attributes_of
@@ -30,9 +30,11 @@ from datp_tasks.seals.data_key import DataKey
 from datp_tasks.settings import Settings
 from datp_tasks.timeouts.expiry import ExpiryPast, Now, checked_expiry, moment_of
 
+#: Two UUIDs with a separator do not fit, one with a prefix does; it is part of an index.
+EXTERNAL_ID_CHARS_MAX = 64
 OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 METADATA_BYTES_MAX = 16_384
-#: Under any limit that the setting may have had when it was accepted.
+#: Under any limit that there may have been when it was accepted.
 ACCEPTED_EXTERNAL_ID = re.compile(r"[\x21-\x7e]{1,255}")
 
 
@@ -124,19 +126,17 @@ def prepare(
     by = request.by
     if by is not None:
         check_submit(by, definition.name, definition.access, owner)
-    external_id = _checked_external_id(request.external_id, settings)
-    given, input_json = _checked_json(request.input, "input", settings.input_bytes_max, settings)
+    external_id = _checked_external_id(request.external_id)
+    given, input_json = _checked_json(request.input, "input", settings.input_bytes_max)
     if definition.input_schema is not None:
         check_input(definition.input_schema, given)
-    metadata, metadata_json = _checked_metadata(request, settings)
+    metadata, metadata_json = _checked_metadata(request)
     # Not a part of what was asked for: the same request may come by way of another browser.
     kept_json = _in_language(request, definition, metadata) or metadata_json
     _check_webhook(request, settings)
     expires_at, overdue = None, None
     try:
-        expires_at = checked_expiry(
-            request.expires_at, request.expires_in_s, definition, settings, now
-        )
+        expires_at = checked_expiry(request.expires_at, request.expires_in_s, definition, now)
     except ExpiryPast as error:
         overdue = error
     tx_id = new_tx_id(owner, external_id, settings.shards)
@@ -180,12 +180,10 @@ def prepare(
     )
 
 
-def _checked_metadata(
-    request: Request, settings: Settings
-) -> tuple[dict[str, Any], str] | tuple[None, None]:
+def _checked_metadata(request: Request) -> tuple[dict[str, Any], str] | tuple[None, None]:
     if request.metadata is None or request.metadata == {}:
         return None, None
-    return _checked_json(request.metadata, "metadata", METADATA_BYTES_MAX, settings)
+    return _checked_json(request.metadata, "metadata", METADATA_BYTES_MAX)
 
 
 def _in_language(
@@ -276,10 +274,10 @@ def _checked_owner(owner: str) -> str:
     return owner
 
 
-def _checked_external_id(external_id: str | None, settings: Settings) -> str | None:
+def _checked_external_id(external_id: str | None) -> str | None:
     if external_id is None:
         return None
-    limit = settings.external_id_chars_max
+    limit = EXTERNAL_ID_CHARS_MAX
     if not isinstance(external_id, str) or not re.fullmatch(
         rf"[\x21-\x7e]{{1,{limit}}}", external_id
     ):
@@ -298,11 +296,9 @@ def _check_webhook(request: Request, settings: Settings) -> None:
         check_url(request.webhook, settings, request.owner)
 
 
-def _checked_json(
-    value: object, what: str, bytes_max: int, settings: Settings
-) -> tuple[dict[str, Any], str]:
+def _checked_json(value: object, what: str, bytes_max: int) -> tuple[dict[str, Any], str]:
     given = dict(value) if isinstance(value, Mapping) else value
     try:
-        return checked(given, what=what, bytes_max=bytes_max, depth_max=settings.input_depth_max)
+        return checked(given, what=what, bytes_max=bytes_max, depth_max=DEPTH_MAX)
     except NotJson as error:
         raise InputInvalid(str(error), error.pointer) from None

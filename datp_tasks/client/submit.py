@@ -41,6 +41,8 @@ from datp_tasks.timeouts.expiry import Now
 
 log = logging.getLogger("datp.client")
 
+#: Beyond a few hundred rows in one commit the gain is below what can be measured.
+BATCH_MAX = 500
 Preparing = Prepared | RequestError | PipelineError
 #: What can be accepted, or the answer to a request that need not or cannot be.
 Answerable = Prepared | Submitted | RequestError | PipelineError
@@ -92,8 +94,8 @@ class RequestAcceptor:
         self, requests: Sequence[Request]
     ) -> list[Submitted | RequestError | PipelineError]:
         answers: list[Submitted | RequestError | PipelineError] = []
-        for start in range(0, len(requests), self.settings.submit_batch_max):
-            batch = requests[start : start + self.settings.submit_batch_max]
+        for start in range(0, len(requests), BATCH_MAX):
+            batch = requests[start : start + BATCH_MAX]
             try:
                 answers += self._submit_batch(batch)
             except DataKeyGone as error:

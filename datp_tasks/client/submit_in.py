@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from datp_tasks.client.requests import Prepared, Request, Submitted
-from datp_tasks.client.submit import RequestAcceptor
+from datp_tasks.client.submit import BATCH_MAX, RequestAcceptor
 from datp_tasks.errors import DataKeyGone, PipelineError, RequestError
 from datp_tasks.failpoints import reach
 from datp_tasks.record.caller_transaction import CallerAccepts, CallerTransaction, Joined
@@ -22,6 +22,8 @@ from datp_tasks.record.sql_errors import SQLAlchemyError
 
 log = logging.getLogger("datp.client")
 
+#: At some kilobytes each; what is beyond that has the reconciler find it.
+PENDING_MAX = 20_000
 #: Between the first looks for the commit of a caller. A look is one query of about 0.2 ms.
 LOOK_S = 0.002
 #: Between later looks: a caller that takes a second does not notice a tenth of one.
@@ -50,7 +52,7 @@ class CallerSubmits:
         self, connection: object, requests: Sequence[Request]
     ) -> list[Submitted | RequestError | PipelineError]:
         caller = CallerTransaction(connection)
-        batch_max = self._acceptor.settings.submit_batch_max
+        batch_max = BATCH_MAX
         answers: list[Submitted | RequestError | PipelineError] = []
         for start in range(0, len(requests), batch_max):
             batch = requests[start : start + batch_max]
@@ -80,7 +82,7 @@ class CallerSubmits:
             return
         now_s = time.monotonic()
         with self._lock:
-            room = self._acceptor.settings.submit_in_pending_max - len(self._pending)
+            room = PENDING_MAX - len(self._pending)
             for each in new[: max(room, 0)]:
                 self._pending[each.acceptance.tx_id] = _Pending(each, joined.xact, now_s)
         if self._watch is not None:

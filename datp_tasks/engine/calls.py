@@ -28,6 +28,7 @@ from datp_tasks.engine.registry import Registry, StepFunction, StepType
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.time_limit import TimeLimit
 from datp_tasks.errors import StaleFence, StepError, StepTimeout, TransactionStopped
+from datp_tasks.model import payload
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.outcome import Abort, Call, Done, DontKnow, Fail, NotDone, Sleep
 from datp_tasks.model.payload import Json, NotJson, checked, copied
@@ -118,7 +119,7 @@ class StepCaller:
 
     def _limited(self, run: Run, sql: Connection | None) -> Outcome:
         with self.time_limit(self.timeout_s(run)):
-            return self.sorted(run, self._called(run, self.type_of(run), sql))
+            return self.returned(run, self._called(run, self.type_of(run), sql))
 
     def report_held(self, run: Run) -> None:
         """What a transactional step has reported, now that its row is free."""
@@ -145,7 +146,7 @@ class StepCaller:
             try:
                 async with limit:
                     returned = await self._called(run, self.type_of(run), None)
-                    outcome = self.sorted(run, returned)
+                    outcome = self.returned(run, returned)
             except (Exception, asyncio.CancelledError, SystemExit) as error:
                 # The last two would end the event loop, and with it every step beside this one.
                 outcome = self.timed_out(run) if limit.expired() else self.raised(run, error)
@@ -172,7 +173,7 @@ class StepCaller:
         """What a probe answered, as an Outcome."""
         match answer:
             case Done(output=output):
-                return self.sorted(run, None if output is None else dict(output))
+                return self.returned(run, None if output is None else dict(output))
             case NotDone():
                 return NotStarted()
             case DontKnow(note=note):
@@ -206,24 +207,24 @@ class StepCaller:
             return function(context, context.data)
         return function(context, context.data, copied(run.action.undo.output))
 
-    # Sorting.
+    # What became of a call.
 
-    def sorted(self, run: Run, returned: object) -> Outcome:
+    def returned(self, run: Run, value: object) -> Outcome:
         """What a function returned, as an Outcome."""
-        if returned is None:
+        if value is None:
             return UNCHANGED
-        returned = finished(returned)
-        if run.action.kind == "undo" or returned is None:
+        value = finished(value)
+        if run.action.kind == "undo" or value is None:
             return UNCHANGED
-        if isinstance(returned, Call):
-            data = returned.data
-            return Call(returned.pipeline, None if data is None else self.json(dict(data)))
-        if isinstance(returned, Sleep):
-            return Sleep(min(returned.seconds, self._settings.sleep_s_max), returned.switch)
-        if isinstance(returned, BaseException):
-            name = type(returned).__name__
+        if isinstance(value, Call):
+            data = value.data
+            return Call(value.pipeline, None if data is None else self.json(dict(data)))
+        if isinstance(value, Sleep):
+            return Sleep(min(value.seconds, Sleep.SECONDS_MAX), value.switch)
+        if isinstance(value, BaseException):
+            name = type(value).__name__
             return Broken(clean_note(f"the step returned {name}(…); write `raise {name}(…)`"))
-        return Output(*self._checked(returned))
+        return Output(*self._checked(value))
 
     def raised(self, run: Run, error: BaseException) -> Outcome:
         """What a function raised, as an Outcome."""
@@ -268,10 +269,7 @@ class StepCaller:
 
     def _checked(self, value: object) -> tuple[Json, str]:
         return checked(
-            value,
-            what="output",
-            bytes_max=self._settings.output_bytes_max,
-            depth_max=self._settings.input_depth_max,
+            value, what="output", bytes_max=payload.OUTPUT_BYTES_MAX, depth_max=payload.DEPTH_MAX
         )
 
 

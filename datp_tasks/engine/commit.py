@@ -201,7 +201,7 @@ class Committer:
                     run.refresh(flat_to_dict(reply[1]))
                     run.pending = list(held.deltas)
                     plan.again.append((run, Next()))
-                case "CANCEL":
+                case "STOP":
                     run.pending = list(held.deltas)
                     if self._points.may_stop(run, reply[1]):
                         self._decider.stop(run)
@@ -220,7 +220,7 @@ class Committer:
             switch=rest.switch or "",
             seen=run.switch_seq,
             # Before anything is undone it must be known what an interrupted step did.
-            heed_cancel=run.state.ending is None and not run.state.open and not run.ignores_stop,
+            heed_stop=run.state.ending is None and not run.state.open and not run.ignores_stop,
         )
         return call, answered
 

@@ -94,7 +94,7 @@ class StepContext:
     def idempotency_key(self) -> str:
         """The same for every try of this step, so that the outside can refuse to act twice."""
         if self._key is None:
-            self._key = self._run.key_of(self._action)
+            self._key = self._action.key(self._run.tx_id)
         return self._key
 
     @property

@@ -41,6 +41,8 @@ from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.model.texts_by_language import message_of
 from datp_tasks.settings import Settings
 
+#: Pipelines that call each other in a circle end here.
+NESTING_MAX = 16
 #: Pause before a step is tried again that PostgreSQL was not there for; it costs no attempt.
 UNAVAILABLE_S = 2.0
 #: A retry policy with a mistake in it must not try for ever.
@@ -300,8 +302,8 @@ class Decider:
         return Rest(delay_s)
 
     def _called(self, run: Run, call: Call) -> Move:
-        if len(run.state.stack) >= self._settings.nesting_max:
-            note = f"pipelines are nested deeper than {self._settings.nesting_max}"
+        if len(run.state.stack) >= NESTING_MAX:
+            note = f"pipelines are nested deeper than {NESTING_MAX}"
             return self._broken_for_good(run, note)
         try:
             child = self._pipelines.current(call.pipeline)

@@ -22,6 +22,10 @@ from datp_tasks.settings import Settings
 log = logging.getLogger("datp.hop")
 
 
+#: Long against a usual step, short against what a waiting neighbour's client notices.
+STUCK_MS = 500
+
+
 def kill_this_process() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -34,7 +38,7 @@ class Guard:
         orphaned_claims: OrphanedClaims,
         kill: Callable[[], None] = kill_this_process,
     ) -> None:
-        self._stuck_s = settings.vector_stuck_ms / 1_000
+        self._stuck_s = STUCK_MS / 1_000
         self._grace_s = settings.step_kill_grace_s
         self._audit_s = settings.node_beat_ms / 1_000
         self._hop = hop

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import socket
 import threading
 import time
@@ -22,6 +21,7 @@ from datp_tasks.engine.registry import Registry
 from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.live.store import LiveStore
+from datp_tasks.process_name import unique_name
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.node")
@@ -79,7 +79,7 @@ class Heartbeat:
 
     def join(self, groups: frozenset[str]) -> str:
         """A new node that serves these groups; it is known before it claims anything."""
-        node = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        node = unique_name()
         beating = _Beating(groups, self._live.server_now_ms(), last_s=time.monotonic())
         self._nodes[node] = beating
         self._describe()

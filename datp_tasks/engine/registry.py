@@ -6,7 +6,6 @@ import importlib
 import inspect
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,10 +15,10 @@ from typing import Any, Literal, TypeVar, get_type_hints, is_typeddict, overload
 from datp_tasks.errors import StepTypeInvalid, StepTypeUnknown
 from datp_tasks.model.backoff import RetryPolicy
 from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.model.pipeline_rules import STEP_TYPE
 from datp_tasks.model.secret_params import stand_in, takes_secrets
 from datp_tasks.model.typed_schema import Untyped, schema_of
 
-TYPE_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*(/[a-z0-9][a-z0-9_.-]*)*")
 ENTRY_POINT_GROUP = "datp_tasks.steps"
 
 OnCrash = Literal["rerun", "probe", "review"]
@@ -254,7 +253,7 @@ def _takes_one_argument(function: StepFunction) -> bool:
 
 
 def _check_declaration(name: str, timeout_s: float | None, on_crash: str) -> None:
-    if not TYPE_NAME.fullmatch(name):
+    if not STEP_TYPE.fullmatch(name):
         raise StepTypeInvalid(f"step type {name!r} must look like 'bank/reserve'")
     if on_crash not in ("rerun", "probe", "review"):
         raise StepTypeInvalid(f"{name}: on_crash must be rerun, probe or review, was {on_crash!r}")

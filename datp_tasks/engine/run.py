@@ -253,13 +253,8 @@ class Run:
 
     @property
     def attempt_key(self) -> str:
-        """Names one try of one step: a new one begins after an error and after a sleep."""
-        return f"{self.idempotency_key}#{self.state.errors}.{self.state.sleeps}"
+        return self.action.attempt_key(self.tx_id, self.state)
 
     @property
     def idempotency_key(self) -> str:
-        return self.key_of(self.action)
-
-    def key_of(self, action: Action) -> str:
-        undo = ":undo" if action.kind == "undo" else ""
-        return f"{self.tx_id}:{action.path}{undo}"
+        return self.action.key(self.tx_id)

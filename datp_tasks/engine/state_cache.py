@@ -12,6 +12,10 @@ from typing import NamedTuple
 from datp_tasks.engine.seal_edge import SealEdge
 from datp_tasks.model.state import State
 
+#: At 2 to 20 kB each, tens of megabytes in a worker.
+ENTRIES_MAX = 2_000
+#: One that has not come back by then went on elsewhere, or sleeps for long.
+KEPT_S = 300.0
 #: Characters of JSON that the states of a process may have together. As Python objects they take
 #: several times as much memory, and a worker has a cache for each of its processes.
 CHARS_MAX = 16_000_000

@@ -253,12 +253,12 @@ class VectorSteps:
         if isinstance(said, Fail | Abort):
             return self._caller.ended(said)
         if not isinstance(said, Done):
-            return self._caller.sorted(run, said)
+            return self._caller.returned(run, said)
         if said.output is None:
             return Output(None)
         output: object = said.output
         # What is no mapping, such as a Sleep, is refused here.
-        return self._caller.sorted(
+        return self._caller.returned(
             run, dict(output) if isinstance(output, Mapping) else self._caller.json(output)
         )
 

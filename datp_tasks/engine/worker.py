@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 
+from datp_tasks.engine import state_cache
 from datp_tasks.engine.calls import StepCaller
 from datp_tasks.engine.commit import Committer, Desks
 from datp_tasks.engine.context import SwitchValue
@@ -62,7 +63,7 @@ class Worker:
         effects = EffectStore(record.engine, stores.clock)
         self._executor = Executor(settings, live, begun, effects, caller)
         decider = Decider(settings, pipelines, this.steps, random.Random())
-        cache = StateCache(settings.state_cache_entries_max, kept_s=settings.state_cache_s)
+        cache = StateCache(state_cache.ENTRIES_MAX, kept_s=state_cache.KEPT_S)
         late = LateDesk(record, Alerts(record.engine, stores.clock), pipelines, caller)
         committer = Committer(
             this=this,

@@ -3,8 +3,8 @@
 Moves:    entries of the journal to SQL; final -> archived and sleeping -> archived (a TTL is
           set). Of a transaction that goes on SQL gets a copy.
 Knows:    the version it wrote. A state that changed meanwhile stays due.
-Bound:    `journal_batch_max` entries, `archiver_batch_max` states and `archiver_bytes_max` of
-          either at a time, for up to `archiver_run_s` a run. What PostgreSQL refuses or cannot do
+Bound:    ENTRIES_MAX entries, `archiver_batch_max` states and BYTES_MAX of either at a time, for
+          up to RUN_S a run. What PostgreSQL refuses or cannot do
           in time is tried in smaller parts; one entry that it refuses holds up only its shard.
 Overlap:  one node at a time has the role; SQL refuses one that was paused and comes back.
 Crash:    nothing leaves Redis before it is committed in SQL; entries that are read twice are
@@ -14,9 +14,6 @@ Crash:    nothing leaves Redis before it is committed in SQL; entries that are r
 from __future__ import annotations
 
 import logging
-import os
-import secrets
-import socket
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -26,7 +23,9 @@ from datp_tasks.errors import JournalRefused, RoleLost
 from datp_tasks.failpoints import reach
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.store import LiveStore
+from datp_tasks.model import payload
 from datp_tasks.model.payload import encode
+from datp_tasks.process_name import unique_name
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.archiver_role import ArchiverRole
 from datp_tasks.record.journal import Journal
@@ -37,6 +36,12 @@ log = logging.getLogger("datp.archiver")
 
 #: Kind of the alert for a shard whose next entry PostgreSQL does not take.
 JOURNAL_STUCK = "journal-stuck"
+#: Ends before the next run begins.
+RUN_S = 4.0
+#: Entries of the journal at a time: some megabytes for one COPY.
+ENTRIES_MAX = 5_000
+#: Journal entries, and states, in memory at a time; one that is larger goes alone.
+BYTES_MAX = 67_108_864
 #: A state holds its input and the outputs of steps that may be undone: about so many of them.
 OUTPUTS_IN_A_STATE = 8
 
@@ -65,16 +70,11 @@ class ArchiverTables:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    #: How long a run may take, how long the role is held, and how long a successor waits.
-    run_s: float
+    #: How long the role is held, and how long a successor waits.
     role_s: float
     grace_s: float
-    #: At a time: states, entries of the journal, and bytes of either.
+    #: At a time.
     states_max: int
-    entries_max: int
-    bytes_max: int
-    #: The largest output of a step.
-    output_bytes_max: int
 
 
 def run_once(live: LiveStore, tables: ArchiverTables, *, limits: Limits) -> Result:
@@ -101,7 +101,7 @@ class Archiver:
         self._states = tables.states
         self._alerts = tables.alerts
         self._files = tables.files
-        self._role = ArchiverRole(f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}", 0)
+        self._role = ArchiverRole(unique_name(), 0)
         #: Shards that cannot go on in this run, and why.
         self._stuck: dict[str, str] = {}
         self.result = Result(entries=0, copied=0, archived=0)
@@ -123,7 +123,7 @@ class Archiver:
 
     def work(self) -> Result:
         """As long as there is something to do, for a while."""
-        until_s = time.monotonic() + self._limits.run_s
+        until_s = time.monotonic() + RUN_S
         if self._files:
             self._files.catch_up()
         is_full = True
@@ -159,13 +159,13 @@ class Archiver:
     def drain(self) -> tuple[int, set[str]]:
         """The oldest entries of each shard, to SQL and to the files; shards that may have more."""
         shards = [shard for shard in self._live.shards if shard not in self._stuck]
-        return self._drain(shards, self._limits.entries_max) if shards else (0, set())
+        return self._drain(shards, ENTRIES_MAX) if shards else (0, set())
 
     def _drain(self, shards: Sequence[str], entries_max: int) -> tuple[int, set[str]]:
         drained = self._feed.read_journal(
             entries_max=entries_max,
-            bytes_max=self._limits.bytes_max,
-            entry_bytes_max=self._limits.output_bytes_max,
+            bytes_max=BYTES_MAX,
+            entry_bytes_max=payload.OUTPUT_BYTES_MAX,
             shards=shards,
         )
         if not drained.count:
@@ -213,9 +213,9 @@ class Archiver:
 
     def read_states(self) -> tuple[list[Found], bool]:
         """States that are due, as they are now; whether there may be more."""
-        batch_max, bytes_max = self._limits.states_max, self._limits.bytes_max
+        batch_max, bytes_max = self._limits.states_max, BYTES_MAX
         due = self._live.due("toArchiveZ", batch_max=batch_max)
-        at_a_time = max(1, bytes_max // (OUTPUTS_IN_A_STATE * self._limits.output_bytes_max))
+        at_a_time = max(1, bytes_max // (OUTPUTS_IN_A_STATE * payload.OUTPUT_BYTES_MAX))
         found: list[Found] = []
         chars = 0
         for first in range(0, len(due), at_a_time):

@@ -5,7 +5,7 @@ Moves:    running -> queued (or final, where SQL had decided already), then ring
           step's time limit is over, so that its effect is settled before a probe asks for it.
 Knows:    that a node has been silent; not whether it is dead or paused. So SQL gets a higher
           fence first: should the node wake up, Redis and SQL both refuse it.
-Bound:    `reaper_batch_max` transactions of each node a run.
+Bound:    BATCH_MAX transactions of each node a run.
 Overlap:  harmless: the second finds other fences and leaves the transaction alone.
 Crash:    a node is forgotten only when it holds nothing any more, so the next run goes on.
 """
@@ -20,6 +20,9 @@ from datp_tasks.transactions.take_over import Taken, TakeOver
 
 log = logging.getLogger("datp.reaper")
 
+#: One run ends before the next begins, also with slow SQL.
+BATCH_MAX = 500
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -28,22 +31,16 @@ class Result:
     ended: int
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    #: Transactions of each node a run.
-    batch_max: int
-    #: One that has run for so long on a node that is not known to beat is taken.
-    unlisted_after_ms: int
-
-
-def run_once(live: LiveStore, take_over: TakeOver, *, limits: Limits) -> Result:
+def run_once(live: LiveStore, take_over: TakeOver, *, unlisted_after_ms: int) -> Result:
+    """`unlisted_after_ms`: one that has run for so long on a node that is not known to beat is
+    taken."""
     nodes = live.silent_nodes()
     taken: list[Taken] = []
     for node in nodes:
-        taken.append(_reap(live, take_over, node, limits.batch_max))
+        taken.append(_reap(live, take_over, node))
         if not live.running_on(node):
             live.forget_node(node)
-    for node, held in _unlisted(live, limits).items():
+    for node, held in _unlisted(live, unlisted_after_ms).items():
         taken.append(take_over.from_node(node, held))
     return Result(
         nodes=len(nodes),
@@ -52,12 +49,12 @@ def run_once(live: LiveStore, take_over: TakeOver, *, limits: Limits) -> Result:
     )
 
 
-def _unlisted(live: LiveStore, limits: Limits) -> dict[str, list[str]]:
+def _unlisted(live: LiveStore, after_ms: int) -> dict[str, list[str]]:
     """Transactions by the node that runs them, where no such node is known to beat.
 
     A node that was paused, given up and forgotten can wake up, claim, and die before it beats.
     """
-    old = live.due("processingZ", before_ms=limits.unlisted_after_ms, batch_max=limits.batch_max)
+    old = live.due("processingZ", before_ms=after_ms, batch_max=BATCH_MAX)
     by_node: dict[str, list[str]] = {}
     for tx, fields in zip(old, live.named_many(old, ("node",)), strict=True):
         by_node.setdefault(fields.get("node", ""), []).append(tx)
@@ -65,8 +62,8 @@ def _unlisted(live: LiveStore, limits: Limits) -> dict[str, list[str]]:
     return {node: held for node, held in by_node.items() if node and node not in listed}
 
 
-def _reap(live: LiveStore, take_over: TakeOver, node: str, batch_max: int) -> Taken:
-    held = live.running_on(node)[:batch_max]
+def _reap(live: LiveStore, take_over: TakeOver, node: str) -> Taken:
+    held = live.running_on(node)[:BATCH_MAX]
     if not held:
         return Taken(queued=0, ended=0)
     taken = take_over.from_node(node, held)

@@ -24,7 +24,7 @@ from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.journal import Journal
 from datp_tasks.record.transactions import Place, Record
 from datp_tasks.transactions.follow_record import follow_record
-from datp_tasks.transactions.put_back import Rebuilder
+from datp_tasks.transactions.rebuild_lost import Rebuilder
 
 log = logging.getLogger("datp.reconciler")
 

@@ -10,8 +10,8 @@ Knows:    how long a transaction has been waiting. A long queue looks like lost 
 Bound:    LINE_PAGES_MAX pages of the line of queued transactions, FRESH_PAGES_MAX pages of rows
           accepted since the last run, the newest first, PAGES_MAX pages of the rows of the window
           and one page of older ones, CANCEL_PAGES_MAX pages of cancels since the last run; a page
-          has `reconciler_batch_max` rows. Where a run ends, the next one goes on, round and round.
-          A rebuild goes on for up to `rebuild_run_s`.
+          has BATCH_MAX rows. Where a run ends, the next one goes on, round and round.
+          A rebuild goes on for up to REBUILD_RUN_S.
 Overlap:  harmless: a second bell finds the door shut, a second create finds the transaction, a
           second restore finds a newer version. One rebuilds at a time.
 Crash:    the next run does the rest.
@@ -33,8 +33,10 @@ from datp_tasks.model.status import Status
 from datp_tasks.record.signals import Signal
 from datp_tasks.record.transactions import Place, Record
 from datp_tasks.transactions.follow_record import follow_record
-from datp_tasks.transactions.put_back import Rebuilder
+from datp_tasks.transactions.rebuild_lost import Rebuilder
 
+#: One page of ids; a run looks at several.
+BATCH_MAX = 1_000
 LINE_PAGES_MAX = 10
 FRESH_PAGES_MAX = 5
 PAGES_MAX = 5
@@ -44,6 +46,13 @@ CANCEL_PAGES_MAX = 5
 RING_DESPITE_BACKLOG_MAX = 20
 #: A row shows when its commit began, so one that is older may become visible later.
 FRESH_OVERLAP_S = 10.0
+#: A row that Redis does not have is placed after so long. Its client needs milliseconds for that.
+PLACE_AFTER_MS = 2_000
+#: Rows that Redis does not have are almost always new: younger ones are looked at five times as
+#: often.
+WINDOW_S = 3_600
+#: One stretch of rebuilding Redis; the next run goes on from there.
+REBUILD_RUN_S = 60.0
 #: Transactions whose data is in memory at a time: each may have `input_bytes_max`.
 PLACED_TOGETHER_MAX = 100
 
@@ -56,19 +65,6 @@ class Result:
     rebuilt: int
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    #: Rows of a page.
-    batch_max: int
-    rebuild_run_s: float
-    #: What has been queued for so long is rung for again.
-    ring_again_after_ms: int
-    #: A row that Redis does not have is placed after so long, by its client or by this job.
-    place_after_ms: int
-    #: Rows accepted within so long are looked at more often than older ones.
-    window_s: float
-
-
 def run_once(
     live: LiveStore,
     tables: RebuildTables,
@@ -76,16 +72,15 @@ def run_once(
     ringer: Ringer,
     backlog: Callable[[str], int],
     *,
-    limits: Limits,
+    ring_again_after_ms: int,
 ) -> Result:
-    rebuild = Rebuild(
-        live, tables, rebuilder, run_s=limits.rebuild_run_s, batch_max=limits.batch_max
-    )
-    lost_bells = LostBells(live, tables.record, ringer, backlog, limits)
-    missing_rows = MissingRows(live, tables.record, rebuilder, limits)
+    """`ring_again_after_ms`: what has been queued for so long is rung for again."""
+    rebuild = Rebuild(live, tables, rebuilder, run_s=REBUILD_RUN_S, batch_max=BATCH_MAX)
+    lost_bells = LostBells(live, tables.record, ringer, backlog, ring_again_after_ms)
+    missing_rows = MissingRows(live, tables.record, rebuilder)
     # First what Redis has lost: it is queued anew, and need not be looked for below.
     rebuilt = rebuild.run()
-    LostCancels(live, tables.record, rebuilder, ringer, limits).ask()
+    LostCancels(live, tables.record, rebuilder, ringer).ask()
     return Result(rung=lost_bells.ring(), placed=missing_rows.place(), rebuilt=rebuilt)
 
 
@@ -98,13 +93,13 @@ class LostBells:
         record: Record,
         ringer: Ringer,
         backlog: Callable[[str], int],
-        limits: Limits,
+        after_ms: int,
     ) -> None:
         self._live = live
         self._record = record
         self._ringer = ringer
         self._backlog = backlog
-        self._limits = limits
+        self._after_ms = after_ms
         self._cursors = Cursors(live, "reconcilerH")
 
     def ring(self) -> int:
@@ -122,16 +117,16 @@ class LostBells:
 
     def _late(self) -> list[str]:
         """Those to ring for: the front of the line in every run, the rest of it in turn."""
-        share = self._live.share_of(self._limits.batch_max)
+        share = self._live.share_of(BATCH_MAX)
         choice = Choice(self._live, self._backlog)
         goes_on = int(self._cursors.get("line") or share)
         rank = 0
         for _ in range(LINE_PAGES_MAX):
             page, is_full = self._live.overdue_page(
                 "queuedZ",
-                before_ms=self._limits.ring_again_after_ms,
+                before_ms=self._after_ms,
                 rank=rank,
-                rows_max=self._limits.batch_max,
+                rows_max=BATCH_MAX,
             )
             choice.add(page)
             if not is_full:
@@ -182,21 +177,18 @@ class Choice:
 class MissingRows:
     """Accepted rows that never reached Redis."""
 
-    def __init__(
-        self, live: LiveStore, record: Record, rebuilder: Rebuilder, limits: Limits
-    ) -> None:
+    def __init__(self, live: LiveStore, record: Record, rebuilder: Rebuilder) -> None:
         self._live = live
         self._record = record
         self._rebuilder = rebuilder
-        self._limits = limits
         self._cursors = Cursors(live, "reconcilerH")
 
     def place(self) -> int:
         """What was accepted is never lost, however long ago, and what is new waits for seconds."""
         now = self._record.server_now()
         # Its client may still be about to place a younger one; should both, one finds it done.
-        young = now - timedelta(milliseconds=self._limits.place_after_ms)
-        window = now - timedelta(seconds=self._limits.window_s)
+        young = now - timedelta(milliseconds=PLACE_AFTER_MS)
+        window = now - timedelta(seconds=WINDOW_S)
         placed = self._place_fresh(window, young)
         placed += self._place_in_turn("recent", window, young, PAGES_MAX)
         return placed + self._place_in_turn("older", None, window, 1)
@@ -214,11 +206,11 @@ class MissingRows:
                 since=since,
                 until=young,
                 after=after,
-                rows_max=self._limits.batch_max,
+                rows_max=BATCH_MAX,
                 newest_first=True,
             )
             placed += self._place(page)
-            if len(page) < self._limits.batch_max:
+            if len(page) < BATCH_MAX:
                 break
             after = page[-1]
         self._cursors.set("fresh", young.isoformat())
@@ -232,11 +224,9 @@ class MissingRows:
         after: Place | None = (datetime.fromisoformat(created_at), tx_id) if created_at else None
         placed = 0
         for _ in range(pages_max):
-            page = self._record.open_ids(
-                since=since, until=until, after=after, rows_max=self._limits.batch_max
-            )
+            page = self._record.open_ids(since=since, until=until, after=after, rows_max=BATCH_MAX)
             placed += self._place(page)
-            after = page[-1] if len(page) == self._limits.batch_max else None
+            after = page[-1] if len(page) == BATCH_MAX else None
             if after is None:
                 break
         self._cursors.set(name, f"{after[0].isoformat()} {after[1]}" if after else "")
@@ -258,20 +248,19 @@ class LostCancels:
     """Cancels whose client died after SQL had them and before Redis did."""
 
     def __init__(
-        self, live: LiveStore, record: Record, rebuilder: Rebuilder, ringer: Ringer, limits: Limits
+        self, live: LiveStore, record: Record, rebuilder: Rebuilder, ringer: Ringer
     ) -> None:
         self._live = live
         self._record = record
         self._rebuilder = rebuilder
         self._ringer = ringer
-        self._limits = limits
         self._cursors = Cursors(live, "reconcilerH")
 
     def ask(self) -> None:
         """Those since the last run. What Redis has of them already is left alone."""
         now = self._record.server_now()
         # Its client may still be about to ask by itself; should both, one finds it done.
-        until = now - timedelta(milliseconds=self._limits.place_after_ms)
+        until = now - timedelta(milliseconds=PLACE_AFTER_MS)
         since = now - timedelta(seconds=SIGNALS_AGAIN_S)
         looked_to, overlap = self._cursors.get("cancels"), timedelta(seconds=FRESH_OVERLAP_S)
         if looked_to:
@@ -279,10 +268,10 @@ class LostCancels:
         after: Place | None = None
         for _ in range(CANCEL_PAGES_MAX):
             page = self._rebuilder.signals.cancels(
-                since=since, until=until, after=after, rows_max=self._limits.batch_max
+                since=since, until=until, after=after, rows_max=BATCH_MAX
             )
             self._repeat([signal for _, signal in page])
-            after = page[-1][0] if len(page) == self._limits.batch_max else None
+            after = page[-1][0] if len(page) == BATCH_MAX else None
             if after is None:
                 break
         self._cursors.set("cancels", (after[0] + overlap if after else until).isoformat())

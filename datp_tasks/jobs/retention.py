@@ -3,8 +3,7 @@
 Moves:    nothing in Redis; deletes rows in SQL.
 Knows:    when a transaction ended. What has not ended is never touched, however old it is; nor is
           the row of one that is still in Redis, of which the archiver has something to write.
-Bound:    `retention_batch_max` transactions a statement, for up to `retention_run_s` a run; the
-          kinds take turns.
+Bound:    BATCH_MAX transactions a statement, for up to RUN_S a run; the kinds take turns.
 Overlap:  harmless: both delete, one finds less.
 Crash:    the next run does the rest.
 """
@@ -34,6 +33,11 @@ from datp_tasks.record.retention import (
 from datp_tasks.record.retention_rules import RetentionRule
 from datp_tasks.record.signals import Signals
 
+#: A sixth of the period of this job, so that other jobs of the group go on.
+RUN_S = 10.0
+#: Short statements hold no row for long.
+BATCH_MAX = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -60,8 +64,6 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    run_s: float
-    batch_max: int
     #: How long each kind is kept after its transaction has ended; 0 keeps it for ever.
     states_days: int
     journal_days: int
@@ -78,18 +80,18 @@ class Limits:
 
 
 def run_once(live: LiveStore, retention: Retention, signals: Signals, *, limits: Limits) -> Result:
-    until_s = monotonic() + limits.run_s
+    until_s = monotonic() + RUN_S
     dropped: Counter[str] = Counter()
     waiting = _kinds(retention, limits)
     if limits.summaries_days:
         waiting["summaries"] = _summaries(live, retention, limits)
-    waiting["signals"] = _until_less(signals.forget_ended, limits.batch_max)
-    waiting["idempotency_keys"] = _until_less(retention.idempotency_keys.drop_old, limits.batch_max)
+    waiting["signals"] = _until_less(signals.forget_ended, BATCH_MAX)
+    waiting["idempotency_keys"] = _until_less(retention.idempotency_keys.drop_old, BATCH_MAX)
     for rule in limits.rules:
-        waiting[f"{rule.kind} {rule.name}"] = _ruled(live, retention, rule, limits.batch_max)
+        waiting[f"{rule.kind} {rule.name}"] = _ruled(live, retention, rule, BATCH_MAX)
         if rule.kind == "owner":
             kind = batches_of(rule.name)
-            waiting[kind.name] = _batches(retention, kind, rule.days, limits.batch_max)
+            waiting[kind.name] = _batches(retention, kind, rule.days, BATCH_MAX)
     while waiting and monotonic() < until_s:
         for name, batches in list(waiting.items()):
             number = next(batches, None)
@@ -113,9 +115,7 @@ def _kinds(retention: Retention, limits: Limits) -> dict[str, Iterator[int]]:
         (ALERTS, limits.alerts_days),
     )
     return {
-        kind.name: _batches(retention, kind, days, limits.batch_max)
-        for kind, days in periods_days
-        if days
+        kind.name: _batches(retention, kind, days, BATCH_MAX) for kind, days in periods_days if days
     }
 
 
@@ -147,7 +147,7 @@ def _ruled(
 
 
 def _summaries(live: LiveStore, retention: Retention, limits: Limits) -> Iterator[int]:
-    days, batch_max = limits.summaries_days, limits.batch_max
+    days, batch_max = limits.summaries_days, BATCH_MAX
     after, looked = BEGINNING, batch_max
     while looked == batch_max:
         ended = retention.ended(days=days, batch_max=batch_max, after=after)

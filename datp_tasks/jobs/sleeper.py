@@ -19,7 +19,7 @@ from datp_tasks.live.store import LiveStore
 from datp_tasks.record.transactions import Record
 from datp_tasks.transactions.follow_record import follow_summaries
 from datp_tasks.transactions.locate import ask_many, is_missing
-from datp_tasks.transactions.put_back import Rebuilder
+from datp_tasks.transactions.rebuild_lost import Rebuilder
 
 ROUNDS_MAX = 10
 

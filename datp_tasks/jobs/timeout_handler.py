@@ -3,10 +3,9 @@
 Moves:    nothing begun -> expired, at once. Otherwise it is marked in SQL, then told to stop:
           sleeping -> queued, and a worker rolls it back and ends it.
 Knows:    what the log of state changes says, up to the oldest writer that has not committed. Not
-          whether a worker will answer: one that does nothing for `timeout_takeover_s` after it
-          was asked loses its fence (running -> queued), as if its node were gone.
-Bound:    `timeout_window_max` rows of the log and `timeout_batch_max` due ones at a time,
-          ROUNDS_MAX times a run.
+          whether a worker will answer: one that does nothing for TAKEOVER_S after it was
+          asked loses its fence (running -> queued), as if its node were gone.
+Bound:    WINDOW_MAX rows of the log and BATCH_MAX due ones at a time, ROUNDS_MAX times a run.
 Overlap:  harmless: one reads the log, each takes other due ones, and the finish in SQL decides.
 Crash:    a due one stays in `tx_timeout` until the log says that it is final; another run takes
           it again after `timeout_retry_s`.
@@ -20,12 +19,18 @@ from datp_tasks.bells.ringer import Ringer
 from datp_tasks.failpoints import reach
 from datp_tasks.live.store import LiveStore
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.timeouts import BEHIND, Timeouts
+from datp_tasks.record.timeouts import BEHIND, LAG_ALERT_S, Timeouts
 from datp_tasks.record.transactions import Record
 from datp_tasks.timeouts.expire import Expirer, Patience
 from datp_tasks.transactions.restore import Restorer
 
 ROUNDS_MAX = 10
+#: State changes that one pass reads in less than the period of this job.
+WINDOW_MAX = 10_000
+#: Due transactions that one pass ends in less than that period.
+BATCH_MAX = 1_000
+#: A worker that has not moved so long after the expiry will not; a step may take longer.
+TAKEOVER_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +53,9 @@ class TimeoutTables:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    #: At a time: rows of the log, and due ones.
-    window_max: int
-    batch_max: int
     #: When another run takes a due one again.
     retry_s: float
     patience: Patience
-    lag_alert_s: float
 
 
 def run_once(
@@ -74,8 +75,8 @@ def run_once(
         if not (peek.is_new or peek.is_due):
             break
         window, due = timeouts.run_pass(
-            rows_max=limits.window_max,
-            batch_max=limits.batch_max,
+            rows_max=WINDOW_MAX,
+            batch_max=BATCH_MAX,
             again_s=limits.retry_s,
         )
         reach("timeouts.after_pass")
@@ -83,7 +84,7 @@ def run_once(
         expirer.expire(due)
         peek = timeouts.peek()
     expirer.leave()
-    if (peek.lag_s > limits.lag_alert_s) != peek.is_alarmed:
+    if (peek.lag_s > LAG_ALERT_S) != peek.is_alarmed:
         _tell_of_lag(tables.alerts, peek.lag_s, is_over=peek.is_alarmed)
     return Result(read=read, expired=expirer.expired, asked=expirer.asked, taken=expirer.taken)
 

@@ -35,6 +35,16 @@ LONG_RUNNING, QUEUE_GROWS = "long-running", "queue-grows"
 KINDS = (NO_WORKER, NODE_LOST, QUEUE_LONG, LONG_RUNNING, QUEUE_GROWS)
 #: Subject of the alert about all queued transactions together.
 ALL_QUEUED = "queuedZ"
+#: An alert says so above these. Messages that a worker of ordinary speed needs a minute for.
+BELLS_MAX = 10_000
+#: At a few thousand a second, more than half a minute of work for a group.
+QUEUED_MAX = 100_000
+#: Ten times what a step may take; a pipeline that is known to take longer says so.
+LONG_RUNNING_S = 600.0
+#: Long for a client that polls; a node group that is known to work off batches says so.
+QUEUE_AGE_S = 120.0
+#: A queue with at most so many messages is short, and that it grows is ordinary.
+SHORT_MAX = 100
 LATE_MAX = 200
 #: One that waits shorter is just about to be taken.
 LATE_MS = 3_000
@@ -53,39 +63,25 @@ class Result:
     cleared: int
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    #: Above so many an alert says so: messages in the queue of a group, and queued transactions.
-    bells_max: int
-    queued_max: int
-    #: For pipelines and node groups that say nothing.
-    long_running_s: float
-    queue_age_s: float
-    #: Up to so many messages a queue is short, and that it grows is ordinary.
-    short_max: int
-
-
 def run_once(
     live: LiveStore,
     register: NodeRegister,
     groups: WorkGroups,
     alerts: Alerts,
     backlog: Callable[[str], int],
-    *,
-    limits: Limits,
 ) -> Result:
     standing = register.look()
     is_open = {(each.kind, each.subject) for each in alerts.open_alerts()}
     lost, healed = _lost(register, standing, live.server_now_ms())
     waiting = {group: backlog(group) for group in sorted(groups.names())}
     found = lost | _without_worker(live, standing, waiting)
-    sizes = {group: (size, limits.bells_max) for group, size in waiting.items()}
-    sizes[ALL_QUEUED] = (live.sizes()["queuedZ"], limits.queued_max)
+    sizes = {group: (size, BELLS_MAX) for group, size in waiting.items()}
+    sizes[ALL_QUEUED] = (live.sizes()["queuedZ"], QUEUED_MAX)
     found |= _long_queues(sizes, is_open)
     known = groups.current()
-    found |= _long_runners(live, LongRunning(groups.long_running_s(), known, limits))
+    found |= _long_runners(live, LongRunning(groups.long_running_s(), known))
     trends = QueueTrends(live).look(waiting)
-    found |= _growing_queues(trends, known, limits, is_open)
+    found |= _growing_queues(trends, known, is_open)
     raised = cleared = 0
     for (kind, subject), summary in (found | healed).items():
         if (kind, subject) not in is_open and alerts.raise_alert(kind, subject, summary):
@@ -194,17 +190,16 @@ class LongRunning:
 
     by_pipeline: dict[str, float]
     groups: dict[str, NodeGroup]
-    limits: Limits
 
     def limit_s(self, pipeline: str, group: str) -> float:
         """0: never."""
         if pipeline in self.by_pipeline:
             return self.by_pipeline[pipeline]
-        return _said(self.groups, group, "longRunningSeconds", self.limits.long_running_s)
+        return _said(self.groups, group, "longRunningSeconds", LONG_RUNNING_S)
 
     def shortest_s(self) -> float:
         groups = (each.values.get("longRunningSeconds", 0) for each in self.groups.values())
-        said = [*self.by_pipeline.values(), *groups, self.limits.long_running_s]
+        said = [*self.by_pipeline.values(), *groups, LONG_RUNNING_S]
         return min(seconds for seconds in said if seconds > 0)
 
 
@@ -240,7 +235,6 @@ def _long_runners(live: LiveStore, wanted: LongRunning) -> Findings:
 def _growing_queues(
     trends: dict[str, QueueTrend],
     groups: dict[str, NodeGroup],
-    limits: Limits,
     is_open: set[tuple[str, str]],
 ) -> Findings:
     """What waits for a group is old, or more and more. Over at half of that: it must not flicker.
@@ -252,11 +246,11 @@ def _growing_queues(
         if group in groups and groups[group].is_stopped:
             continue
         share = 2 if (QUEUE_GROWS, group) in is_open else 1
-        age_s = _said(groups, group, "queueAgeSeconds", limits.queue_age_s)
+        age_s = _said(groups, group, "queueAgeSeconds", QUEUE_AGE_S)
         said = []
         if age_s and trend.oldest_s > age_s / share:
             said.append(f"the oldest has waited for {trend.oldest_s:.0f} s")
-        if trend.grows(limits.short_max // share, factor=GROWS if share == 1 else 1.0):
+        if trend.grows(SHORT_MAX // share, factor=GROWS if share == 1 else 1.0):
             said.append(f"{trend.before:.0f} messages are {trend.now} after {trend.over_s:.0f} s")
         if said:
             found[QUEUE_GROWS, group] = (

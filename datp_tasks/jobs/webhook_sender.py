@@ -4,7 +4,7 @@ Moves:    pending -> delivered (any 2xx), dead (410, or the last try), or due ag
           transaction moves: what is told was committed before.
 Knows:    what the receiver answers. Without an answer it may have the webhook all the same, so it
           comes again, under the same id.
-Bound:    `webhook_workers` attempts at a time and `webhook_per_url_max` per target; a run stays
+Bound:    `webhook_workers` attempts at a time and PER_URL_MAX per target; a run stays
           for `webhook_run_s`, then what is under way goes on beside the work of the process.
 Overlap:  harmless: attempts are claimed in SQL by their number, so each is made once.
 Crash:    everything taken is due again after `webhook_hold_s`; what Redis has lost is found in SQL

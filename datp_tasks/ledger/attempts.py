@@ -7,9 +7,7 @@ the POST.
 from __future__ import annotations
 
 import logging
-import os
 import random
-import socket
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -20,6 +18,7 @@ from datp_tasks.ledger.decisions import ended
 from datp_tasks.ledger.kinds import KINDS, address_mistake
 from datp_tasks.ledger.ledger_wire import LedgerWire
 from datp_tasks.outbound.messages import Exchange, NotSent
+from datp_tasks.process_name import process_name
 from datp_tasks.record.ledger_batches import BatchStore
 from datp_tasks.record.sql_errors import InterfaceError, OperationalError
 from datp_tasks.settings import Settings
@@ -48,7 +47,7 @@ class Attempts:
         self._tell = tell
         self._clock = clock
         self._rng = rng or random.Random()
-        self.sender = f"{socket.gethostname()}-{os.getpid()}"
+        self.sender = process_name()
 
     def begin(self, works: Sequence[Work]) -> dict[Future[Exchange], Begun]:
         """Commit that attempts begin, then send them."""

@@ -19,6 +19,8 @@ from datp_tasks.record.ledger_batches import (
 )
 from datp_tasks.settings import Settings
 
+#: One "unknown" may come from a validator that is behind; three in a row do not.
+UNKNOWN_MAX = 3
 #: A service that was put off so often in a row is worth a look.
 DELAYS_BEFORE_ALERT = 10
 EXCERPT_CHARS = 200
@@ -142,7 +144,7 @@ def _unknown(asked: Asked, kind: LedgerKind, settings: Settings) -> Move:
         resubmits=asked.resubmits,
         note="the ledger does not know it",
     )
-    if times < settings.ledger_unknown_max or not asked.grace_over:
+    if times < UNKNOWN_MAX or not asked.grace_over:
         return waits
     if asked.resubmits >= settings.ledger_resubmits_max:
         return Move(

@@ -34,6 +34,8 @@ from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.ledger")
 
+#: A host that takes longer to accept a connection is down.
+CONNECT_S = 3.0
 BODY_BYTES_MAX = 1_048_576
 IDLE_MAX = 64
 
@@ -93,7 +95,7 @@ class Ledger:
         ring_all = partial(_ring_all, ring)
         asking = Asking(settings=settings, batches=batches, wire=wire, tell=tell)
         attempts = Attempts(settings=settings, batches=batches, wire=wire, tell=tell)
-        submitter = Submitter(settings=settings, attempts=attempts, asking=asking, ring=ring_all)
+        submitter = Submitter(attempts=attempts, asking=asking, ring=ring_all)
         return cls(
             batches=batches,
             claims=claims,
@@ -119,7 +121,7 @@ class Ledger:
 def ledger_client(settings: Settings) -> ThreadedHttpClient:
     """What talks to ledgers. Which hosts those may be is decided by DATP_LEDGER__HOSTS."""
     manners = Manners(
-        connect_s=settings.ledger_connect_s,
+        connect_s=CONNECT_S,
         body=BodyLimits(bytes_max=BODY_BYTES_MAX),
         idle_max=IDLE_MAX,
         headers={"user-agent": "datp-tasks"},

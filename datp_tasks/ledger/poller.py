@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import groupby
 
+from datp_tasks.ledger import decisions
 from datp_tasks.ledger.batch_types import Asked, Finished, RingAll, Seen, Tell
 from datp_tasks.ledger.decisions import decide
 from datp_tasks.ledger.kinds import KINDS, address_mistake
@@ -82,7 +83,7 @@ class Asking:
             for each in asked
             if each.key in seen
             and seen[each.key].state is BatchState.UNKNOWN
-            and each.unknown_seen + 1 >= self._settings.ledger_unknown_max
+            and each.unknown_seen + 1 >= decisions.UNKNOWN_MAX
         ]
         for key, again in self._second_look(forgotten).items():
             if again is None:

@@ -7,9 +7,6 @@ how many leases are alive, so that it takes its share and no more.
 from __future__ import annotations
 
 import logging
-import os
-import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +14,7 @@ from dataclasses import dataclass
 
 from datp_tasks.failpoints import reach
 from datp_tasks.ledger.batch_types import VECTOR_MAX, RingAll, Work
+from datp_tasks.process_name import unique_name
 from datp_tasks.record.ledger_claims import ClaimStore, Survey
 
 log = logging.getLogger("datp.ledger")
@@ -84,7 +82,7 @@ class Queuer:
             return
         if self.instance:
             log.warning("the lease of %s has run out; this process starts anew", self.instance)
-        name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        name = unique_name()
         self._claims.join(name)
         self.instance = name
 

@@ -19,10 +19,13 @@ from datp_tasks.ledger.batch_types import VECTOR_MAX, Asked, Begun, RingAll, Wor
 from datp_tasks.ledger.poller import Asking
 from datp_tasks.model.ledger_batch import BatchState, Verdict
 from datp_tasks.outbound.messages import Exchange
-from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.ledger")
 
+#: A result that is there by then saves a message and a poll.
+FOLLOW_S = 0.25
+#: How long a worker stays with one service before others get their turn.
+RUN_S = 2.0
 #: How soon after its acceptance a batch is asked for, and how much later each time.
 FOLLOW_FIRST_S = 0.005
 FOLLOW_FACTOR = 2.0
@@ -54,13 +57,11 @@ class Submitter:
     def __init__(
         self,
         *,
-        settings: Settings,
         attempts: Attempts,
         asking: Asking,
         ring: RingAll,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.settings = settings
         self.attempts = attempts
         self.asking = asking
         self.ring = ring
@@ -75,7 +76,6 @@ class _Run:
     """One run: what is on its way, what is followed, and what may begin next."""
 
     def __init__(self, submitter: Submitter, works: Sequence[Work]) -> None:
-        self._settings = submitter.settings
         self._attempts = submitter.attempts
         self._asking = submitter.asking
         self._ring = submitter.ring
@@ -83,7 +83,7 @@ class _Run:
         self._ready = list(works)
         self._posts: dict[Future[Exchange], Begun] = {}
         self._followed: dict[tuple[str, str], Followed] = {}
-        self._stops_at_s = self._clock() + self._settings.ledger_run_s
+        self._stops_at_s = self._clock() + RUN_S
         self._result = SubmitResult()
 
     def until_done(self) -> SubmitResult:
@@ -133,13 +133,13 @@ class _Run:
         accepted = [each.begun for each in counted if each.verdict is Verdict.ACCEPTED]
         self._result.refused += len(ends) - len(counted)
         self._result.accepted += len(accepted)
-        for begun in accepted if self._settings.ledger_follow_s else ():
+        for begun in accepted if FOLLOW_S else ():
             self._followed[begun.key] = Followed(
                 asked=_pending(begun),
                 epoch=begun.epoch,
                 due_s=now_s + FOLLOW_FIRST_S,
                 pause_s=FOLLOW_FIRST_S,
-                give_up_s=now_s + self._settings.ledger_follow_s,
+                give_up_s=now_s + FOLLOW_S,
             )
 
     def _until_next_question_s(self) -> float | None:

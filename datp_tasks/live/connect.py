@@ -12,13 +12,16 @@ from datp_tasks.live.cluster import Cluster
 from datp_tasks.live.cluster_redis import ClusterRedis
 from datp_tasks.settings import Settings
 
+#: A script takes milliseconds; a server that is silent for so long is gone.
+TIMEOUT_S = 5.0
+
 
 def make_redis(settings: Settings) -> Redis:
     """No retries of our own: a script that was sent twice would be counted twice."""
     options: dict[str, Any] = {
         "decode_responses": True,
-        "socket_timeout": settings.redis_timeout_s,
-        "socket_connect_timeout": settings.redis_timeout_s,
+        "socket_timeout": TIMEOUT_S,
+        "socket_connect_timeout": TIMEOUT_S,
         "socket_keepalive": True,
         "health_check_interval": 15,
         "retry": Retry(NoBackoff(), 0),

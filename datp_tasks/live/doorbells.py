@@ -140,7 +140,7 @@ class Doorbells:
             if name.startswith(f"{group}|")
         ]
         counts = self._live.send([("LLEN", self._keys(name)[1]) for name in names])
-        # The end of a list's time tells no one. Should it get an entry just now, it is counted
+        # That a list expires is not told. Should it get an entry just now, it is counted
         # again once it has been empty.
         gone = [name for name, count in zip(names, counts, strict=True) if not count]
         if gone:

@@ -30,6 +30,10 @@ from datp_tasks.model.state import CRASH, delta_json
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.settings import Settings
 
+#: How long one that sleeps stays in memory after it was read or archived: restoring is one query.
+SLEEPING_TTL_S = 300
+#: Of a transaction. Each is a field of the hash that every claim reads.
+SWITCHES_MAX = 64
 #: Frames kept for reuse: some for each shard, script and node. Only tests, whose time moves, need
 #: more.
 FRAMES_MAX = 2_000
@@ -59,7 +63,7 @@ class LiveStore(Reading):
     @property
     def sleeping_ttl_ms(self) -> int:
         """How long one that sleeps stays in memory after it was read or archived."""
-        return self._settings.sleeping_ttl_s * 1_000
+        return SLEEPING_TTL_S * 1_000
 
     def run(self, calls: Sequence[ScriptCall]) -> list[Reply]:
         """Send calls in one round trip; replies in the same order."""
@@ -160,11 +164,11 @@ class LiveStore(Reading):
         sleep_ms: int,
         switch: str = "",
         seen: int = 0,
-        heed_cancel: bool = True,
+        heed_stop: bool = True,
     ) -> ScriptCall:
         tx = held.tx_id
         frame = self._frame("sleep", tx, node)
-        head = (tx, held.fence, sleep_ms, switch, seen, int(heed_cancel))
+        head = (tx, held.fence, sleep_ms, switch, seen, int(heed_stop))
         return ScriptCall(frame, self._own(tx), (*head, held.lines, state_json, *to.pairs()))
 
     def call_park(self, held: Held, node: str, state_json: str, problem: str) -> ScriptCall:
@@ -217,7 +221,7 @@ class LiveStore(Reading):
         `fence`: of the claim, if one of its own steps sets the switch. `seen`: status and fence
         that it must have still.
         """
-        limit = self._settings.switches_per_transaction_max
+        limit = SWITCHES_MAX
         claim: Argument = "" if fence is None else fence
         order = (self._now(), tx_id, name, value_json, limit, claim, seen)
         word, found = self.run([call(script("set_switch"), self._wake_keys(tx_id), order)])[0]
@@ -282,7 +286,7 @@ class LiveStore(Reading):
 
     def confirm_archived_many(self, written: Sequence[tuple[str, str]]) -> int:
         """Transactions whose given version is in SQL may leave; how many do."""
-        stay_ms = (self._settings.state_ttl_s * 1_000, self._settings.sleeping_ttl_s * 1_000)
+        stay_ms = (self._settings.state_ttl_s * 1_000, self.sleeping_ttl_ms)
         confirm = script("confirm_archived")
         calls: list[ScriptCall] = []
         for tx, version in written:

@@ -104,7 +104,7 @@ class RedisServer(EmbeddedServer):
         )
 
     def _new_process(self) -> ManagedProcess:
-        # In a file, because everybody on the machine can read the arguments of a process.
+        # In a file, because every user of the machine can read the arguments of a process.
         write_private(self._configuration_path, self._configuration())
         env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
         return ManagedProcess(

@@ -21,6 +21,8 @@ class Sleep:
     #: Without a time: five minutes, or two hours when a switch is awaited.
     DEFAULT_S = 300.0
     DEFAULT_SWITCH_S = 7_200.0
+    #: A year and a day: longer is a mistake in a unit, and is cut to this.
+    SECONDS_MAX = 31_622_400
 
     def __init__(self, seconds: float | None = None, switch: str | None = None) -> None:
         if seconds is None:

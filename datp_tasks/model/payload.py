@@ -13,6 +13,11 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, NoReturn
 
+#: Of inputs and outputs: JSON deeper than this is a mistake or an attack on recursive readers.
+DEPTH_MAX = 32
+#: Of a step. As much as a request by default: what one step hands to the next is stored in the
+#: same places.
+OUTPUT_BYTES_MAX = 262_144
 Json = dict[str, Any]
 
 #: Of what a client sent, this much is repeated in a message.

@@ -23,7 +23,6 @@ from datp_tasks.model.pipeline_rules import clean_definition
 from datp_tasks.model.sealed import data_key_of
 from datp_tasks.model.search_attributes import SearchField, fields_of, mapping_of
 from datp_tasks.model.typed_schema import given_schema
-from datp_tasks.settings import Settings
 
 Dispatch = Literal["inline", "queue"]
 PipelineDispatch = Literal["inline", "step"]
@@ -274,11 +273,9 @@ class PipelineDefinition:
         object.__setattr__(self, "version", content_hash[:VERSION_CHARS])
 
 
-def parse_definition(raw: object, *, source: str, steps_max: int) -> PipelineDefinition:
+def parse_definition(raw: object, *, source: str) -> PipelineDefinition:
     """What a user wrote to a definition, or PipelineInvalid with every mistake in it."""
-    return PipelineDefinition.from_mapping(
-        clean_definition(raw, source=source, steps_max=steps_max)
-    )
+    return PipelineDefinition.from_mapping(clean_definition(raw, source=source))
 
 
 class Pipeline:
@@ -358,11 +355,11 @@ class Pipeline:
         self._steps.append(step)
         return self
 
-    def build(self, *, steps_max: int = Settings.pipeline_steps_max) -> PipelineDefinition:
+    def build(self) -> PipelineDefinition:
         """The definition, or PipelineInvalid with every mistake in it."""
         raw = self._mapping | {"steps": self._steps}
         source = f"Pipeline({self._mapping['pipeline']!r})"
-        return parse_definition(raw, source=source, steps_max=steps_max)
+        return parse_definition(raw, source=source)
 
 
 def _without_defaults(*entries: tuple[str, Any, Any]) -> dict[str, Any]:

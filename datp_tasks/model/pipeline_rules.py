@@ -33,6 +33,8 @@ NAME_CHARS_MAX = 128
 PARAMS_BYTES_MAX = 65_536
 PARAMS_DEPTH_MAX = 32
 DEFINITION_BYTES_MAX = 1_048_576
+#: A definition is read as a whole by each worker; longer ones are split into child pipelines.
+STEPS_MAX = 200
 TIMEOUT_S_MAX = 86_400
 EXPIRY_S_MAX = 315_360_000
 #: Above any sensible number of tries or seconds; keeps whole numbers within what a float holds.
@@ -54,10 +56,10 @@ class _FieldError(ValueError):
     """One or more mistakes in one field; each argument is a sentence without the field's name."""
 
 
-def clean_definition(raw: object, *, source: str, steps_max: int) -> dict[str, Any]:
+def clean_definition(raw: object, *, source: str) -> dict[str, Any]:
     """The definition as a mapping without mistakes, or PipelineInvalid with all of them."""
     mistakes: list[str] = []
-    rules = PIPELINE_RULES | {"steps": _list_up_to(steps_max)}
+    rules = PIPELINE_RULES | {"steps": _list_up_to(STEPS_MAX)}
     clean = _fields(raw, rules, required=("pipeline", "steps"), where=source, mistakes=mistakes)
     steps = enumerate(clean.get("steps", ()))
     clean["steps"] = [

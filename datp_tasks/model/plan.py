@@ -56,6 +56,14 @@ class Action:
     def position(self, priority: str = "out") -> Position:
         return Position(self.group, self.step_type, self.place, priority)
 
+    def key(self, tx_id: str) -> str:
+        """The same at every try: outside systems and the record know the action by it."""
+        return f"{tx_id}:{self.path}:undo" if self.kind == "undo" else f"{tx_id}:{self.path}"
+
+    def attempt_key(self, tx_id: str, state: State) -> str:
+        """Names one try: a new one begins after an error and after a sleep."""
+        return f"{self.key(tx_id)}#{state.errors}.{state.sleeps}"
+
 
 _END = Action("end", "", None, "", "")
 

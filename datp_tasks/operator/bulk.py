@@ -15,9 +15,10 @@ from datp_tasks.live.store import LiveStore
 from datp_tasks.model.actor import LOCAL, Actor
 from datp_tasks.model.approval import Approval, Ask, Order, short_hash
 from datp_tasks.model.status import Status
+from datp_tasks.operator.action_result import ActionResult
 from datp_tasks.operator.approvals import Approvals
-from datp_tasks.operator.retry import ActionResult, Retrier
-from datp_tasks.operator.selection import OfBulkTransfer, Where
+from datp_tasks.operator.retry import Retrier
+from datp_tasks.operator.selection import TransfersOfBulk, Where
 from datp_tasks.record.database import Connection, Engine, translate_outage
 from datp_tasks.record.listing import Listing
 from datp_tasks.record.operator_actions import note_action
@@ -42,7 +43,7 @@ class Bulk:
     def act_on_many(
         self,
         action: Action,
-        where: Where | OfBulkTransfer,
+        where: Where | TransfersOfBulk,
         tx_ids: Sequence[str],
         *,
         reason: str,

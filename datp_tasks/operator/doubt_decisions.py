@@ -25,7 +25,7 @@ from datp_tasks.record.database import Connection
 from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.record_types import Mark
 from datp_tasks.record.transactions import Record
-from datp_tasks.transactions.put_back import LOST
+from datp_tasks.transactions.rebuild_lost import LOST
 
 Decision = Literal["done", "redo", "fail"]
 DECISIONS = ("done", "redo", "fail")

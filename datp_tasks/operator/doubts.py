@@ -61,18 +61,17 @@ class Doubts:
 
     def may_have_had_effect(self, tx_id: str, view: View, action: Action) -> bool:
         """The step is not safe to run again, and had begun."""
-        key = _begun_key(tx_id, view, action)
+        key = action.attempt_key(tx_id, view.state)
         return any(step_key == key for step_key, _ in self.begun_steps.of(tx_id))
 
     def forget_begun(self, tx_id: str, view: View, action: Action) -> None:
         """The step may begin as if it had never begun."""
-        self.begun_steps.forget(tx_id, _begun_key(tx_id, view, action))
+        self.begun_steps.forget(tx_id, action.attempt_key(tx_id, view.state))
 
     def has_recorded_effect(self, tx_id: str, action: Action) -> bool:
         """The step is transactional and has committed."""
-        key = f"{tx_id}:{action.path}{':undo' if action.kind == 'undo' else ''}"
         with translate_outage():
-            return self.effects.is_recorded(tx_id, key)
+            return self.effects.is_recorded(tx_id, action.key(tx_id))
 
     def was_moved_by(self, tx_id: str, version: str, fence: int) -> bool:
         """Whether its journal has a move from that version under that fence."""
@@ -80,7 +79,3 @@ class Doubts:
             str(entry.before) == version and entry.fence == fence
             for entry in self.auditor.deltas(tx_id)
         )
-
-
-def _begun_key(tx_id: str, view: View, action: Action) -> str:
-    return f"{tx_id}:{action.path}#{view.state.errors}.{view.state.sleeps}"

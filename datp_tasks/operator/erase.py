@@ -22,9 +22,9 @@ from datp_tasks.live.erasing import forget_many
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.approval import Ask
+from datp_tasks.operator.action_result import ActionResult
 from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.audit import Auditor
-from datp_tasks.operator.retry import ActionResult
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.erasure import Erasure, ErasureOrder, Payloads
 from datp_tasks.record.journal_files import JournalFiles

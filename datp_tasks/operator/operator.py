@@ -13,6 +13,7 @@ from typing import Self
 from datp_tasks.model.actor import LOCAL, Actor
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.payload import Json
+from datp_tasks.operator.action_result import ActionResult
 from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.audit import Auditor
 from datp_tasks.operator.bulk import Action, Bulk
@@ -21,8 +22,8 @@ from datp_tasks.operator.doubt_decisions import Decision
 from datp_tasks.operator.replay import Replay
 from datp_tasks.operator.resolve import Resolver
 from datp_tasks.operator.retention_changes import DataEnd
-from datp_tasks.operator.retry import ActionResult, Retrier
-from datp_tasks.operator.selection import OfBulkTransfer, Selection, Where
+from datp_tasks.operator.retry import Retrier
+from datp_tasks.operator.selection import Selection, TransfersOfBulk, Where
 from datp_tasks.operator.transaction_logs import TransactionLogs
 from datp_tasks.operator.unmask import Unmasked, Unmasker
 from datp_tasks.operator.why import Explainer, Why
@@ -178,7 +179,7 @@ class Operator:
     def act_on_many(
         self,
         action: Action,
-        where: Where | OfBulkTransfer,
+        where: Where | TransfersOfBulk,
         tx_ids: Sequence[str],
         *,
         reason: str,

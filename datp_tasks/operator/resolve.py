@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datp_tasks.errors import ApprovalForbidden, DecisionInvalid, TransactionMoved
 from datp_tasks.model.actor import LOCAL, Actor
 from datp_tasks.model.approval import Approval, ApprovalGate, Ask, Order
-from datp_tasks.model.payload import Json, NotJson, checked
+from datp_tasks.model.payload import DEPTH_MAX, OUTPUT_BYTES_MAX, Json, NotJson, checked
 from datp_tasks.model.status import Status
 from datp_tasks.model.view import View
 from datp_tasks.operator.doubt_decisions import DECISIONS, Decision, DoubtDecisions
@@ -19,12 +19,10 @@ from datp_tasks.operator.doubts import Doubts
 from datp_tasks.record.database import Engine, translate_outage
 from datp_tasks.record.record_types import Precondition
 from datp_tasks.record.vault import Vault
-from datp_tasks.settings import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
 class Resolver:
-    settings: Settings
     engine: Engine
     doubts: Doubts
     decisions: DoubtDecisions
@@ -116,13 +114,9 @@ class Resolver:
             return None
         if decision == "redo":
             raise DecisionInvalid("a step that is run again makes its own output")
-        settings = self.settings
         try:
-            return checked(
-                output,
-                what="output",
-                bytes_max=settings.output_bytes_max,
-                depth_max=settings.input_depth_max,
-            )[0]
+            return checked(output, what="output", bytes_max=OUTPUT_BYTES_MAX, depth_max=DEPTH_MAX)[
+                0
+            ]
         except NotJson as error:
             raise DecisionInvalid(str(error)) from None

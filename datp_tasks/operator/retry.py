@@ -11,22 +11,13 @@ from datp_tasks.live.store import LiveStore
 from datp_tasks.model.actor import LOCAL, Actor
 from datp_tasks.model.approval import Approval
 from datp_tasks.model.status import Status
+from datp_tasks.operator.action_result import ActionResult
 from datp_tasks.operator.resolve import Resolver
 from datp_tasks.record.database import Engine, translate_outage
 from datp_tasks.record.operator_actions import record_action
 from datp_tasks.record.record_types import Precondition
 from datp_tasks.transactions.locate import Locator
 from datp_tasks.transactions.send_signals import SignalSender
-
-
-@dataclass(frozen=True, slots=True)
-class ActionResult:
-    """What became of one transaction."""
-
-    tx_id: str
-    #: What was done, or why nothing was.
-    what: str
-    ok: bool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,7 +95,7 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class OfBulkTransfer:
+class TransfersOfBulk:
     """The transfers of a bulk, in place of a filter; an action names them beside it."""
 
     bulk_id: str

@@ -82,14 +82,14 @@ class Situations:
 class ServedGroups:
     """Who serves a node group, and how many messages wait there."""
 
-    nodes: NodeRegister
-    groups: GroupStore
+    register: NodeRegister
+    store: GroupStore
     #: How many messages a queue holds.
     bells_in: Callable[[str], int]
 
     def nodes_of(self, group: str) -> list[Node]:
-        return [node for node in self.nodes.nodes() if node.group == group]
+        return [node for node in self.register.nodes() if node.group == group]
 
     def is_stopped(self, group: str) -> bool:
-        groups = self.groups.current()
+        groups = self.store.current()
         return group in groups and groups[group].is_stopped

@@ -24,6 +24,11 @@ from urllib.parse import urlsplit
 from datp_tasks.errors import WebhookInvalid
 from datp_tasks.settings import Settings
 
+# Where webhooks may go if their host is not named as private.
+#: Data of transactions do not travel in clear text.
+PUBLIC_SCHEMES = ("https",)
+#: Other ports of a public host are as likely a service that must not be reached.
+PUBLIC_PORTS = ("443", "8443")
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 #: Scheme, host and port.
@@ -118,11 +123,11 @@ def target_of(url: object, settings: Settings) -> Target:
         _check_literal(literal, target)
     if is_trusted:
         return target
-    if scheme not in settings.webhook_schemes:
-        allowed = " or ".join(f"{each}://" for each in settings.webhook_schemes)
+    if scheme not in PUBLIC_SCHEMES:
+        allowed = " or ".join(f"{each}://" for each in PUBLIC_SCHEMES)
         raise WebhookInvalid(f"a webhook must start with {allowed}, was {scheme}://")
-    if str(port) not in settings.webhook_ports:
-        allowed = ", ".join(settings.webhook_ports)
+    if str(port) not in PUBLIC_PORTS:
+        allowed = ", ".join(PUBLIC_PORTS)
         raise WebhookInvalid(f"a webhook may use the ports {allowed}, not {port}")
     return target
 

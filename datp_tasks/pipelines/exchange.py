@@ -28,7 +28,7 @@ def export_document(stored: StoredVersion) -> dict[str, Any]:
     }
 
 
-def read_document(document: object, *, steps_max: int) -> tuple[PipelineDefinition, str]:
+def read_document(document: object) -> tuple[PipelineDefinition, str]:
     """The definition and the comment in an exported document, if its hash is right."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise PipelineInvalid([f"{SOURCE}: is not an exported pipeline (format {FORMAT})"])
@@ -38,7 +38,7 @@ def read_document(document: object, *, steps_max: int) -> tuple[PipelineDefiniti
     if mistakes:
         raise PipelineInvalid(mistakes)
     comment = checked_comment(document["comment"] or "imported", source=SOURCE)
-    definition = parse_definition(document["definition"], source=SOURCE, steps_max=steps_max)
+    definition = parse_definition(document["definition"], source=SOURCE)
     claims = (document["name"], document["version"], document["contentHash"])
     if claims != (definition.name, definition.version, definition.content_hash):
         raise VersionMismatch(

@@ -17,14 +17,14 @@ SUFFIXES = (*YAML_SUFFIXES, ".json")
 FILE_BYTES_MAX = 4_194_304
 
 
-def load_definitions(paths: Iterable[Path], *, steps_max: int) -> list[PipelineDefinition]:
+def load_definitions(paths: Iterable[Path]) -> list[PipelineDefinition]:
     """All definitions in the files and folders, or PipelineInvalid with all their mistakes."""
     mistakes: list[str] = []
     found: dict[str, tuple[str, PipelineDefinition]] = {}
     for path in paths:
         for source, raw in _documents_below(path, mistakes):
             try:
-                definition = parse_definition(raw, source=source, steps_max=steps_max)
+                definition = parse_definition(raw, source=source)
             except PipelineInvalid as error:
                 mistakes.extend(error.mistakes)
                 continue

@@ -41,7 +41,6 @@ from datp_tasks.pipelines.records import (
 )
 from datp_tasks.record.database import Connection, Engine
 from datp_tasks.record.pipelines import PipelineRecord, PipelineRows
-from datp_tasks.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -58,14 +57,12 @@ class PipelineStore:
         redis: Redis,
         keys: Keys,
         *,
-        steps_max: int = Settings.pipeline_steps_max,
         actor: Actor | None = None,
         gate: ApprovalGate,
     ) -> None:
         self.keys = keys
         self._record = PipelineRecord(engine)
         self._cache = PipelineCache(redis, keys)
-        self._steps_max = steps_max
         self._gate = gate
         self.actor = actor or Actor(name=_os_user(), role=Role.ADMIN)
 
@@ -107,9 +104,7 @@ class PipelineStore:
     def clone(self, name: str, new_name: str, version: str | None = None) -> Applied:
         """The same under another name, as a draft: the given version, else the one in use."""
         found = self.show(name, version).definition
-        definition = parse_definition(
-            found.to_mapping() | {"pipeline": new_name}, source="clone", steps_max=self._steps_max
-        )
+        definition = parse_definition(found.to_mapping() | {"pipeline": new_name}, source="clone")
         with self._record.writing() as rows:
             applied = _insert(rows, definition)
             if applied.is_new:
@@ -226,7 +221,7 @@ class PipelineStore:
 
     def import_(self, document: object) -> Applied:
         """Put an exported version into the store: committed, but not in use."""
-        definition, comment = exchange.read_document(document, steps_max=self._steps_max)
+        definition, comment = exchange.read_document(document)
         name, version = definition.name, definition.version
         with self._record.writing() as rows:
             applied = _insert(rows, definition)

@@ -1,6 +1,6 @@
 """The chain over the audit: each seal is a hash of one action and of the seal before it.
 
-Actions are written by many at once, in the transaction that does the deed, and wait for nothing; a
+Actions are written by many at once, each in the transaction that does it, and wait for nothing; a
 job seals them afterwards, one process at a time. So a chain costs those who act nothing. What was
 changed, removed or put in after it was sealed is named by `verify`.
 """

@@ -21,7 +21,6 @@ import json
 import logging
 import os
 import secrets
-import socket
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -32,6 +31,7 @@ from typing import Any, Self
 from datp_tasks.failpoints import reach
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.payload import encode
+from datp_tasks.process_name import process_name
 from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.archiver")
@@ -65,7 +65,7 @@ class JournalFiles:
         """Add a batch and have the disk confirm it."""
         self._make_folder()
         hour = datetime.fromtimestamp(now_ms / 1_000, UTC).strftime("%Y%m%dT%H")
-        process = f"{socket.gethostname()}-{os.getpid()}-{_START}"
+        process = f"{process_name()}-{_START}"
         path = self.folder / f"journal-{hour}-{process}{'-late' * is_late}.jsonl.gz"
         items = [
             {

@@ -51,6 +51,8 @@ from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.queries import Queries
 from datp_tasks.settings import Settings
 
+#: An owner that fills the line of a ledger service is told so before the others wait behind it.
+OWNER_BATCHES_MAX = 10_000
 #: Kinds of alerts. The first names a service, the others a batch.
 DELAYED_ALERT = "ledger-delayed"
 REFUSED_ALERT = "ledger-batch-refused"
@@ -174,8 +176,8 @@ class BatchStore:
             elif twin is not None:
                 same = _fingerprint(twin[1]) == _fingerprint(batch)
                 answers.append(_again(batch, twin[0], BatchState.NEW, same))
-            elif counts[batch.owner] >= self._settings.ledger_owner_batches_max:
-                answers.append(_too_many(batch, self._settings.ledger_owner_batches_max))
+            elif counts[batch.owner] >= OWNER_BATCHES_MAX:
+                answers.append(_too_many(batch, OWNER_BATCHES_MAX))
             else:
                 counts[batch.owner] += 1
                 new[batch.batch_id] = (seq, batch)
@@ -190,11 +192,8 @@ class BatchStore:
         self, connection: Connection, service_id: str, owners: set[str]
     ) -> Counter[str]:
         """What each owner has in this line; one that is at its limit need not be counted on."""
-        values = {
-            "service": service_id,
-            "owners": sorted(owners),
-            "limit": self._settings.ledger_owner_batches_max,
-        }
+        limit = OWNER_BATCHES_MAX
+        values = {"service": service_id, "owners": sorted(owners), "limit": limit}
         rows = self._sql.rows(connection, Query.open_counts, values)
         return Counter({row.owner: row.batches for row in rows})
 
@@ -249,7 +248,7 @@ class BatchStore:
     # What the ledger says.
 
     def take_up(self, *, rows_max: int) -> list[Asked]:
-        """Batches of which the ledger should be asked now; put off for everybody else."""
+        """Batches of which the ledger should be asked now; other processes ask later."""
         settings = self._settings
         values = {
             "limit": rows_max,

@@ -108,7 +108,7 @@ class MappingRows:
     def audit(
         self, *, actor: Actor, action: str, name: str, version: str, reason: str | None = None
     ) -> None:
-        """Write down what an operator did, in the same commit as the deed."""
+        """Write down what an operator did, in the commit that does it."""
         add_action(
             self._connection,
             actor=actor,

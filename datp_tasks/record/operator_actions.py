@@ -40,6 +40,20 @@ def note_action(
     )
 
 
+def note_operator(
+    connection: Connection,
+    actor: Actor | None,
+    action: str,
+    subject: str,
+    *,
+    reason: str | None,
+    now: datetime | None,
+) -> None:
+    """The same, if an operator did it: what owners do with what is theirs is not audited."""
+    if actor is not None:
+        note_action(connection, actor=actor, action=action, subject=subject, reason=reason, now=now)
+
+
 def add_action(
     connection: Connection,
     *,

@@ -174,7 +174,7 @@ class PipelineRows:
         reason: str | None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write down what an operator did, in the same commit as the deed."""
+        """Write down what an operator did, in the commit that does it."""
         found = {**({"version": version} if version else {}), **(details or {})}
         add_action(
             self._connection,

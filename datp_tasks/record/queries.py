@@ -6,6 +6,18 @@ A file holds queries, each under a header with its name and what it is for:
     -- Alerts that are not cleared, the oldest first.
     SELECT id, kind FROM alert WHERE cleared_at IS NULL LIMIT %(limit)s
 
+What several queries of a file say alike is a part, written once and named where it belongs:
+
+    -- :part owners
+    -- The owners, read off the index one by one.
+    owners AS (SELECT …)
+
+    -- :name newest
+    -- Ids of transactions, the newest first.
+    WITH RECURSIVE
+    -- :use owners
+    SELECT … FROM owners
+
 Parameters are those of psycopg2, so a `%` that is none is doubled. Comments stay in the file: the
 server does not get them. A module names its queries in a class, so that mypy knows each of them:
 
@@ -21,7 +33,8 @@ import re
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent / "sql"
-HEADER = re.compile(r"^-- :name (\w+)\n", re.MULTILINE)
+HEADER = re.compile(r"^-- :(name|part) (\w+)\n", re.MULTILINE)
+USE = re.compile(r"^ *-- :use (\w+)\n", re.MULTILINE)
 COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
 
 
@@ -44,12 +57,18 @@ class Queries:
 def load(topic: str) -> dict[str, str]:
     """The queries of a file by name, without comments."""
     source = (FOLDER / f"{topic}.sql").read_text(encoding="utf-8")
-    before, *parts = HEADER.split(source)
-    texts = dict(zip(parts[::2], map(_text, parts[1::2]), strict=True))
-    if _text(before) or len(texts) * 2 != len(parts) or not all(texts.values()):
+    before, *found = HEADER.split(source)
+    kinds, names, bodies = found[::3], found[1::3], found[2::3]
+    parts = {
+        name: body for kind, name, body in zip(kinds, names, bodies, strict=True) if kind == "part"
+    }
+    if unknown := set(USE.findall(source)) ^ parts.keys():
+        raise QueriesInvalid(f"sql/{topic}.sql: a part that is not there or not used: {unknown}")
+    texts = {name: _text(body, parts) for name, body in zip(names, bodies, strict=True)}
+    if _text(before, {}) or len(texts) != len(names) or not all(texts.values()):
         raise QueriesInvalid(f"sql/{topic}.sql: text without a name, a name twice, or no text")
-    return texts
+    return {name: text for name, text in texts.items() if name not in parts}
 
 
-def _text(part: str) -> str:
-    return COMMENT.sub("", part).strip()
+def _text(body: str, parts: dict[str, str]) -> str:
+    return COMMENT.sub("", USE.sub(lambda use: parts[use[1]], body)).strip()

@@ -33,6 +33,8 @@ log = logging.getLogger("datp.timeouts")
 
 #: The kind of alert that is open while the handler is too far behind.
 BEHIND = "timeouts-behind"
+#: So far behind, the handler does not run or does not keep up.
+LAG_ALERT_S = 60.0
 
 SEGMENT = {"segment_type": "timeout", "enumeration": 0, "table_name": "tx_state_change"}
 

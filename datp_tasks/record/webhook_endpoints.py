@@ -23,7 +23,7 @@ from datp_tasks.model.actor import Actor
 from datp_tasks.model.payload import encode
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.event_feed import PAYEE_COMPLETED, FeedPlace
-from datp_tasks.record.operator_actions import note_action
+from datp_tasks.record.operator_actions import note_operator
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.webhook_queue import Member
 
@@ -284,11 +284,8 @@ class Endpoints:
         subject: str,
         reason: str | None,
     ) -> None:
-        if actor is not None:
-            now = self._clock.now()
-            note_action(
-                connection, actor=actor, action=action, subject=subject, reason=reason, now=now
-            )
+        now = self._clock.now()
+        note_operator(connection, actor, action, subject, reason=reason, now=now)
 
     def _values(self, **values: Any) -> dict[str, Any]:
         return {**values, "now": self._clock.now()}

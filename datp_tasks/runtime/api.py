@@ -8,6 +8,7 @@ from functools import partial
 
 from fastapi import FastAPI
 
+from datp_tasks.api import waiting
 from datp_tasks.api.accepting import accept
 from datp_tasks.api.access import Gate
 from datp_tasks.api.application import create_app
@@ -34,6 +35,7 @@ from datp_tasks.api.threads import Threads
 from datp_tasks.api.waiting import Waiters
 from datp_tasks.bells.broker import make_celery
 from datp_tasks.bells.group_queues import GroupQueues
+from datp_tasks.client import submit
 from datp_tasks.live.metrics import Metrics
 from datp_tasks.live.nodes import Node, NodeRegister
 from datp_tasks.live.notifications import Notifications
@@ -59,6 +61,8 @@ ACCEPT_LANES = 1
 LOOK_LANES = 2
 #: Requests that wait for their commit in one process: a few seconds of them, then 503.
 ACCEPT_QUEUE_MAX = 10_000
+#: More threads than this only wait for the interpreter's lock.
+THREADS_MAX = 6
 #: Threads and connections to PostgreSQL for keys, limits and health, and the time for a statement.
 GATE_THREADS = 4
 GATE_STATEMENT_S = 5.0
@@ -74,14 +78,14 @@ def from_environment() -> FastAPI:
 def open_services(container: Container) -> Services:
     """Within the event loop; nothing is connected yet. Closing them closes the container."""
     settings, engine = container.settings, container.engine
-    threads, admission_threads = Threads(settings.api_threads_max), Threads(GATE_THREADS)
+    threads, admission_threads = Threads(THREADS_MAX), Threads(GATE_THREADS)
     gate_engine = _gate_engine(settings)
     client = make_client(container, opens=False)
     stores = _transaction_stores(container)
     callers = _callers(container, gate_engine)
     notifications = Notifications(container.redis, container.live.keys.notify)
-    polls = Waiters(notifications, stores.listing.sequences, settings, threads)
-    queues = {"batch_max": settings.submit_batch_max, "waiting_max": ACCEPT_QUEUE_MAX}
+    polls = Waiters(notifications, stores.listing.sequences, threads)
+    queues = {"batch_max": submit.BATCH_MAX, "waiting_max": ACCEPT_QUEUE_MAX}
     return Services(
         settings=settings,
         client=client,
@@ -110,7 +114,7 @@ def open_services(container: Container) -> Services:
             looks=Batcher(client.status_many, threads, lanes=LOOK_LANES, **queues),
             seen=Batcher(partial(mark_seen, stores.events), threads, **queues),
         ),
-        waits=OpenRequests(polls=polls, streams=EventStreams(EventFeed(engine), settings, threads)),
+        waits=OpenRequests(polls=polls, streams=EventStreams(EventFeed(engine), threads)),
         threads=threads,
     )
 
@@ -168,7 +172,7 @@ def _admission(
 ) -> Admission:
     settings = container.settings
     rates = Rates(container.redis, container.live.keys, container.clock)
-    requests_max = ACCEPT_QUEUE_MAX + settings.long_poll_waiters_max
+    requests_max = ACCEPT_QUEUE_MAX + waiting.WAITERS_MAX
     return Admission(
         gate=Gate(keys, settings, threads),
         limits=RequestLimits(keys, rates, settings, threads),

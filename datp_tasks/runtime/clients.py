@@ -174,7 +174,6 @@ def _resolver(container: Container, auditor: Auditor, alerts: Alerts) -> Resolve
         ringer=container.bells.ringer,
     )
     return Resolver(
-        settings=container.settings,
         engine=container.engine,
         doubts=doubts,
         decisions=decisions,
@@ -190,10 +189,10 @@ def _explainer(container: Container, auditor: Auditor) -> Explainer:
         settings=settings,
         situations=situations,
         groups=ServedGroups(
-            nodes=NodeRegister(
+            register=NodeRegister(
                 live, stale_ms=settings.node_stale_ms, grace_ms=settings.node_grace_ms
             ),
-            groups=container.groups,
+            store=container.groups,
             bells_in=lambda group: backlog(make_celery(settings), group),
         ),
         auditor=auditor,
@@ -244,5 +243,4 @@ def make_signal_sender(container: Container, locator: Locator) -> SignalSender:
         rebuilder=container.recovery.rebuilder,
         ringer=container.bells.ringer,
         locator=locator,
-        switches_max=container.settings.switches_per_transaction_max,
     )

@@ -43,7 +43,7 @@ from datp_tasks.runtime.group_book import GroupBook
 from datp_tasks.runtime.ledger_place import LedgerPlace
 from datp_tasks.seals.keyring import load
 from datp_tasks.settings import Settings
-from datp_tasks.transactions.put_back import Rebuilder
+from datp_tasks.transactions.rebuild_lost import Rebuilder
 from datp_tasks.transactions.restore import Restorer
 from datp_tasks.transactions.state_fields import StateFields
 from datp_tasks.transactions.take_over import TakeOver
@@ -120,7 +120,7 @@ class Container:
         groups = GroupStore(engine, GroupCopy(redis, live.keys), clock)
         costs = CostBook(StepCosts(redis, live.keys), settings)
         approvals = _approvals(settings, engine, clock)
-        pipelines = _pipelines(settings, engine, live, approvals)
+        pipelines = _pipelines(engine, live, approvals)
         doorbells = Doorbells(live) if send is None else None
         post, counts = Posting(celery, settings), EventCounts(live)
         ringer = Ringer(send or CelerySend(celery), costs, doorbells, post, counts)
@@ -131,7 +131,7 @@ class Container:
         on_final = tracing.ended_many if tracing else None
         record = Record(engine, clock, tell_due=webhooks.tell_due, on_final=on_final)
         catalogue = Catalogue(redis, pipelines, settings.pipeline_reload_s)
-        restorer = _restorer(settings, live, record, catalogue)
+        restorer = _restorer(live, record, catalogue)
         rebuilder = Rebuilder(
             restorer=restorer,
             live=live,
@@ -181,19 +181,14 @@ def _approvals(settings: Settings, engine: Engine, clock: Clock) -> Approvals:
     return Approvals(ApprovalStore(engine, clock), Alerts(engine, clock), policy)
 
 
-def _pipelines(
-    settings: Settings, engine: Engine, live: LiveStore, approvals: Approvals
-) -> PipelineStore:
-    steps_max = settings.pipeline_steps_max
-    return PipelineStore(engine, live.redis, live.keys, steps_max=steps_max, gate=approvals)
+def _pipelines(engine: Engine, live: LiveStore, approvals: Approvals) -> PipelineStore:
+    return PipelineStore(engine, live.redis, live.keys, gate=approvals)
 
 
-def _restorer(
-    settings: Settings, live: LiveStore, record: Record, catalogue: Catalogue
-) -> Restorer:
+def _restorer(live: LiveStore, record: Record, catalogue: Catalogue) -> Restorer:
     states, journal = States(record.engine, record.clock), Journal(record.engine, record.clock)
     views = RecordedViews(states, journal, StateFields(catalogue))
-    return Restorer(live, record, views, sleeping_ttl_s=settings.sleeping_ttl_s)
+    return Restorer(live, record, views)
 
 
 def _ledger_place(settings: Settings, live: LiveStore, groups: GroupStore) -> LedgerPlace:

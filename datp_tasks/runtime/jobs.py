@@ -1,4 +1,4 @@
-"""Each job by its name, given what it needs of the container, and its limits from the settings."""
+"""Each job by its name, given what it needs of the container, and its limits."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from datp_tasks.jobs import (
     webhook_sender,
 )
 from datp_tasks.live.nodes import NodeRegister
+from datp_tasks.record import retention_rules
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.record.journal import Journal
@@ -86,13 +87,9 @@ def archiver_tables(container: Container, settings: Settings) -> archiver.Archiv
 
 def archiver_limits(settings: Settings) -> archiver.Limits:
     return archiver.Limits(
-        run_s=settings.archiver_run_s,
         role_s=settings.archiver_role_s,
         grace_s=settings.archiver_grace_s,
         states_max=settings.archiver_batch_max,
-        entries_max=settings.journal_batch_max,
-        bytes_max=settings.archiver_bytes_max,
-        output_bytes_max=settings.output_bytes_max,
     )
 
 
@@ -114,11 +111,9 @@ def _meter(container: Container, settings: Settings, backlog: Backlog) -> meter.
 
 
 def _reaper(container: Container, settings: Settings, _: Backlog) -> reaper.Result:
-    limits = reaper.Limits(
-        batch_max=settings.reaper_batch_max,
-        unlisted_after_ms=settings.node_stale_ms + settings.node_grace_ms,
-    )
-    return reaper.run_once(container.live, container.recovery.take_over, limits=limits)
+    silent_ms = settings.node_stale_ms + settings.node_grace_ms
+    take_over = container.recovery.take_over
+    return reaper.run_once(container.live, take_over, unlisted_after_ms=silent_ms)
 
 
 def rebuild_tables(container: Container) -> rebuild.RebuildTables:
@@ -127,13 +122,6 @@ def rebuild_tables(container: Container) -> rebuild.RebuildTables:
 
 
 def _reconciler(container: Container, settings: Settings, backlog: Backlog) -> reconciler.Result:
-    limits = reconciler.Limits(
-        batch_max=settings.reconciler_batch_max,
-        rebuild_run_s=settings.rebuild_run_s,
-        ring_again_after_ms=settings.ring_again_after_ms,
-        place_after_ms=settings.place_after_ms,
-        window_s=settings.reconciler_window_s,
-    )
     return reconciler.run_once(
         container.live,
         rebuild_tables(container),
@@ -141,23 +129,21 @@ def _reconciler(container: Container, settings: Settings, backlog: Backlog) -> r
         container.bells.ringer,
         # Where a line is long there are few messages, and its bells are not lost either.
         lambda group: backlog(group) or container.bells.ringer.waiting(group),
-        limits=limits,
+        ring_again_after_ms=settings.ring_again_after_ms,
     )
 
 
 def _retention(container: Container, settings: Settings, _: Backlog) -> retention.Result:
     limits = retention.Limits(
-        run_s=settings.retention_run_s,
-        batch_max=settings.retention_batch_max,
         states_days=settings.keep_states_days,
         journal_days=settings.keep_journal_days,
-        state_changes_days=settings.keep_state_changes_days,
-        effects_days=settings.keep_effects_days,
-        events_days=settings.keep_events_days,
-        webhooks_days=settings.keep_webhooks_days,
+        state_changes_days=retention_rules.KEEP_STATE_CHANGES_DAYS,
+        effects_days=retention_rules.KEEP_EFFECTS_DAYS,
+        events_days=retention_rules.KEEP_EVENTS_DAYS,
+        webhooks_days=retention_rules.KEEP_WEBHOOKS_DAYS,
         batches_days=settings.keep_batches_days,
         summaries_days=settings.keep_summaries_days,
-        alerts_days=settings.keep_alerts_days,
+        alerts_days=retention_rules.KEEP_ALERTS_DAYS,
         rules=RetentionRules(container.engine, container.clock).all(),
     )
     tables = Retention(container.engine, container.clock)
@@ -179,17 +165,14 @@ def _timeout_handler(
     container: Container, settings: Settings, _: Backlog
 ) -> timeout_handler.Result:
     limits = timeout_handler.Limits(
-        window_max=settings.timeout_window_max,
-        batch_max=settings.timeout_batch_max,
         retry_s=settings.timeout_retry_s,
         patience=Patience(
             look_again_s=settings.timeout_handler_period_s,
             # A step that rolls something back may take its time.
             takeover_s=max(
-                settings.timeout_takeover_s, settings.step_timeout_s + settings.step_kill_grace_s
+                timeout_handler.TAKEOVER_S, settings.step_timeout_s + settings.step_kill_grace_s
             ),
         ),
-        lag_alert_s=settings.timeout_lag_alert_s,
     )
     timeouts = Timeouts(container.engine, container.clock)
     return timeout_handler.run_once(
@@ -211,20 +194,12 @@ def _watcher(container: Container, settings: Settings, backlog: Backlog) -> watc
         maintenance_group=settings.maintenance_group,
         ledger_group=settings.ledger_group,
     )
-    limits = watcher.Limits(
-        bells_max=settings.queue_bells_alert_max,
-        queued_max=settings.queued_alert_max,
-        long_running_s=settings.long_running_s,
-        queue_age_s=settings.queue_age_alert_s,
-        short_max=settings.queue_short_bells_max,
-    )
     result = watcher.run_once(
         container.live,
         node_register(container, settings),
         groups,
         alerts_of(container),
         backlog,
-        limits=limits,
     )
     # Also what others have raised and cleared since.
     container.webhooks.tell_alerts()

@@ -127,7 +127,7 @@ class Kit:
                 yield each
                 continue
             path = next((base / each for base in self.folders if (base / each).exists()), each)
-            yield from load_definitions([Path(path)], steps_max=self.settings.pipeline_steps_max)
+            yield from load_definitions([Path(path)])
 
     # Running.
 

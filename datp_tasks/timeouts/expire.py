@@ -7,9 +7,6 @@ it back. A worker that does nothing after it was asked loses its fence, as if it
 from __future__ import annotations
 
 import logging
-import os
-import secrets
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +16,7 @@ from datp_tasks.live.live_types import Bell, Claimed, Refused
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
+from datp_tasks.process_name import unique_name
 from datp_tasks.record.timeouts import Due, Timeouts
 from datp_tasks.record.transactions import Record
 from datp_tasks.transactions.follow_record import follow_record
@@ -59,7 +57,7 @@ class Expirer:
         self._ringer = ringer
         self._timeouts = timeouts
         self._take_over = TakeOver(live, record, ringer)
-        self._node = f"timeouts-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._node = f"timeouts-{unique_name()}"
         self._joined = False
         self.expired = 0
         self.asked = 0

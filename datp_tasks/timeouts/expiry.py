@@ -10,8 +10,9 @@ from datetime import UTC, datetime, timedelta
 
 from datp_tasks.errors import ExpiryInvalid
 from datp_tasks.model.pipeline import PipelineDefinition
-from datp_tasks.settings import Settings
 
+#: A year and a day: longer is a mistake in a unit.
+EXPIRES_S_MAX = 31_622_400
 EXAMPLE = "2027-01-31T12:00:00Z"
 
 #: Asks the database for the time.
@@ -26,31 +27,30 @@ def checked_expiry(
     expires_at: object,
     expires_in_s: object,
     definition: PipelineDefinition,
-    settings: Settings,
     now: Now,
 ) -> datetime | None:
     """The moment at which it expires, or None, or ExpiryInvalid that says what is wrong."""
     if expires_at is not None and expires_in_s is not None:
         raise ExpiryInvalid("give expires_at or expires_in_s, not both")
     if expires_at is not None:
-        return _checked_time(expires_at, settings, now())
+        return _checked_time(expires_at, now())
     if expires_in_s is not None:
-        seconds = _checked_seconds(expires_in_s, "expires_in_s", settings)
+        seconds = _checked_seconds(expires_in_s, "expires_in_s")
         return now() + timedelta(seconds=seconds)
     if definition.expires_in_s is not None:
         what = f"expiresInSeconds of the pipeline {definition.name}"
-        seconds = _checked_seconds(definition.expires_in_s, what, settings)
+        seconds = _checked_seconds(definition.expires_in_s, what)
         return now() + timedelta(seconds=seconds)
     return None
 
 
-def _checked_seconds(value: object, what: str, settings: Settings) -> float:
+def _checked_seconds(value: object, what: str) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not value > 0:  # type: ignore[operator]
         raise ExpiryInvalid(f"{what} must be a number of seconds above 0, was {value!r:.100}")
-    if value > settings.expiry_s_max:  # type: ignore[operator]
+    if value > EXPIRES_S_MAX:  # type: ignore[operator]
         raise ExpiryInvalid(
-            f"{what} is {value!r:.100}; at most {settings.expiry_s_max} seconds are allowed"
+            f"{what} is {value!r:.100}; at most {EXPIRES_S_MAX} seconds are allowed"
         )
     return float(value)  # type: ignore[arg-type]
 
@@ -68,16 +68,16 @@ def moment_of(value: object) -> datetime:
         raise ExpiryInvalid(f"expires_at is out of range: {value!s:.100}") from None
 
 
-def _checked_time(value: object, settings: Settings, now: datetime) -> datetime:
+def _checked_time(value: object, now: datetime) -> datetime:
     moment = moment_of(value)
     if moment <= now:
         raise ExpiryPast(
             f"expires_at is in the past: {moment.isoformat()}; it is {now.isoformat()} now"
         )
-    if moment > now + timedelta(seconds=settings.expiry_s_max):
+    if moment > now + timedelta(seconds=EXPIRES_S_MAX):
         raise ExpiryInvalid(
             f"expires_at is too far away: {moment.isoformat()}; "
-            f"at most {settings.expiry_s_max} seconds from now are allowed"
+            f"at most {EXPIRES_S_MAX} seconds from now are allowed"
         )
     return moment
 

@@ -1,7 +1,7 @@
 """Bringing transactions back into Redis that left it: a caller reads or changes them.
 
 `views` folds what SQL knows of a transaction; the restore script puts that back, unless a newer
-version is there by now. Those that Redis has lost are put back by `put_back.py`.
+version is there by now. Those that Redis has lost are rebuilt by `rebuild_lost.py`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,11 @@ READINGS_MAX = 3
 
 
 class Restorer:
-    def __init__(
-        self, live: LiveStore, record: Record, views: RecordedViews, *, sleeping_ttl_s: int
-    ) -> None:
+    def __init__(self, live: LiveStore, record: Record, views: RecordedViews) -> None:
         self._live = live
         self._record = record
         #: What SQL knows of transactions.
         self.views = views
-        #: How long a sleeper that was brought back stays.
-        self._ttl_ms = sleeping_ttl_s * 1_000
 
     def restore(self, tx_ids: Sequence[str]) -> None:
         """Back into memory as they are, for a while: a caller reads or changes them."""
@@ -44,7 +40,7 @@ class Restorer:
     def _bring_back(self, tx_ids: Sequence[str]) -> list[str]:
         """Those that were read so long before that they must be read again."""
         # What changes from here on stays in memory for longer than a sleeper's time to leave.
-        until_ms = self._live.server_now_ms() + self._ttl_ms
+        until_ms = self._live.server_now_ms() + self._live.sleeping_ttl_ms
         known = self._live.exist_many(tx_ids)
         missing = [tx for tx, here in zip(tx_ids, known, strict=True) if not here]
         if not missing:
@@ -74,5 +70,5 @@ class Restorer:
             status=view.status,
             fields=self.views.fields.fields(summary, view),
             wake_ms="" if view.wake_ms is None else view.wake_ms,
-            ttl_ms=self._ttl_ms if view.status == Status.SLEEPING else 0,
+            ttl_ms=self._live.sleeping_ttl_ms if view.status == Status.SLEEPING else 0,
         )

@@ -6,9 +6,6 @@ that is not in Redis is placed there first.
 
 from __future__ import annotations
 
-import os
-import secrets
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +22,7 @@ from datp_tasks.errors import (
     TransactionUnknown,
 )
 from datp_tasks.failpoints import reach
+from datp_tasks.live import store
 from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.live.live_types import Bell, Claimed, Refused
 from datp_tasks.live.store import LiveStore
@@ -34,6 +32,7 @@ from datp_tasks.model.state import PointKind
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.model.switch import switch_json
+from datp_tasks.process_name import unique_name
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.points import Points, StopRecorded
@@ -41,7 +40,7 @@ from datp_tasks.record.record_types import Precondition
 from datp_tasks.record.signals import CANCEL, Note, SeenRow, Signal
 from datp_tasks.record.transactions import Record
 from datp_tasks.transactions.locate import Locator, is_missing, overlaid
-from datp_tasks.transactions.put_back import Rebuilder
+from datp_tasks.transactions.rebuild_lost import Rebuilder
 from datp_tasks.transactions.stop import StopAnswer, stop
 
 T = TypeVar("T")
@@ -82,16 +81,14 @@ class SignalSender:
         rebuilder: Rebuilder,
         ringer: Ringer,
         locator: Locator,
-        switches_max: int,
     ) -> None:
         self._live = live
         self._record = record
         self._rebuilder = rebuilder
         self._ringer = ringer
         self._locator = locator
-        self._switches_max = switches_max
         self._points = Points(record.engine, record.clock)
-        self._node = f"client-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._node = f"client-{unique_name()}"
 
     def set_switch(
         self,
@@ -113,7 +110,7 @@ class SignalSender:
                 signal,
             )
             if isinstance(answer, Refused) and answer.word == "TOO_MANY":
-                limit = self._switches_max
+                limit = store.SWITCHES_MAX
                 raise SwitchInvalid(f"{tx_id} has {limit} switches already; no more are allowed")
             return self._woken(answer, "SET", "NO_CHANGE")
 

@@ -29,6 +29,8 @@ from datp_tasks.settings import Settings
 
 log = logging.getLogger("datp.webhooks")
 
+#: Of an owner: as many as a person can still keep apart.
+ENDPOINTS_MAX = 20
 DESCRIPTION_CHARS_MAX = 500
 TEST = "endpoint.test"
 #: The shard of what belongs to no transaction; there is always one of this name.
@@ -83,7 +85,7 @@ class EndpointService:
                 id=id,
                 types=types,
                 description=description,
-                endpoints_max=self._settings.webhook_endpoints_max,
+                endpoints_max=ENDPOINTS_MAX,
                 actor=actor,
                 reason=reason,
             )

@@ -21,7 +21,12 @@ from datp_tasks.record.webhook_queue import (
     webhook_id,
 )
 from datp_tasks.settings import Settings
+from datp_tasks.webhooks import verdict
 
+#: One target that is slow leaves places to the others.
+PER_URL_MAX = 8
+#: Deliveries per look: some rounds of the workers.
+BATCH_MAX = 500
 #: What is taken may be for targets that are busy, so more is taken than there is room for.
 TAKE_FACTOR = 4
 #: An owner may have so many times under way what it leaves free. One owner alone gets three
@@ -114,7 +119,7 @@ class Picker:
         settings = self._settings
         places = _Places(load)
         taken = self._schedule.take(
-            batch_max=min(settings.webhook_batch_max, TAKE_FACTOR * load.free),
+            batch_max=min(BATCH_MAX, TAKE_FACTOR * load.free),
             hold_s=settings.webhook_hold_s,
             room=lambda owner: TAKE_FACTOR * places.room(owner),
         )
@@ -138,7 +143,7 @@ class Picker:
     def repair(self) -> int:
         """Put back what Redis does not know of: SQL has it, and no sender has taken it."""
         settings = self._settings
-        overdue = self._queue.overdue(settings.webhook_overdue_s, settings.webhook_batch_max)
+        overdue = self._queue.overdue(settings.webhook_overdue_s, BATCH_MAX)
         self._schedule.place([(member, 0.0) for member in overdue], only_new=True)
         return len(overdue)
 
@@ -159,7 +164,7 @@ class Picker:
             else:
                 now = busy.get(each.receiver, Busy())
                 count = counts[each.receiver] = counts.get(each.receiver, now.count) + 1
-                excess = count - self._settings.webhook_per_url_max
+                excess = count - PER_URL_MAX
                 if excess <= 0 and places.room(each.owner) > 0:
                     places.take(each.owner)
                     found.chosen.append(each)
@@ -171,7 +176,7 @@ class Picker:
     ) -> None:
         """Nothing for a target that is disabled, but for one that finds out whether it is back."""
         hold_s = self._settings.webhook_hold_s
-        if each.age_s > self._settings.webhook_give_up_s:
+        if each.age_s > verdict.GIVE_UP_S:
             found.buried.append(each.id)
             found.placed.append((each.member, None))
             return
@@ -191,7 +196,7 @@ class Picker:
 
     def _turn_s(self, excess: int, pace_s: float) -> float:
         """When it may be its turn: so many are before it, and one takes about so long."""
-        rounds = max(0, excess) / self._settings.webhook_per_url_max
+        rounds = max(0, excess) / PER_URL_MAX
         return max(self._settings.webhook_pause_busy_ms / 1_000, rounds * pace_s)
 
 

@@ -13,6 +13,8 @@ from datp_tasks.outbound.messages import Exchange, Response
 from datp_tasks.record.webhook_queue import ClaimedDelivery, DeliveryOutcome
 from datp_tasks.settings import Settings
 
+#: All pauses together: three days, so that a weekend passes.
+GIVE_UP_S = 259_200.0
 GONE = 410
 TOO_MANY = 429
 EXCERPT_CHARS_MAX = 200
@@ -57,8 +59,8 @@ def policy(settings: Settings) -> RetryPolicy:
     return RetryPolicy(
         max_attempts=attempts,
         first_s=first_s,
-        factor=_factor(attempts - 1, first_s, settings.webhook_give_up_s),
-        max_s=max(first_s, settings.webhook_give_up_s),
+        factor=_factor(attempts - 1, first_s, GIVE_UP_S),
+        max_s=max(first_s, GIVE_UP_S),
         jitter=JITTER,
     )
 

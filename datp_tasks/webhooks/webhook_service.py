@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import random
-import secrets
-import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -30,6 +27,7 @@ from datp_tasks.outbound.http_client import HttpClient, Manners, Network
 from datp_tasks.outbound.messages import Exchange, HttpRequest, Response
 from datp_tasks.outbound.resolver import SystemResolver
 from datp_tasks.outbound.response_reader import BodyLimits
+from datp_tasks.process_name import unique_name
 from datp_tasks.record.alerts import Alert, Alerts
 from datp_tasks.record.database import Engine
 from datp_tasks.record.event_feed import EventFeed
@@ -48,6 +46,8 @@ from datp_tasks.webhooks.verdict import GONE
 
 log = logging.getLogger("datp.webhooks")
 
+#: A host that takes longer to accept a connection is down.
+CONNECT_S = 5.0
 #: Whose secret signs what the operator is told. No owner can have this name.
 OPERATOR = ":operator"
 #: A message to the senders that was lost does not keep others from being sent for longer.
@@ -72,7 +72,7 @@ class WebhookService:
         self._settings = settings
         self._live = live
         self._ring = ring
-        name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+        name = unique_name()
         queue = WebhookQueue(engine, clock, name)
         rng = random.Random()
         #: For people: deliveries, dead letters, secrets.
@@ -252,7 +252,7 @@ def webhook_client(settings: Settings, network: Network) -> HttpClient:
 def _manners(settings: Settings, *, idle_max: int) -> Manners:
     body = BodyLimits(bytes_max=ANSWER_BYTES_MAX, excerpt_bytes_max=EXCERPT_BYTES_MAX)
     # Receivers know a webhook by its id, so one that a kept connection has lost is sent again.
-    return Manners(connect_s=settings.webhook_connect_s, body=body, idle_max=idle_max, repeats=True)
+    return Manners(connect_s=CONNECT_S, body=body, idle_max=idle_max, repeats=True)
 
 
 def _signer(claimed: ClaimedDelivery) -> str:

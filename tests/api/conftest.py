@@ -17,12 +17,15 @@ from tests.support.api_house import PEPPER, ApiHouse, api_house
 
 @pytest.fixture(scope="module")
 def kit(request: pytest.FixtureRequest, datp_servers: Servers) -> Iterator[Kit]:
-    """One for a module; SETTINGS in it are its own."""
+    """One for a module; SETTINGS in it are its own, CONSTANTS are changed while it runs."""
     changes = getattr(request.module, "SETTINGS", {})
-    made = Kit(datp_servers, **{"key_pepper": PEPPER, "key_cache_s": 0.2, **changes})
-    _add_steps(made)
-    yield made
-    made.close()
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in getattr(request.module, "CONSTANTS", {}).items():
+            patch.setattr(f"datp_tasks.{name}", value)
+        made = Kit(datp_servers, **{"key_pepper": PEPPER, "key_cache_s": 0.2, **changes})
+        _add_steps(made)
+        yield made
+        made.close()
 
 
 @pytest.fixture(scope="module")

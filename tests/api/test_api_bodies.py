@@ -14,7 +14,12 @@ import pytest
 
 from tests.support.api_house import ApiHouse
 
-SETTINGS = {"body_read_s": 0.5, "input_bytes_max": 20_000, "bulk_bytes_max": 200_000}
+SETTINGS = {"input_bytes_max": 20_000}
+CONSTANTS = {
+    "api.routing.BODY_READ_S": 0.5,
+    "api.bulk_submit.BULK_BYTES_MAX": 200_000,
+    "api.bulk_transfers.BULK_BYTES_MAX": 200_000,
+}
 
 
 def refused(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:

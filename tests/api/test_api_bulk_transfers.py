@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from datp_tasks import Pipeline
 from datp_tasks.cli import bulk_transfers as command
+from datp_tasks.client.bulk_transfers import ITEMS_MAX
 from datp_tasks.errors import ApprovalNeeded
 from datp_tasks.http import ApiClient
 from datp_tasks.model.actor import Actor, Role
@@ -195,7 +196,7 @@ def test_a_bulk_that_is_refused_as_a_whole_costs_one_request(bank: ApiHouse) -> 
     payer = bank.new_owner("payer")
     bank.limit(payer, requests_per_s=0.001, burst_max=5)
     many = [transfer("b")] * 20
-    too_many = [transfer("b")] * (bank.kit.settings.bulk_items_max + 1)
+    too_many = [transfer("b")] * (ITEMS_MAX + 1)
     answers = [
         granted(bank, payer, *grants).post("/v1/bulk-transfers", json=bulk(*transfers))
         for grants, transfers in [

@@ -13,7 +13,8 @@ from tests.support.api_house import ApiHouse
 from tests.support.eventually import eventually
 from tests.support.receiver import receiving
 
-SETTINGS = {"compat_owner": "acme", "compat_long_poll_s": 0.5}
+SETTINGS = {"compat_owner": "acme"}
+CONSTANTS = {"api.compat.LONG_POLL_S": 0.5}
 
 
 def start(client: httpx.Client, pipeline: str = "echo", **metadata: Any) -> httpx.Response:

@@ -32,7 +32,8 @@ from datp_tasks.model.actor import Role
 from datp_tasks.model.grants import Grants
 from tests.support.api_house import ApiHouse
 
-SETTINGS = {"owner_requests_per_s": 100_000.0, "owner_burst_max": 100_000, "long_poll_s_max": 0.0}
+SETTINGS = {"owner_requests_per_s": 100_000.0, "owner_burst_max": 100_000}
+CONSTANTS = {"api.waiting.LONG_POLL_S_MAX": 0.0}
 
 CHECKS = [
     not_a_server_error,

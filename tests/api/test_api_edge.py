@@ -23,6 +23,7 @@ from datp_tasks.errors import DatabaseUnavailable
 from datp_tasks.model.actor import LOCAL, Actor
 from datp_tasks.model.grants import Grants
 from datp_tasks.record.api_keys import ApiKeys, OwnerLimits
+from datp_tasks.runtime.api import THREADS_MAX
 from datp_tasks.testing import Kit
 from tests.api.test_api_bodies import refused
 from tests.api.test_api_transactions import submitted
@@ -30,11 +31,12 @@ from tests.support.api_house import PEPPER, ApiHouse, api_house
 from tests.support.eventually import eventually
 from tests.support.ledger_world import payload_of
 
-SETTINGS = {
-    "bodies_bytes_max": 400_000,
-    "body_read_s": 0.5,
-    "bulk_bytes_max": 300_000,
-    "long_poll_waiters_max": 8,
+SETTINGS = {"bodies_bytes_max": 400_000}
+CONSTANTS = {
+    "api.routing.BODY_READ_S": 0.5,
+    "api.bulk_submit.BULK_BYTES_MAX": 300_000,
+    "api.bulk_transfers.BULK_BYTES_MAX": 300_000,
+    "api.waiting.WAITERS_MAX": 8,
 }
 
 
@@ -338,7 +340,7 @@ def test_slow_queries_do_not_keep_keys_from_being_looked_up(
 
     monkeypatch.setattr(house.services.transactions.listing, "page", held)
     slow_key = house.new_key(slow)
-    threads = house.services.settings.api_threads_max
+    threads = THREADS_MAX
     with ThreadPoolExecutor(threads + 4) as pool:
         clients = [house.client(key=slow_key) for _ in range(threads + 4)]
         waiting = [pool.submit(each.get, "/v1/transactions") for each in clients]
@@ -368,7 +370,7 @@ def test_when_all_threads_are_held_keys_are_still_looked_up(
         return page(wanted)
 
     monkeypatch.setattr(house.services.transactions.listing, "page", held)
-    threads = house.services.settings.api_threads_max
+    threads = THREADS_MAX
     slow = [house.client(house.new_owner("slow")) for _ in range(2) for _ in range(threads)]
     for each in slow[:threads]:
         each.headers["Authorization"] = slow[0].headers["Authorization"]

@@ -24,13 +24,16 @@ from datp_tasks.api.threads import Threads
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.sealed import MASK
 from datp_tasks.record.event_feed import FeedCursor, FeedPage, FeedPlace, TransactionEvent
-from datp_tasks.settings import Settings
 from datp_tasks.testing import Kit
 from tests.docs.docs_blocks import blocks
 from tests.support.api_house import ApiHouse
 from tests.support.eventually import eventually
 
-SETTINGS = {"event_heartbeat_s": 0.2, "event_tick_ms": 20, "event_streams_max": 260}
+CONSTANTS = {
+    "api.event_pages.HEARTBEAT_S": 0.2,
+    "api.event_streams.TICK_MS": 20,
+    "api.event_streams.STREAMS_MAX": 260,
+}
 
 STREAM = {"Accept": "text/event-stream"}
 Lines = Iterator[dict[str, str]]
@@ -483,7 +486,7 @@ def test_a_full_page_of_which_nothing_is_shown_is_gone_on_from_at_once() -> None
 
     async def read() -> tuple[FeedPage, float]:
         threads = Threads(1)
-        streams = EventStreams(Dropped(), Settings(), threads)  # type: ignore[arg-type]
+        streams = EventStreams(Dropped(), threads)  # type: ignore[arg-type]
         began_s = time.monotonic()
         gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         page = await streams.next_page("acme", cursor, 10, wait_s=2, gone=gone)

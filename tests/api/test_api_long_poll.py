@@ -17,7 +17,7 @@ from tests.api.test_api_transactions import submitted
 from tests.support.api_house import ApiHouse, api_house
 from tests.support.eventually import eventually
 
-SETTINGS = {"long_poll_tick_s": 0.3, "long_poll_waiters_max": 400}
+CONSTANTS = {"api.waiting.TICK_S": 0.3, "api.waiting.WAITERS_MAX": 400}
 
 Answer = tuple[float, httpx.Response]
 

@@ -21,7 +21,12 @@ from tests.api.test_api_transactions import submitted
 from tests.support.api_house import ApiHouse, api_house
 from tests.support.eventually import eventually
 
-SETTINGS = {"redis_timeout_s": 1.0, "key_cache_s": 60.0, "submit_batch_max": 2}
+SETTINGS = {"key_cache_s": 60.0}
+CONSTANTS = {
+    "live.connect.TIMEOUT_S": 1.0,
+    "client.submit.BATCH_MAX": 2,
+    "client.submit_in.BATCH_MAX": 2,
+}
 WANTED = {"pipeline": "echo", "input": {}, "externalId": "once"}
 
 

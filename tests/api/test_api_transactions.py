@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from datp_tasks.client.bulk_transfers import ITEMS_MAX
 from tests.support.api_house import ApiHouse
 from tests.support.eventually import eventually
 
@@ -109,7 +110,7 @@ def test_many_are_handed_in_at_once_and_each_has_its_own_answer(acme: httpx.Clie
 
 
 def test_a_bulk_has_a_limit(house: ApiHouse, acme: httpx.Client) -> None:
-    limit = house.kit.settings.bulk_items_max
+    limit = ITEMS_MAX
     items = [{"pipeline": "echo", "input": {}}] * (limit + 1)
     answer = acme.post("/v1/transactions/bulk", json={"transactions": items})
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks.api.console.mount import console_routes
+from datp_tasks.api.console.sessions import IDLE_S
 from datp_tasks.errors import SettingsError
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.testing import Kit
@@ -200,7 +201,7 @@ def test_a_session_that_is_not_used_ends_and_one_in_use_is_renewed(
     # The console asks for the time of the database every few seconds.
     monkeypatch.setattr("datp_tasks.api.console.sessions.CLOCK_S", -1)
     guest = signed_in(house, "ann", VIEWER)
-    sessions = house.services.settings.console_idle_s
+    sessions = IDLE_S
     house.kit.clock.advance(seconds=sessions * 0.6)
     renewed = guest.get("/now")
     assert "datp_console=" in renewed.headers.get("set-cookie", "")

@@ -12,6 +12,8 @@ import httpx
 import pytest
 
 from datp_tasks import Pipeline
+from datp_tasks.api.console import mount
+from datp_tasks.api.console.sessions import IDLE_S, SESSION_S
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.testing import Kit
 from tests.support.api_house import ApiHouse, api_house
@@ -50,7 +52,7 @@ def test_a_live_page_ends_with_the_longest_time_of_its_session(
     with ann.stream("GET", "/console/live?view=approvals") as response:
         lines = response.iter_lines()
         assert next(line for line in lines if line.startswith("event: ")) == "event: parts"
-        house.kit.clock.advance(seconds=house.services.settings.console_session_s + 1)
+        house.kit.clock.advance(seconds=SESSION_S + 1)
         assert "event: signed-out" in islice(lines, LINES_MAX)
 
 
@@ -64,7 +66,7 @@ def test_a_live_page_ends_with_the_idle_time_of_its_session(
     with ann.stream("GET", "/console/live?view=approvals") as response:
         lines = response.iter_lines()
         assert next(line for line in lines if line.startswith("event: ")) == "event: parts"
-        house.kit.clock.advance(seconds=house.services.settings.console_idle_s + 1)
+        house.kit.clock.advance(seconds=IDLE_S + 1)
         assert "event: signed-out" in islice(lines, LINES_MAX)
     assert ann.get("/console/live?view=approvals").status_code == 401
 
@@ -94,10 +96,11 @@ def proxied(kit: Kit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiH
         kit.settings,
         identity_file=str(path),
         api_proxies=("127.0.0.1",),
-        console_streams_max=1,
     )
-    with api_house(kit, settings) as house:
-        yield house
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mount, "STREAMS_MAX", 1)
+        with api_house(kit, settings) as house:
+            yield house
 
 
 def test_a_tab_for_which_there_is_no_place_is_refused_by_the_status(proxied: ApiHouse) -> None:

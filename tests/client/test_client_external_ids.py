@@ -209,21 +209,29 @@ def refusal_of(kit: Kit, external_id: str) -> object:
     ("change", "request_fields"),
     [
         ({"input_bytes_max": 1_024}, {"input": {"a": "x" * 2_000}}),
-        ({"input_depth_max": 2}, {"input": {"a": [[[1]]]}}),
-        ({"external_id_chars_max": 8}, {"external_id": "o" * 20}),
-        ({"expiry_s_max": 60}, {"expires_in_s": 600}),
-        ({"webhook_schemes": ("http",)}, {"webhook": "https://example.com/x"}),
+        ({"client.requests.DEPTH_MAX": 2}, {"input": {"a": [[[1]]]}}),
+        ({"client.requests.EXTERNAL_ID_CHARS_MAX": 8}, {"external_id": "o" * 20}),
+        ({"timeouts.expiry.EXPIRES_S_MAX": 60}, {"expires_in_s": 600}),
+        ({"outbound.addresses.PUBLIC_SCHEMES": ("http",)}, {"webhook": "https://example.com/x"}),
     ],
     ids=lambda value: next(iter(value)) if len(value) == 1 else None,
 )
 def test_a_replay_is_found_although_a_limit_was_lowered_meanwhile(
-    datp: Kit, change: dict[str, Any], request_fields: dict[str, Any]
+    datp: Kit,
+    change: dict[str, Any],
+    request_fields: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A setting (of another process of a rolling restart), or a constant (of a newer release)."""
     request = Request(**({"pipeline": "p", "input": {}, "external_id": "o-1"} | request_fields))
     [first] = datp.client.submit_many([request])
     assert isinstance(first, Submitted)
     acceptor = datp.client._acceptor
-    preparer = replace(acceptor.preparer, settings=replace(datp.settings, **change))
+    settings = {name: value for name, value in change.items() if "." not in name}
+    for name, value in change.items():
+        if name not in settings:
+            monkeypatch.setattr(f"datp_tasks.{name}", value)
+    preparer = replace(acceptor.preparer, settings=replace(datp.settings, **settings))
     lowered = replace(acceptor, preparer=preparer)
     [again] = lowered.submit_many([request])
     assert isinstance(again, Submitted)

@@ -18,6 +18,7 @@ from datp_tasks.errors import (
     TransactionFinal,
     TransactionUnknown,
 )
+from datp_tasks.live import store
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.record.signals import CANCEL, Signal
@@ -30,9 +31,10 @@ Data = dict[str, Any]
 
 
 @pytest.fixture
-def kit(datp_servers: Servers) -> Iterator[Kit]:
+def kit(datp_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kit]:
     """It has run for a while: SQL can tell that Redis has lost nothing since."""
-    kit = Kit(datp_servers, switches_per_transaction_max=2, shards=1)
+    monkeypatch.setattr(store, "SWITCHES_MAX", 2)
+    kit = Kit(datp_servers, shards=1)
 
     @kit.step("t/gate")
     def gate(ctx: Any, data: Data) -> Any:

@@ -22,6 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from datp_tasks import Pipeline, Request
+from datp_tasks.client import submit_in
 from datp_tasks.client.requests import Submitted
 from datp_tasks.errors import (
     CallerTransactionUnfit,
@@ -494,10 +495,10 @@ def test_the_row_says_who_handed_it_in(datp: Kit, orders: Engine) -> None:
     assert datp.status(submitted.tx_id).submitted_by == "shop"
 
 
-@pytest.mark.kit(submit_in_pending_max=1)
 def test_beyond_the_limit_the_reconciler_starts_them(
-    datp: Kit, orders: Engine, runs: list[str]
+    datp: Kit, orders: Engine, runs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(submit_in, "PENDING_MAX", 1)
     with orders.begin() as sql:
         requests = [Request(pipeline="p", input={"n": n}) for n in range(3)]
         answers = datp.client.submit_many_in(sql, requests)

@@ -37,7 +37,7 @@ def test_pipelines_on_the_pages_have_no_mistake(block: Block, tmp_path: Path) ->
         parse_mapping(found, source=str(block))
         return
     raw = found if isinstance(found, dict) else {"pipeline": "part", "steps": found}
-    definition = parse_definition(raw, source=str(block), steps_max=200)
+    definition = parse_definition(raw, source=str(block))
     assert param_mistakes([definition], registry) == []
 
 

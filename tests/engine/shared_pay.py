@@ -14,7 +14,7 @@ from tests.support.books import Books
 
 Data = dict[str, Any]
 #: What a step does beside writing its line.
-Deed = Callable[[StepContext], Any]
+OddStep = Callable[[StepContext], Any]
 
 SIZE = 5
 #: The number of the special one.
@@ -33,7 +33,7 @@ class Pay:
     """A step that writes a line; the one with the odd number does something beside it."""
 
     def __init__(
-        self, kit: Kit, books: Books, odd: Deed = lambda ctx: None, **options: Any
+        self, kit: Kit, books: Books, odd: OddStep = lambda ctx: None, **options: Any
     ) -> None:
         self.calls: list[int] = []
         self._books = books

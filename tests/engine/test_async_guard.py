@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from datp_tasks import Pipeline
+from datp_tasks.engine import guard
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -85,8 +86,9 @@ class AsyncVector:
 
 
 @pytest.fixture
-def kit(datp_servers: Servers) -> Iterator[Kit]:
-    kit = Kit(datp_servers, vector_stuck_ms=50, step_kill_grace_s=GRACE_S)
+def kit(datp_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kit]:
+    monkeypatch.setattr(guard, "STUCK_MS", 50)
+    kit = Kit(datp_servers, step_kill_grace_s=GRACE_S)
     yield kit
     kit.close()
 

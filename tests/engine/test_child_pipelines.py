@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from datp_tasks import Call, Pipeline, Sleep
+from datp_tasks.engine.decide import NESTING_MAX
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -128,7 +129,7 @@ def test_a_shipped_step_routes_by_a_field(datp: Kit) -> None:
 
 def test_pipelines_can_be_nested_up_to_the_limit_and_no_deeper(datp: Kit) -> None:
     declare(datp)
-    deepest = datp.settings.nesting_max
+    deepest = NESTING_MAX
     for level in range(deepest, 0, -1):
         pipeline = Pipeline(f"level{level}")
         if level < deepest:
@@ -154,8 +155,8 @@ def test_a_pipeline_that_calls_itself_for_ever_is_stopped_and_undone(datp: Kit) 
     datp.use(Pipeline("p").step("t/do").step("t/call", params={"to": "p"}).build())
     summary = datp.run("p", {})
     assert summary.status is Status.INTERNAL_ERROR
-    assert summary.note == f"pipelines are nested deeper than {datp.settings.nesting_max}"
-    assert len(undone) == datp.settings.nesting_max
+    assert summary.note == f"pipelines are nested deeper than {NESTING_MAX}"
+    assert len(undone) == NESTING_MAX
 
 
 @pytest.mark.parametrize("state", ["unknown", "disabled"])

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks import Fail, Pipeline, failpoints
+from datp_tasks.engine import guard
 from datp_tasks.model.status import Status
 from datp_tasks.record.record_types import Final
 from datp_tasks.testing import Kit
@@ -166,9 +167,11 @@ def test_one_under_a_newer_fence_has_no_effect_and_its_neighbour_has(
 
 def test_what_the_guard_handed_to_other_workers_is_not_committed_here(
     datp_servers: Servers,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two have run, and share the transaction of a third that does not return. One is cancelled."""
-    kit = Kit(datp_servers, vector_stuck_ms=50)
+    monkeypatch.setattr(guard, "STUCK_MS", 50)
+    kit = Kit(datp_servers)
     books = Books(kit.connections.engine)
     pay = Pay(kit, books, "one by one")
     may_end, is_stuck = threading.Event(), threading.Event()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from datp_tasks import Pipeline
+from datp_tasks.engine import guard
 from datp_tasks.engine.guard import Guard
 from datp_tasks.engine.orphaned_claims import OrphanedClaims
 from datp_tasks.errors import StepTimeout
@@ -86,8 +87,9 @@ def entries(kit: Kit, tx_id: str) -> list[Entry]:
 
 
 @pytest.fixture
-def kit(datp_servers: Servers) -> Iterator[Kit]:
-    kit = Kit(datp_servers, vector_stuck_ms=50, step_kill_grace_s=0.2)
+def kit(datp_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kit]:
+    monkeypatch.setattr(guard, "STUCK_MS", 50)
+    kit = Kit(datp_servers, step_kill_grace_s=0.2)
     yield kit
     kit.close()
 

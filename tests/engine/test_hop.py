@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from datp_tasks import Abort, Call, Fail, Pipeline, Sleep
+from datp_tasks.engine import guard
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -245,8 +246,11 @@ def test_an_async_step_cannot_pull_its_neighbours_down(
         ]
 
 
-def test_async_steps_that_are_done_do_not_wait_for_slow_neighbours(datp_servers: Servers) -> None:
-    kit = Kit(datp_servers, vector_stuck_ms=50)
+def test_async_steps_that_are_done_do_not_wait_for_slow_neighbours(
+    datp_servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "STUCK_MS", 50)
+    kit = Kit(datp_servers)
     may_end = {"quick": threading.Event(), "medium": threading.Event(), "slow": threading.Event()}
     may_end["quick"].set()
 

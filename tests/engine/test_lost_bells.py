@@ -8,6 +8,7 @@ import pytest
 
 from datp_tasks import Pipeline, Sleep
 from datp_tasks.failpoints import SimulatedCrash
+from datp_tasks.jobs import reconciler
 from datp_tasks.jobs.reconciler import RING_DESPITE_BACKLOG_MAX
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
@@ -152,8 +153,11 @@ def test_rows_are_placed_after_an_outage_of_any_length(datp: Kit) -> None:
     assert ran == ["0"]
 
 
-def test_rows_from_before_the_window_are_looked_at_in_turn(datp_servers: Servers) -> None:
-    kit = Kit(datp_servers, reconciler_batch_max=7)
+def test_rows_from_before_the_window_are_looked_at_in_turn(
+    datp_servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler, "BATCH_MAX", 7)
+    kit = Kit(datp_servers)
     declare(kit)
     txs = [kit.submit("nap", {}) for _ in range(20)]
     # Later than the others: rows of the same moment are in the order of their ids.
@@ -173,8 +177,11 @@ def test_rows_from_before_the_window_are_looked_at_in_turn(datp_servers: Servers
     kit.close()
 
 
-def test_more_rows_than_one_page_are_placed_in_one_run(datp_servers: Servers) -> None:
-    kit = Kit(datp_servers, reconciler_batch_max=7)
+def test_more_rows_than_one_page_are_placed_in_one_run(
+    datp_servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler, "BATCH_MAX", 7)
+    kit = Kit(datp_servers)
     declare(kit)
     for number in range(20):
         kit.crash_at("submit.after_accept")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from datp_tasks import Fail, Pipeline, Sleep, failpoints
+from datp_tasks.engine import guard
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -122,8 +123,11 @@ def test_the_guard_of_a_transactional_step_shuts_out_a_lost_claim(datp: Kit) -> 
     assert calls == [tx_id]
 
 
-def test_a_lost_claim_in_a_vector_does_not_disturb_the_others(datp_servers: Servers) -> None:
-    kit = Kit(datp_servers, vector_stuck_ms=50)
+def test_a_lost_claim_in_a_vector_does_not_disturb_the_others(
+    datp_servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "STUCK_MS", 50)
+    kit = Kit(datp_servers)
     slow_may_end = threading.Event()
 
     @kit.step("t/async", timeout_s=30)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from datp_tasks import Done, NotDone, Pipeline
+from datp_tasks.engine import guard
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -76,8 +77,9 @@ class Asked:
 
 
 @pytest.fixture
-def kit(datp_servers: Servers) -> Iterator[Kit]:
-    kit = Kit(datp_servers, vector_stuck_ms=50)
+def kit(datp_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kit]:
+    monkeypatch.setattr(guard, "STUCK_MS", 50)
+    kit = Kit(datp_servers)
     yield kit
     kit.close()
 

@@ -12,6 +12,7 @@ from sqlalchemy import event
 
 from datp_tasks import Pipeline, Request, Sleep
 from datp_tasks.failpoints import SimulatedCrash
+from datp_tasks.jobs import reconciler
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -22,8 +23,9 @@ BATCH_MAX = 3
 
 
 @pytest.fixture
-def kit(datp_servers: Servers) -> Iterator[Kit]:
-    kit = declared(Kit(datp_servers, reconciler_batch_max=BATCH_MAX))
+def kit(datp_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kit]:
+    monkeypatch.setattr(reconciler, "BATCH_MAX", BATCH_MAX)
+    kit = declared(Kit(datp_servers))
     yield kit
     kit.close()
 
@@ -80,16 +82,16 @@ def test_a_young_row_is_placed_in_the_next_run_however_many_are_open(kit: Kit) -
         kit.submit("nap", {})
     kit.clock.advance(seconds=60)
     never_reaches_redis(kit, "young")
-    kit.clock.advance(seconds=kit.settings.place_after_ms / 1_000)
+    kit.clock.advance(seconds=reconciler.PLACE_AFTER_MS / 1_000)
     assert kit.run_job("reconciler").placed == 1
     assert kit.client.find("local", "young").status is Status.SUCCESS
 
 
 def test_a_row_is_placed_within_seconds_of_its_acceptance(kit: Kit) -> None:
     settings = kit.settings
-    assert settings.place_after_ms / 1_000 + settings.reconciler_period_s <= 5
+    assert reconciler.PLACE_AFTER_MS / 1_000 + settings.reconciler_period_s <= 5
     never_reaches_redis(kit, "young")
-    kit.clock.advance(seconds=settings.place_after_ms / 1_000 - 0.001)
+    kit.clock.advance(seconds=reconciler.PLACE_AFTER_MS / 1_000 - 0.001)
     assert kit.run_job("reconciler").placed == 0
     kit.clock.advance(seconds=settings.reconciler_period_s)
     assert kit.run_job("reconciler").placed == 1
@@ -169,9 +171,11 @@ def test_what_is_not_rung_keeps_its_place_in_the_line(datp: Kit) -> None:
 
 def test_a_lost_bell_of_an_idle_group_does_not_wait_for_the_backlog_of_another(
     datp_servers: Servers,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A run reads a third of the line, and rings for a few at its front: the next one goes on."""
-    kit = declared(Kit(datp_servers, reconciler_batch_max=20, shards=1))
+    monkeypatch.setattr(reconciler, "BATCH_MAX", 20)
+    kit = declared(Kit(datp_servers, shards=1))
     kit.lose_bells()
     kit.client.submit_many([Request(pipeline="do", input={}) for _ in range(600)])
     kit.clock.advance(seconds=1)

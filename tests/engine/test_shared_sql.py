@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks import Abort, Call, Fail, Pipeline, Sleep, StepContext, failpoints
+from datp_tasks.engine import guard
 from datp_tasks.model.status import Status
 from datp_tasks.record.effects import Effects
 from datp_tasks.testing import Kit, boundaries
@@ -222,9 +223,12 @@ def test_an_effect_that_another_worker_records_meanwhile_is_taken_from_it(
     assert books.lines() == lines(ODD)
 
 
-def test_what_the_guard_has_handed_to_others_is_not_committed_here(datp_servers: Servers) -> None:
+def test_what_the_guard_has_handed_to_others_is_not_committed_here(
+    datp_servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One step hangs; those before it in the shared transaction go on elsewhere, and only there."""
-    kit = Kit(datp_servers, vector_stuck_ms=50)
+    monkeypatch.setattr(guard, "STUCK_MS", 50)
+    kit = Kit(datp_servers)
     books = Books(kit.connections.engine)
     hangs, may_return, may_end = (threading.Event() for _ in range(3))
 

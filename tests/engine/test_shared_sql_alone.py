@@ -18,7 +18,7 @@ from tests.engine.shared_pay import (
     ODD,
     SIZE,
     Commits,
-    Deed,
+    OddStep,
     Pay,
     lines,
     numbers,
@@ -138,11 +138,11 @@ def test_a_step_over_its_time_limit_breaks_alone(datp: Kit, books: Books) -> Non
     assert books.lines() == lines(ODD)
 
 
-def with_statement(statement: str) -> Deed:
-    def deed(ctx: StepContext) -> None:
+def with_statement(statement: str) -> OddStep:
+    def odd_step(ctx: StepContext) -> None:
         ctx.sql.exec_driver_sql(statement)
 
-    return deed
+    return odd_step
 
 
 def commit(ctx: StepContext) -> None:
@@ -168,7 +168,7 @@ def close(ctx: StepContext) -> None:
 
 
 @pytest.mark.parametrize(
-    ("deed", "words"),
+    ("odd_step", "words"),
     [
         (commit, "do not commit"),
         (commit_and_go_on, "do not commit"),
@@ -184,9 +184,9 @@ def close(ctx: StepContext) -> None:
     ],
 )
 def test_poison_breaks_alone_and_neighbours_take_effect_once(
-    datp: Kit, books: Books, caplog: pytest.LogCaptureFixture, deed: Deed, words: str
+    datp: Kit, books: Books, caplog: pytest.LogCaptureFixture, odd_step: OddStep, words: str
 ) -> None:
-    pay = Pay(datp, books, deed)
+    pay = Pay(datp, books, odd_step)
     caplog.set_level(logging.INFO)
     assert_all_alone_and_once(datp, books, pay, ODD)
     assert "5 steps t/pay run one at a time" in caplog.text

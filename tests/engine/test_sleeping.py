@@ -8,6 +8,7 @@ import pytest
 
 from datp_tasks import Pipeline, Sleep
 from datp_tasks.errors import SwitchInvalid, TransactionFinal, TransactionUnknown
+from datp_tasks.live import store
 from datp_tasks.live.keys import shard_of_external_id
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
@@ -170,7 +171,7 @@ def test_a_switch_that_is_not_allowed_changes_nothing(datp: Kit, name: str, valu
 def test_a_transaction_has_only_so_many_switches(datp: Kit) -> None:
     declare(datp)
     tx_id = datp.submit("gate", {})
-    limit = datp.settings.switches_per_transaction_max
+    limit = store.SWITCHES_MAX
     for number in range(limit):
         datp.client.set_switch(tx_id, f"s{number}", number)
     with pytest.raises(SwitchInvalid, match=f"{limit} switches already"):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from datp_tasks import Pipeline, Sleep
-from datp_tasks.engine import hop
+from datp_tasks.engine import hop, state_cache
 from datp_tasks.engine.state_cache import StateCache
 from datp_tasks.live.live_types import Claimed
 from datp_tasks.live.script_replies import claimed
@@ -133,8 +133,11 @@ def test_a_transaction_that_redis_lost_is_not_taken_from_the_cache(
     assert sent == [True, True, True]
 
 
-def test_a_cache_without_room_only_costs_time(datp_servers: Servers) -> None:
-    kit = Kit(datp_servers, state_cache_entries_max=0)
+def test_a_cache_without_room_only_costs_time(
+    datp_servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_cache, "ENTRIES_MAX", 0)
+    kit = Kit(datp_servers)
     declare(kit)
     assert kit.run("nap", {"n": 1}).output == {"n": 2, "sleeps": 3}
     kit.close()

@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from datp_tasks import Batch, Item, Pipeline, Sleep, StepContext
+from datp_tasks.engine import guard
 from datp_tasks.engine import round as round_module
 from datp_tasks.errors import StepError
 from datp_tasks.model.status import Status
@@ -332,9 +333,11 @@ def test_a_vector_step_that_hangs_lets_each_item_run_alone(
 
 def test_while_a_vector_step_hangs_the_guard_frees_what_waits_beside_it(
     datp_servers: Servers,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And when the step ignores its limit for too long, the guard ends the process."""
-    kit = Kit(datp_servers, vector_stuck_ms=50, step_kill_grace_s=0.1)
+    monkeypatch.setattr(guard, "STUCK_MS", 50)
+    kit = Kit(datp_servers, step_kill_grace_s=0.1)
     may_end = threading.Event()
     hangs = threading.Event()
 

@@ -26,7 +26,7 @@ from tests.examples.inline_client import InlineClient
 
 def run(engine: Engine, *, timeout_s: float = 60, **faults: Any) -> tuple[bool, str]:
     discover([STEPS_MODULE])
-    definitions = load_definitions([PIPELINES_FOLDER], steps_max=200)
+    definitions = load_definitions([PIPELINES_FOLDER])
     by_name = {definition.name: definition for definition in definitions}
     client = cast(Client, InlineClient(engine=engine, definitions=by_name, **faults))
     console = Console(file=StringIO(), width=100)

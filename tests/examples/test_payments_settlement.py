@@ -33,7 +33,7 @@ def bank(datp_servers: Servers) -> Iterator[Kit]:
     with engine.begin() as connection:
         connection.execute(text("DROP SCHEMA IF EXISTS payments CASCADE"))
     open_sample_accounts(engine)
-    kit.use(*load_definitions([PIPELINES_FOLDER], steps_max=200))
+    kit.use(*load_definitions([PIPELINES_FOLDER]))
     sim = LedgerSim(seed=1, clock=lambda: (kit.clock.now_ms() or 0) / 1_000)
     sim.options.commit_ms = 0
     thread = SimThread(sim).start()

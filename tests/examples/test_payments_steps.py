@@ -70,14 +70,14 @@ def validated(data: dict[str, Any], owner: str) -> None:
 
 
 def test_the_payer_decides_neither_about_its_check_nor_starts_a_settlement() -> None:
-    found = {each.name: each.access for each in load_definitions([PIPELINES_FOLDER], steps_max=200)}
+    found = {each.name: each.access for each in load_definitions([PIPELINES_FOLDER])}
     assert found["transfer"].of_switch("kyc") == "operator"
     assert (found["settlement"].submit, found["transfer"].submit) == ("granted", "client")
 
 
 def test_the_pipelines_have_no_mistakes() -> None:
     discover([STEPS_MODULE])
-    definitions = load_definitions([PIPELINES_FOLDER], steps_max=200)
+    definitions = load_definitions([PIPELINES_FOLDER])
     assert [
         (each.name, each.node_group, each.startable, each.on_error) for each in definitions
     ] == [
@@ -212,7 +212,7 @@ def test_mistakes_of_kyc_check_are_named(params: dict[str, Any]) -> None:
 
 # The cases that the pipelines carry, as `datp pipelines test` runs them.
 
-PIPELINES = load_definitions([PIPELINES_FOLDER], steps_max=100)
+PIPELINES = load_definitions([PIPELINES_FOLDER])
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def bank(datp_servers: Servers) -> Iterator[Kit]:
     with kit.connections.engine.begin() as connection:
         connection.execute(text("DROP SCHEMA IF EXISTS payments CASCADE"))
     open_sample_accounts(kit.connections.engine)
-    kit.use(*load_definitions([PIPELINES_FOLDER], steps_max=200))
+    kit.use(*load_definitions([PIPELINES_FOLDER]))
     yield kit
     kit.close()
 

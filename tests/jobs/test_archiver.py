@@ -13,8 +13,11 @@ from sqlalchemy.exc import OperationalError
 
 from datp_tasks import Pipeline, failpoints
 from datp_tasks.failpoints import SimulatedCrash
+from datp_tasks.jobs import archiver
 from datp_tasks.jobs.archiver import Result
+from datp_tasks.live import store
 from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.model import payload
 from datp_tasks.model.view import View
 from datp_tasks.runtime import jobs
 from datp_tasks.testing import Kit
@@ -59,12 +62,12 @@ def test_what_has_ended_is_copied_after_a_delay_and_leaves_in_a_while(
 def test_one_that_sleeps_for_long_is_copied_at_once_and_leaves(datp: Kit, world: World) -> None:
     tx_id = datp.submit("rest", {})
     assert world.archive().archived == 1
-    assert world.ttl_s(tx_id) == pytest.approx(datp.settings.sleeping_ttl_s, abs=5)
+    assert world.ttl_s(tx_id) == pytest.approx(store.SLEEPING_TTL_S, abs=5)
     assert datp.connections.live.sizes()["sleepingZ"] == 1
 
 
 def test_one_that_wakes_before_it_would_leave_stays(datp: Kit, world: World) -> None:
-    tx_id = datp.submit("rest", {"seconds": datp.settings.sleeping_ttl_s})
+    tx_id = datp.submit("rest", {"seconds": store.SLEEPING_TTL_S})
     assert world.archive() == Result(entries=3, copied=1, archived=0)
     assert world.ttl_s(tx_id) is None
     assert world.archived_version(tx_id) == int(world.fields(tx_id)["version"])
@@ -264,8 +267,11 @@ def test_after_a_crash_everything_is_recorded_once(datp: Kit, world: World, poin
 # One shard alone.
 
 
-def test_a_shard_that_holds_everything_is_emptied_in_one_run(datp_servers: Servers) -> None:
-    kit = Kit(datp_servers, journal_batch_max=16, archiver_batch_max=1)
+def test_a_shard_that_holds_everything_is_emptied_in_one_run(
+    datp_servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiver, "ENTRIES_MAX", 16)
+    kit = Kit(datp_servers, archiver_batch_max=1)
     world = World(kit)
     tx_id = kit.submit("wait", {})
     for number in range(20):
@@ -287,9 +293,11 @@ def test_a_shard_that_holds_everything_is_emptied_in_one_run(datp_servers: Serve
 
 def test_a_state_of_more_than_a_megabyte_is_archived_evicted_and_brought_back(
     datp_servers: Servers,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limit = 4 * 1024 * 1024
-    kit = Kit(datp_servers, input_bytes_max=limit, output_bytes_max=limit)
+    monkeypatch.setattr(payload, "OUTPUT_BYTES_MAX", limit)
+    kit = Kit(datp_servers, input_bytes_max=limit)
     world = World(kit)
     blob = 'ä\\\n\t"€' + "x" * 1_200_000
     tx_id = world.asleep_and_gone("rest", {"blob": blob})

@@ -12,6 +12,7 @@ from datp_tasks import failpoints
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.jobs import archiver
 from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.model import payload
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.archiver_role import ArchiverRole, guard
 from datp_tasks.testing import Kit
@@ -55,7 +56,9 @@ def test_entries_and_states_are_read_in_parts_of_a_bounded_size(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bytes_max = 5 * LARGE
-    world = make_world(archiver_bytes_max=bytes_max, output_bytes_max=LARGE + 1_000, shards=2)
+    monkeypatch.setattr(archiver, "BYTES_MAX", bytes_max)
+    monkeypatch.setattr(payload, "OUTPUT_BYTES_MAX", LARGE + 1_000)
+    world = make_world(shards=2)
     tx_ids = [world.kit.submit("rest", {"blob": "x" * LARGE}) for _ in range(40)]
     sizes = spy_on_bytes(world, monkeypatch)
     result = world.archive()
@@ -66,8 +69,12 @@ def test_entries_and_states_are_read_in_parts_of_a_bounded_size(
     assert all(world.archived_version(tx) for tx in tx_ids)
 
 
-def test_a_batch_in_memory_is_bounded_by_bytes_and_the_rest_follows(make_world: MakeWorld) -> None:
-    world = make_world(archiver_bytes_max=4 * LARGE, output_bytes_max=LARGE + 1_000, shards=1)
+def test_a_batch_in_memory_is_bounded_by_bytes_and_the_rest_follows(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiver, "BYTES_MAX", 4 * LARGE)
+    monkeypatch.setattr(payload, "OUTPUT_BYTES_MAX", LARGE + 1_000)
+    world = make_world(shards=1)
     for _ in range(20):
         world.kit.submit("rest", {"blob": "x" * LARGE})
     drained = ArchiveFeed(world.kit.connections.live).read_journal(
@@ -80,8 +87,11 @@ def test_a_batch_in_memory_is_bounded_by_bytes_and_the_rest_follows(make_world: 
     assert is_full
 
 
-def test_an_entry_that_is_larger_than_the_limit_goes_alone(make_world: MakeWorld) -> None:
-    world = make_world(archiver_bytes_max=65_536, shards=1)
+def test_an_entry_that_is_larger_than_the_limit_goes_alone(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiver, "BYTES_MAX", 65_536)
+    world = make_world(shards=1)
     tx_id = world.kit.submit("rest", {"blob": "x" * 200_000})
     assert world.archive().entries == 3
     assert world.archived_version(tx_id)
@@ -190,9 +200,12 @@ def test_an_archiver_that_finds_another_one_writing_leaves_without_an_alert(
 # A copy must not be newer than the journal that leads to it.
 
 
-def test_no_copy_is_saved_that_the_journal_does_not_lead_to_yet(make_world: MakeWorld) -> None:
+def test_no_copy_is_saved_that_the_journal_does_not_lead_to_yet(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """More happens between two readings than one reading takes, and then Redis is lost."""
-    world = make_world(journal_batch_max=16)
+    monkeypatch.setattr(archiver, "ENTRIES_MAX", 16)
+    world = make_world()
     tx_id = world.kit.submit("wait", {})
     reads = 0
     read = archiver.Archiver.read_states

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from datp_tasks.jobs import retention
 from datp_tasks.model.actor import Actor, Role
+from datp_tasks.record import retention_rules
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.retention import Retention
 from datp_tasks.record.retention_rules import RetentionRule
@@ -18,13 +20,20 @@ from datp_tasks.testing.servers import Servers
 from tests.support.archive_world import World
 
 MakeWorld = Callable[..., World]
+#: How long these are kept is no setting, but a constant of record/retention_rules.py.
+CONSTANTS = {
+    *("keep_effects_days", "keep_state_changes_days", "keep_events_days"),
+    *("keep_webhooks_days", "keep_alerts_days"),
+}
 
 
 @pytest.fixture
-def make_world(datp_servers: Servers) -> Iterator[MakeWorld]:
+def make_world(datp_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeWorld]:
     made: list[Kit] = []
 
     def make(**settings: Any) -> World:
+        for name in sorted(settings.keys() & CONSTANTS):
+            monkeypatch.setattr(retention_rules, name.upper(), settings.pop(name))
         made.append(Kit(datp_servers, **settings))
         return World(made[-1])
 
@@ -111,9 +120,8 @@ def test_one_that_has_just_ended_keeps_its_old_journal(make_world: MakeWorld) ->
 def test_everything_that_is_old_goes_in_one_run_in_bounded_batches(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = make_world(
-        keep_states_days=1, keep_journal_days=1, keep_summaries_days=2, retention_batch_max=2
-    )
+    monkeypatch.setattr(retention, "BATCH_MAX", 2)
+    world = make_world(keep_states_days=1, keep_journal_days=1, keep_summaries_days=2)
     tx_ids = [world.kit.submit("quick", {}) for _ in range(9)]
     world.kit.advance(seconds=61)
     world.evict(*tx_ids)
@@ -138,13 +146,14 @@ def test_everything_that_is_old_goes_in_one_run_in_bounded_batches(
 def test_a_run_ends_when_its_time_is_over_and_every_kind_had_its_turn(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = make_world(keep_states_days=1, keep_journal_days=1, retention_batch_max=1)
+    monkeypatch.setattr(retention, "BATCH_MAX", 1)
+    world = make_world(keep_states_days=1, keep_journal_days=1)
     for _ in range(9):
         world.kit.submit("quick", {})
     world.kit.advance(seconds=61)
     world.kit.clock.advance(days=2)
     # Each look at the clock finds a quarter of the run gone.
-    ticks = count(0.0, world.kit.settings.retention_run_s / 4)
+    ticks = count(0.0, retention.RUN_S / 4)
     monkeypatch.setattr("datp_tasks.jobs.retention.monotonic", lambda: next(ticks))
     result = world.kit.run_job("retention")
     monkeypatch.undo()
@@ -283,9 +292,12 @@ def test_one_whose_webhook_is_still_to_be_delivered_stays(make_world: MakeWorld)
     assert tables_of(world, tx_id) == set()
 
 
-def test_one_that_is_still_in_redis_keeps_its_row_until_it_has_left(make_world: MakeWorld) -> None:
+def test_one_that_is_still_in_redis_keeps_its_row_until_it_has_left(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The archiver was behind: it would write a copy and a journal of what nothing knows of."""
-    world = make_world(**{**KEEP_ALL, "keep_summaries_days": 1, "retention_batch_max": 1})
+    monkeypatch.setattr(retention, "BATCH_MAX", 1)
+    world = make_world(**{**KEEP_ALL, "keep_summaries_days": 1})
     late = world.kit.submit("quick", {})
     gone = ended_long_ago(world)
     world.kit.clock.advance(days=9)
@@ -297,8 +309,11 @@ def test_one_that_is_still_in_redis_keeps_its_row_until_it_has_left(make_world: 
     assert rows(world, "tx_summary", late) == rows(world, "tx_state", late) == 0
 
 
-def test_many_that_go_on_do_not_keep_younger_ones_that_have_ended(make_world: MakeWorld) -> None:
-    world = make_world(**{**KEEP_ALL, "keep_states_days": 1, "retention_batch_max": 2})
+def test_many_that_go_on_do_not_keep_younger_ones_that_have_ended(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH_MAX", 2)
+    world = make_world(**{**KEEP_ALL, "keep_states_days": 1})
     asleep = [world.kit.submit("rest", {"seconds": 86_400 * 300}) for _ in range(7)]
     ended = ended_long_ago(world)
     world.kit.clock.advance(days=2)
@@ -394,9 +409,10 @@ ALL_TABLES = [*TX_TABLES, "alert"]
 
 @pytest.mark.parametrize(("kind", "name"), [("owner", "acme"), ("pipeline", "quick")])
 def test_a_rule_drops_what_it_is_about_in_every_table_and_nothing_else(
-    make_world: MakeWorld, kind: str, name: str
+    make_world: MakeWorld, kind: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = make_world(retention_batch_max=2)
+    monkeypatch.setattr(retention, "BATCH_MAX", 2)
+    world = make_world()
     mine = [ended(world, "acme") for _ in range(5)]
     other = ended(world, "zeta", "pay")
     settled(world, *mine, other)

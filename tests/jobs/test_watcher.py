@@ -12,7 +12,11 @@ from datp_tasks.observe.beat_watch import BEAT_SILENT, BeatWatch
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 
-pytestmark = pytest.mark.kit(queued_alert_max=3, queue_bells_alert_max=10)
+
+@pytest.fixture(autouse=True)
+def low_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher, "QUEUED_MAX", 3)
+    monkeypatch.setattr(watcher, "BELLS_MAX", 10)
 
 
 @pytest.fixture
@@ -237,10 +241,10 @@ def beat_and_look(kit: Kit, register: NodeRegister, waiting: int, *, after_s: fl
     return GROWS in alerts_of(kit)
 
 
-@pytest.mark.kit(queue_bells_alert_max=100_000)
 def test_a_queue_that_grows_raises_an_alert_that_clears_itself_when_it_shrinks(
-    kit: Kit, register: NodeRegister
+    kit: Kit, register: NodeRegister, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(watcher, "BELLS_MAX", 100_000)
     steady = [beat_and_look(kit, register, 300) for _ in range(40)]
     assert not any(steady)
     grows = [beat_and_look(kit, register, 300 + 15 * n) for n in range(30)]
@@ -252,10 +256,10 @@ def test_a_queue_that_grows_raises_an_alert_that_clears_itself_when_it_shrinks(
     assert not beat_and_look(kit, register, 250)
 
 
-@pytest.mark.kit(queue_bells_alert_max=100_000)
 def test_a_short_queue_that_doubles_is_nothing_and_neither_is_a_new_one(
-    kit: Kit, register: NodeRegister
+    kit: Kit, register: NodeRegister, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(watcher, "BELLS_MAX", 100_000)
     assert not any(beat_and_look(kit, register, 10 + n) for n in range(60))
     # Nothing is known yet of what was before.
     kit.connections.redis.delete(*kit.connections.redis.keys(f"{kit.settings.key_prefix}*metric*"))

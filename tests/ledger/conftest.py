@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from datp_tasks import failpoints
+from datp_tasks.ledger import submitter
 from datp_tasks.testing.servers import Servers
 from tests.support.ledger_world import World
 
@@ -16,8 +17,13 @@ NewWorld = Callable[..., World]
 
 
 @pytest.fixture
-def new_world(datp_servers: Servers) -> Iterator[NewWorld]:
-    """Makes worlds that end with the test."""
+def new_world(datp_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[NewWorld]:
+    """Makes worlds that end with the test.
+
+    One POST per run, and no batch is followed: the test decides what happens when.
+    """
+    monkeypatch.setattr(submitter, "FOLLOW_S", 0)
+    monkeypatch.setattr(submitter, "RUN_S", 0)
     with ExitStack() as stack:
         stack.callback(failpoints.disarm_all)
 

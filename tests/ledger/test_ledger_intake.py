@@ -22,6 +22,7 @@ from datp_tasks.ledger.batch_list import derived_id, unsigned_batch_list
 from datp_tasks.ledger.batch_types import Stored
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.model.ledger_batch import BatchState
+from datp_tasks.record import ledger_batches
 from datp_tasks.runtime.clients import make_client
 from datp_tasks.settings import Settings
 from tests.ledger.conftest import NewWorld
@@ -245,8 +246,11 @@ def test_settings_in_which_a_submission_could_outlive_its_claim_are_refused(
     Settings(ledger_expiry="two-phase", ledger_post_budget_s=170, ledger_grace_s=200)
 
 
-def test_an_owner_has_a_limit_in_a_line_and_another_is_not_held_up(new_world: NewWorld) -> None:
-    world = new_world(ledger_owner_batches_max=3)
+def test_an_owner_has_a_limit_in_a_line_and_another_is_not_held_up(
+    new_world: NewWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_batches, "OWNER_BATCHES_MAX", 3)
+    world = new_world()
     client = make_client(world.instance().connections)
     world.add_service()
     lists = [unsigned_batch_list(derived_id(str(n)), b"{}") for n in range(5)]

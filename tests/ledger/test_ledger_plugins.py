@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from datp_tasks.errors import BatchInvalid, ServiceInvalid
-from datp_tasks.ledger import kinds
+from datp_tasks.ledger import kinds, ledger_service
 from datp_tasks.ledger.batch_types import Asked, Begun, Seen
 from datp_tasks.ledger.kinds import KINDS, LedgerKind
 from datp_tasks.ledger.rules import Rule
@@ -205,8 +205,11 @@ def test_a_process_without_the_package_sends_nothing_and_loses_nothing(
     assert paper.entries == [name]
 
 
-def test_a_client_that_hangs_is_not_waited_for(paper: PaperBook, new_world: NewWorld) -> None:
-    world = paper_world(new_world, ledger_http_s=0.2, ledger_connect_s=0.1)
+def test_a_client_that_hangs_is_not_waited_for(
+    paper: PaperBook, new_world: NewWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_service, "CONNECT_S", 0.1)
+    world = paper_world(new_world, ledger_http_s=0.2)
     [name] = hand_in(world, 1)
     with paper.lock:
         world.settle(world.instances[0], rounds=1)

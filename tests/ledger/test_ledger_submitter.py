@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from datp_tasks.ledger import attempts as attempts_module
+from datp_tasks.ledger import decisions, submitter
 from datp_tasks.ledger.batch_types import Work
 from datp_tasks.ledger.sim.faults import ANSWERS, Fault
 from datp_tasks.ledger.submit_bell import readable_works
@@ -88,7 +89,7 @@ def test_what_is_unsure_is_asked_about_before_it_is_sent_again(new_world: NewWor
         asked += world.batch(one) != before
     # Not before everything that was begun must have arrived, and not after one answer alone.
     assert world.now_s() - world.batch(one).created_at.timestamp() >= 25
-    assert asked >= world.settings.ledger_unknown_max
+    assert asked >= decisions.UNKNOWN_MAX
     assert world.state(one) in (BatchState.PENDING, BatchState.COMMITTED)
 
 
@@ -344,7 +345,9 @@ def test_when_the_record_is_unavailable_at_the_beginning_nothing_is_sent(
 def test_when_the_record_is_unavailable_while_a_batch_is_followed_the_others_are_recorded(
     new_world: NewWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = new_world(ledger_follow_s=5, ledger_run_s=30)
+    monkeypatch.setattr(submitter, "FOLLOW_S", 5)
+    monkeypatch.setattr(submitter, "RUN_S", 30)
+    world = new_world()
     instance = world.instance()
     quick, slow = world.add_service("circuit::quick"), world.add_service("circuit::slow")
     [one] = world.submit("one", service=quick)
@@ -397,8 +400,12 @@ def test_a_slow_ledger_does_not_hold_up_what_its_neighbours_have_to_record(
     assert world.state(ids[names[0]], names[0]) is BatchState.PENDING
 
 
-def test_a_run_goes_on_with_the_next_in_line_by_itself(new_world: NewWorld) -> None:
-    world = new_world(ledger_follow_s=5, ledger_run_s=30)
+def test_a_run_goes_on_with_the_next_in_line_by_itself(
+    new_world: NewWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submitter, "FOLLOW_S", 5)
+    monkeypatch.setattr(submitter, "RUN_S", 30)
+    world = new_world()
     names = [f"b{number}" for number in range(10)]
     instance, ids = start(world, *names)
     result = instance.deliver()
@@ -408,8 +415,12 @@ def test_a_run_goes_on_with_the_next_in_line_by_itself(new_world: NewWorld) -> N
     assert world.violations() == []
 
 
-def test_a_run_that_has_had_its_time_lets_others_go_on(new_world: NewWorld) -> None:
-    world = new_world(ledger_follow_s=5, ledger_run_s=0)
+def test_a_run_that_has_had_its_time_lets_others_go_on(
+    new_world: NewWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submitter, "FOLLOW_S", 5)
+    monkeypatch.setattr(submitter, "RUN_S", 0)
+    world = new_world()
     instance, ids = start(world, "one", "two", "three")
     assert instance.deliver().begun == 1
     # Whoever takes this message goes on; without it, the next tick would ring.
@@ -422,8 +433,10 @@ def test_a_run_that_has_had_its_time_lets_others_go_on(new_world: NewWorld) -> N
     assert world.executed() == ids
 
 
-def test_many_services_share_commits(new_world: NewWorld) -> None:
-    world = new_world(kind="sawtooth", ledger_follow_s=5, ledger_run_s=30)
+def test_many_services_share_commits(new_world: NewWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submitter, "FOLLOW_S", 5)
+    monkeypatch.setattr(submitter, "RUN_S", 30)
+    world = new_world(kind="sawtooth")
     instance = world.instance()
     names = [world.add_service(f"s{number}") for number in range(20)]
     for name in names:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from datp_tasks.ledger import ledger_service
 from datp_tasks.ledger.ledger_service import BODY_BYTES_MAX, ledger_client
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.outbound.messages import Exchange, HttpRequest, NoResponse, NotSent, Response
@@ -20,8 +21,9 @@ Talk = Callable[[socket.socket], None]
 
 
 @pytest.fixture
-def wire() -> Iterator[ThreadedHttpClient]:
-    made = ledger_client(Settings(ledger_connect_s=1.0, ledger_authorization="Bearer let-me-in"))
+def wire(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadedHttpClient]:
+    monkeypatch.setattr(ledger_service, "CONNECT_S", 1.0)
+    made = ledger_client(Settings(ledger_authorization="Bearer let-me-in"))
     yield made
     made.close()
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from datp_tasks.errors import BatchInvalid
+from datp_tasks.ledger import decisions
 from datp_tasks.ledger.batch_list import (
     NotABatchList,
     batch_ids,
@@ -316,7 +317,7 @@ def test_a_batch_is_sent_again_only_after_enough_answers_and_enough_time(
     if move.state is BatchState.DELAYED:
         assert word == "UNKNOWN"
         assert grace_over
-        assert unknown_seen + 1 >= settings.ledger_unknown_max
+        assert unknown_seen + 1 >= decisions.UNKNOWN_MAX
         assert resubmits < settings.ledger_resubmits_max
         assert move.resubmits == resubmits + 1
     if move.state is BatchState.PARKED:

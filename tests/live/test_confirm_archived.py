@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from datp_tasks.live import store
 from datp_tasks.live.live_types import Bell, Claimed
 from datp_tasks.model.stop_request import StopRequest
 from tests.support.live_states import HERE, NODE, STATE_JSON, Stage, held
@@ -51,7 +52,7 @@ def test_a_state_that_changed_since_it_was_written_stays_due(stage: Stage) -> No
 def test_only_one_that_sleeps_longer_than_it_would_stay_leaves_memory(
     stage: Stage, longer_ms: int
 ) -> None:
-    stay_ms = stage.settings.sleeping_ttl_s * 1_000
+    stay_ms = store.SLEEPING_TTL_S * 1_000
     claim = stage.sleeping(sleep_ms=stay_ms + longer_ms)
     leaves = longer_ms > 0
     written = [(claim.tx_id, stage.version(claim.tx_id))]
@@ -63,7 +64,7 @@ def test_only_one_that_sleeps_longer_than_it_would_stay_leaves_memory(
 
 
 def test_what_is_left_of_the_sleep_counts_not_its_length(stage: Stage) -> None:
-    stay_s = stage.settings.sleeping_ttl_s
+    stay_s = store.SLEEPING_TTL_S
     claim = stage.sleeping(sleep_ms=(stay_s + 10) * 1_000)
     stage.clock.advance(seconds=10)
     assert stage.live.confirm_archived_many([(claim.tx_id, stage.version(claim.tx_id))]) == 0

@@ -61,7 +61,7 @@ class Life:
         return self.live.run(
             [
                 self.live.call_sleep(
-                    self.held, NODE, STATE_JSON, HERE, sleep_ms=1_000, heed_cancel=False
+                    self.held, NODE, STATE_JSON, HERE, sleep_ms=1_000, heed_stop=False
                 )
             ]
         )

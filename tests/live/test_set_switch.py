@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from datp_tasks.live import store
 from datp_tasks.live.live_types import Bell, Claimed, Refused, switches_of
 from tests.support.live_states import OTHER_NODE, STEP, Stage
 
@@ -97,7 +98,7 @@ def test_removing_what_was_never_set_changes_nothing(stage: Stage) -> None:
 
 def test_there_is_a_limit_of_different_switches(stage: Stage) -> None:
     claim = stage.claimed()
-    limit = stage.settings.switches_per_transaction_max
+    limit = store.SWITCHES_MAX
     for n in range(limit):
         assert stage.live.set_switch(claim.tx_id, f"s{n}", "1") == Refused(
             claim.tx_id, "SET", str(n + 1)

@@ -73,13 +73,13 @@ def test_a_cancel_keeps_it_awake(stage: Stage) -> None:
     claim = stage.claimed()
     stage.live.stop(claim.tx_id, StopRequest.cancel("enough"), OTHER_NODE)
     with stage.nothing_changes():
-        assert stage.sleep(claim) == ["CANCEL", "cancelled:enough"]
+        assert stage.sleep(claim) == ["STOP", "cancelled:enough"]
 
 
 def test_one_that_is_being_rolled_back_may_sleep_despite_its_cancel(stage: Stage) -> None:
     claim = stage.claimed()
     stage.live.stop(claim.tx_id, StopRequest.cancel("enough"), OTHER_NODE)
-    assert stage.sleep(claim, heed_cancel=False)[0] == "OK"
+    assert stage.sleep(claim, heed_stop=False)[0] == "OK"
 
 
 def test_the_next_sleep_forgets_the_switch_of_the_last_one(stage: Stage) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import pytest
 from hypothesis import HealthCheck, Phase, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -18,6 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from datp_tasks.live import store
 from datp_tasks.live.invariants import Observed, check_all, check_transaction, look
 from datp_tasks.live.live_types import Bell, Claimed, Held, NewTransaction, Refused, Restored
 from datp_tasks.live.scripts import ScriptCall, script
@@ -116,7 +118,7 @@ class LiveMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stage = Stage(self.servers, switches_per_transaction_max=SWITCHES_MAX)
+        self.stage = Stage(self.servers)
         self.live = self.stage.live
         self.live.answers_seen, self.live.moves_seen = self.answers_seen, self.moves_seen
         self.model: dict[str, Modelled] = {}
@@ -296,7 +298,7 @@ class LiveMachine(RuleBasedStateMachine):
         if not (hold := self._any_hold(dice)):
             return
         held, now_ms = self._held(hold, dice), self.stage.now_ms
-        sleep_ms, heed_cancel = dice.one_of([0, 100_000, 10**7, 10**7]), dice.yes()
+        sleep_ms, heed_stop = dice.one_of([0, 100_000, 10**7, 10**7]), dice.yes()
         switch = dice.one_of(["", dice.switch(), *2 * list(self.model[hold.tx_id].switches)])
         seen = dice.one_of([hold.seen, hold.seen, self.model[hold.tx_id].switch_seq])
         call = self.live.call_sleep(
@@ -307,12 +309,12 @@ class LiveMachine(RuleBasedStateMachine):
             sleep_ms=sleep_ms,
             switch=switch,
             seen=seen,
-            heed_cancel=heed_cancel,
+            heed_stop=heed_stop,
         )
         if not (tx := self._holder_of(hold, call)):
             return
-        if tx.cancel and heed_cancel:
-            self._nothing_changes(lambda: self.live.run([call]), [["CANCEL", tx.cancel]])
+        if tx.cancel and heed_stop:
+            self._nothing_changes(lambda: self.live.run([call]), [["STOP", tx.cancel]])
         elif tx.switches.get(switch, (0, ""))[0] > seen:
             self._nothing_changes(lambda: self.live.run([call])[0][0], "AWAKE")
         else:
@@ -543,7 +545,7 @@ class LiveMachine(RuleBasedStateMachine):
         if tx.gone or (tx.is_idle and read[1] != str(tx.version)):
             self._nothing_changes(lambda: self.live.confirm_archived_many([read]), 0)
         else:
-            stay_ms = self.stage.settings.sleeping_ttl_s * 1_000
+            stay_ms = store.SLEEPING_TTL_S * 1_000
             left = tx.confirm(self.stage.now_ms, stay_ms)
             assert self.live.confirm_archived_many([read]) == int(left)
 
@@ -785,8 +787,9 @@ SETTINGS = settings(
 
 
 def test_whatever_happens_every_transaction_is_where_its_status_says(
-    datp_servers: Servers,
+    datp_servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(store, "SWITCHES_MAX", SWITCHES_MAX)
     LiveMachine.servers = datp_servers
     for seen in (LiveMachine.answers_seen, LiveMachine.moves_seen, LiveMachine.kinds_seen):
         seen.clear()

@@ -22,8 +22,8 @@ from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.approval import ApprovalState
 from datp_tasks.model.journal import chained_hash, content_hash
+from datp_tasks.operator.action_result import ActionResult
 from datp_tasks.operator.erase import ERASED, NOT_ARCHIVED, Chosen
-from datp_tasks.operator.retry import ActionResult
 from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.record.operator_actions import record_action
 from datp_tasks.testing import Kit

@@ -12,8 +12,8 @@ from datp_tasks import Pipeline, Sleep
 from datp_tasks.errors import ExternalIdConflict, NoKeyRing
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.status import Status
+from datp_tasks.operator.action_result import ActionResult
 from datp_tasks.operator.erase import Chosen
-from datp_tasks.operator.retry import ActionResult
 from datp_tasks.runtime.clients import make_operator
 from datp_tasks.runtime.container import Container
 from datp_tasks.testing import Kit

@@ -12,7 +12,7 @@ from datp_tasks import Pipeline
 from datp_tasks.errors import ApprovalOver
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.operator.erase import Chosen
-from datp_tasks.operator.selection import OfBulkTransfer, Where
+from datp_tasks.operator.selection import TransfersOfBulk, Where
 from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -274,7 +274,7 @@ def test_a_value_is_found_in_reasons_and_names_however_it_is_written(world: Worl
 
 def test_why_a_bulk_was_cancelled_goes_with_it(world: World) -> None:
     bulk, one, two = (paid(world, f"{name}-of-york", name) for name in ("bulk", "one", "two"))
-    of_bulk = OfBulkTransfer(bulk)
+    of_bulk = TransfersOfBulk(bulk)
     list(world.kit.operator.act_on_many("cancel", of_bulk, [], reason="ann asked", actor=OPS))
     params = {"action": "cancel", "count": 2, "where": of_bulk.to_json()}
     ask(world, "bulk.cancel", "2 transactions x", params, reason="ann asked")

@@ -59,7 +59,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def version_of(path: Path) -> str:
-    return load_definitions([path], steps_max=200)[0].version
+    return load_definitions([path])[0].version
 
 
 def change(path: Path) -> str:

@@ -30,7 +30,7 @@ OTHER_YAML = "pipeline: other\nsteps: [{type: util/delay}]\n"
 
 
 def load(*paths: Path) -> list[PipelineDefinition]:
-    return load_definitions(paths, steps_max=200)
+    return load_definitions(paths)
 
 
 def mistakes_in(*paths: Path) -> tuple[str, ...]:

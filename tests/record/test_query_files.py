@@ -103,7 +103,7 @@ def test_each_file_is_named_by_one_class_and_each_of_its_queries_is_used() -> No
 
 @each_file
 def test_each_query_says_what_it_is_for(path: Path) -> None:
-    for part in HEADER.split(path.read_text())[2::2]:
+    for part in HEADER.split(path.read_text())[3::3]:
         purpose = part.splitlines()[0]
         assert re.fullmatch(r"-- [A-Z].{10,}", purpose), purpose
 
@@ -138,6 +138,19 @@ def test_a_query_is_loaded_by_its_name_without_its_comments(folder: Path) -> Non
     assert Query.two == "SELECT '--'"
 
 
+def test_what_queries_say_alike_is_a_part_of_each(folder: Path) -> None:
+    (folder / "birds.sql").write_text(
+        "-- :part owls\n-- Why.\nowls AS (\n  SELECT 1\n)\n\n"
+        "-- :name one\n-- Why.\nWITH\n-- :use owls\nSELECT 1\n\n"
+        "-- :name two\n-- Why.\nWITH\n-- :use owls\nSELECT 2\n"
+    )
+    spaced = {name: " ".join(text.split()) for name, text in load("birds").items()}
+    assert spaced == {
+        "one": "WITH owls AS ( SELECT 1 ) SELECT 1",
+        "two": "WITH owls AS ( SELECT 1 ) SELECT 2",
+    }
+
+
 @pytest.mark.parametrize("named", ["one", "one two three"])
 def test_a_file_and_a_class_that_do_not_fit_cannot_be_imported(folder: Path, named: str) -> None:
     (folder / "birds.sql").write_text("-- :name one\nSELECT 1\n\n-- :name two\nSELECT 2\n")
@@ -151,6 +164,9 @@ def test_a_file_and_a_class_that_do_not_fit_cannot_be_imported(folder: Path, nam
         "SELECT 1\n-- :name one\nSELECT 1\n",
         "-- :name one\nSELECT 1\n-- :name one\nSELECT 2\n",
         "-- :name one\n-- Only a comment.\n",
+        "-- :name one\nSELECT 1\n-- :use two\n",
+        "-- :name one\nSELECT 1\n-- :part two\nSELECT 2\n",
+        "-- :part one\nSELECT 1\n-- :name one\n-- :use one\n",
     ],
 )
 def test_a_file_in_which_something_is_lost_is_refused(folder: Path, source: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from datp_tasks.errors import SettingsError
-from datp_tasks.settings import BASIC, Settings, _warn_of_old_name, environment, variable
+from datp_tasks.settings import BASIC, Settings, _warn_once, environment, variable
 
 NUMBERS = [item.name for item in fields(Settings) if "low" in item.metadata]
 URLS = [item.name for item in fields(Settings) if "schemes" in item.metadata]
@@ -120,8 +120,7 @@ def test_what_is_given_to_another_process_is_read_there_as_it_was() -> None:
     wanted = {
         "steps": ("a.steps", "b.steps"),
         "webhook_timeout_s": 3.0,
-        "webhook_ports": ("80", "81"),
-        "reaper_batch_max": 2,
+        "crashes_max": 2,
     }
     given = environment(wanted)
     assert given.keys() == {"DATP_STEPS", "DATP_WEBHOOKS__TIMEOUT_S", "DATP_TUNING"}
@@ -130,17 +129,17 @@ def test_what_is_given_to_another_process_is_read_there_as_it_was() -> None:
 
 
 def test_a_constant_that_does_not_exist_is_refused() -> None:
-    assert refusal_of_env(DATP_TUNING='{"reaper_batch": 2}') == (
-        "DATP_TUNING names no constants: reaper_batch"
+    assert refusal_of_env(DATP_TUNING='{"crashes": 2}') == (
+        "DATP_TUNING names no constants: crashes"
     )
 
 
 @pytest.fixture
 def warnings(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
     """What was logged; a process says each thing once, so what others said is forgotten."""
-    _warn_of_old_name.cache_clear()
+    _warn_once.cache_clear()
     yield lambda: [record.getMessage() for record in caplog.records]
-    _warn_of_old_name.cache_clear()
+    _warn_once.cache_clear()
 
 
 def test_an_old_name_is_read_once_more_with_a_warning_that_names_the_new_one(
@@ -157,10 +156,22 @@ def test_an_old_name_is_read_once_more_with_a_warning_that_names_the_new_one(
 def test_the_old_name_of_a_constant_is_read_once_more_with_a_warning(
     warnings: Callable[[], list[str]],
 ) -> None:
-    assert Settings.from_env({"DATP_REAPER_BATCH_MAX": "7"}).reaper_batch_max == 7
+    assert Settings.from_env({"DATP_CRASHES_MAX": "7"}).crashes_max == 7
     assert warnings() == [
-        "DATP_REAPER_BATCH_MAX is no setting any more, but a constant; this release still reads "
+        "DATP_CRASHES_MAX is no setting any more, but a constant; this release still reads "
         "the old name, the next one does not"
+    ]
+
+
+@pytest.mark.parametrize("name", ["DATP_REAPER_BATCH_MAX", "DATP_WEBHOOKS__TIME_S"])
+def test_a_variable_that_looks_like_a_setting_and_is_none_is_told(
+    name: str, warnings: Callable[[], list[str]]
+) -> None:
+    others = {"DATP_TEST_BENCH": "1", "DATP_CHAOS_S": "60", "DATP_URL": "http://x", "PATH_MAX": "1"}
+    for _ in range(2):
+        assert Settings.from_env({name: "7", **others}) == Settings()
+    assert warnings() == [
+        f"{name} is no setting of this release and is not read (docs/settings.md)"
     ]
 
 
@@ -213,9 +224,9 @@ def test_texts_can_be_given_by_the_environment() -> None:
 
 
 def test_values_are_stripped_and_empty_ones_are_as_if_not_set() -> None:
-    env = {"DATP_SHARDS": " 4 ", "DATP_ENGINE__VECTOR_BUDGET_MS": "", "DATP_KEY_PREFIX": "   "}
+    env = {"DATP_SHARDS": " 4 ", "DATP_SQL__POOL_SIZE": "", "DATP_KEY_PREFIX": "   "}
     settings = Settings.from_env(env)
-    assert (settings.shards, settings.vector_budget_ms, settings.key_prefix) == (4, 25, "datp")
+    assert (settings.shards, settings.sql_pool_size, settings.key_prefix) == (4, 5, "datp")
 
 
 def test_step_modules_are_a_list_with_commas() -> None:

@@ -24,8 +24,6 @@ from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 from datp_tasks.testing.servers import Servers
 
-#: One POST per run, and nobody asks by themselves: the test decides what happens when.
-STEP_BY_STEP: dict[str, Any] = {"ledger_follow_s": 0, "ledger_run_s": 0}
 SERVICE = "circuit::one"
 
 
@@ -78,7 +76,7 @@ class World:
             redis_url=servers.redis_url,
             database_url=servers.database_url,
             key_prefix=servers.prefix,
-            **({"policy_file": "single-person"} | STEP_BY_STEP | changes),
+            **({"policy_file": "single-person"} | changes),
         )
         self.sim = LedgerSim(seed=1, clock=self.now_s)
         self.sim.options.commit_ms = 0

@@ -291,7 +291,7 @@ class Stage:
         sleep_ms: int = 60_000,
         switch: str = "",
         seen: int = 0,
-        heed_cancel: bool = True,
+        heed_stop: bool = True,
         json: str = STATE_JSON,
     ) -> Reply:
         call = self.live.call_sleep(
@@ -302,7 +302,7 @@ class Stage:
             sleep_ms=sleep_ms,
             switch=switch,
             seen=seen,
-            heed_cancel=heed_cancel,
+            heed_stop=heed_stop,
         )
         return self.live.run([call])[0]
 

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "datp_tasks"
 #: Folders of tests that are no room: rings, house rules, helpers.
 RINGS = {
     *("acceptance", "benchmarks", "chaos", "cluster", "docs", "examples", "mutants", "support"),
-    *("tidy", "timeouts", "typing", "upgrade"),
+    *("tidy", "typing", "upgrade"),
 }
 #: Files and folders that a page names: with a folder, from the package or from the top.
 PATH = re.compile(r"`([a-z_]+/[\w/.]*)`")
@@ -43,7 +43,7 @@ def test_tests_mirror_the_rooms() -> None:
     rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     folders = {path.parent.name for path in (ROOT / "tests").glob("*/*.py")}
     assert folders - RINGS <= rooms
-    assert rooms - folders <= {"cli", "testing"}
+    assert rooms - folders == {"testing"}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -52,6 +52,18 @@ def test_files_that_are_named_exist(page: str) -> None:
     assert len(named) > 10
     tops = (ROOT, PACKAGE)
     assert {path for path in named if not any((top / path).exists() for top in tops)} == set()
+
+
+def test_modules_that_the_documentation_names_exist() -> None:
+    """By their path from the top, from the package, or from the tests."""
+    tops = (ROOT, PACKAGE, ROOT / "tests")
+    gone = {
+        (page.name, path)
+        for page in (*(ROOT / "docs").glob("*.md"), ROOT / "README.md")
+        for path in re.findall(r"`([a-z_]+/[\w/]*\.(?:py|lua|sql))", page.read_text())
+        if not any((top / path).exists() for top in tops)
+    }
+    assert gone == set()
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from datp_tasks import Abort, Call, Fail, Pipeline, Sleep
 from datp_tasks.errors import TransactionFinal
+from datp_tasks.jobs import timeout_handler
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from tests.timeouts.history import PREPARED, RESERVED, history, watched
@@ -352,10 +353,12 @@ def test_redis_follows_where_sql_knows_of_the_end_already(datp: Kit, diary: list
     assert watched(datp) == []
 
 
-def test_many_expire_in_bounded_batches_of_one_run(datp: Kit, diary: list[str]) -> None:
+def test_many_expire_in_bounded_batches_of_one_run(
+    datp: Kit, diary: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     datp.lose_bells()
     ids = [datp.submit("do", {"n": n}, expires_in_s=60) for n in range(5)]
-    object.__setattr__(datp.settings, "timeout_batch_max", 2)
+    monkeypatch.setattr(timeout_handler, "BATCH_MAX", 2)
     datp.clock.advance(seconds=60)
     result = datp.run_job("timeout_handler")
     assert (result.expired, result.asked, result.taken) == (5, 0, 0)

@@ -18,6 +18,7 @@ from sqlalchemy import Engine, text
 
 from datp_tasks import Pipeline, Request, Sleep
 from datp_tasks.client.requests import Submitted
+from datp_tasks.jobs import timeout_handler
 from datp_tasks.live.invariants import check_all
 from datp_tasks.live.live_types import Bell
 from datp_tasks.model.status import FINAL
@@ -103,9 +104,10 @@ class Bank:
 
 
 @pytest.fixture
-def kit(datp_servers: Servers) -> Iterator[Kit]:
+def kit(datp_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kit]:
     """Nothing is asked of a node that is busy: time flies here."""
-    kit = Kit(datp_servers, node_stale_ms=600_000, timeout_takeover_s=3_600, sql_pool_size=10)
+    monkeypatch.setattr(timeout_handler, "TAKEOVER_S", 3_600)
+    kit = Kit(datp_servers, node_stale_ms=600_000, sql_pool_size=10)
     yield kit
     kit.close()
 

@@ -12,6 +12,7 @@ from sqlalchemy import text
 
 from datp_tasks import Batch, Pipeline, Request, Sleep
 from datp_tasks.errors import TransactionError
+from datp_tasks.jobs import timeout_handler
 from datp_tasks.live.live_types import Bell
 from datp_tasks.model.stop_request import StopRequest
 from datp_tasks.record.points import PointClaim, Points
@@ -32,8 +33,9 @@ FROM tx_summary s LEFT JOIN test_paid p ON p.tx = s.tx_id
 
 
 @pytest.fixture
-def kit(datp_servers: Servers) -> Iterator[Kit]:
-    kit = Kit(datp_servers, node_stale_ms=600_000, timeout_takeover_s=3_600, sql_pool_size=12)
+def kit(datp_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kit]:
+    monkeypatch.setattr(timeout_handler, "TAKEOVER_S", 3_600)
+    kit = Kit(datp_servers, node_stale_ms=600_000, sql_pool_size=12)
     yield kit
     kit.close()
 

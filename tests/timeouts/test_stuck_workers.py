@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from datp_tasks import Pipeline
+from datp_tasks.jobs import timeout_handler
 from datp_tasks.live.live_types import Claimed, Held
 from datp_tasks.model.status import Status
 from datp_tasks.record.record_types import Final
@@ -69,7 +70,7 @@ def test_it_is_taken_from_a_worker_that_does_not_move(datp: Kit, diary: list[str
 def test_it_is_not_taken_before_it_had_time_to_answer(datp: Kit, diary: list[str]) -> None:
     claim = claimed_by_stuck(datp)
     let_time_pass(datp, 60)
-    let_time_pass(datp, datp.settings.timeout_takeover_s - 1)
+    let_time_pass(datp, timeout_handler.TAKEOVER_S - 1)
     assert datp.status(claim.tx_id).status is Status.RUNNING
     assert diary == []
 
@@ -78,7 +79,7 @@ def test_its_worker_is_refused_everywhere_afterwards(datp: Kit, diary: list[str]
     claim = claimed_by_stuck(datp)
     let_time_pass(datp, 60)
     datp.lose_bells()
-    let_time_pass(datp, datp.settings.timeout_takeover_s)
+    let_time_pass(datp, timeout_handler.TAKEOVER_S)
     assert datp.status(claim.tx_id).status is Status.QUEUED
     live, record = datp.connections.live, datp.connections.record
     held = Held(claim.tx_id, claim.fence)
@@ -102,7 +103,7 @@ def test_a_worker_that_has_moved_since_it_was_asked_keeps_it(datp: Kit, diary: l
     assert reply[0] == "OK"
     assert reply[2].startswith("expired:")
     for _ in range(10):
-        let_time_pass(datp, datp.settings.timeout_takeover_s)
+        let_time_pass(datp, timeout_handler.TAKEOVER_S)
     assert datp.status(claim.tx_id).status is Status.RUNNING
 
 

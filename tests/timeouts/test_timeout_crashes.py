@@ -8,6 +8,7 @@ import pytest
 
 from datp_tasks import Pipeline, Sleep, failpoints
 from datp_tasks.failpoints import POINTS, SimulatedCrash
+from datp_tasks.jobs import timeout_handler
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from tests.support.books import Books
@@ -123,7 +124,7 @@ def test_the_handler_dies_between_the_fence_and_the_takeover(
     live.claim_many([(tx_id, 1)], "stuck", step_type="m/reserve", begin='{"k":"begin"}')
     datp.clock.advance(seconds=60)
     datp.run_job("timeout_handler")
-    datp.clock.advance(seconds=datp.settings.timeout_takeover_s)
+    datp.clock.advance(seconds=timeout_handler.TAKEOVER_S)
     datp.crash_at("timeouts.after_fence")
     with pytest.raises(SimulatedCrash):
         datp.run_job("timeout_handler")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datp_tasks.record import timeouts
 from datp_tasks.testing import Kit
 from tests.timeouts.change_log import ChangeLog
 from tests.timeouts.history import alerts
@@ -13,7 +14,7 @@ def test_a_writer_that_does_not_commit_raises_an_alert_that_clears_itself(
     with log.open_writer() as sql:
         sql.exec_driver_sql("SELECT pg_current_xact_id()")
         log.add("behind", "queued", "success")
-        datp.clock.advance(seconds=datp.settings.timeout_lag_alert_s)
+        datp.clock.advance(seconds=timeouts.LAG_ALERT_S)
         datp.run_job("timeout_handler")
         assert alerts(datp, "timeouts-behind") == []
         datp.clock.advance(seconds=1)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
+from datp_tasks.jobs import timeout_handler
 from datp_tasks.model.status import FINAL
 from datp_tasks.record import timeouts
 from datp_tasks.settings import Settings
@@ -79,11 +80,11 @@ STATEMENTS = {
 
 
 #: Also with limits far above what is there: the planner takes them for what will come.
-LIMITS = [Settings(), Settings(timeout_window_max=1_000_000, timeout_batch_max=100_000)]
+LIMITS = [(timeout_handler.WINDOW_MAX, timeout_handler.BATCH_MAX), (1_000_000, 100_000)]
 
 
-@pytest.mark.parametrize("settings", LIMITS, ids=["usual limits", "high limits"])
-def test_no_statement_reads_a_whole_table(filled: ChangeLog, settings: Settings) -> None:
+@pytest.mark.parametrize(("rows_max", "batch_max"), LIMITS, ids=["usual limits", "high limits"])
+def test_no_statement_reads_a_whole_table(filled: ChangeLog, rows_max: int, batch_max: int) -> None:
     with filled.engine.connect() as sql:
         at = sql.exec_driver_sql("SELECT xact::text, value FROM segment").one()
         values = {
@@ -92,9 +93,9 @@ def test_no_statement_reads_a_whole_table(filled: ChangeLog, settings: Settings)
             "now": filled.now,
             "xact": at.xact,
             "value": at.value,
-            "rows_max": settings.timeout_window_max,
-            "batch_max": settings.timeout_batch_max,
-            "again_s": settings.timeout_retry_s,
+            "rows_max": rows_max,
+            "batch_max": batch_max,
+            "again_s": Settings().timeout_retry_s,
             "final": [str(status) for status in FINAL],
             "tx_id": ["live1", "live2"],
             "asked": ["1:1", "2:2"],
@@ -128,7 +129,7 @@ def test_a_pass_touches_only_what_is_new(filled: ChangeLog) -> None:
     values = {
         **timeouts.SEGMENT,
         "now": filled.now,
-        "rows_max": Settings().timeout_window_max,
+        "rows_max": timeout_handler.WINDOW_MAX,
         "final": [str(status) for status in FINAL],
     }
     with filled.engine.begin() as sql:

@@ -13,6 +13,7 @@ from datp_tasks.cli import timeouts as timeouts_cli
 from datp_tasks.cli import transactions as transactions_cli
 from datp_tasks.errors import ExpiryInvalid
 from datp_tasks.model.actor import Actor, Role
+from datp_tasks.record import timeouts
 from datp_tasks.testing import Kit
 from tests.support.command_parts import command_parts
 from tests.timeouts.change_log import ChangeLog
@@ -80,7 +81,7 @@ def test_json_is_for_programs(datp: Kit) -> None:
 
 def test_a_handler_that_is_behind_shows_and_has_an_exit_code(datp: Kit, log: ChangeLog) -> None:
     datp.submit("p", {}, expires_in_s=600)
-    datp.clock.advance(seconds=datp.settings.timeout_lag_alert_s + 1)
+    datp.clock.advance(seconds=timeouts.LAG_ALERT_S + 1)
     result = run("timeouts")
     assert result.exit_code == 3
     assert "61.0 s" in result.output

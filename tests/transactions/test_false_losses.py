@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from datp_tasks.jobs import rebuild
+from datp_tasks.jobs import rebuild, reconciler
 from datp_tasks.jobs.rebuild import REDIS_LOSS, Rebuild
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.invariants import check_all
@@ -59,8 +59,8 @@ def rebuild_once(kit: Kit) -> int:
         kit.connections.live,
         rebuild_tables(kit.connections),
         kit.connections.recovery.rebuilder,
-        run_s=kit.settings.rebuild_run_s,
-        batch_max=kit.settings.reconciler_batch_max,
+        run_s=reconciler.REBUILD_RUN_S,
+        batch_max=reconciler.BATCH_MAX,
     ).run()
 
 
@@ -81,7 +81,8 @@ def half_repaired(
     datp_servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[World, list[str]]]:
     """Redis lost everything, and a first run had time for two pages of the repair."""
-    kit = Kit(datp_servers, reconciler_batch_max=3)
+    monkeypatch.setattr(reconciler, "BATCH_MAX", 3)
+    kit = Kit(datp_servers)
     world = World(kit)
     tx_ids = []
     for _ in range(20):

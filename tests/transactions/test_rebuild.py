@@ -9,6 +9,7 @@ import pytest
 
 from datp_tasks import failpoints
 from datp_tasks.failpoints import SimulatedCrash
+from datp_tasks.jobs import reconciler
 from datp_tasks.jobs.rebuild import REDIS_LOSS
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.invariants import check_all
@@ -288,8 +289,12 @@ def test_a_rebuild_that_crashes_is_done_by_the_next_one(
     assert datp.operator.doctor().is_healthy
 
 
-def test_a_rebuild_that_takes_too_long_is_continued(datp_servers: Servers) -> None:
-    kit = Kit(datp_servers, rebuild_run_s=0.1, reconciler_batch_max=3)
+def test_a_rebuild_that_takes_too_long_is_continued(
+    datp_servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler, "REBUILD_RUN_S", 0.1)
+    monkeypatch.setattr(reconciler, "BATCH_MAX", 3)
+    kit = Kit(datp_servers)
     world = World(kit)
     tx_ids = [kit.submit("wait", {}) for _ in range(20)]
     lose_everything(world)

@@ -12,13 +12,14 @@ from datp_tasks.errors import TransactionFinal
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.jobs.sleeper import Result as Woken
 from datp_tasks.ledger.batch_types import Finished
+from datp_tasks.live import store
 from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.status import Status
 from datp_tasks.operator.selection import Where
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
-from datp_tasks.transactions.put_back import LOST
+from datp_tasks.transactions.rebuild_lost import LOST
 from datp_tasks.transactions.tell_waiting import tell_waiting
 from tests.support.archive_world import HOUR_S, World
 
@@ -59,7 +60,7 @@ def test_a_look_brings_one_back_for_a_while_and_changes_nothing(datp: Kit, quiet
     summary = datp.status(tx_id)
     assert summary.status is Status.SLEEPING
     assert int(quiet.fields(tx_id)["version"]) == version
-    assert quiet.ttl_s(tx_id) == pytest.approx(datp.settings.sleeping_ttl_s, abs=5)
+    assert quiet.ttl_s(tx_id) == pytest.approx(store.SLEEPING_TTL_S, abs=5)
     assert quiet.due() == set()
     assert quiet.backlog() == 0
 
@@ -255,7 +256,7 @@ def test_one_that_woke_and_slept_again_meanwhile_does_not_fall_back_into_its_fir
         other.client.wake(tx_id)
         assert quiet.status(tx_id) == "sleeping"
         other.run_job("archiver")
-        datp.clock.advance(seconds=datp.settings.sleeping_ttl_s)
+        datp.clock.advance(seconds=store.SLEEPING_TTL_S)
         quiet.evict(tx_id)
 
     quiet.at("resurrect.after_load", sleep_again)
@@ -275,7 +276,7 @@ def test_a_change_that_came_and_left_while_the_reader_was_paused_is_not_undone(
     def change() -> None:
         other.client.set_switch(tx_id, "other", 7)
         other.run_job("archiver")
-        datp.clock.advance(seconds=datp.settings.sleeping_ttl_s)
+        datp.clock.advance(seconds=store.SLEEPING_TTL_S)
         quiet.evict(tx_id)
 
     quiet.at("resurrect.after_load", change)

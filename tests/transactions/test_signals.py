@@ -67,9 +67,12 @@ def test_after_a_restart_of_redis_the_last_switches_are_set_again(datp: Kit) -> 
     assert datp.status(tx_id).output == {"go": True}
 
 
-def test_however_many_signals_came_before_it_a_switch_is_set_again(datp_servers: Servers) -> None:
+def test_however_many_signals_came_before_it_a_switch_is_set_again(
+    datp_servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The cancel of a bulk is a thousand signals of one call."""
-    datp = Kit(datp_servers, reconciler_batch_max=2)
+    monkeypatch.setattr(reconciler, "BATCH_MAX", 2)
+    datp = Kit(datp_servers)
     tx_id = waiting(datp)
     for number in range(5):
         datp.client.set_switch(tx_id, f"other{number}", number)
@@ -179,7 +182,8 @@ def test_many_cancels_whose_clients_died_have_their_turn(
 ) -> None:
     """Also where a run ends before it has seen them all."""
     monkeypatch.setattr(reconciler, "CANCEL_PAGES_MAX", 1)
-    datp = Kit(datp_servers, reconciler_batch_max=2)
+    monkeypatch.setattr(reconciler, "BATCH_MAX", 2)
+    datp = Kit(datp_servers)
     tx_ids = [waiting(datp), *(datp.submit("gated", {}) for _ in range(4))]
     for tx_id in tx_ids:
         datp.clock.advance(seconds=1)

@@ -11,6 +11,7 @@ import pytest
 from datp_tasks import Pipeline
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
+from datp_tasks.webhooks import webhook_service
 from tests.support.receiver import Receiver, receiving
 
 NewKit = Callable[..., Kit]
@@ -18,13 +19,13 @@ NewKit = Callable[..., Kit]
 #: Real waits are short; what is waited for by the clock of the kit is as in production.
 QUICK: dict[str, Any] = {
     "webhook_timeout_s": 0.4,
-    "webhook_connect_s": 0.3,
     "webhook_sender_period_s": 0.1,
 }
 
 
 @pytest.fixture
-def new_kit(datp_servers: Servers) -> Iterator[NewKit]:
+def new_kit(datp_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[NewKit]:
+    monkeypatch.setattr(webhook_service, "CONNECT_S", 0.3)
     made: list[Kit] = []
 
     def make(**changes: Any) -> Kit:

@@ -8,6 +8,7 @@ from datp_tasks.live.webhook_failures import Tries, WebhookFailures
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.webhook_queue import DEAD, DISABLED
 from datp_tasks.testing import Kit
+from datp_tasks.webhooks import verdict
 from tests.support.eventually import eventually
 from tests.support.receiver import Receiver, answers, receiving
 from tests.webhooks.conftest import NewKit
@@ -109,9 +110,10 @@ def test_receivers_that_are_busy_or_gone_are_not_broken(
 
 
 def test_the_operator_is_told_of_a_webhook_that_is_given_up(
-    new_kit: NewKit, receiver: Receiver
+    new_kit: NewKit, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kit = new_kit(webhook_attempts_max=2, webhook_give_up_s=10)
+    monkeypatch.setattr(verdict, "GIVE_UP_S", 10)
+    kit = new_kit(webhook_attempts_max=2)
     receiver.plan("/bad", answers(500), answers(500))
     tx_id = kit.run("pay", {}, webhook=receiver.url("/bad")).tx_id
     kit.run_job("webhook_sender")
@@ -122,9 +124,10 @@ def test_the_operator_is_told_of_a_webhook_that_is_given_up(
 
 
 def test_what_waits_for_a_target_that_never_comes_back_is_given_up(
-    new_kit: NewKit, receiver: Receiver
+    new_kit: NewKit, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kit = new_kit(webhook_fails_max=1, webhook_give_up_s=1_000, webhook_disable_s=600)
+    monkeypatch.setattr(verdict, "GIVE_UP_S", 1_000)
+    kit = new_kit(webhook_fails_max=1, webhook_disable_s=600)
     receiver.always("/bad", answers(500))
     for _ in range(3):
         kit.run("pay", {}, webhook=receiver.url("/bad"))

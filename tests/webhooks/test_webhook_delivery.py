@@ -16,6 +16,7 @@ from datp_tasks.record.webhooks import Delivery
 from datp_tasks.runtime import jobs
 from datp_tasks.runtime.container import Container
 from datp_tasks.testing import Kit
+from datp_tasks.webhooks import picker
 from tests.support.eventually import eventually
 from tests.support.receiver import (
     Behaviour,
@@ -269,8 +270,11 @@ def test_a_long_poll_makes_the_webhook_needless_if_asked_for(kit: Kit, receiver:
     assert kit.connections.webhooks.schedule.size() == 0
 
 
-def test_two_senders_at_once_send_each_attempt_once(new_kit: NewKit, receiver: Receiver) -> None:
-    kit = new_kit(webhook_per_url_max=4)
+def test_two_senders_at_once_send_each_attempt_once(
+    new_kit: NewKit, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(picker, "PER_URL_MAX", 4)
+    kit = new_kit()
     other = Container.open(kit.settings, clock=kit.clock, ring_webhooks=lambda: None)
     for number in range(60):
         kit.run("pay", {"amount": number}, webhook=receiver.url(f"/{number % 7}"))
@@ -321,8 +325,11 @@ def test_what_redis_says_too_early_is_not_sent(kit: Kit, receiver: Receiver) -> 
     assert len(receiver.got) == 2
 
 
-def test_a_target_gets_no_more_at_once_than_it_may(new_kit: NewKit, receiver: Receiver) -> None:
-    kit = new_kit(webhook_per_url_max=3, webhook_timeout_s=5)
+def test_a_target_gets_no_more_at_once_than_it_may(
+    new_kit: NewKit, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(picker, "PER_URL_MAX", 3)
+    kit = new_kit(webhook_timeout_s=5)
     lock, now, most = threading.Lock(), 0, 0
     full = threading.Barrier(3)
 
@@ -349,10 +356,11 @@ def test_a_target_gets_no_more_at_once_than_it_may(new_kit: NewKit, receiver: Re
 
 
 def test_a_target_that_hangs_does_not_hold_up_the_others(
-    new_kit: NewKit, receiver: Receiver
+    new_kit: NewKit, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Far more is due for it than this process may have under way."""
-    kit = new_kit(webhook_workers=16, webhook_per_url_max=4, webhook_timeout_s=5)
+    monkeypatch.setattr(picker, "PER_URL_MAX", 4)
+    kit = new_kit(webhook_workers=16, webhook_timeout_s=5)
     receiver.always("/hang", hangs)
     for _ in range(100):
         kit.run("pay", {}, webhook=receiver.url("/hang"))

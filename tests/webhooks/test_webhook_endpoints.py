@@ -18,6 +18,7 @@ from datp_tasks.errors import (
 )
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.actor import Actor, Role
+from datp_tasks.record import retention_rules
 from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.record.events import EventStore
 from datp_tasks.record.webhook_endpoints import (
@@ -29,6 +30,7 @@ from datp_tasks.record.webhook_endpoints import (
 )
 from datp_tasks.runtime.jobs import alerts_of
 from datp_tasks.testing import Kit
+from datp_tasks.webhooks import endpoint_service
 from datp_tasks.webhooks.endpoint_service import EndpointService
 from datp_tasks.webhooks.signing import signed_headers
 from tests.support.receiver import Receiver, answers
@@ -244,8 +246,11 @@ def test_a_crash_while_one_is_added_leaves_no_endpoint_without_a_known_secret(
     assert service(kit).store.find_all() == []
 
 
-def test_what_is_not_acceptable_is_refused(new_kit: NewKit, receiver: Receiver) -> None:
-    kit = new_kit(webhook_endpoints_max=1)
+def test_what_is_not_acceptable_is_refused(
+    new_kit: NewKit, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint_service, "ENDPOINTS_MAX", 1)
+    kit = new_kit()
     made = service(kit)
     with pytest.raises(WebhookInvalid):
         made.add("acme", "ftp://example.com/")
@@ -270,8 +275,11 @@ def test_what_is_not_acceptable_is_refused(new_kit: NewKit, receiver: Receiver) 
 # Test events and replays.
 
 
-def test_a_test_event_is_sent_and_dropped_like_others(new_kit: NewKit, receiver: Receiver) -> None:
-    kit = new_kit(keep_webhooks_days=1)
+def test_a_test_event_is_sent_and_dropped_like_others(
+    new_kit: NewKit, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention_rules, "KEEP_WEBHOOKS_DAYS", 1)
+    kit = new_kit()
     endpoint = register(kit, receiver, types=[COMPLETED])
     delivery = service(kit).test(endpoint.id)
     kit.advance(seconds=2)

@@ -14,6 +14,7 @@ from datp_tasks.model.actor import Actor
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.webhook_queue import DEAD, WebhookQueue
 from datp_tasks.testing import Kit
+from datp_tasks.webhooks import picker
 from datp_tasks.webhooks.picker import Capacity, Picker
 from datp_tasks.webhooks.sender import Pace
 from datp_tasks.webhooks.signing import signed_headers
@@ -97,9 +98,10 @@ def test_an_owner_that_had_its_turn_goes_behind_those_that_wait(new_kit: NewKit)
 
 
 def test_what_redis_lost_of_one_owner_hides_nothing_of_another(
-    new_kit: NewKit, receiver: Receiver
+    new_kit: NewKit, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kit = new_kit(webhook_batch_max=6)
+    monkeypatch.setattr(picker, "BATCH_MAX", 6)
+    kit = new_kit()
     for _ in range(40):
         kit.run("pay", {}, webhook=receiver.url("/ann"), owner="ann")
     kit.clock.advance(seconds=1)

@@ -16,13 +16,17 @@ from datp_tasks.outbound.messages import Exchange, HttpRequest, NoResponse, NotS
 from datp_tasks.outbound.resolver import Resolve
 from datp_tasks.outbound.response_reader import ResponseReader
 from datp_tasks.settings import Settings
+from datp_tasks.webhooks import webhook_service
 from datp_tasks.webhooks.webhook_service import webhook_client
 from tests.support.receiver import Receiver, answers, drips, floods, hangs
 
-SETTINGS = Settings(webhook_timeout_s=0.4, webhook_connect_s=0.3)
-TRUSTING = Settings(
-    webhook_timeout_s=0.4, webhook_connect_s=0.3, webhook_private_hosts=("127.0.0.1", "inside")
-)
+SETTINGS = Settings(webhook_timeout_s=0.4)
+TRUSTING = Settings(webhook_timeout_s=0.4, webhook_private_hosts=("127.0.0.1", "inside"))
+
+
+@pytest.fixture(autouse=True)
+def short_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook_service, "CONNECT_S", 0.3)
 
 
 class Names:

@@ -24,8 +24,8 @@ from datp_tasks.api.services import Services
 from datp_tasks.model.actor import Role
 from datp_tasks.model.approval import selection_of
 from datp_tasks.model.status import Status
+from datp_tasks.operator.action_result import ActionResult
 from datp_tasks.operator.bulk import Action
-from datp_tasks.operator.retry import ActionResult
 from datp_tasks.operator.selection import FILTERS, Where
 from datp_tasks.record.record_types import Summary
 

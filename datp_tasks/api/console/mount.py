@@ -47,7 +47,7 @@ from datp_tasks.api.console.request_checks import (
 )
 from datp_tasks.api.console.sessions import COOKIE, Session, Sessions, SignedOut
 from datp_tasks.api.console.static_files import static_response
-from datp_tasks.api.console.streams import LiveView, Streams, TabStream
+from datp_tasks.api.console.streams import STREAMS_MAX, LiveView, Streams, TabStream
 from datp_tasks.api.console.visit import (
     ConsoleRoute,
     Desk,
@@ -144,7 +144,7 @@ class Console:
         self._desk = Desk(
             services=services,
             sessions=Sessions(services, self._settings),
-            streams=Streams(services, self._settings.console_streams_max),
+            streams=Streams(services, STREAMS_MAX),
             identity=self._identity,
         )
 

@@ -26,6 +26,10 @@ from datp_tasks.record.api_keys import ApiKey
 from datp_tasks.record.database import translate_outage
 from datp_tasks.settings import Settings
 
+#: A session that is not used ends after so long; one that is used is renewed.
+IDLE_S = 3_600
+#: A working day: then the person signs in again.
+SESSION_S = 43_200
 COOKIE = "datp_console"
 #: Keys that this process remembers to be good.
 KNOWN_MAX = 1_000
@@ -119,7 +123,7 @@ class Sessions:
             role="" if actor.key_id else str(actor.role),
             way=way,
             began_s=now_s,
-            until_s=now_s + int(self._settings.console_idle_s),
+            until_s=now_s + IDLE_S,
         )
 
     def cookie(self, session: Session) -> str:
@@ -142,10 +146,9 @@ class Sessions:
     async def renewed(self, session: Session) -> Session | None:
         """A session that goes on for longer, once half of its time is over; else None."""
         now_s = await self.clock.now_s()
-        idle_s = int(self._settings.console_idle_s)
-        last_s = session.began_s + int(self._settings.console_session_s)
-        until_s = min(now_s + idle_s, last_s)
-        if session.until_s - now_s > idle_s / 2 or until_s <= session.until_s:
+        last_s = session.began_s + SESSION_S
+        until_s = min(now_s + IDLE_S, last_s)
+        if session.until_s - now_s > IDLE_S / 2 or until_s <= session.until_s:
             return None
         return replace(session, until_s=until_s)
 

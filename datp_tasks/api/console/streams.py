@@ -25,6 +25,8 @@ from datp_tasks.api.shares import Shares
 
 log = logging.getLogger("datp.console")
 
+#: Tabs of the console that one process tells of changes.
+STREAMS_MAX = 1_000
 #: A tab that hears nothing for longer says that it is stale.
 BEAT_S = 5.0
 TROUBLE_S = 2.0

@@ -11,6 +11,7 @@ from datp_tasks.api.console.streams import LiveView, Params
 from datp_tasks.api.console.visit import Pages, Visit
 from datp_tasks.api.services import Services
 from datp_tasks.record.database import translate_outage
+from datp_tasks.record.timeouts import LAG_ALERT_S
 
 pages = Pages()
 
@@ -21,7 +22,7 @@ def read(services: Services, _: Params) -> Mapping[str, Any]:
     store = services.transactions.timeouts
     with translate_outage():
         peek, standing, rows = store.peek(), store.standing(), store.next_due(ROWS_MAX)
-    limit_s = services.settings.timeout_lag_alert_s
+    limit_s = LAG_ALERT_S
     return {
         "peek": peek,
         "standing": standing,

@@ -6,15 +6,15 @@ import difflib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from datp_tasks.settings import Settings
+from datp_tasks.model.outcome import Sleep
 
 if TYPE_CHECKING:
     from datp_tasks.engine.context import StepContext
 
 #: What a note says instead of a value that is sealed.
 SEALED_VALUE = "a sealed value"
-#: A pipeline must not ask for a longer sleep than the engine allows by default.
-SLEEP_S_MAX = Settings.sleep_s_max
+#: A pipeline must not ask for a longer sleep than the engine allows.
+SLEEP_S_MAX = Sleep.SECONDS_MAX
 KINDS: Mapping[str, tuple[type, ...]] = {
     "text": (str,),
     "true or false": (bool,),

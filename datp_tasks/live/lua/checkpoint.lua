@@ -18,7 +18,7 @@ EACH_ARGV:
   lines        json  the deltas, one a line
   fields       pairs names and values of the hash
 Returns:
-  OK           version, cancel reason or empty, switch sequence
+  OK           version, request to stop or empty, switch sequence
   STALE        status found; another worker owns it
 ]]
 --- @include "clock"
@@ -35,7 +35,7 @@ local now = clock(now_ms)
 local due, entries = {}, {}
 
 local function checkpoint(state, deltas, tx_id, fence, snapshot, lines, ...)
-  local held, found, before, cancel, switch_seq =
+  local held, found, before, request, switch_seq =
     holds(state, fence, 'version', 'cancel', 'switchSeq')
   if not held then
     return {'STALE', found}
@@ -49,7 +49,7 @@ local function checkpoint(state, deltas, tx_id, fence, snapshot, lines, ...)
     put(due, now, tx_id)
   end
   entry(entries, tx_id, version, before, fence, 'step', lines, '')
-  return {'OK', version, cancel or '', switch_seq or '0'}
+  return {'OK', version, request or '', switch_seq or '0'}
 end
 
 local answers = each(KEYS, 3, 2, ARGV, 2, checkpoint)

@@ -1,6 +1,6 @@
 --[[
 Put running transactions to sleep until a time or a switch. A switch that was set since the step
-looked at it, or a cancel, keeps the transaction awake: neither must be missed.
+looked at it, or a request to stop, keeps the transaction awake: neither must be missed.
 
 Moves:
   running -> sleeping
@@ -21,14 +21,14 @@ EACH_ARGV:
   sleep_ms     int   how long
   switch       str   switch to wait for, or empty
   seen         int   switch sequence that the step had seen
-  heed_cancel  int   0 when the transaction is being rolled back already
+  heed_stop    int   0 when the transaction is being rolled back already
   lines        json  the deltas in the JSON since the last script, one a line
   json         json  the whole state
   fields       pairs names and values of the hash
 Returns:
   OK           wake time in ms, version
   AWAKE        fields; the switch was set meanwhile: run the step again
-  CANCEL       reason; a cancel was asked for meanwhile
+  STOP         request; it was asked to stop meanwhile
   STALE        status found; another worker owns it
 ]]
 --- @include "clock"
@@ -50,15 +50,15 @@ local now_ms = ARGV[1]
 local now = clock(now_ms)
 local asleep, wakes, due, entries = {}, {}, {}, {}
 
-local function sleep(state, deltas, tx_id, fence, sleep_ms, switch, seen, heed_cancel, lines,
+local function sleep(state, deltas, tx_id, fence, sleep_ms, switch, seen, heed_stop, lines,
   json, ...)
-  local held, found, before, cancel, value =
+  local held, found, before, request, value =
     holds(state, fence, 'version', 'cancel', 'switch:' .. switch)
   if not held then
     return {'STALE', found}
   end
-  if cancel and heed_cancel == '1' then
-    return {'CANCEL', cancel}
+  if request and heed_stop == '1' then
+    return {'STOP', request}
   end
   if switch ~= '' and value and tonumber(string.match(value, '^%d+')) > tonumber(seen) then
     return {'AWAKE', fields_of(state, true)}

@@ -17,18 +17,22 @@ WHERE a.tx_id = ANY(%(tx_id)s) AND a.value LIKE 's_%%'
                   WHERE o.owner = a.owner AND o.name = a.name AND o.value = a.value
                     AND o.tx_id <> ALL(%(tx_id)s))
 
--- :name bulk_actions
--- Rows of the audit about many transactions that were chosen by one of these values. A filter
--- without an owner is about all of them.
-SELECT DISTINCT r.id FROM operator_action r
-CROSS JOIN LATERAL json_each_text(r.details -> 'where' -> 'attributes') AS f (condition, value)
+-- :part chosen_by_value
+-- Filters that name one of these values. One without an owner is about all of them.
+CROSS JOIN LATERAL json_each_text(w.filter -> 'attributes') AS f (condition, value)
 JOIN unnest(%(owner)s::text[], %(name)s::text[], %(value)s::text[], %(is_last)s::bool[])
      AS v (owner, name, value, is_last)
   ON v.name = split_part(f.condition, '[', 1)
- AND coalesce(v.owner = r.details -> 'where' ->> 'owner', v.is_last)
+ AND coalesce(v.owner = w.filter ->> 'owner', v.is_last)
  AND (left(f.value, %(chars)s) = v.value
       OR (f.condition LIKE '%%[prefix]' AND length(f.value) >= %(prefix)s
           AND starts_with(v.value, left(f.value, %(chars)s))))
+
+-- :name bulk_actions
+-- Rows of the audit about many transactions that were chosen by one of these values.
+SELECT DISTINCT r.id FROM operator_action r
+CROSS JOIN LATERAL (SELECT r.details -> 'where') w (filter)
+-- :use chosen_by_value
 WHERE r.action IN ('bulk-cancel', 'bulk-wake', 'bulk-retry')
 
 -- :name actions_of_bulks
@@ -48,14 +52,8 @@ SELECT id FROM operator_action WHERE subject = ANY(%(name)s)
 -- :name bulk_approvals
 -- Requests about many transactions that were chosen by one of these values.
 SELECT DISTINCT r.id FROM approval r
-CROSS JOIN LATERAL json_each_text(r.params -> 'where' -> 'attributes') AS f (condition, value)
-JOIN unnest(%(owner)s::text[], %(name)s::text[], %(value)s::text[], %(is_last)s::bool[])
-     AS v (owner, name, value, is_last)
-  ON v.name = split_part(f.condition, '[', 1)
- AND coalesce(v.owner = r.params -> 'where' ->> 'owner', v.is_last)
- AND (left(f.value, %(chars)s) = v.value
-      OR (f.condition LIKE '%%[prefix]' AND length(f.value) >= %(prefix)s
-          AND starts_with(v.value, left(f.value, %(chars)s))))
+CROSS JOIN LATERAL (SELECT r.params -> 'where') w (filter)
+-- :use chosen_by_value
 WHERE r.action LIKE 'bulk.%%'
 
 -- :name approvals_of_bulks

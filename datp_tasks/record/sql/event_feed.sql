@@ -1,16 +1,8 @@
 -- The feed is two logs in one order: (transaction id of the writer, log, row). A writer's rows
 -- become visible together, and none can appear below `pg_snapshot_xmin`, so a page ends there.
 
--- :name pages
--- The next events of each owner after its own place. Each log is read by its index of (owner, xact,
--- id), so a page costs the same however long the history is.
-SELECT v.owner AS asked, s.xmin, s.at, v.xact::xid8 > s.xmax AS is_ahead, e.part, e.id,
-       e.xact::text AS xact, e.type, e.owner, e.tx_id, e.created_at, e.data
-FROM (SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
-             pg_snapshot_xmax(pg_current_snapshot()) AS xmax, now() AS at) AS s
-CROSS JOIN unnest(%(owner)s::text[], %(xact)s::text[], %(change)s::bigint[], %(report)s::bigint[])
-     AS v (owner, xact, change, report)
-LEFT JOIN LATERAL (
+-- :part event
+-- A row of one of the logs as clients are told of it.
     SELECT f.part, f.id, f.xact, coalesce(f.told, t.owner) AS owner, f.tx_id, f.created_at,
            CASE WHEN f.kind = 'payee' THEN 'payee.completed'
                 WHEN f.part = 1 THEN 'transaction.progress'
@@ -31,6 +23,18 @@ LEFT JOIN LATERAL (
                'note', f.note, 'metadata', t.metadata, 'createdAt', t.created_at,
                'completedAt', CASE WHEN f.status NOT IN ('queued', 'in-doubt')
                                    THEN t.completed_at END)::text END AS data
+
+-- :name pages
+-- The next events of each owner after its own place. Each log is read by its index of (owner, xact,
+-- id), so a page costs the same however long the history is.
+SELECT v.owner AS asked, s.xmin, s.at, v.xact::xid8 > s.xmax AS is_ahead, e.part, e.id,
+       e.xact::text AS xact, e.type, e.owner, e.tx_id, e.created_at, e.data
+FROM (SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
+             pg_snapshot_xmax(pg_current_snapshot()) AS xmax, now() AS at) AS s
+CROSS JOIN unnest(%(owner)s::text[], %(xact)s::text[], %(change)s::bigint[], %(report)s::bigint[])
+     AS v (owner, xact, change, report)
+LEFT JOIN LATERAL (
+-- :use event
     FROM (
         (SELECT 0 AS part, c.id, c.xact, c.tx_id, c.created_at, c.status, c.note,
                 NULL::integer AS number, NULL::json AS payload, NULL AS kind, NULL AS told
@@ -58,26 +62,7 @@ SELECT '' AS asked, s.xmin, s.at, %(xact)s::xid8 > s.xmax AS is_ahead, e.part, e
 FROM (SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
              pg_snapshot_xmax(pg_current_snapshot()) AS xmax, now() AS at) AS s
 LEFT JOIN LATERAL (
-    SELECT f.part, f.id, f.xact, coalesce(f.told, t.owner) AS owner, f.tx_id, f.created_at,
-           CASE WHEN f.kind = 'payee' THEN 'payee.completed'
-                WHEN f.part = 1 THEN 'transaction.progress'
-                WHEN f.status = 'in-doubt' THEN 'transaction.in-doubt'
-                WHEN f.status <> 'queued' THEN 'transaction.completed'
-                WHEN f.note IS NULL THEN 'transaction.accepted'
-                ELSE 'transaction.resumed' END AS type,
-           CASE WHEN f.kind = 'payee' THEN nullif(f.payload::text, 'null')
-           WHEN t.tx_id IS NOT NULL THEN json_build_object(
-               'txId', f.tx_id, 'externalId', t.external_id, 'pipeline', t.pipeline,
-               'status', CASE WHEN f.part = 1 THEN 'running' ELSE f.status END,
-               'sequence', CASE WHEN f.part = 1 THEN f.number
-                                WHEN f.status NOT IN ('queued', 'in-doubt')
-                                THEN t.event_count + 1 END,
-               'output', CASE WHEN f.status NOT IN ('queued', 'in-doubt') THEN t.output END,
-               'progress', CASE WHEN f.part = 1 THEN f.payload
-                                WHEN f.status NOT IN ('queued', 'in-doubt') THEN t.progress END,
-               'note', f.note, 'metadata', t.metadata, 'createdAt', t.created_at,
-               'completedAt', CASE WHEN f.status NOT IN ('queued', 'in-doubt')
-                                   THEN t.completed_at END)::text END AS data
+-- :use event
     FROM (
         (SELECT 0 AS part, c.id, c.xact, c.tx_id, c.created_at, c.status, c.note,
                 NULL::integer AS number, NULL::json AS payload, NULL AS kind, NULL AS told

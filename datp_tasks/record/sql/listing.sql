@@ -1,13 +1,16 @@
--- :name newest
--- Ids of an owner's transactions, the newest first; without an owner, of all. The index begins with
--- the owner; so the owners are taken from it one after the other, and the newest of each. That is a
--- short read for each owner, however many transactions there are.
+-- :part owners
+-- One owner, or all. The indexes begin with the owner, so the owners are taken from them one after
+-- the other: a short read for each owner, however many transactions there are.
 WITH RECURSIVE owners AS (
     SELECT coalesce(%(owner)s, (SELECT owner FROM tx_summary ORDER BY owner LIMIT 1)) AS owner
     UNION ALL
     SELECT (SELECT s.owner FROM tx_summary s WHERE s.owner > o.owner ORDER BY s.owner LIMIT 1)
     FROM owners o WHERE o.owner IS NOT NULL AND %(owner)s::text IS NULL
 )
+
+-- :name newest
+-- Ids of an owner's transactions, the newest first; without an owner, the newest of each.
+-- :use owners
 SELECT found.* FROM owners o CROSS JOIN LATERAL (
     SELECT created_at AS place, tx_id FROM tx_summary
     WHERE owner = o.owner
@@ -19,12 +22,7 @@ WHERE o.owner IS NOT NULL ORDER BY place DESC, tx_id DESC LIMIT %(limit)s
 
 -- :name oldest
 -- The same, the oldest first.
-WITH RECURSIVE owners AS (
-    SELECT coalesce(%(owner)s, (SELECT owner FROM tx_summary ORDER BY owner LIMIT 1)) AS owner
-    UNION ALL
-    SELECT (SELECT s.owner FROM tx_summary s WHERE s.owner > o.owner ORDER BY s.owner LIMIT 1)
-    FROM owners o WHERE o.owner IS NOT NULL AND %(owner)s::text IS NULL
-)
+-- :use owners
 SELECT found.* FROM owners o CROSS JOIN LATERAL (
     SELECT created_at AS place, tx_id FROM tx_summary
     WHERE owner = o.owner
@@ -54,12 +52,7 @@ ORDER BY created_at DESC, tx_id DESC LIMIT %(limit)s
 
 -- :name attribute_up
 -- Ids of what has a search attribute, by its value.
-WITH RECURSIVE owners AS (
-    SELECT coalesce(%(owner)s, (SELECT owner FROM tx_summary ORDER BY owner LIMIT 1)) AS owner
-    UNION ALL
-    SELECT (SELECT s.owner FROM tx_summary s WHERE s.owner > o.owner ORDER BY s.owner LIMIT 1)
-    FROM owners o WHERE o.owner IS NOT NULL AND %(owner)s::text IS NULL
-)
+-- :use owners
 SELECT found.* FROM owners o CROSS JOIN LATERAL (
     SELECT value AS place, tx_id FROM tx_attribute
     WHERE owner = o.owner AND name = %(name)s AND value >= %(low)s AND value < %(high)s
@@ -70,12 +63,7 @@ WHERE o.owner IS NOT NULL ORDER BY place, tx_id LIMIT %(limit)s
 
 -- :name attribute_down
 -- The same, the largest first.
-WITH RECURSIVE owners AS (
-    SELECT coalesce(%(owner)s, (SELECT owner FROM tx_summary ORDER BY owner LIMIT 1)) AS owner
-    UNION ALL
-    SELECT (SELECT s.owner FROM tx_summary s WHERE s.owner > o.owner ORDER BY s.owner LIMIT 1)
-    FROM owners o WHERE o.owner IS NOT NULL AND %(owner)s::text IS NULL
-)
+-- :use owners
 SELECT found.* FROM owners o CROSS JOIN LATERAL (
     SELECT value AS place, tx_id FROM tx_attribute
     WHERE owner = o.owner AND name = %(name)s AND value >= %(low)s AND value < %(high)s
@@ -86,12 +74,7 @@ WHERE o.owner IS NOT NULL ORDER BY place DESC, tx_id DESC LIMIT %(limit)s
 
 -- :name external_ids
 -- The transactions that have an external id: one for each owner at most.
-WITH RECURSIVE owners AS (
-    SELECT coalesce(%(owner)s, (SELECT owner FROM tx_summary ORDER BY owner LIMIT 1)) AS owner
-    UNION ALL
-    SELECT (SELECT s.owner FROM tx_summary s WHERE s.owner > o.owner ORDER BY s.owner LIMIT 1)
-    FROM owners o WHERE o.owner IS NOT NULL AND %(owner)s::text IS NULL
-)
+-- :use owners
 SELECT s.tx_id FROM owners o
 JOIN tx_summary s ON s.owner = o.owner AND s.external_id = %(external_id)s
 WHERE o.owner IS NOT NULL LIMIT %(limit)s
@@ -103,12 +86,7 @@ WHERE completed_at IS NULL AND (%(owner)s::text IS NULL OR owner = %(owner)s) LI
 
 -- :name attribute_ids
 -- Ids of what has a search attribute within one of the ranges, up to a number that is still few.
-WITH RECURSIVE owners AS (
-    SELECT coalesce(%(owner)s, (SELECT owner FROM tx_summary ORDER BY owner LIMIT 1)) AS owner
-    UNION ALL
-    SELECT (SELECT s.owner FROM tx_summary s WHERE s.owner > o.owner ORDER BY s.owner LIMIT 1)
-    FROM owners o WHERE o.owner IS NOT NULL AND %(owner)s::text IS NULL
-)
+-- :use owners
 SELECT a.tx_id FROM owners o
 CROSS JOIN unnest(%(low)s::text[], %(high)s::text[]) AS r (low, high)
 JOIN tx_attribute a ON a.owner = o.owner AND a.name = %(name)s

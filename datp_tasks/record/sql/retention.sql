@@ -1,3 +1,22 @@
+-- :part ended_long_ago
+-- A page of transactions that ended long ago, and those of them that no rule is about.
+WITH page AS (
+    SELECT tx_id AS key, completed_at AS moment FROM tx_summary
+    WHERE completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
+      AND (completed_at, tx_id) > (%(moment)s::timestamptz, %(key)s)
+    ORDER BY completed_at, tx_id LIMIT %(limit)s
+), free AS (
+    SELECT page.key FROM page JOIN tx_summary t ON t.tx_id = page.key
+    WHERE NOT EXISTS (SELECT 1 FROM retention_rule r
+                      WHERE (r.kind, r.name) IN (('owner', t.owner), ('pipeline', t.pipeline)))
+),
+
+-- :part dropped
+-- How many rows of the page were looked at and dropped, and where the next page begins.
+SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
+       last.moment, last.key
+FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
+
 -- :name states
 -- Archived states of transactions that ended long ago, by the time when they were archived.
 WITH page AS (
@@ -13,9 +32,7 @@ WITH page AS (
                       WHERE (r.kind, r.name) IN (('owner', t.owner), ('pipeline', t.pipeline)))
     RETURNING 1
 )
-SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
-       last.moment, last.key
-FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
+-- :use dropped
 
 -- :name journals
 -- Journals of transactions that ended long ago, whole, by the time of their rows.
@@ -34,65 +51,33 @@ WITH page AS (
 ), gone AS (
     DELETE FROM tx_journal j USING old WHERE j.tx_id = old.tx_id RETURNING 1
 )
-SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
-       last.moment, last.key
-FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
+-- :use dropped
 
 -- :name state_changes
 -- The history of transactions that ended long ago.
-WITH page AS (
-    SELECT tx_id AS key, completed_at AS moment FROM tx_summary
-    WHERE completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
-      AND (completed_at, tx_id) > (%(moment)s::timestamptz, %(key)s)
-    ORDER BY completed_at, tx_id LIMIT %(limit)s
-), free AS (
-    SELECT page.key FROM page JOIN tx_summary t ON t.tx_id = page.key
-    WHERE NOT EXISTS (SELECT 1 FROM retention_rule r
-                      WHERE (r.kind, r.name) IN (('owner', t.owner), ('pipeline', t.pipeline)))
-), gone AS (
+-- :use ended_long_ago
+gone AS (
     DELETE FROM tx_state_change c USING free WHERE c.tx_id = free.key RETURNING 1
 )
-SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
-       last.moment, last.key
-FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
+-- :use dropped
 
 -- :name effects
 -- Outputs and begun steps of transactions that ended long ago.
-WITH page AS (
-    SELECT tx_id AS key, completed_at AS moment FROM tx_summary
-    WHERE completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
-      AND (completed_at, tx_id) > (%(moment)s::timestamptz, %(key)s)
-    ORDER BY completed_at, tx_id LIMIT %(limit)s
-), free AS (
-    SELECT page.key FROM page JOIN tx_summary t ON t.tx_id = page.key
-    WHERE NOT EXISTS (SELECT 1 FROM retention_rule r
-                      WHERE (r.kind, r.name) IN (('owner', t.owner), ('pipeline', t.pipeline)))
-), begun AS (
+-- :use ended_long_ago
+begun AS (
     DELETE FROM step_begun b USING free WHERE b.tx_id = free.key
 ), gone AS (
     DELETE FROM step_effect e USING free WHERE e.tx_id = free.key RETURNING 1
 )
-SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
-       last.moment, last.key
-FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
+-- :use dropped
 
 -- :name events
 -- Events of transactions that ended long ago.
-WITH page AS (
-    SELECT tx_id AS key, completed_at AS moment FROM tx_summary
-    WHERE completed_at < coalesce(%(now)s, now()) - make_interval(days => %(days)s)
-      AND (completed_at, tx_id) > (%(moment)s::timestamptz, %(key)s)
-    ORDER BY completed_at, tx_id LIMIT %(limit)s
-), free AS (
-    SELECT page.key FROM page JOIN tx_summary t ON t.tx_id = page.key
-    WHERE NOT EXISTS (SELECT 1 FROM retention_rule r
-                      WHERE (r.kind, r.name) IN (('owner', t.owner), ('pipeline', t.pipeline)))
-), gone AS (
+-- :use ended_long_ago
+gone AS (
     DELETE FROM tx_event e USING free WHERE e.tx_id = free.key RETURNING 1
 )
-SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
-       last.moment, last.key
-FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
+-- :use dropped
 
 -- :name webhooks
 -- Deliveries that ended long ago, with their attempts, if their transaction ended long ago, too.
@@ -116,9 +101,7 @@ WITH page AS (
 ), attempts AS (
     DELETE FROM webhook_attempt a USING gone WHERE a.delivery_id = gone.id
 )
-SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
-       last.moment, last.key
-FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
+-- :use dropped
 
 -- :name batches
 -- Batches that ended long ago, with their attempts and sightings, unless a transaction waits for
@@ -144,9 +127,7 @@ WITH page AS (
     DELETE FROM batch_status l USING gone
     WHERE l.service_id = gone.service_id AND l.batch_id = gone.batch_id
 )
-SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
-       last.moment, last.key
-FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
+-- :use dropped
 
 -- :name ended
 -- A page of transactions that ended long ago.
@@ -179,9 +160,7 @@ WITH page AS (
 ), gone AS (
     DELETE FROM alert a USING page WHERE a.id::text = page.key RETURNING 1
 )
-SELECT (SELECT count(*) FROM page) AS looked, (SELECT count(*) FROM gone) AS dropped,
-       last.moment, last.key
-FROM page last ORDER BY last.moment DESC, last.key DESC LIMIT 1
+-- :use dropped
 
 -- :name summaries
 -- Transactions that ended long ago, with everything that belongs to them. One whose webhook is

@@ -1,4 +1,4 @@
-"""Putting back transactions that Redis has lost, or has in an older version than SQL.
+"""Rebuilding transactions that Redis has lost, or has in an older version than SQL.
 
 Every worker that still has one of them is refused from then on: its fence is raised in SQL first.
 What nothing tells about is parked in doubt, with an alert.
@@ -62,12 +62,12 @@ class Rebuilder:
     def rebuild(
         self, summaries: Sequence[Summary], nodes: Mapping[str, str], *, has_begun: bool = False
     ) -> Rebuilt:
-        """Put back what Redis does not have in the version of SQL. `nodes` hold older ones.
+        """Bring back what Redis does not have in the version of SQL. `nodes` hold older ones.
 
         Every worker that still has one of them is refused from now on, by SQL as well.
         `has_begun`: Redis knows that they were at work, so none can start from nothing.
         """
-        result, bells = self._put_back(summaries, nodes, has_begun=has_begun)
+        result, bells = self._rebuild(summaries, nodes, has_begun=has_begun)
         # What was said to them comes first: a worker may be quick.
         self.repeat_signals(self.signals.of([each.tx_id for each in summaries]))
         self._ringer.ring(bells)
@@ -84,11 +84,11 @@ class Rebuilder:
         summaries = [each for each in self._record.summaries([tx_id]) if not each.is_final]
         # It is known to wake some time, so it does not start from nothing.
         is_asleep = self._live.placed_many([tx_id])[0]
-        _, bells = self._put_back(summaries, {}, has_begun=is_asleep)
+        _, bells = self._rebuild(summaries, {}, has_begun=is_asleep)
         self.repeat_signals([each for each in self.signals.of([tx_id]) if each != about_to_say])
         return bells
 
-    def _put_back(
+    def _rebuild(
         self, summaries: Sequence[Summary], nodes: Mapping[str, str], *, has_begun: bool = False
     ) -> tuple[Rebuilt, list[Bell]]:
         """What became of them, and the bells to ring for those that are queued."""
