@@ -157,7 +157,7 @@ def test_without_tables_all_that_is_started_says_what_to_run(
 ) -> None:
     settings = Settings(database_url=new_database, redis_url=f"redis://{HOST}:1/0")
     main = MainProcess(make_celery(settings), settings, WorkerInfo())
-    with pytest.raises(SettingsError, match="has no tables yet.*`datp migrate`"):
+    with pytest.raises(SettingsError, match=r"has no tables yet.*`datp migrate`"):
         main.set_up("w@h")
     context = Context(replace(settings, key_pepper="a pepper that is long enough to be one"))
     monkeypatch.setattr(api, "connect", lambda: context)
