@@ -7,10 +7,12 @@ PEERS := .venv-peers
 PEERS_STAMP := $(PEERS)/.installed
 PIP_FLAGS := --quiet --disable-pip-version-check
 ONLY ?=
-# One file of each kind, without what takes long.
+# One file of each kind, without what takes long or starts processes.
 QUICK := tests/tidy tests/model tests/bells tests/runtime tests/mutants tests/live tests/client \
 	tests/engine/test_hop.py tests/engine/test_outcomes.py tests/engine/test_rollback.py tests/docs/test_docs_blocks.py \
-	tests/docs/test_docs_reference.py tests/docs/test_operations_doc.py --ignore=tests/live/test_state_machine.py
+	tests/docs/test_docs_reference.py tests/docs/test_operations_doc.py --ignore=tests/live/test_state_machine.py \
+	--ignore=tests/client/test_submit_in.py --ignore=tests/client/test_submit_in_django.py \
+	--ignore=tests/client/test_bulk_transfers.py
 
 # Tests start hundreds of processes: each would compile every module anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -79,7 +79,7 @@ class SqlSteps:
     def _grown(self, share_max: float, by: float) -> float:
         return min(self._settings.vector_max, share_max + by)
 
-    # Batcher.
+    # Together.
 
     def _together(self, round: Round, part: Sequence[Run]) -> None:
         idle_s = max(map(self._caller.timeout_s, part)) + self._settings.step_kill_grace_s

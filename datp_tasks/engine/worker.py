@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 from collections.abc import Mapping, Sequence
 
@@ -35,9 +36,12 @@ from datp_tasks.record.database import is_conflict, is_outage
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.linked import Leg, LinkedTransactions, LinkVerdict
 from datp_tasks.record.points import Points
+from datp_tasks.record.signals import Signal, Signals
 from datp_tasks.record.sql_errors import OperationalError
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.settings import Settings
+
+log = logging.getLogger("datp.step")
 
 
 class Worker:
@@ -115,6 +119,7 @@ class WorkerServices:
         self._ledger = resources.ledger
         self._reporter = reporter
         self._approvals = approvals
+        self._signals = Signals(stores.record.engine, stores.clock)
 
     def report(self, run: Run, report: object) -> None:
         limits = {"bytes_max": PROGRESS_BYTES_MAX, "depth_max": PROGRESS_DEPTH_MAX}
@@ -164,7 +169,20 @@ class WorkerServices:
             raise StaleFence
         if isinstance(answer, Refused) and answer.word not in ("SET", "NO_CHANGE"):
             raise SwitchInvalid(f"switch {name!r} was not set: {answer.word.lower()}")
+        if run.switch_seq and isinstance(answer, Refused) and answer.word == "SET":
+            # Some were set before. One that was removed is kept in SQL without a value.
+            before = run.switches.get(name, "")
+            self._replace(Signal(run.tx_id, name, before, replaced_seq=int(answer.found)))
         run.switches = {**run.switches, name: json.dumps(value)}
+
+    def _replace(self, signal: Signal) -> None:
+        """What outside had set must not be set again after a loss of Redis."""
+        try:
+            self._signals.replace(signal)
+        except OperationalError as error:
+            if not is_outage(error):
+                raise
+            log.warning("PostgreSQL is unavailable; switch %s stays kept there", signal.name)
 
     def submit_batch(
         self, run: Run, service_id: str, batch_id: str, payload: bytes, switch: str

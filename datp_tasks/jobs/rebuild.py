@@ -101,6 +101,8 @@ class Rebuild:
             # SQL has no mark of a shard whose journal was never read: it may be lost as well.
             suspect = [shard for shard in shards if shard in lost or shard not in known]
             restored += self._restore_ended(suspect)
+            # Of what SQL has no newer state of, too: it may have got a signal since.
+            self._repeat_signals()
             reach("rebuild.before_marks")
             # One more than SQL had, so that what is read from now on cannot hide the loss.
             self._feed.set_marks({shard: mark + 1 for shard, mark in lost.items()})

@@ -5,8 +5,9 @@ Moves:    nothing -> queued for accepted rows; (any) -> final where SQL has deci
           not know; (lost) -> queued, sleeping or in-doubt after Redis was wiped or fell back in
           time. Rings for what is queued, and asks those to stop whose cancel only SQL has.
 Knows:    how long a transaction has been waiting. A long queue looks like lost bells, so where
-          bells are still waiting in a queue only a few more are rung. A mark in each shard, which
-          SQL has too, tells that Redis has lost writes.
+          bells are still waiting in a queue only a few more are rung, and hardly any once there
+          are as many messages as transactions. A mark in each shard, which SQL has too, tells that
+          Redis has lost writes.
 Bound:    LINE_PAGES_MAX pages of the line of queued transactions, FRESH_PAGES_MAX pages of rows
           accepted since the last run, the newest first, PAGES_MAX pages of the rows of the window
           and one page of older ones, CANCEL_PAGES_MAX pages of cancels since the last run; a page
@@ -28,6 +29,7 @@ from datp_tasks.bells.ringer import Ringer
 from datp_tasks.jobs.rebuild import SIGNALS_AGAIN_S, Rebuild, RebuildTables
 from datp_tasks.live.job_notes import Cursors
 from datp_tasks.live.live_types import Bell
+from datp_tasks.live.reading import queued_ms
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.status import Status
 from datp_tasks.record.signals import Signal
@@ -120,7 +122,7 @@ class LostBells:
         share = self._live.share_of(BATCH_MAX)
         choice = Choice(self._live, self._backlog)
         goes_on = int(self._cursors.get("line") or share)
-        rank = 0
+        rank, is_full = 0, True
         for _ in range(LINE_PAGES_MAX):
             page, is_full = self._live.overdue_page(
                 "queuedZ",
@@ -133,45 +135,62 @@ class LostBells:
                 goes_on = share
                 break
             rank = rank + share if rank else goes_on
-        else:
+        chosen = choice.made()
+        if is_full:
             # Those that are rung leave their places, and the others of their shard move up.
-            goes_on = max(share, rank - choice.most_of_a_shard)
+            moves_up = max(Counter(tx[1:3] for tx in chosen).values(), default=0)
+            goes_on = max(share, rank - moves_up)
         self._cursors.set("line", str(goes_on))
-        return choice.chosen
+        return chosen
 
 
 class Choice:
-    """What to ring for: all that are late, but few of a group in whose queue messages wait."""
+    """What to ring for: all that are late, but few of a group in whose queue messages wait.
+
+    There the bell of each is probably one of the messages. So no more are sent than transactions
+    wait, and beyond that only for one that has waited twice as long as at its last bell: the queue
+    of a group whose workers are busy or absent for days stays short.
+    """
 
     def __init__(self, live: LiveStore, backlog: Callable[[str], int]) -> None:
         self._live = live
         self._backlog = backlog
-        self._messages: dict[str, int] = {}
-        self._despite: Counter[str] = Counter()
-        self._chosen: dict[str, None] = {}
+        self._late: dict[str, _Late] = {}
 
-    @property
-    def chosen(self) -> list[str]:
-        return list(self._chosen)
+    def add(self, page: Sequence[tuple[str, float]]) -> None:
+        """Some of the line, each with the time of its last bell."""
+        found = self._live.named_many([tx for tx, _ in page], ("group", "sequence", "rung"))
+        for (tx_id, last_ms), fields in zip(page, found, strict=True):
+            since_ms = queued_ms(last_ms, fields.get("sequence"), fields.get("rung"))
+            self._late[tx_id] = _Late(fields.get("group", ""), since_ms, last_ms)
 
-    @property
-    def most_of_a_shard(self) -> int:
-        return max(Counter(tx[1:3] for tx in self._chosen).values(), default=0)
-
-    def add(self, page: Sequence[str]) -> None:
-        found = self._live.named_many(page, ("group",))
+    def made(self) -> list[str]:
+        now_ms = self._live.server_now_ms()
+        waiting = Counter(late.group for late in self._late.values())
         # One without a group is gone: asking for its bell takes it off the line.
-        groups = [fields.get("group", "") for fields in found]
-        chosen = [tx for tx, group in zip(page, groups, strict=True) if self._is_for(tx, group)]
-        self._chosen |= dict.fromkeys(chosen)
+        messages = {group: self._backlog(group) if group else 0 for group in waiting}
+        rung: Counter[str] = Counter()
+        chosen = []
+        for tx_id, late in self._late.items():
+            group = late.group
+            if messages[group]:
+                is_short = messages[group] + rung[group] < waiting[group]
+                if not is_short and now_ms - late.last_ms < late.last_ms - late.since_ms:
+                    continue
+                if rung[group] == RING_DESPITE_BACKLOG_MAX:
+                    continue
+            rung[group] += 1
+            chosen.append(tx_id)
+        return chosen
 
-    def _is_for(self, tx_id: str, group: str) -> bool:
-        if group and group not in self._messages:
-            self._messages[group] = self._backlog(group)
-        if tx_id in self._chosen or not self._messages.get(group):
-            return True
-        self._despite[group] += 1
-        return self._despite[group] <= RING_DESPITE_BACKLOG_MAX
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """One whose bell no worker has answered for a while."""
+
+    group: str
+    since_ms: float
+    last_ms: float
 
 
 class MissingRows:

@@ -107,8 +107,9 @@ class Reading:
 
     def overdue_page(
         self, list_name: str, *, before_ms: int, rank: int, rows_max: int
-    ) -> tuple[list[str], bool]:
-        """Overdue members from a rank in each shard on, and whether there may be more of them.
+    ) -> tuple[list[tuple[str, float]], bool]:
+        """Overdue members with their scores, from a rank in each shard on, and whether there may
+        be more of them.
 
         A long line is looked through page by page. Those who leave it meanwhile move the others
         up, so that a page may pass some over.
@@ -119,8 +120,8 @@ class Reading:
         for shard in self._shards:
             key = self.keys.in_shard(shard, list_name)
             pipeline.zrange(key, rank, rank + per_shard - 1, withscores=True)
-        found = [[tx for tx, score in part if score <= until] for part in pipeline.execute()]
-        return [tx for part in found for tx in part], any(len(p) == per_shard for p in found)
+        found = [[pair for pair in part if pair[1] <= until] for part in pipeline.execute()]
+        return [pair for part in found for pair in part], any(len(p) == per_shard for p in found)
 
     def share_of(self, batch_max: int) -> int:
         """How many of a batch one shard may give."""
@@ -138,7 +139,7 @@ class Reading:
         answers = self.send(commands)
         found: list[float | None] = []
         for score, (sequence, rung) in zip(answers[::2], answers[1::2], strict=True):
-            found.append(None if score is None else _queued_ms(float(score), sequence, rung))
+            found.append(None if score is None else queued_ms(float(score), sequence, rung))
         return found
 
     def first_in_line(self, rows_max: int) -> list[tuple[str, float]]:
@@ -155,7 +156,7 @@ class Reading:
         names = ("group", "sequence", "rung")
         fields = self.send([("HMGET", self.keys.state(tx), *names) for tx, _ in first])
         return [
-            (group, _queued_ms(score, sequence, rung))
+            (group, queued_ms(score, sequence, rung))
             for (_, score), (group, sequence, rung) in zip(first, fields, strict=True)
             if group is not None
         ]
@@ -201,7 +202,7 @@ class Reading:
         return int(seconds) * 1_000 + int(microseconds) // 1_000
 
 
-def _queued_ms(score: float, sequence: str | None, rung: str | None) -> float:
+def queued_ms(score: float, sequence: str | None, rung: str | None) -> float:
     """Since when it waits: its place in the line, unless an earlier one is noted for this wait."""
     of_sequence, _, noted_ms = (rung or "").partition(":")
     return float(noted_ms) if noted_ms and of_sequence == sequence else score

@@ -25,6 +25,10 @@ from datp_tasks.local.processes import ManagedProcess, StopStep, Surroundings
 
 FSYNC_CHOICES = ("always", "everysec", "no")
 CLIENT_TIMEOUT_S = 1.0
+#: The wheel's server uses the allocator of the C library, which looks for a free piece far too long
+#: once the memory is in pieces: a third of the server's time with 300,000 transactions queued. With
+#: longer lists of pieces at hand it seldom looks; they cost a quarter more memory.
+ALLOCATOR = "glibc.malloc.tcache_count=2000:glibc.malloc.tcache_max=4096"
 
 
 class RedisServer(EmbeddedServer):
@@ -106,7 +110,12 @@ class RedisServer(EmbeddedServer):
     def _new_process(self) -> ManagedProcess:
         # In a file, because every user of the machine can read the arguments of a process.
         write_private(self._configuration_path, self._configuration())
-        env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
+        env = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "LC_ALL": "C",
+            "TZ": "UTC",
+            "GLIBC_TUNABLES": ALLOCATOR,
+        }
         return ManagedProcess(
             self.name,
             [str(self._program), str(self._configuration_path)],

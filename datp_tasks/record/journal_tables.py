@@ -71,6 +71,8 @@ def _declare_marks(metadata: MetaData) -> None:
         Column("name", Text, nullable=False),
         Column("value", Text, nullable=False),
         Column("created_at", Time, nullable=False),
+        #: Number of the switch that a step has put in its place, if one has.
+        Column("replaced_seq", BigInteger),
         PrimaryKeyConstraint("tx_id", "name"),
         Index("tx_signal_age", "created_at"),
     )

@@ -7,7 +7,7 @@ reconciler says it again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, Engine
@@ -35,6 +35,7 @@ class Query(Queries, topic="signals"):
     add_many: str
     unmoved: str
     put_back: str
+    replace: str
     withdraw: str
     of_transactions: str
     asked_to_stop: str
@@ -49,6 +50,8 @@ class Signal:
     name: str
     #: The JSON of a switch, or how a cancelled transaction must end and why.
     value: str
+    #: Number of the switch that a step has put in its place, if one has.
+    replaced_seq: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,13 @@ class Signals:
             if before is None:
                 connection.exec_driver_sql(Query.withdraw, values)
             else:
-                connection.exec_driver_sql(Query.put_back, {**values, "before": before.value})
+                older = {"before": before.value, "replaced_seq": before.replaced_seq}
+                connection.exec_driver_sql(Query.put_back, {**values, **older})
+
+    def replace(self, signal: Signal) -> None:
+        """A step has put another switch in its place: only if Redis loses that is it repeated."""
+        with self._engine.begin() as connection:
+            connection.exec_driver_sql(Query.replace, asdict(signal))
 
     def of(self, tx_ids: Sequence[str]) -> list[Signal]:
         with self._engine.connect() as connection:
@@ -125,10 +134,7 @@ class Signals:
             rows = connection.exec_driver_sql(
                 Query.recent, {**values, "after_name": after_name, "limit": rows_max}
             )
-            return [
-                ((row.created_at, row.tx_id, row.name), Signal(row.tx_id, row.name, row.value))
-                for row in rows
-            ]
+            return [((row.created_at, row.tx_id, row.name), Signal(*row[:4])) for row in rows]
 
     def cancels(
         self, *, since: datetime, until: datetime, after: Place | None, rows_max: int

@@ -22,7 +22,8 @@ from datp_tasks.errors import WebhookBusy, WebhookInvalid, WebhookUnknown
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.payload import encode
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.event_feed import PAYEE_COMPLETED, FeedPlace
+from datp_tasks.record.event_feed import PAYEE_COMPLETED
+from datp_tasks.record.feed_places import FeedPlace
 from datp_tasks.record.operator_actions import note_operator
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.webhook_queue import Member

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from datp_tasks.jobs import (
@@ -127,10 +128,15 @@ def _reconciler(container: Container, settings: Settings, backlog: Backlog) -> r
         rebuild_tables(container),
         container.recovery.rebuilder,
         container.bells.ringer,
-        # Where a line is long there are few messages, and its bells are not lost either.
-        lambda group: backlog(group) or container.bells.ringer.waiting(group),
+        partial(_messages, container, backlog),
         ring_again_after_ms=settings.ring_again_after_ms,
     )
+
+
+def _messages(container: Container, backlog: Backlog, group: str) -> int:
+    """Those in the queue of a group. A line without any goes on with a message that a worker has
+    just taken, or its message was lost: it counts as one."""
+    return backlog(group) or min(container.bells.ringer.waiting(group), 1)
 
 
 def _retention(container: Container, settings: Settings, _: Backlog) -> retention.Result:

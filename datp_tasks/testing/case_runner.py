@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from datp_tasks.errors import DatpError
+from datp_tasks.model.mapping import CONTENT
+from datp_tasks.model.mapping import STEP_TYPE as MAPS
 from datp_tasks.model.pipeline import PipelineDefinition, StepDefinition
 from datp_tasks.model.pipeline_cases import PipelineCase
 from datp_tasks.model.status import Status
@@ -98,9 +100,20 @@ def _run(kit: Kit, pipeline: str, case: PipelineCase) -> Summary:
 def _stubbed(
     definition: PipelineDefinition, case: PipelineCase, unused: set[str]
 ) -> PipelineDefinition:
-    steps = tuple(_stand_in(step, case.stubs, unused) for step in definition.steps)
+    steps = tuple(_stand_in(_alone(step), case.stubs, unused) for step in definition.steps)
     # The cases are not needed to run one, and a test may start what other pipelines only call.
-    return replace(definition, steps=steps, tests=(), startable=True)
+    reply = _without_name(definition.reply) if definition.reply else None
+    return replace(definition, steps=steps, reply=reply, tests=(), startable=True)
+
+
+def _alone(step: StepDefinition) -> StepDefinition:
+    return replace(step, params=_without_name(step.params)) if step.type == MAPS else step
+
+
+def _without_name(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a shared mapping says, but not its name: the servers of a case hold no mappings."""
+    is_filled = "mapping" in given and "fields" in given
+    return {name: given[name] for name in CONTENT if name in given} if is_filled else given
 
 
 def _stand_in(

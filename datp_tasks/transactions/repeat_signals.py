@@ -25,9 +25,18 @@ def repeat_signals(
         if signal.name == CANCEL:
             bell = _stop_again(signal, fields, live, record)
             ringer.ring([bell])
+        elif _is_replaced(signal, fields):
+            continue
         elif fields.get(f"switch:{signal.name}", ":").partition(":")[2] != signal.value:
             answer = live.set_switch(signal.tx_id, signal.name, signal.value)
             ringer.ring([answer if isinstance(answer, Bell) else None])
+
+
+def _is_replaced(signal: Signal, fields: Mapping[str, str]) -> bool:
+    """Whether a step has put another switch in its place, and Redis has that."""
+    if signal.replaced_seq is None:
+        return False
+    return signal.replaced_seq <= int(fields.get("switchSeq", 0))
 
 
 def _stop_again(

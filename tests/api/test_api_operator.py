@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks import Pipeline
+from datp_tasks.api.lists import make_cursor
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.grants import Grants
 from datp_tasks.record import ledger_batches
@@ -360,6 +361,43 @@ def test_batches_are_handed_in_and_seen_by_their_owner_only(
     assert [each["batchId"] for each in ok(ops.get("/v1/batches"))["batches"]] == [
         made.json()["batchId"]
     ]
+
+
+def test_batches_of_one_owner_do_not_count_those_of_others(
+    house: ApiHouse, ops: httpx.Client
+) -> None:
+    acme, zeta = with_batches(house), with_batches(house)
+    house.kit.client.add_service("shared", kind="sawtooth", url="http://127.0.0.1:9")
+    house.kit.lose_bells()
+    try:
+        made = []
+        for client, number in (
+            (acme, "01"),
+            (zeta, "02"),
+            (zeta, "03"),
+            (acme, "04"),
+            (acme, "05"),
+        ):
+            payload = base64.b64encode(payload_of(number * 64)).decode()
+            answer = client.post("/v1/batches", json={"service": "shared", "payload": payload})
+            assert answer.status_code == 202, answer.text
+            made += [answer.json()] if client is acme else []
+    finally:
+        house.kit.lose_bells(False)
+    about: dict[str, Any] = {"service": "shared", "limit": 2}
+    page = ok(acme.get("/v1/batches", params=about))
+    rest = ok(acme.get("/v1/batches", params=about | {"cursor": page["nextCursor"]}))
+    own = [*page["batches"], *rest["batches"]]
+    assert [each["batchId"] for each in own] == [each["batchId"] for each in made]
+    one = ok(acme.get(f"/v1/batches/shared/{made[0]['batchId']}"))
+    assert {each["position"] for each in [*made, *own, one]} == {None}
+    assert page["nextCursor"] == make_cursor("shared", made[1]["batchId"])
+    seen = ok(ops.get("/v1/batches", params={"service": "shared"}))["batches"]
+    assert [each["position"] for each in seen] == [1, 2, 3, 4, 5]
+    # One owner cannot ask for the place of another's batch by a cursor.
+    other = next(each["batchId"] for each in seen if each["position"] == 2)
+    forged = make_cursor("shared", other)
+    assert acme.get("/v1/batches", params={"cursor": forged}).status_code == 422
 
 
 def submits_noted(house: ApiHouse) -> int:

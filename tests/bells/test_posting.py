@@ -7,6 +7,7 @@ import secrets
 from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,10 +16,11 @@ from celery.signals import before_task_publish
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from datp_tasks import Pipeline
-from datp_tasks.bells.broker import CelerySend, make_celery
+from datp_tasks.bells.broker import CelerySend, backlog, make_celery
 from datp_tasks.bells.posting import Posting
 from datp_tasks.live.doorbells import Doorbells, Pair
 from datp_tasks.live.live_types import FIRST_SEQUENCE, PRIORITIES, Bell
+from datp_tasks.runtime import jobs
 from datp_tasks.runtime.clients import make_client
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
@@ -115,7 +117,7 @@ def test_a_receiver_of_celerys_signals_gets_them(datp: Kit, app: Celery) -> None
 def house(datp: Kit, queue: str, app: Celery) -> Iterator[Container]:
     """Connections as a client has them, with a place of which the cost is known."""
     datp.use(Pipeline("posted", group=queue).step(STEP, params={"output": {}}).build())
-    container = Container.open(datp.settings, celery=app)
+    container = Container.open(datp.settings, clock=datp.clock, celery=app)
     container.bells.costs.measured("posted/0", transactions=1, work_s=0.001)
     yield container
     container.close()
@@ -162,6 +164,28 @@ def test_what_fills_vectors_is_put_into_the_queue_together(house: Container, que
         [(bell.tx_id, 1) for bell in bells[start : start + size]]
         for start in range(0, 3 * size, size)
     ]
+
+
+def test_the_queue_of_a_group_without_workers_stays_short(
+    datp: Kit, house: Container, queue: str, app: Celery
+) -> None:
+    """The reconciler rings again for all of them, but their messages are still there."""
+    client = make_client(house)
+    count = 10
+    for number in range(count):
+        client.submit("posted", {"n": number})
+    messages = []
+    for _ in range(32):
+        datp.clock.advance(seconds=datp.settings.ring_again_after_ms / 1_000)
+        # So much later a message that was not answered holds up no other one.
+        for key in house.redis.scan_iter(f"{datp.settings.key_prefix}:{{bells}}:ringN:*"):
+            house.redis.delete(key)
+        jobs.run("reconciler", house, partial(backlog, app))
+        messages.append(backlog(app, queue))
+    # As many as there are transactions; then, while their wait doubles, at most one for each.
+    assert count <= messages[15] <= 2 * count
+    assert messages[31] - messages[15] <= count
+    client.close()
 
 
 def test_an_unknown_place_and_a_lone_bell_are_not_rung_along(house: Container, queue: str) -> None:

@@ -22,8 +22,10 @@ from datp_tasks.errors import (
     RequestError,
     TransactionUnknown,
 )
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
+from datp_tasks.record.erasure import Erasure, ErasureOrder
 from datp_tasks.record.points import Points
 from datp_tasks.testing import Kit
 from datp_tasks.transactions.send_signals import SignalSender
@@ -179,6 +181,18 @@ def test_a_cancelled_bulk_says_of_each_transfer_what_became_of_that(
     assert outcomes(again) == ["success", "cancelled", "success", "refused"]
     with pytest.raises(TransactionUnknown):
         datp.client.bulk_cancel.cancel(again.transfers[0]["txId"])
+
+
+def test_a_cancel_of_a_bulk_that_was_erased_finds_nothing_left_to_do(
+    datp: Kit, paid: Counter[str]
+) -> None:
+    tx_id = submit(datp, to("bob"))
+    datp.advance(seconds=A_WHILE_S)
+    order = ErasureOrder(Actor(name="ops"), "request 7", {})
+    assert Erasure(datp.connections.engine, datp.clock).erase([tx_id], order) == {}
+    shown, again = show(datp, tx_id), datp.client.bulk_cancel.cancel(tx_id)
+    assert (again.state, again.transfers, again.cancel_counts) == ("COMPLETED", [], {})
+    assert shown.transfers == [] and paid["paid bob"] == 1
 
 
 def test_a_transfer_in_doubt_is_not_cancelled_with_its_bulk(datp: Kit, paid: Counter[str]) -> None:

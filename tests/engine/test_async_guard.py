@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from datp_tasks import Pipeline
+from datp_tasks import Batch, Pipeline
 from datp_tasks.engine import guard
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
@@ -108,6 +108,36 @@ def test_an_async_step_far_beyond_its_limit_ends_its_process(kit: Kit, how: str)
         vector.end()
 
 
+def test_an_async_vector_step_that_blocks_the_loop_ends_its_process(kit: Kit) -> None:
+    """Its time limit is a task of the loop that it blocks: only the guard can see it."""
+    is_stuck, may_end = threading.Event(), threading.Event()
+
+    @kit.step("t/many", vector=True, timeout_s=LIMIT_S, retry={"max_attempts": 1})
+    async def many(batch: Batch) -> None:
+        if not is_stuck.is_set():
+            is_stuck.set()
+            may_end.wait(FOR_EVER_S)
+        for item in batch:
+            item.done()
+
+    kit.use(Pipeline("p").step("t/many").build())
+    kit.lose_bells()
+    txs = [kit.submit("p", {}) for _ in range(2)]
+    hop = GuardedHop(kit)
+    hop.start("t/many", [pair for _, rung in kit.send.rung for pair in rung])
+    try:
+        assert is_stuck.wait(20)
+        eventually(hop.was_killed, within_s=NOTICED_S)
+        kit.recover()
+        hop.hear()
+        assert hop.statuses(txs) == [Status.SUCCESS] * 2
+    finally:
+        may_end.set()
+        hop.join()
+    hop.hear()
+    assert hop.statuses(txs) == [Status.SUCCESS] * 2
+
+
 @badly
 def test_what_was_killed_with_its_process_is_taken_over(kit: Kit, how: str) -> None:
     vector = AsyncVector(kit, how, timeout_s=LIMIT_S)
@@ -188,7 +218,7 @@ def test_an_async_step_that_obeys_its_limit_costs_no_process(kit: Kit) -> None:
     finally:
         vector.end()
     assert vector.hop.kills == 0
-    assert kit.status(tx_id).note == f"step 0 (t/maybe): the step ran longer than {LIMIT_S:g} s"
+    assert kit.status(tx_id).note == f"step 1 (t/maybe): the step ran longer than {LIMIT_S:g} s"
 
 
 def test_the_event_loop_of_a_worker_ends_with_it(kit: Kit) -> None:

@@ -200,3 +200,55 @@ def test_each_busy_group_gets_some_bells(kit: Kit) -> None:
     assert len(rung) == len(set(rung)), "none is rung twice before its time"
     groups = [each["group"] for each in kit.connections.live.fields_many(rung)]
     assert groups.count("other") == 5
+
+
+def test_messages_of_a_group_whose_workers_are_busy_stay_few(kit: Kit) -> None:
+    """Each rings again when it has waited twice as long as at its last bell, not in every run."""
+    count, period_s = 5, kit.settings.ring_again_after_ms / 1_000
+    queued(kit, "do", count)
+    kit.lose_bells()
+    messages = []
+    for _ in range(64):
+        kit.clock.advance(seconds=period_s)
+        kit.run_job("reconciler", backlog=lambda group: len(kit.send.rung))
+        messages.append(len(kit.send.rung))
+    # The first ones, then one for each at 10, 20, 40 s ...
+    assert messages[-1] <= count * 8
+    assert [messages[n - 1] - messages[n // 2 - 1] for n in (8, 16, 32, 64)] == [count] * 4
+
+
+def test_a_lost_bell_does_not_wait_behind_those_that_were_rung_again(kit: Kit) -> None:
+    queued(kit, "do", reconciler.RING_DESPITE_BACKLOG_MAX)
+    kit.lose_bells()
+    for _ in range(6):
+        kit.clock.advance(seconds=kit.settings.ring_again_after_ms / 1_000)
+        kit.run_job("reconciler", backlog=lambda group: 1_000)
+    [lost] = queued(kit, "do", 1)
+    kit.lose_bells()
+    kit.send.rung.clear()
+    kit.clock.advance(seconds=kit.settings.ring_again_after_ms / 1_000)
+    kit.run_job("reconciler", backlog=lambda group: 1_000)
+    assert [pairs for _, pairs in kit.send.rung] == [[(lost, 1)]]
+    # Once the queue is empty, every bell that is not answered was lost.
+    kit.clock.advance(seconds=kit.settings.ring_again_after_ms / 1_000)
+    rung = kit.run_job("reconciler", backlog=lambda group: 0).rung
+    assert rung == reconciler.RING_DESPITE_BACKLOG_MAX + 1
+
+
+def test_where_fewer_messages_than_transactions_wait_some_bells_are_lost(datp: Kit) -> None:
+    """Such as those that waited beside a message for so long that they were given up."""
+    declared(datp)
+    queued(datp, "do", 60)
+    datp.lose_bells()
+    datp.clock.advance(seconds=3_600)
+    assert [rung_despite(datp, 1_000) for _ in range(4)] == [20, 20, 20, 0]
+    # They have waited for an hour, and another one would pass until the next bell.
+    datp.clock.advance(seconds=datp.settings.ring_again_after_ms / 1_000)
+    assert rung_despite(datp, 60) == 0
+    assert rung_despite(datp, 50) == 10
+    assert rung_despite(datp, 1) == reconciler.RING_DESPITE_BACKLOG_MAX
+
+
+def rung_despite(kit: Kit, messages: int) -> int:
+    rung: int = kit.run_job("reconciler", backlog=lambda group: messages).rung
+    return rung

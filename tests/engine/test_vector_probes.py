@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,7 +23,8 @@ def statuses(kit: Kit, tx_ids: list[str]) -> list[Status]:
     return [kit.status(tx_id).status for tx_id in tx_ids]
 
 
-def test_a_rollback_is_a_vector_too_and_knows_outputs(datp: Kit) -> None:
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_rollback_is_a_vector_too_and_knows_outputs(datp: Kit, is_async: bool) -> None:
     undone: list[list[tuple[int, Any, int]]] = []
 
     @datp.step("t/seat", vector=True)
@@ -29,7 +32,6 @@ def test_a_rollback_is_a_vector_too_and_knows_outputs(datp: Kit) -> None:
         for item in batch:
             item.done({"seat": item.data["n"]})
 
-    @seat.rollback
     def give_back(batch: Batch) -> None:
         keys = [item.idempotency_key for item in batch]
         assert all(key.endswith(":undo") for key in keys)
@@ -39,6 +41,12 @@ def test_a_rollback_is_a_vector_too_and_knows_outputs(datp: Kit) -> None:
                 item.retry("the line is dead")
             else:
                 item.done()
+
+    async def give_back_async(batch: Batch) -> None:
+        assert threading.current_thread().name == "datp-event-loop"
+        give_back(batch)
+
+    seat.rollback(give_back_async if is_async else give_back)
 
     @datp.step("t/odd", vector=True)
     def odd(batch: Batch) -> None:
@@ -166,6 +174,44 @@ def test_each_probed_item_gets_its_own_answer(datp: Kit, is_async: bool) -> None
     for word, end in zip(("no line", "ask later", "OSError (error "), ends[2:], strict=True):
         assert word in (end.note or "")
     assert calls[0] == 5
+
+
+@pytest.mark.parametrize(
+    ("misuse", "words"),
+    [
+        (lambda item: item.fail("no"), "Fail is no outcome of its probe function"),
+        (lambda item: item.sleep(1), "Sleep is no outcome of its probe function"),
+        (lambda item: [item.not_done(), item.done()], "two outcomes for"),
+        (lambda item: None, "without giving it an outcome"),
+    ],
+)
+def test_a_probe_that_is_no_probe_puts_only_its_own_item_in_doubt(
+    datp: Kit, misuse: Callable[[Item], object], words: str
+) -> None:
+    sent: list[str] = []
+
+    @datp.step("t/send", vector=True, on_crash="probe", retry={"max_attempts": 1})
+    def send(batch: Batch) -> None:
+        for item in batch:
+            sent.append(item.tx_id)
+            item.done()
+
+    @send.probe
+    def look(batch: Batch) -> None:
+        for item in batch:
+            misuse(item) if item.data["n"] == 1 else item.done({"by": "probe"})
+
+    datp.use(Pipeline("p").step("t/send").build())
+    datp.crash_at("hop.after_step")
+    tx_ids = datp.submit_together("p", numbers(3))
+    datp.lose_bells()
+    datp.recover()
+    datp.lose_bells(False)
+    datp.ring_together(tx_ids)
+    ends = [datp.status(tx_id) for tx_id in tx_ids]
+    assert [end.status for end in ends] == [Status.SUCCESS, Status.IN_DOUBT, Status.SUCCESS]
+    assert words in (ends[1].note or "")
+    assert sorted(sent) == sorted(tx_ids)
 
 
 def test_a_step_for_review_is_parked_item_by_item_after_a_crash(datp: Kit) -> None:

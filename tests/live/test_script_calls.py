@@ -6,7 +6,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from datp_tasks.live.live_types import Bell, Claimed, Held
-from datp_tasks.live.scripts import script, script_names
+from datp_tasks.live.scripts import ScriptCall, ScriptRunner, script, script_names
 from datp_tasks.model.state import PASSED, Delta, delta_json
 from datp_tasks.model.stop_request import StopRequest
 from tests.support.live_states import HERE, NODE, OPENS, STATE_JSON, STEP, Stage
@@ -139,3 +139,34 @@ def test_a_vector_of_different_shards_is_claimed_in_one_round_trip(stage: Stage)
     assert all(isinstance(claim, Claimed) for claim in claims)
     assert stage.live.round_trips == before + 1
     assert sorted(stage.live.running_on(NODE)) == sorted(bell.tx_id for bell in bells)
+
+
+def test_a_vector_of_one_shard_is_one_call_and_one_entry_and_each_has_its_answer(
+    stage: Stage,
+) -> None:
+    live, size = stage.live, 10
+    runner: ScriptRunner = vars(live)["_runner"]
+    journal = live.keys.in_shard("05", "journalX")
+    bells = [stage.queued(shard="05") for _ in range(size)]
+    pairs = [(bell.tx_id, bell.sequence) for bell in bells]
+    costs = []
+
+    def run(calls: list[ScriptCall]) -> list[str]:
+        before = runner.calls, stage.redis.xlen(journal)
+        replies = live.run(calls)
+        costs.append((runner.calls - before[0], stage.redis.xlen(journal) - before[1]))
+        return [reply[0] for reply in replies]
+
+    order: dict[str, str] = {"step_type": STEP, "begin": OPENS, "held": ""}
+    calls = [live.call_claim(tx_id, number, NODE, **order) for tx_id, number in pairs]
+    assert run([*calls, calls[0]]) == ["OK"] * size + ["NOT_QUEUED"]
+    fences = [int(fields["fence"]) for fields in live.fields_many([tx for tx, _ in pairs])]
+    held = [Held(tx, fence, (PASSED,)) for (tx, _), fence in zip(pairs, fences, strict=True)]
+    stale = Held(held[3].tx_id, held[3].fence - 1, (PASSED,))
+    held[3] = stale
+    wanted = ["STALE" if each is stale else "OK" for each in held]
+    assert run([live.call_checkpoint(each) for each in held]) == wanted
+    assert run([live.call_finish(each, NODE, "success", STATE_JSON) for each in held]) == wanted
+    assert costs == [(1, 1)] * 3
+    statuses = [stage.status(tx_id) for tx_id, _ in pairs]
+    assert statuses == ["running" if word == "STALE" else "success" for word in wanted]

@@ -175,6 +175,9 @@ def _report(results: Sequence[Result], console: Console) -> int:
             console.print("\n".join(each.output.splitlines()[-OUTPUT_LINES:]), markup=False)
     found = sum(each.verdict == "found" for each in results)
     console.print(f"{found} of {len(results)} found ({found / len(results):.1%})")
+    late = [each.mutant.name for each in results if each.is_late]
+    if late:
+        console.print(f"found only because a test took too long: {' '.join(late)}; try them alone")
     is_list_right = all(each.verdict in ("found", "NOT FOUND") for each in results)
     return 0 if is_list_right and found >= FOUND_SHARE * len(results) else 1
 

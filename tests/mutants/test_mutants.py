@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutants import workshop
 from tests.mutants.mutant import FOLDER, ROOT, Mutant, load
 
 MUTANTS = load()
@@ -79,3 +80,21 @@ def test_the_example_of_the_page_is_on_the_list() -> None:
     example = page.partition("```toml\n")[2].partition("```")[0]
     lists = "".join(path.read_text() for path in sorted(FOLDER.glob("*.toml")))
     assert example and example in lists
+
+
+@pytest.mark.parametrize(
+    ("run", "is_late"),
+    [
+        (workshop.TestRun(1, "FAILED tests/a.py::test_b - assert 1 == 2\n", 1.0), False),
+        (
+            workshop.TestRun(1, "E   Failed: Timeout (>60.0s)\nFAILED tests/a.py::test_b\n", 60.0),
+            True,
+        ),
+        (workshop.TestRun(None, "", 300.0), True),
+    ],
+)
+def test_one_that_was_found_by_a_test_that_took_too_long_is_told(
+    run: workshop.TestRun, is_late: bool
+) -> None:
+    result = workshop.Result(MUTANTS[0], "found", run.seen_by)
+    assert result.is_late is is_late

@@ -37,6 +37,8 @@ RUN_S = 300
 #: Bytecode is cached by the second of a change: each writing gets another one, long ago.
 FIRST_WRITING_S = 1_000_000_000
 
+#: On a busy machine that may be no fault of the mutant.
+LATE = "it took too long"
 SEEN_BY = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 
@@ -53,9 +55,10 @@ class TestRun:
     def seen_by(self) -> str:
         """The first test that was red."""
         if self.code is None:
-            return "(it does not end)"
+            return f"({LATE})"
         found = SEEN_BY.search(self.output)
-        return found.group(1) if found else ""
+        late = f" ({LATE})" if "Failed: Timeout" in self.output else ""
+        return found.group(1) + late if found else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,11 @@ class Result:
     seen_by: str = ""
     seconds: float = 0.0
     output: str = ""
+
+    @property
+    def is_late(self) -> bool:
+        """Found because something did not end in time, which a busy machine does as well."""
+        return self.verdict == "found" and self.seen_by.endswith(f"({LATE})")
 
 
 class Workshop:

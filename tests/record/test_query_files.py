@@ -11,6 +11,7 @@ import pytest
 
 from datp_tasks.record import queries
 from datp_tasks.record.queries import FOLDER, HEADER, Queries, QueriesInvalid, load
+from tests.support.parsed import parsed
 
 PACKAGE = FOLDER.parent.parent
 FILES = sorted(FOLDER.glob("*.sql"))
@@ -31,7 +32,7 @@ each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.ste
 
 def modules() -> Iterator[tuple[Path, ast.Module]]:
     for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(PACKAGE), ast.parse(path.read_text())
+        yield path.relative_to(PACKAGE), parsed(path.read_text())
 
 
 def topic_of(node: ast.AST) -> str | None:

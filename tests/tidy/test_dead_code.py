@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import datp_tasks
+from tests.support.parsed import parsed
 
 PACKAGE = Path(datp_tasks.__file__).parent
 ROOT = PACKAGE.parent
@@ -70,7 +71,6 @@ FOR_USERS = {
     "has_more",
     "kept_seconds",
     "lag_seconds",
-    "long_polls",
     "next_cursor",
     "not_done",
     "run_together",
@@ -87,7 +87,7 @@ ALLOWED = CALLED_BY_FRAMEWORKS | FOR_USERS | FOR_TESTS
 
 @cache
 def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
+    return parsed(path.read_text())
 
 
 @cache

@@ -8,6 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import datp_tasks
+from tests.support.parsed import parsed
 
 PACKAGE = Path(datp_tasks.__file__).parent
 ROOT = PACKAGE.parent
@@ -72,7 +73,7 @@ def test_a_module_has_the_name_of_another_only_for_the_same_topic() -> None:
 def test_a_class_has_the_name_of_another_only_for_the_same_thing() -> None:
     homes: dict[str, list[str]] = defaultdict(list)
     for path in MODULES:
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(path.relative_to(PACKAGE).as_posix())
     shared = {name: places for name, places in homes.items() if len(places) > 1}
@@ -82,7 +83,7 @@ def test_a_class_has_the_name_of_another_only_for_the_same_thing() -> None:
 def many_parameters(source: str) -> list[str]:
     return [
         node.name
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and len(positional(node)) > PARAMETERS_MAX
     ]
@@ -110,7 +111,7 @@ def test_a_function_with_too_many_is_found() -> None:
 def parts(source: str) -> dict[str, list[str]]:
     """What the classes of a module are made of: types of parameters, or of fields."""
     found: dict[str, list[str]] = {}
-    for node in ast.parse(source).body:
+    for node in parsed(source).body:
         if not isinstance(node, ast.ClassDef):
             continue
         made = [each for each in node.body if getattr(each, "name", "") == "__init__"]
@@ -166,7 +167,7 @@ def many_given(source: str) -> list[str]:
     """Classes at any depth whose constructor takes too many, whatever they are."""
     return [
         node.name
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.ClassDef)
         for method in node.body
         if isinstance(method, ast.FunctionDef) and method.name == "__init__"

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import datp_tasks
+from tests.support.parsed import parsed
 
 PACKAGE = Path(datp_tasks.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -29,7 +30,7 @@ SQL = re.compile(
 
 @cache
 def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
+    return parsed(path.read_text())
 
 
 def outside(rooms: tuple[str, ...]) -> Iterator[tuple[str, ast.Module]]:

@@ -17,6 +17,7 @@ from datp_tasks.jobs import schedule
 from datp_tasks.runtime import jobs
 from datp_tasks.settings import Settings
 from datp_tasks.tuning import Tuning
+from tests.support.parsed import parsed
 
 PACKAGE = Path(datp_tasks.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -58,7 +59,7 @@ def shown(path: Path, node: ast.AST | None = None) -> str:
 
 @cache
 def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), str(path))
+    return parsed(path.read_text())
 
 
 @cache

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from datp_tasks import Pipeline
+from datp_tasks import Pipeline, Sleep
 from datp_tasks.live.invariants import check_all
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
@@ -136,6 +138,52 @@ def test_a_loss_is_noticed_although_the_archiver_has_read_on_since(datp: Kit, wo
     world.archive()
     assert not noticed(world)
     assert reconcile(world) == 0
+
+
+def test_a_switch_that_was_set_after_the_last_reading_of_the_journal_is_set_again(
+    datp: Kit, world: World
+) -> None:
+    """SQL has no newer state of it, so nothing is restored; but its client was told."""
+    tx_id, busy = datp.submit("wait", {}), datp.submit("wait", {})
+    world.archive()
+    datp.lose_bells()
+    with world.rewound():
+        datp.clock.advance(seconds=1)
+        datp.client.set_switch(busy, "n", 1)
+        world.archive()
+        datp.client.set_switch(tx_id, "go", 1)
+    datp.lose_bells(False)
+    assert noticed(world)
+    assert "switch:go" not in world.fields(tx_id)
+    reconcile(world)
+    assert datp.status(tx_id).status is Status.SUCCESS
+
+
+def test_a_switch_that_a_step_has_used_up_is_set_again_if_redis_has_lost_that_as_well(
+    datp: Kit, world: World
+) -> None:
+    """The step did not happen, as far as anything knows: without the switch it waits for ever."""
+    seen: list[str] = []
+
+    @datp.step("t/use-up")
+    def use_up(ctx: Any, data: dict[str, Any]) -> Sleep:
+        if ctx.switch("go"):
+            seen.append(ctx.tx_id)
+            ctx.set_switch("go", None)
+        return Sleep(switch="go", seconds=HOUR_S)
+
+    datp.use(Pipeline("used-up").step("t/use-up").build())
+    tx_id, busy = datp.submit("used-up", {}), datp.submit("wait", {})
+    world.archive()
+    with world.rewound():
+        datp.clock.advance(seconds=1)
+        datp.client.set_switch(busy, "n", 1)
+        world.archive()
+        datp.client.set_switch(tx_id, "go", True)
+    assert seen == [tx_id]
+    reconcile(world)
+    assert seen == [tx_id, tx_id]
+    assert datp.status(tx_id).status is Status.SLEEPING
 
 
 def test_entries_that_were_drained_before_and_are_there_again_are_recorded_once(

@@ -11,6 +11,7 @@ from datp_tasks import Pipeline, Sleep
 from datp_tasks.errors import TransactionMoved
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.jobs import reconciler
+from datp_tasks.jobs.rebuild import SIGNALS_AGAIN_S
 from datp_tasks.model.status import Status
 from datp_tasks.testing.kit import Kit
 from datp_tasks.testing.servers import Servers
@@ -43,6 +44,8 @@ def test_a_switch_that_sql_did_not_get_by_the_journal_is_set_again_after_a_wipe(
     # The bell of the wake-up is lost together with everything else.
     datp.lose_bells()
     datp.client.set_switch(tx_id, "go", 7)
+    # Longer ago than signals are repeated to those that Redis still has.
+    datp.clock.advance(seconds=2 * SIGNALS_AGAIN_S)
     wipe(datp)
     datp.lose_bells(False)
     datp.recover()
@@ -83,6 +86,37 @@ def test_however_many_signals_came_before_it_a_switch_is_set_again(
     lost_switch(datp, tx_id)
     assert datp.status(tx_id).output == {"go": True}
     datp.close()
+
+
+@pytest.mark.parametrize("loss", ["restart", "wipe"])
+def test_a_switch_that_a_step_has_used_up_is_not_set_again(datp: Kit, loss: str) -> None:
+    """One approval of two must not count twice."""
+    approved: list[str] = []
+
+    @datp.step("t/twice")
+    def twice(ctx: Any, data: Data) -> Sleep | None:
+        if ctx.switch("go"):
+            approved.append(ctx.tx_id)
+            ctx.set_switch("go", None)
+        return Sleep(switch="go", seconds=86_400) if len(approved) < 2 else None
+
+    datp.use(Pipeline("twice").step("t/twice").build())
+    tx_id = datp.submit("twice", {})
+    datp.run_job("reconciler")
+    datp.client.set_switch(tx_id, "go", True)
+    datp.client.set_switch(tx_id, "other", 1)
+    datp.run_job("archiver")
+    if loss == "restart":
+        with datp.connections.engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE live_server SET run_id = 'the one before'")
+        datp.run_job("reconciler")
+    else:
+        wipe(datp)
+        datp.recover()
+    assert (datp.status(tx_id).status, len(approved)) == (Status.SLEEPING, 1)
+    assert datp.connections.live.fields_many([tx_id])[0]["switch:other"].endswith(":1")
+    datp.client.set_switch(tx_id, "go", True)
+    assert (datp.status(tx_id).status, len(approved)) == (Status.SUCCESS, 2)
 
 
 def lost_switch(datp: Kit, tx_id: str) -> None:

@@ -1,4 +1,4 @@
-"""The page before a deed: what will happen, and the form that does it."""
+"""The page before an action: what will happen, and the form that does it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ConfirmField:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirm:
-    """One deed, as its page names it."""
+    """One action, as its page names it."""
 
     title: str
     #: What will happen, in a sentence each.
@@ -32,8 +32,8 @@ class Confirm:
     act: str
     back: str
     button: str
-    #: The same on the command line.
-    cli: str
+    #: The same on the command line; with several, each is one way to decide.
+    cli: str | list[str]
     role: Role = Role.OPERATOR
     #: Why it is not possible now; empty: it is.
     impossible: str = ""
@@ -47,8 +47,14 @@ class Confirm:
 
 
 def confirm_page(visit: Visit, confirm: Confirm) -> Response:
-    may_do = visit.has(confirm.role)
-    return visit.page("deed.html", title=confirm.title, confirm=confirm, may_do=may_do)
+    commands = [confirm.cli] if isinstance(confirm.cli, str) else confirm.cli
+    return visit.page(
+        "action.html",
+        title=confirm.title,
+        confirm=confirm,
+        commands=commands,
+        may_do=visit.has(confirm.role),
+    )
 
 
 def breaks_glass(visit: Visit) -> bool:

@@ -35,7 +35,7 @@ DIGITS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointDeed:
+class EndpointAction:
     """One action on an endpoint, as its page names it."""
 
     button: str
@@ -46,14 +46,14 @@ class EndpointDeed:
     wants_reason: bool = True
 
 
-DEEDS = {
-    "test": EndpointDeed(
+ACTIONS = {
+    "test": EndpointAction(
         button="Send a test event",
         says=["An event of the type endpoint.test is sent there. It is about no transaction."],
         cli="test {id}",
         wants_reason=False,
     ),
-    "rotate": EndpointDeed(
+    "rotate": EndpointAction(
         button="Rotate the secret",
         says=[
             "A new secret signs from now on; it is shown once, on the next page.",
@@ -62,7 +62,7 @@ DEEDS = {
         ],
         cli="rotate {id}",
     ),
-    "replay": EndpointDeed(
+    "replay": EndpointAction(
         button="Replay",
         says=[
             "It is told again of what happened in the time below, and of what was not told then. "
@@ -70,20 +70,20 @@ DEEDS = {
         ],
         cli="replay {id} --from {from}Z --to {to}Z",
     ),
-    "enable": EndpointDeed(
+    "enable": EndpointAction(
         button="Enable",
         says=[
             "It is told of what happens from now on. A replay tells of what happened meanwhile.",
         ],
         cli="set {id} --enable",
     ),
-    "disable": EndpointDeed(
+    "disable": EndpointAction(
         button="Disable",
         says=["It is told nothing until it is enabled. What waits for it is cancelled."],
         cli="set {id} --disable",
         is_danger=True,
     ),
-    "delete": EndpointDeed(
+    "delete": EndpointAction(
         button="Delete",
         says=[
             "It is told nothing any more, what waits for it is cancelled, and its secrets are "
@@ -159,7 +159,13 @@ def read(services: Services, params: Params) -> Mapping[str, Any]:
     endpoint = _find(services, params["id"])
     with translate_outage():
         rows = services.webhooks.store.of_endpoint(endpoint.id, rows_max=DELIVERIES_MAX)
-    return {"endpoint": endpoint, "rows": rows, "rows_max": DELIVERIES_MAX}
+        now_ms = services.transactions.record.server_now_ms()
+    return {
+        "endpoint": endpoint,
+        "rows": rows,
+        "rows_max": DELIVERIES_MAX,
+        "now_ms": now_ms,
+    }
 
 
 VIEW = LiveView(
@@ -179,52 +185,52 @@ async def endpoint(visit: Visit) -> Response:
         "endpoint.html",
         title=f"Endpoint of {found['endpoint'].owner}",
         live=live,
-        deeds={name: each for name, each in DEEDS.items() if not _no(found["endpoint"], name)},
+        actions={name: each for name, each in ACTIONS.items() if not _no(found["endpoint"], name)},
         may_admin=visit.has(Role.ADMIN),
         **found,
     )
 
 
-def _no(endpoint: Endpoint, deed: str) -> str:
+def _no(endpoint: Endpoint, action: str) -> str:
     """Why it is not possible now; empty: it is."""
-    if deed == "enable":
+    if action == "enable":
         return "It is enabled already." if endpoint.enabled else ""
-    if deed in ("disable", "test", "replay") and not endpoint.enabled:
+    if action in ("disable", "test", "replay") and not endpoint.enabled:
         return "It is disabled."
-    return "A replay goes on." if deed == "replay" and endpoint.replay else ""
+    return "A replay goes on." if action == "replay" and endpoint.replay else ""
 
 
-@pages.page("/endpoints/{id}/act/{deed}")
+@pages.page("/endpoints/{id}/act/{action}")
 async def confirm(visit: Visit) -> Response:
-    deed = DEEDS.get(visit.part("deed"))
-    if deed is None:
+    action = ACTIONS.get(visit.part("action"))
+    if action is None:
         raise not_found("such action")
     found: Endpoint = await visit.run(_find, visit.services, visit.part("id"))
-    fields = _fields(visit.part("deed"), await visit.desk.sessions.clock.now_s())
+    fields = _fields(visit.part("action"), await visit.desk.sessions.clock.now_s())
     values = {each.name: each.value for each in fields}
     return confirm_page(
         visit,
         Confirm(
-            title=f"{deed.button}: endpoint of {found.owner}",
-            says=[f"It is about {found.id}, which tells {found.url}.", *deed.says],
-            act=f"{_place(found.id)}/{visit.part('deed')}",
+            title=f"{action.button}: endpoint of {found.owner}",
+            says=[f"It is about {found.id}, which tells {found.url}.", *action.says],
+            act=f"{_place(found.id)}/{visit.part('action')}",
             back=_place(found.id),
-            button=deed.button,
-            cli=f"datp endpoints {deed.cli.format(id=shlex.quote(found.id), **values)}",
+            button=action.button,
+            cli=f"datp endpoints {action.cli.format(id=shlex.quote(found.id), **values)}",
             role=Role.ADMIN,
-            impossible=_no(found, visit.part("deed")),
+            impossible=_no(found, visit.part("action")),
             fields=fields,
-            wants_reason=deed.wants_reason,
-            is_danger=deed.is_danger,
+            wants_reason=action.wants_reason,
+            is_danger=action.is_danger,
         ),
     )
 
 
-def _fields(deed: str, now_s: int) -> list[ConfirmField]:
-    if deed == "rotate":
+def _fields(action: str, now_s: int) -> list[ConfirmField]:
+    if action == "rotate":
         label = "Seconds for which the old secret signs, too"
         return [ConfirmField("overlap_s", label, value=str(int(SECRET_OVERLAP_S)))]
-    if deed != "replay":
+    if action != "replay":
         return []
     now = datetime.fromtimestamp(now_s, UTC).replace(second=0)
     hour_ago = now - timedelta(hours=1)

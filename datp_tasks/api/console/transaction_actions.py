@@ -29,7 +29,7 @@ SWITCH_CHARS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
+class TransactionAction:
     """One action, as its page names it."""
 
     name: str
@@ -83,24 +83,26 @@ DECISIONS = {
     "redo": ("It did not", "the step is run again"),
     "fail": ("It failed", "what was done before is rolled back, the last step first"),
 }
-DEEDS = {
-    deed.name: deed
-    for deed in (
-        Deed(
+ACTIONS = {
+    action.name: action
+    for action in (
+        TransactionAction(
             name="cancel",
             title="Cancel",
             says=_cancel_says,
             cli=("datp cancel {tx} --reason '…'",),
         ),
-        Deed(name="wake", title="Wake", says=_wake_says, cli=("datp wake {tx}",)),
-        Deed(
+        TransactionAction(name="wake", title="Wake", says=_wake_says, cli=("datp wake {tx}",)),
+        TransactionAction(
             name="switch",
             title="Set a switch of",
             says=_switch_says,
             cli=("datp switch {tx} NAME VALUE",),
         ),
-        Deed(name="retry", title="Retry", says=_retry_says, cli=("datp retry {tx} --reason '…'",)),
-        Deed(
+        TransactionAction(
+            name="retry", title="Retry", says=_retry_says, cli=("datp retry {tx} --reason '…'",)
+        ),
+        TransactionAction(
             name="resolve",
             title="Decide about",
             says=_resolve_says,
@@ -110,21 +112,21 @@ DEEDS = {
 }
 
 
-@pages.page("/transactions/{tx_id}/act/{deed}")
+@pages.page("/transactions/{tx_id}/act/{action}")
 async def confirm(visit: Visit) -> Response:
     """What will happen, and the form that does it."""
-    deed = DEEDS.get(visit.part("deed"))
-    if deed is None:
+    action = ACTIONS.get(visit.part("action"))
+    if action is None:
         raise not_found("such action")
     tx = await visit.run(look, visit.services, visit.part("tx_id"))
     return visit.page(
         "confirm.html",
-        title=f"{deed.title} {tx.tx_id}",
-        deed=deed,
+        title=f"{action.title} {tx.tx_id}",
+        action=action,
         tx=tx,
-        says=deed.says(tx),
-        cli=[each.format(tx=tx.tx_id) for each in deed.cli],
-        is_possible=can(tx)[deed.name],
+        says=action.says(tx),
+        cli=[each.format(tx=tx.tx_id) for each in action.cli],
+        is_possible=can(tx)[action.name],
         decisions=DECISIONS,
         waits_for=await visit.run(_waits_for, visit, tx.tx_id),
     )
@@ -144,7 +146,10 @@ async def cancel(visit: Visit) -> Response:
 async def wake(visit: Visit) -> Response:
     tx, access = await _about(visit)
     check_wake(visit.caller.actor, access, tx.owner)
-    woken = await visit.run(partial(visit.services.client.wake, tx.tx_id, by=visit.caller.actor))
+    end_sleep = partial(
+        visit.services.client.wake, tx.tx_id, by=visit.caller.actor, reason=visit.reason()
+    )
+    woken = await visit.run(end_sleep)
     return _done(visit, "It is woken." if woken else "It did not sleep any more.")
 
 
@@ -159,7 +164,14 @@ async def set_switch(visit: Visit) -> Response:
         value = typed_value(visit.form.get("value", ""))
     except InputInvalid as error:
         raise invalid([{"loc": ("value",), "msg": str(error)}]) from None
-    put = partial(visit.services.client.set_switch, tx.tx_id, name, value, by=visit.caller.actor)
+    put = partial(
+        visit.services.client.set_switch,
+        tx.tx_id,
+        name,
+        value,
+        by=visit.caller.actor,
+        reason=visit.reason(),
+    )
     woken = await visit.run(put)
     return _done(visit, f"The switch {name} is set{', and it woke up' if woken else ''}.")
 

@@ -5,9 +5,9 @@ WITH added AS (
     SELECT tx_id, %(name)s, %(value)s, coalesce(%(now)s, now()) FROM tx_summary
     WHERE tx_id = %(tx_id)s AND coalesce(completed_at, 'infinity') = 'infinity'
     ON CONFLICT (tx_id, name) DO UPDATE
-    SET value = excluded.value, created_at = excluded.created_at
+    SET value = excluded.value, created_at = excluded.created_at, replaced_seq = NULL
 )
-SELECT tx_id, name, value FROM tx_signal WHERE tx_id = %(tx_id)s AND name = %(name)s
+SELECT tx_id, name, value, replaced_seq FROM tx_signal WHERE tx_id = %(tx_id)s AND name = %(name)s
 
 -- :name add_many
 -- A cancel of many, all by one commit; in one order, so that two of these do not wait for each
@@ -19,9 +19,9 @@ WITH added AS (
       AND no_return_at IS NULL AND forwarded_at IS NULL AND status <> 'in-doubt'
     ORDER BY tx_id
     ON CONFLICT (tx_id, name) DO UPDATE
-    SET value = excluded.value, created_at = excluded.created_at
+    SET value = excluded.value, created_at = excluded.created_at, replaced_seq = NULL
 )
-SELECT tx_id, name, value FROM tx_signal WHERE tx_id = ANY(%(tx_id)s) AND name = %(name)s
+SELECT tx_id, name, value, replaced_seq FROM tx_signal WHERE tx_id = ANY(%(tx_id)s) AND name = %(name)s
 
 -- :name unmoved
 -- Hold the row of a transaction, if it has the number of events and the fence that a caller saw.
@@ -33,7 +33,12 @@ FOR NO KEY UPDATE
 -- :name put_back
 -- Withdraw a signal in favour of the one before it. Only if it still
 -- holds: another client may have set something else since.
-UPDATE tx_signal SET value = %(before)s
+UPDATE tx_signal SET value = %(before)s, replaced_seq = %(replaced_seq)s
+WHERE tx_id = %(tx_id)s AND name = %(name)s AND value = %(value)s
+
+-- :name replace
+-- A step has put another value in the place of a switch, under this number.
+UPDATE tx_signal SET replaced_seq = %(replaced_seq)s
 WHERE tx_id = %(tx_id)s AND name = %(name)s AND value = %(value)s
 
 -- :name withdraw
@@ -42,7 +47,7 @@ DELETE FROM tx_signal WHERE tx_id = %(tx_id)s AND name = %(name)s AND value = %(
 
 -- :name of_transactions
 -- The signals of transactions, in the order in which they came.
-SELECT tx_id, name, value FROM tx_signal WHERE tx_id = ANY(%(tx_id)s) ORDER BY created_at
+SELECT tx_id, name, value, replaced_seq FROM tx_signal WHERE tx_id = ANY(%(tx_id)s) ORDER BY created_at
 
 -- :name asked_to_stop
 -- Those that are asked to stop: a cancel is kept, and their row has it. One without the other was
@@ -53,7 +58,7 @@ WHERE g.tx_id = ANY(%(tx_id)s) AND g.name = %(name)s AND t.stop_request IS NOT N
 -- :name recent
 -- A page of the signals of the last while to transactions that go on, which the reconciler repeats
 -- after a loss of Redis.
-SELECT g.tx_id, g.name, g.value, g.created_at
+SELECT g.tx_id, g.name, g.value, g.replaced_seq, g.created_at
 FROM tx_signal g JOIN tx_summary t ON t.tx_id = g.tx_id
 WHERE g.created_at >= %(since)s
   AND (g.created_at, g.tx_id, g.name)
