@@ -65,9 +65,21 @@ def run_case(
     except DatpError as error:
         return CaseOutcome(definition.name, name, "not started", (str(error),))
     mistakes = [f"no step is called {each}, so its stub was not used" for each in sorted(unused)]
-    return CaseOutcome(
-        definition.name, name, str(summary.status), (*mistakes, *_mistakes(case, summary))
-    )
+    mistakes += _unknown_step(kit, summary) or _mistakes(case, summary)
+    return CaseOutcome(definition.name, name, str(summary.status), tuple(mistakes))
+
+
+def _unknown_step(kit: Kit, summary: Summary) -> list[str]:
+    """It waits for a worker that has the step type; here no other worker will come."""
+    if summary.status is not Status.QUEUED:
+        return []
+    step_type = kit.connections.live.fields_many([summary.tx_id])[0].get("stepType", "")
+    if kit.steps.find(step_type) is not None:
+        return []
+    return [
+        f"the step type {step_type} is not known here: name the module that declares it in "
+        "DATP_STEPS, as for the workers, or give the step a stub"
+    ]
 
 
 def _run(kit: Kit, pipeline: str, case: PipelineCase) -> Summary:
@@ -119,7 +131,7 @@ def _stand_in(
     return replace(step, type=STAND_IN, params=params)
 
 
-def _mistakes(case: PipelineCase, summary: Summary) -> Sequence[str]:
+def _mistakes(case: PipelineCase, summary: Summary) -> list[str]:
     found = []
     if str(summary.status) != case.status:
         note = f" ({summary.note})" if summary.note else ""

@@ -548,6 +548,11 @@ def test_stored_cases_are_run_and_each_result_is_shown(
     # A database and keys of their own, on servers that run already.
     monkeypatch.setenv("DATP_TEST_REDIS_URL", datp_servers.redis_url)
     monkeypatch.setenv("DATP_TEST_DATABASE_URL", datp_servers.database_url)
+    # In use beside it: a pipeline that names a mapping, which the servers of a case do not hold.
+    Surroundings(house.kit).mapping("case-codes")
+    house.kit.use(
+        Pipeline("maps").step("util/map-fields", params={"mapping": "case-codes"}).build()
+    )
     admin, opal = signed_in(house, "adam", Role.ADMIN), signed_in(house, "opal", Role.OPERATOR)
     token = admin.token()
     stored = admin.post("/drafts", token=token, yaml=CASES_YAML).headers["location"]
