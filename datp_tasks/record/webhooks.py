@@ -154,7 +154,9 @@ class Webhooks:
             rows = connection.exec_driver_sql(Query.attempts, {"id": id, "limit": rows_max})
             return [DeliveryAttempt(*row) for row in rows]
 
-    def redeliver(self, id: str, *, owner: str | None = None, actor: Actor | None = None) -> Member:
+    def redeliver(
+        self, id: str, *, owner: str | None = None, actor: Actor | None = None, reason: str = ""
+    ) -> Member:
         """Send it again, with the same id and body and a full number of tries.
 
         Put what this returns on the schedule; without that it is found overdue, seconds later.
@@ -168,7 +170,7 @@ class Webhooks:
                 raise WebhookErased(f"what {id} said was erased; there is nothing to send")
             if actor or owner is None:
                 self._clear(connection, {(row.owner, row.target)})
-            self._note(connection, actor, "webhook.redeliver", id)
+            self._note(connection, actor, "webhook.redeliver", id, reason=reason or None)
         return row.tx_id, row.sequence, row.owner
 
     def redeliver_dead(

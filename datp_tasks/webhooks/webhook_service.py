@@ -114,9 +114,11 @@ class WebhookService:
         except Exception as error:
             log.warning("%d webhooks are sent a little later: %s", len(due), error)
 
-    def redeliver(self, id: str, *, owner: str | None = None, actor: Actor | None = None) -> None:
+    def redeliver(
+        self, id: str, *, owner: str | None = None, actor: Actor | None = None, reason: str = ""
+    ) -> None:
         """Send one again, with its id and its body."""
-        self.tell_due([self.store.redeliver(id, owner=owner, actor=actor)])
+        self.tell_due([self.store.redeliver(id, owner=owner, actor=actor, reason=reason)])
 
     def redeliver_dead(self, *, owner: str | None = None, actor: Actor | None = None) -> int:
         """Send dead letters again, as many as fit into a batch; how many."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import httpx
@@ -13,6 +14,7 @@ from datp_tasks.model.actor import Role
 from datp_tasks.testing import Kit
 from tests.support.api_house import ApiHouse
 
+OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 DASHBOARD = Path(__file__).resolve().parents[2] / "docs" / "grafana-dashboard.json"
 
 
@@ -61,6 +63,9 @@ def test_prometheus_gets_everything_with_a_viewers_key_and_without_owners(
     answer = house.client("prometheus", Role.VIEWER).get("/metrics")
     assert answer.status_code == 200
     found = {family.name: family for family in text_string_to_metric_families(answer.text)}
+    named = re.findall(r"`(datp_[a-z_]+?)(?:_total)?`", OPERATIONS.read_text())
+    counted = sorted(name for name in found if not name.endswith("_created"))
+    assert counted == sorted(named), "the page for operators names each, once"
     ended = {
         sample.labels["pipeline"]: sample.value
         for sample in found["datp_transactions_ended"].samples

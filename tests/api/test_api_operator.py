@@ -57,6 +57,36 @@ def test_a_transaction_is_seen_from_the_inside(
     assert (state["source"], state["status"]) == ("archive", "success")
 
 
+def test_what_steps_said_is_read_page_by_page(
+    house: ApiHouse, acme: httpx.Client, ops: httpx.Client
+) -> None:
+    @house.kit.step("t/talks")
+    def talks(ctx: Any, data: dict[str, Any]) -> None:
+        ctx.log.info("holds", cents=12)
+        ctx.log.warning("twice")
+
+    house.kit.use(Pipeline("talks").step("t/talks").build())
+    place = f"/v1/transactions/{submitted(acme, 'talks')}/logs"
+    assert acme.get(place).status_code == 403
+    first = ok(ops.get(place, params={"limit": 1}))
+    [line] = first["lines"]
+    assert (line["level"], line["text"], line["fields"]) == ("info", "holds", {"cents": 12})
+    assert (line["step"], line["stepType"], line["attempt"]) == ("0", "t/talks", 1)
+    rest = ok(ops.get(place, params={"cursor": first["nextCursor"]}))
+    assert [each["text"] for each in rest["lines"]] == ["twice"]
+    assert rest["nextCursor"] is None
+    assert ops.get(place, params={"cursor": "soon"}).status_code == 422
+
+
+def test_step_types_are_listed_with_what_they_are_for(ops: httpx.Client) -> None:
+    listed = {each["name"]: each for each in ok(ops.get("/v1/step-types"))["stepTypes"]}
+    delay = ok(ops.get("/v1/step-types/util/delay"))
+    assert delay == listed["util/delay"]
+    assert delay["description"].endswith(".") and "seconds" in delay["parameters"]["properties"]
+    assert delay["defaultDefinition"]["type"] == "util/delay"
+    assert ops.get("/v1/step-types/util/none").status_code == 404
+
+
 def test_one_in_doubt_is_decided_and_who_did_it_is_written_down(
     house: ApiHouse, acme: httpx.Client, ops: httpx.Client
 ) -> None:

@@ -1,8 +1,8 @@
 -- :name ask
 -- Ask for something; no row if the same is asked for already, or this step has asked.
 INSERT INTO approval (action, subject, params, params_hash, asked_hash, version, requested_by,
-                      requester, reason, pipeline, size, needed, role, persons, step_key, created_at,
-                      expires_at)
+                      requester, reason, pipeline, size, needed, role, persons, step_key,
+                      created_at, expires_at)
 VALUES (%(action)s, %(subject)s, %(params)s::json, %(params_hash)s, %(asked_hash)s, %(version)s,
         %(requested_by)s, %(requester)s, %(reason)s, %(pipeline)s, %(size)s, %(needed)s, %(role)s,
         %(persons)s::json, %(step_key)s, coalesce(%(now)s, now()),

@@ -132,8 +132,8 @@ WHERE id = %(id)s
 -- :name add_deliveries
 -- Deliveries to an endpoint, each event once. The number takes the place of an event's sequence: it
 -- is far above any, so that a poll that cancels a transaction's own webhook leaves these alone. It
--- is drawn, because a counter in the webhook-id would tell an owner how many others are sent. If one
--- transaction draws a number twice, the commit fails and is tried again with others.
+-- is drawn, because a counter in the webhook-id would tell an owner how many others are sent. If
+-- one transaction draws a number twice, the commit fails and is tried again with others.
 -- What is told again goes out again under the id that it had.
 WITH v AS (
     SELECT * FROM unnest(%(tx_id)s::text[], %(event_id)s::text[], %(payload)s::text[])
