@@ -12,6 +12,7 @@ from datp_tasks import Pipeline, Request
 from datp_tasks.client.requests import Submitted
 from datp_tasks.errors import ExpiryInvalid, ExternalIdConflict, PipelineInvalid
 from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.model.pipeline_rules import EXPIRES_S_MAX
 from datp_tasks.testing import Kit
 
 #: The virtual clock starts here.
@@ -170,6 +171,11 @@ def test_a_definition_keeps_its_expiry_and_its_hook() -> None:
     assert (mapping["expiresInSeconds"], mapping["onLate"]) == (60, "bank/late")
 
 
+def test_a_longer_expiry_that_was_stored_before_is_still_loaded() -> None:
+    text = json.dumps({"pipeline": "x", "expiresInSeconds": 1e8, "steps": [{"type": "a/b"}]})
+    assert PipelineDefinition.from_json(text).expires_in_s == 1e8
+
+
 def test_a_definition_without_them_has_the_hash_it_always_had() -> None:
     mapping = json.loads(Pipeline("x").step("a/b").build().to_json())
     assert mapping == {"pipeline": "x", "steps": [{"type": "a/b"}]}
@@ -181,6 +187,8 @@ def test_a_definition_without_them_has_the_hash_it_always_had() -> None:
         ({"expires_in_s": 0}, "expiresInSeconds: must be a number above 0"),
         ({"expires_in_s": "soon"}, "expiresInSeconds: must be a number above 0"),
         ({"expires_in_s": 1e12}, "expiresInSeconds: must be a number above 0 and at most"),
+        # What could never be submitted cannot be applied either.
+        ({"expires_in_s": EXPIRES_S_MAX + 1}, "expiresInSeconds: must be a number above 0 and at"),
         ({"on_late": "Not A Step"}, "onLate: must match"),
     ],
 )
