@@ -15,7 +15,7 @@ from celery import signals
 from datp_tasks import failpoints
 from datp_tasks.bells.broker import TASK_PREFIX, make_celery, refuse_eager
 from datp_tasks.engine.registry import discover
-from datp_tasks.errors import DatpError
+from datp_tasks.errors import DatpError, SettingsError
 from datp_tasks.observe import logs
 from datp_tasks.runtime.main_process import MainProcess, WorkerInfo
 from datp_tasks.runtime.tasks import register
@@ -68,7 +68,10 @@ def _set_up(sender: str = "", instance: Any = None, **_: Any) -> None:
             "the heartbeat of all others, whose transactions are then taken over. Use prefork "
             "(the default), threads or solo; async steps share a process by themselves."
         )
-    main_process.set_up(sender)
+    try:
+        main_process.set_up(sender)
+    except SettingsError as error:
+        raise SystemExit(str(error)) from None
 
 
 @signals.worker_process_init.connect(weak=False)  # type: ignore[untyped-decorator]

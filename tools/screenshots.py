@@ -27,6 +27,7 @@ from datp_tasks.cli.command_context import Context, connect
 from datp_tasks.cli.demo import run_demo
 from datp_tasks.ledger.batch_list import derived_id, unsigned_batch_list
 from datp_tasks.model.actor import LOCAL, Actor, Role
+from datp_tasks.model.mapping import MappingDefinition
 from datp_tasks.model.pipeline import PipelineDefinition
 from datp_tasks.pipelines.version_store import PipelineStore
 from tests.support.browser import opened_browser
@@ -39,6 +40,15 @@ WIDE, PHONE = ViewportSize(width=1200, height=760), ViewportSize(width=390, heig
 TRANSFERS = (60, 110, 150, 90, 40, 70, 130, 150, 120, 80, 60, 100, 140, 110, 70, 90)
 ROUND_S = 10.0
 GIVE_UP_S = 120.0
+#: A picture is as high as its page, so that nothing is cut; of a long list it shows whole rows.
+HEIGHT_MIN, LIST_HEIGHT = 520, 900
+#: Space below the last panel.
+BELOW = 16
+LISTS = ("transactions", "webhooks", "endpoint", "audit")
+#: Below the last row or panel that fits into a height.
+LAST_EDGE = """high => Math.max(...[...document.querySelectorAll("main tr, main section")]
+    .map(each => Math.ceil(each.getBoundingClientRect().bottom + scrollY))
+    .filter(bottom => bottom <= high))"""
 PROGRAM = "from datp_tasks.cli import main; main()"
 POLICY = "rules:\n  - {action: pipeline.use, approvals: 0}\n"
 DARK = ("now", "transactions", "transaction", "metrics", "pipeline")
@@ -189,6 +199,24 @@ def _pipelines(datp: Context) -> None:
     draft = Pipeline("payout", **head).step("payout/check", name="check the account")
     draft.step("payout/send", name="send the money").step("payout/book", name="book it")
     store.apply(draft.build())
+    _mappings(datp)
+
+
+def _mappings(datp: Context) -> None:
+    """Codes of the bank that pipelines share, and a draft of the next version."""
+    codes = {"iban": "account.iban", "currency": {"from": "currency", "default": "EUR"}}
+    about = "The payment as the bank wants it"
+    mappings, name = datp.mappings, "bank-codes"
+    first = MappingDefinition(name=name, description=about, fields={**codes, "sum": "amount"})
+    version, _ = mappings.apply(first)
+    mappings.commit(name, version, "as the bank asked for in May")
+    mappings.use(name, version)
+    mappings.apply(
+        MappingDefinition(name=name, description=about, fields={**codes, "amount": "amount"})
+    )
+    statement = Pipeline("bank-message", startable=False)
+    statement.step("util/map-fields", name="for the bank", params={"mapping": name})
+    _use(datp.pipelines, statement.build(), "first version")
 
 
 def _use(store: PipelineStore, definition: PipelineDefinition, comment: str) -> None:
@@ -357,6 +385,8 @@ def _paths(scene: Scene) -> dict[str, str]:
         "pipeline": "/pipelines/payout",
         "cases": f"/pipelines/payout/versions/{before.version}/test",
         "diff": diff,
+        "mappings": "/mappings",
+        "mapping": "/mappings/bank-codes",
         "draft": "/drafts?pipeline=payout",
         "groups": "/groups",
         "group": "/groups/kyc",
@@ -384,7 +414,22 @@ def _photograph(scene: Scene, page: Page, ending: str, only: tuple[str, ...] = (
         page.wait_for_selector("html[data-ready]")
         page.wait_for_timeout(300)
         _prepare(page, name)
+        width = page.viewport_size["width"] if page.viewport_size else WIDE["width"]
+        page.set_viewport_size({"width": width, "height": HEIGHT_MIN})
+        page.set_viewport_size({"width": width, "height": _height(page, name in LISTS)})
         page.screenshot(path=FOLDER / f"{name}{ending}.png")
+
+
+def _height(page: Page, is_list: bool) -> int:
+    """Of the whole page; of a long list, down to the end of a row."""
+    page.evaluate("scrollTo(0, 0)")
+    bottom = (
+        "Math.ceil(document.querySelector('main').lastElementChild.getBoundingClientRect().bottom)"
+    )
+    whole = int(page.evaluate(bottom)) + BELOW
+    if is_list and whole > LIST_HEIGHT:
+        return int(page.evaluate(LAST_EDGE, LIST_HEIGHT)) + 1
+    return max(HEIGHT_MIN, whole)
 
 
 def _prepare(page: Page, name: str) -> None:
@@ -394,7 +439,6 @@ def _prepare(page: Page, name: str) -> None:
             page.fill("#reason", "before the change of Friday")
             page.click("button.primary")
             page.wait_for_selector("#cases .status", timeout=GIVE_UP_S * 1_000)
-            page.locator("#cases").scroll_into_view_if_needed()
         case "draft":
             text = page.input_value("#yaml")
             page.fill("#yaml", text.replace("name: send the money", "nmae: send the money"))
@@ -405,7 +449,6 @@ def _prepare(page: Page, name: str) -> None:
             page.click("button:has-text('Show payloads')")
             page.wait_for_selector("#payloads pre")
             page.click("#payloads details summary >> nth=0")
-            page.locator("#payloads").evaluate("panel => scrollTo(0, panel.offsetTop - 60)")
 
 
 if __name__ == "__main__":

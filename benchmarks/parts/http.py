@@ -7,6 +7,7 @@ sides and each ratio is taken within a round, so that both meet the same weather
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 import time
@@ -24,7 +25,7 @@ from benchmarks.process_times import own_s, snapshot
 from benchmarks.report import Figures
 from datp_tasks import Pipeline, Settings
 from datp_tasks.local.ports import pick_free_port
-from datp_tasks.model.actor import Actor
+from datp_tasks.model.actor import Actor, Role
 from datp_tasks.record.api_keys import ApiKeys
 from datp_tasks.runtime.clients import make_client
 from datp_tasks.runtime.container import Container
@@ -132,6 +133,8 @@ def _long_polls(bench: Bench, api: Side, crowd: int) -> list[float]:
         bench.engine.start_worker()
         url = f"http://127.0.0.1:{api.port}"
         headers = {"Authorization": f"Bearer {api.key}"}
+        keys = ApiKeys(connections.engine, connections.clock, PEPPER)
+        viewer = keys.create("viewer", Role.VIEWER, actor=Actor(name="bench")).text
         tx_ids: list[str] = []
         while len(tx_ids) < crowd:
             items = [{"pipeline": "held", "input": {}}] * min(500, crowd - len(tx_ids))
@@ -141,7 +144,7 @@ def _long_polls(bench: Bench, api: Side, crowd: int) -> list[float]:
         _wait(lambda: connections.live.sizes()["sleepingZ"] >= crowd)
 
         def end_all() -> None:
-            _wait(lambda: httpx.get(f"{url}/readyz").json()["longPolls"] >= crowd)
+            _wait(lambda: _waiting(url, viewer) >= crowd)
             for tx_id in tx_ids:
                 client.set_switch(tx_id, "go", True)
 
@@ -153,6 +156,13 @@ def _long_polls(bench: Bench, api: Side, crowd: int) -> list[float]:
         rows = connections.record.summaries(tx_ids)
     ended_s = {row.tx_id: row.completed_at.timestamp() for row in rows if row.completed_at}
     return [(answered_s[tx_id] - ended_s[tx_id]) * 1_000 for tx_id in tx_ids]
+
+
+def _waiting(url: str, key: str) -> float:
+    """How many long polls wait in this process."""
+    page = httpx.get(f"{url}/metrics", headers={"Authorization": f"Bearer {key}"}).text
+    found = re.search(r"^datp_api_long_polls (\S+)", page, re.MULTILINE)
+    return float(found[1]) if found else 0.0
 
 
 def _forget_accepted(connections: Container) -> None:

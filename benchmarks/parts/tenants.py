@@ -67,9 +67,16 @@ def run(bench: Bench) -> Figures:
         for name, work in works.items():
             ratios = []
             for number in range(turns):
-                step.doing(f"{name}, turn {number + 1} of {turns}")
+                what, began_s = f"{name}, turn {number + 1} of {turns}", time.monotonic()
+                step.doing(what)
                 ratios.append(work())
                 step.done()
+                # Also where the bar is not shown: a long run takes minutes.
+                alone_ms, beside_ms = ratios[-1]
+                bench.report.say(
+                    f"{what}: alone {alone_ms:.1f} ms, beside {beside_ms:.1f} ms, "
+                    f"after {time.monotonic() - began_s:.0f} s"
+                )
             figures[name] = median(alone_beside[1] / alone_beside[0] for alone_beside in ratios)
             alone_ms, beside_ms = (median(each) for each in zip(*ratios, strict=True))
             bench.report.say(

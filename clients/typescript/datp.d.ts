@@ -713,7 +713,8 @@ export type KeysShown = {
 export type LedgerBatch = {
   service: string;
   batchId: string;
-  position: number;
+  /** In the line of the service, which owners share; for operators. */
+  position: number | null;
   owner: string;
   state: string;
   attempts: number;
@@ -965,8 +966,6 @@ export type Readiness = {
   status: string;
   postgresql: string;
   redis: string;
-  /** How many wait in this process. */
-  longPolls: number;
 };
 
 export type ReasonIn = {
@@ -1237,7 +1236,8 @@ export type StepTypesShown = {
 export type StoredBatch = {
   service: string;
   batchId: string;
-  position: number;
+  /** In the line of the service, which owners share; for operators. */
+  position: number | null;
   state: string;
 };
 

@@ -84,7 +84,7 @@ ROUTERS = (
     compat.open_routes,
     health.router,
     series.routes,
-    series.open_routes,
+    series.scrape_routes,
     root.routes,
 )
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,64}")

@@ -20,12 +20,14 @@ from datp_tasks.api.lists import (
     make_cursor,
     page_of_more,
     read_cursor,
+    strange_cursor,
 )
 from datp_tasks.api.problems import Problem, invalid
 from datp_tasks.api.routing import AROUND_BYTES, grants, json_response, router
 from datp_tasks.api.serializers import batch_json
 from datp_tasks.api.services import caller_of, services_of
-from datp_tasks.ledger.batch_types import PAYLOAD_BYTES_MAX, Stored
+from datp_tasks.errors import BatchUnknown
+from datp_tasks.ledger.batch_types import PAYLOAD_BYTES_MAX, LedgerBatch, Stored
 from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.rights import check_batch, check_read_batches
 
@@ -72,7 +74,7 @@ async def submit(request: Request, wanted: models.BatchIn) -> Response:
         {
             "service": stored.service_id,
             "batchId": stored.batch_id,
-            "position": stored.seq,
+            "position": stored.seq if caller.is_operator else None,
             "state": str(stored.state),
         },
         200 if stored.duplicate else 202,
@@ -93,18 +95,30 @@ async def find(
     """Batches that are not final, or all, by service and in order."""
     services, caller = services_of(request), caller_of(request)
     check_read_batches(caller.actor, service)
-    place = read_cursor(cursor, str, int)
-    found = await services.threads.run(
-        services.client.batches,
-        service_id=service,
-        state=state,
-        owner=None if caller.is_operator else caller.owner,
-        with_final=with_final,
-        after=None if place is None else (place[0], place[1]),
-        rows_max=limit + 1,
-    )
-    page, more = page_of_more(found, lambda each: (each.service_id, each.seq), limit)
-    return listed("batches", [batch_json(each) for each in page], cursor=more, limit=limit)
+    owner = None if caller.is_operator else caller.owner
+    # Of the last of the page before its name: its number counts the batches of all owners.
+    last = read_cursor(cursor, str, str)
+
+    def read() -> list[LedgerBatch]:
+        after = None
+        if last is not None:
+            try:
+                after = (last[0], services.client.batch(last[0], last[1], owner=owner).seq)
+            except BatchUnknown:
+                raise strange_cursor() from None
+        return services.client.batches(
+            service_id=service,
+            state=state,
+            owner=owner,
+            with_final=with_final,
+            after=after,
+            rows_max=limit + 1,
+        )
+
+    found = await services.threads.run(read)
+    page, more = page_of_more(found, lambda each: (each.service_id, each.batch_id), limit)
+    shown = [batch_json(each, with_position=caller.is_operator) for each in page]
+    return listed("batches", shown, cursor=more, limit=limit)
 
 
 @routes.get(
@@ -147,4 +161,4 @@ async def status(
     check_read_batches(caller.actor, service)
     owner = None if caller.is_operator else caller.owner
     found = await services.threads.run(services.client.batch, service, batch_id, owner=owner)
-    return json_response(batch_json(found))
+    return json_response(batch_json(found, with_position=caller.is_operator))

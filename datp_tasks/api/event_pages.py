@@ -26,13 +26,12 @@ from datp_tasks.model.rights import check_read, sees_payloads
 from datp_tasks.model.sealed import MASK, masked
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.event_feed import (
-    BEGINNING,
     TEXT_CHARS_MAX,
     TYPES,
-    FeedCursor,
     FeedPage,
     TransactionEvent,
 )
+from datp_tasks.record.feed_places import BEGINNING, FeedCursor
 from datp_tasks.record.vault import Vault
 from datp_tasks.settings import Settings
 
@@ -95,7 +94,7 @@ async def events(
         services.waits.streams.places.take_or_refuse(caller.owner)
         return EventStream(request, shape, whose, cursor)
     page = await _page(request, services, whose, cursor, limit, wait)
-    cursor_text = str(page.next)
+    cursor_text = services.waits.streams.feed.names.text(page.next)
 
     def answer() -> Response:
         with translate_outage():
@@ -141,7 +140,7 @@ async def _cursor(services: Services, owner: str | None, text: str | None) -> Fe
         return FeedCursor(BEGINNING, head.cursor.at)
     if text == LATEST:
         return head.cursor
-    cursor = FeedCursor.parse(text)
+    cursor = head.names.parse(text, head.cursor.at)
     rule_days = await services.threads.run(feed.rule_days, owner)
     cursor.check_kept(kept_days(services.settings, rule_days), head.cursor.at)
     # Here, because a stream that has begun cannot be refused any more.
@@ -260,7 +259,7 @@ class EventStream(Response):
             headers.append((b"x-accel-buffering", b"no"))
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             # With an id at once: one that is cut before its first event comes back to this place.
-            await self._chunk(send, f"retry: {RETRY_MS}\nid: {self._cursor}\n\n")
+            await self._chunk(send, f"retry: {RETRY_MS}\nid: {self._id}\n\n")
             try:
                 await self._pump(send, gone)
             except OSError:
@@ -296,9 +295,13 @@ class EventStream(Response):
             self._cursor = page.next
             text = await self._written([each for each in page.events if self._shape.wants(each)])
             # Also without an event: a client that comes back need not read the others again.
-            await self._chunk(send, f"{text}: beat\nid: {page.next}\n\n")
+            await self._chunk(send, f"{text}: beat\nid: {self._id}\n\n")
             if time.monotonic() >= until_s:
                 return
+
+    @property
+    def _id(self) -> str:
+        return self._streams.feed.names.text(self._cursor)
 
     async def _is_still_admitted(self) -> bool:
         """A key that was revoked is a problem; one with other rights now comes back with them."""

@@ -22,13 +22,8 @@ from itertools import islice
 from datp_tasks.api.shares import Shares
 from datp_tasks.api.threads import Threads
 from datp_tasks.record.database import translate_outage
-from datp_tasks.record.event_feed import (
-    EventFeed,
-    FeedCursor,
-    FeedPage,
-    FeedPlace,
-    TransactionEvent,
-)
+from datp_tasks.record.event_feed import EventFeed, FeedPage, TransactionEvent
+from datp_tasks.record.feed_places import FeedCursor, FeedPlace
 
 log = logging.getLogger("datp.api")
 

@@ -242,10 +242,15 @@ class BatchReceipts(Paged):
     receipts: list[BatchReceipt]
 
 
+Position = Annotated[
+    int | None, Field(description="In the line of the service, which owners share; for operators.")
+]
+
+
 class LedgerBatch(Given):
     service: str
     batch_id: str
-    position: int
+    position: Position
     owner: str
     state: str
     attempts: int
@@ -265,7 +270,7 @@ class BatchDecided(Given):
 class StoredBatch(Given):
     service: str
     batch_id: str
-    position: int
+    position: Position
     state: str
 
 
@@ -281,7 +286,6 @@ class Readiness(Given):
     status: str
     postgresql: str
     redis: str
-    long_polls: Annotated[int, Field(description="How many wait in this process.")]
 
 
 class WebhookTransaction(Given):

@@ -60,11 +60,12 @@ def _summary_json(summary: Summary) -> dict[str, Any]:
     }
 
 
-def batch_json(batch: LedgerBatch) -> dict[str, Any]:
+def batch_json(batch: LedgerBatch, *, with_position: bool) -> dict[str, Any]:
+    """For operators with its position: the line is shared, and would tell what others hand in."""
     return {
         "service": batch.service_id,
         "batchId": batch.batch_id,
-        "position": batch.seq,
+        "position": batch.seq if with_position else None,
         "owner": batch.owner,
         "state": str(batch.state),
         "attempts": batch.attempts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
@@ -22,8 +22,8 @@ from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.database import translate_outage
 
 routes = router("/v1", "operator", role=Role.ADMIN)
-#: Without a key: nothing in it names an owner.
-open_routes = APIRouter(tags=["health"], redirect_slashes=False)
+#: Totals of all owners: a client could count by them what others do.
+scrape_routes = router("", "health", role=Role.VIEWER)
 
 BY = "^(group|pipeline|owner)(,(group|pipeline|owner)){0,2}$"
 
@@ -85,8 +85,9 @@ def scrape(metrics: Metrics, alerts: Alerts, meter: Meter) -> bytes:
     return generate_latest(registry)
 
 
-@open_routes.get("/metrics", operation_id="scrapeMetrics", response_class=PlainTextResponse)
+@scrape_routes.get("/metrics", operation_id="scrapeMetrics", response_class=PlainTextResponse)
 async def scraped(request: Request) -> Response:
-    """For Prometheus: totals, gauges, open alerts, and what this process counts."""
+    """For Prometheus, with a viewer's key: totals, gauges, open alerts, and what this process
+    counts."""
     text = await services_of(request).health.scraped.get()
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -12,6 +12,8 @@ from datp_tasks.errors import ApprovalNeeded, DatabaseUnavailable, DatpError
 
 #: Exit code: nothing was done yet, another person must agree first.
 APPROVAL_NEEDED = 7
+#: SQLSTATEs: undefined table, undefined column.
+NOT_MIGRATED = ("42P01", "42703")
 
 app = typer.Typer(
     name="datp",
@@ -77,6 +79,11 @@ def _of_a_server(error: Exception) -> str | None:
         return f"Redis does not answer: {error}. Is `datp up` running, or DATP_REDIS_URL right?"
     if isinstance(error, DBAPIError):
         reason = str(error.orig).strip().splitlines()[0] if error.orig else "no reason given"
+        if getattr(error.orig, "pgcode", None) in NOT_MIGRATED:
+            return (
+                f"PostgreSQL: {reason}. The tables are missing, or older than this release: "
+                "run `datp migrate`."
+            )
         return f"PostgreSQL: {reason}. Is `datp up` running, or DATP_DATABASE_URL right?"
     return None
 

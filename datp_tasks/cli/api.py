@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,11 +14,13 @@ from typing import Annotated
 import typer
 
 from datp_tasks.cli.command_context import connect
-from datp_tasks.local.ports import HOST, pick_free_port, port_is_free
+from datp_tasks.errors import DatabaseUnavailable
+from datp_tasks.local.ports import HOST
 from datp_tasks.local.private_files import read_text, write_private
 from datp_tasks.local.stack import Stack
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.record.api_keys import ApiKeys, KeyHash
+from datp_tasks.record.database import require_tables
 from datp_tasks.runtime.command_parts import CommandParts
 from datp_tasks.settings import Settings, variable
 
@@ -66,6 +69,8 @@ def api(
     context = connect()
     # Said here, before there are processes that could only die of it.
     KeyHash(context.settings.key_pepper, context.settings.key_pepper_previous)
+    with suppress(DatabaseUnavailable):
+        require_tables(context.engine)
     os.environ.update(context.environment)
     level = "info" if access_log else "warning"
     serve(host=host, port=port, workers=workers, log_level=level, access_log=access_log)
@@ -76,7 +81,7 @@ def start_local_api(stack: Stack, port: int | None = None) -> LocalApi:
     pepper = stack.key_pepper()
     wanted = {**os.environ, **stack.urls.as_environment(), variable("key_pepper"): pepper}
     key, operator_key = _local_keys(stack, Settings.from_env(wanted))
-    port = port or (DEFAULT_PORT if port_is_free(DEFAULT_PORT) else pick_free_port())
+    port = stack.take_port(port or DEFAULT_PORT)
     program = "from datp_tasks.cli import main; main()"
     stack.start_program(
         "api",

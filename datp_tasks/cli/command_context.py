@@ -16,6 +16,7 @@ from datp_tasks.local.run_file import (
     OF_A_STACK,
     PEPPER_FILE,
     POLICY_VARIABLE,
+    STEPS_VARIABLE,
     read_run_file,
 )
 from datp_tasks.runtime.command_parts import CommandParts
@@ -108,6 +109,7 @@ def _of_running_stack(directory: Path | None) -> dict[str, str]:
     return {
         **OF_A_STACK,
         POLICY_VARIABLE: run.policy_file,
+        STEPS_VARIABLE: ",".join(run.steps),
         **({} if has_own else {by_file: str(ring.resolve())}),
         "DATP_REDIS_URL": run.redis_url,
         "DATP_BROKER_URL": run.broker_url,

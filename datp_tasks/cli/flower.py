@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from datp_tasks.local.ports import HOST, pick_free_port, port_is_free
+from datp_tasks.local.ports import HOST
 from datp_tasks.local.private_files import read_or_create_secret
 from datp_tasks.local.stack import Stack
 
@@ -26,7 +26,7 @@ class Flower:
 
 def start_flower(stack: Stack) -> Flower:
     """Start it with the stack; the password is made up once and stays with the data."""
-    port = PORT if port_is_free(PORT) else pick_free_port()
+    port = stack.take_port(PORT)
     password_file = stack.directory / PASSWORD_FILE
     password = read_or_create_secret(password_file)
     argv = (sys.executable, "-m", "celery", "-A", "datp_tasks", "flower")

@@ -101,7 +101,7 @@ def list_batches(
     rows = [
         (
             each.service_id,
-            str(each.seq),
+            str(each.seq or "–"),
             each.batch_id[:ID_CHARS],
             _state(each.state),
             str(each.attempts),
@@ -193,7 +193,8 @@ def _show_alone(found: LedgerBatch, as_json: bool) -> None:
 
 
 def _print_batch(console: Console, found: LedgerBatch) -> None:
-    console.print(f"{found.service_id} no. {found.seq}  {_state(found.state)}")
+    number = f" no. {found.seq}" if found.seq else ""
+    console.print(f"{found.service_id}{number}  {_state(found.state)}")
     console.print(found.batch_id, soft_wrap=True)
     if found.note:
         console.print(found.note, markup=False)
@@ -362,7 +363,7 @@ def _batch_json(batch: LedgerBatch) -> dict[str, Any]:
     return {
         "service": batch.service_id,
         "batch": batch.batch_id,
-        "seq": batch.seq,
+        "seq": batch.seq or None,
         "owner": batch.owner,
         "state": batch.state,
         "attempts": batch.attempts,

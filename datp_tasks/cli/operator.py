@@ -39,8 +39,8 @@ Filters = Annotated[
     list[str] | None,
     typer.Option(
         "--where",
-        help="Filter as name=value: status, pipeline, owner, group, older-than, newer-than (15m); "
-        "or a search attribute as attr.amount>=100.",
+        help="Filter as name=value: status, pipeline, owner, group, older-than and newer-than "
+        "(time since it was accepted, as 15m); or a search attribute as attr.amount>=100.",
     ),
 ]
 Limit = Annotated[int, typer.Option(help="At most so many.", min=1)]

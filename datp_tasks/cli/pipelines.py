@@ -106,6 +106,7 @@ def show(name: Name, version: VersionOption = None, as_json: AsJson = False) -> 
             _version_json(stored.info)
             | {
                 "definition": stored.definition.to_mapping(),
+                "access": stored.definition.access.whole(),
                 "versions": [_version_json(each) for each in versions],
             }
         )
@@ -119,7 +120,18 @@ def show(name: Name, version: VersionOption = None, as_json: AsJson = False) -> 
     console = Console()
     columns = ("", "Version", "State", "Applied", "Committed", "Comment")
     print_list(console, list_table(columns, rows, whole=columns[1:5]), empty="no versions")
+    said = escape(_who_may(stored.definition.access.whole()))
+    console.print(said, highlight=False, soft_wrap=True)
     console.print(_highlighted(dump(stored.definition.to_mapping()), "yaml"))
+
+
+def _who_may(access: dict[str, Any]) -> str:
+    """The definition says only what differs from the defaults."""
+    switches = access.pop("switches")
+    others = switches.pop("*")
+    parts = [f"{what} {who}" for what, who in access.items()]
+    parts += [f"switch {name} {who}" for name, who in switches.items()]
+    return f"Who may: {', '.join(parts)}, {'other' if switches else 'all'} switches {others}"
 
 
 @app.command()

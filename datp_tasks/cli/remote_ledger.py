@@ -157,7 +157,8 @@ def _batch(found: Mapping[str, Any]) -> LedgerBatch:
     return LedgerBatch(
         service_id=found["service"],
         batch_id=found["batchId"],
-        seq=found["position"],
+        # Shown to operators only.
+        seq=found["position"] or 0,
         owner=found["owner"],
         state=BatchState(found["state"]),
         attempts=found["attempts"],

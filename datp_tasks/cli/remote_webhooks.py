@@ -11,7 +11,7 @@ from typing import Any
 from datp_tasks.cli.remote_calls import Json, RemoteCalls, known_moment, moment, refuse_over_http
 from datp_tasks.http.api_error import ApiError
 from datp_tasks.model.actor import Actor
-from datp_tasks.record.event_feed import BEGINNING
+from datp_tasks.record.feed_places import BEGINNING
 from datp_tasks.record.webhook_endpoints import Endpoint, EndpointReplay
 from datp_tasks.record.webhooks import Delivery, DeliveryAttempt
 

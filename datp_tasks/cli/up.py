@@ -23,7 +23,7 @@ from datp_tasks.cli.group_watch import GroupWatch, node_groups
 from datp_tasks.cli.own_steps import import_steps
 from datp_tasks.engine.registry import registry
 from datp_tasks.errors import LocalStackError
-from datp_tasks.local.ports import HOST, pick_free_port
+from datp_tasks.local.ports import HOST
 from datp_tasks.local.stack import DEFAULT_DIRECTORY, Stack, StackUrls
 from datp_tasks.pipelines.files import load_definitions
 from datp_tasks.pipelines.step_availability import offered_step_types
@@ -190,7 +190,7 @@ def _started(
         # `datp keys` needs it also while no API runs.
         stack.key_pepper()
         stack.keyring_file()
-        ledger_url = f"http://{HOST}:{pick_free_port()}" if with_example else ""
+        ledger_url = f"http://{HOST}:{stack.take_port()}" if with_example else ""
         groups = prepare(urls, with_example=with_example, ledger_url=ledger_url)
         if ledger_url:
             port = ledger_url.rpartition(":")[2]

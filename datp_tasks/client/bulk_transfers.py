@@ -271,7 +271,9 @@ class BulkTransfers:
         if summary.input == MASK:
             raise NoKeyRing(f"{tx_id} is sealed, and this process has no key ring to open it with")
         transfers = transfers_of(summary.input)
-        if not transfers or not self._is_of_bulk(summary):
+        # An erased one has ended, and does not say any more what it was made of.
+        has_some = bool(transfers) or summary.erased_at is not None
+        if not has_some or not self._is_of_bulk(summary):
             raise TransactionUnknown(f"{tx_id} is no bulk transfer")
         known = self._known(summary, transfers)
         own = {each.tx_id: each for each in known.values() if is_accepted_with(summary, each)}

@@ -203,15 +203,22 @@ class Client:
         *,
         by: Actor | None = None,
         only_if: Precondition | None = None,
+        reason: str = "",
     ) -> bool:
         """Set a switch; True if that woke the transaction. None removes the switch."""
-        return self._signals.set_switch(tx_id, name, value, by=by, only_if=only_if)
+        send = self._signals.set_switch
+        return send(tx_id, name, value, by=by, only_if=only_if, reason=reason)
 
     def wake(
-        self, tx_id: str, *, by: Actor | None = None, only_if: Precondition | None = None
+        self,
+        tx_id: str,
+        *,
+        by: Actor | None = None,
+        only_if: Precondition | None = None,
+        reason: str = "",
     ) -> bool:
         """End a sleep early; False if it does not sleep."""
-        return self._signals.wake(tx_id, by=by, only_if=only_if)
+        return self._signals.wake(tx_id, by=by, only_if=only_if, reason=reason)
 
     def cancel(
         self,

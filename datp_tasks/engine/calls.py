@@ -177,9 +177,11 @@ class StepCaller:
             case NotDone():
                 return NotStarted()
             case DontKnow(note=note):
-                return Doubt(clean_note(f"the probe of {where(run)} does not know: {note}"))
+                return Doubt(clean_note(f"the probe of {run.action.where} does not know: {note}"))
             case _:
-                return Doubt(f"the probe of {where(run)} must return Done, NotDone or DontKnow")
+                return Doubt(
+                    f"the probe of {run.action.where} must return Done, NotDone or DontKnow"
+                )
 
     def tell_late(self, run: Run, name: str, data: Json) -> str:
         """Call the step type that wants to know of a late success; what went wrong, if it did."""
@@ -284,16 +286,12 @@ class StepTypeHasNoRollback(Exception):
 TOLD = (StepTypeHasNoRollback, StepError, Fail, Abort)
 
 
-def where(run: Run) -> str:
-    return f"step {run.action.path} ({run.action.step_type})"
-
-
 def must_be_reviewed(step_type: StepType) -> bool:
     return step_type.on_crash == "review" or step_type.probe_function is None
 
 
 def review(run: Run) -> Doubt:
-    return Doubt(f"a worker was lost in the middle of {where(run)}; a person must decide")
+    return Doubt(f"a worker was lost in the middle of {run.action.where}; a person must decide")
 
 
 @lru_cache(maxsize=1_000)

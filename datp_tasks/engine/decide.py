@@ -249,21 +249,18 @@ class Decider:
     def too_many_crashes(self, run: Run) -> Park | None:
         if run.state.crashes < self._settings.crashes_max:
             return None
-        return Park(
-            f"step {run.action.path} ({run.action.step_type}) lost its worker "
-            f"{run.state.crashes} times"
-        )
+        return Park(f"{run.action.where} lost its worker {run.state.crashes} times")
 
     def _undone(self, run: Run, outcome: Outcome | None) -> Move:
         if isinstance(outcome, Output):
             run.change(UNDONE)
             return Next()
         note = outcome.note if isinstance(outcome, Broken) else "it did not return"
-        where = f"step {run.action.path} ({run.action.step_type})"
+        where = run.action.where
         return self._retry(run, note) or Park(f"{where} cannot be rolled back: {note}")
 
     def _unanswered(self, run: Run, note: str) -> Move:
-        where = f"step {run.action.path} ({run.action.step_type})"
+        where = run.action.where
         return self._retry(run, note, still_open=True) or Park(f"the probe of {where}: {note}")
 
     def _broken(self, run: Run, note: str) -> Move:
@@ -277,7 +274,7 @@ class Decider:
         if run.state.point is not None:
             return Park(_past_return(run, f"broke: {note}"))
         definition = self._definition(run, -1)
-        where = f"step {run.action.path} ({run.action.step_type})"
+        where = run.action.where
         rollback = definition.on_error == "rollback"
         run.change(
             ending(
@@ -358,7 +355,7 @@ def _bind(run: Run, outcome: Outcome | None) -> None:
 
 def _past_return(run: Run, what: str) -> str:
     """For the person who decides: nothing is undone by itself behind a point of no return."""
-    where = f"step {run.action.path} ({run.action.step_type})"
+    where = run.action.where
     point = run.state.point
     is_forward = point is not None and point.kind == "forward"
     why = "it was forwarded" if is_forward else "its point of no return is passed"

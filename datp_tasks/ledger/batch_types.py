@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.payload import Json
 from datp_tasks.record.ledger_types import (
+    UNSEEN,
     Asked,
     AttemptEnd,
     BatchAttempt,
@@ -17,6 +18,7 @@ from datp_tasks.record.ledger_types import (
     LedgerBatch,
     Move,
     NewBatch,
+    SeenService,
     Service,
     Sighting,
     Stored,
@@ -46,6 +48,7 @@ class Seen:
 
 
 __all__ = [
+    "UNSEEN",
     "Asked",
     "AttemptEnd",
     "BatchAttempt",
@@ -58,6 +61,7 @@ __all__ = [
     "Ring",
     "RingAll",
     "Seen",
+    "SeenService",
     "Service",
     "Sighting",
     "Stored",

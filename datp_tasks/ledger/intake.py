@@ -11,8 +11,17 @@ from datp_tasks.errors import (
     LedgerError,
     ServiceInvalid,
     ServiceUnknown,
+    SubjectMoved,
 )
-from datp_tasks.ledger.batch_types import PAYLOAD_BYTES_MAX, NewBatch, RingAll, Service, Stored
+from datp_tasks.ledger.batch_types import (
+    PAYLOAD_BYTES_MAX,
+    UNSEEN,
+    NewBatch,
+    RingAll,
+    SeenService,
+    Service,
+    Stored,
+)
 from datp_tasks.ledger.kinds import KINDS, address_mistake, credential_mistake
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.ledger_batches import BatchStore
@@ -43,10 +52,12 @@ class Intake:
         secret: str | None = None,
         by: Actor | None = None,
         reason: str = "",
+        seen: SeenService = UNSEEN,
     ) -> Service:
         """Make a line of batches to a ledger, or give it another address; the audit has `by`.
 
-        `secret` names the sealed secret that its requests carry as their Authorization.
+        `secret` names the sealed secret that its requests carry as their Authorization. With
+        `seen`, SubjectMoved is raised if it is not as the caller has seen it.
         """
         known = KINDS.get(kind)
         if known is None:
@@ -67,7 +78,9 @@ class Intake:
             mistake = credential_mistake(known, url)
         if mistake:
             raise ServiceInvalid(mistake)
-        if not self._batches.add_service(service, by, reason):
+        if not self._batches.add_service(service, by, reason, was=seen):
+            if any(each.kind == kind for each in self._batches.services([service_id])):
+                raise SubjectMoved(f"{service_id} was changed meanwhile; look at it again")
             raise ServiceInvalid(f"{service_id} exists and is of another kind than {kind}")
         return service
 

@@ -26,6 +26,7 @@ RUN_FILE = "run.json"
 #: The jobs of beat have a worker of their own here: an archiver at work holds up no transaction.
 #: A stack on a laptop is run by one person, so nothing waits for a second one.
 POLICY_VARIABLE = "DATP_SECURITY__POLICY_FILE"
+STEPS_VARIABLE = "DATP_STEPS"
 OF_A_STACK = {
     "DATP_MAINTENANCE_GROUP": "maintenance",
     POLICY_VARIABLE: "single-person",
@@ -52,6 +53,8 @@ class RunInfo:
     pids: Mapping[str, int] = field(default_factory=dict)
     #: What its processes were told needs a second person: commands here keep to the same.
     policy_file: str = OF_A_STACK[POLICY_VARIABLE]
+    #: The modules that its workers import: a command here knows the same step types.
+    steps: tuple[str, ...] = ()
 
 
 def write_run_file(info: RunInfo) -> None:
@@ -64,6 +67,7 @@ def write_run_file(info: RunInfo) -> None:
         "groups": list(info.groups),
         "pids": dict(info.pids),
         "policy_file": info.policy_file,
+        "steps": list(info.steps),
     }
     write_private(info.directory / RUN_FILE, json.dumps(content, indent=2) + "\n")
 
@@ -162,4 +166,5 @@ def _parse(directory: Path, content: Mapping[str, Any]) -> RunInfo:
         groups=tuple(content["groups"]),
         pids={str(name): int(pid) for name, pid in content["pids"].items()},
         policy_file=str(content.get("policy_file", OF_A_STACK[POLICY_VARIABLE])),
+        steps=tuple(map(str, content.get("steps", ()))),
     )

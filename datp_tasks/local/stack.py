@@ -14,6 +14,7 @@ from datp_tasks.errors import LocalStackError
 from datp_tasks.local.accounts import running_as_root
 from datp_tasks.local.embedded_server import EmbeddedServer
 from datp_tasks.local.interruptions import Interruptions
+from datp_tasks.local.ports import PortMarks
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.local.private_files import create_directory, read_or_create_secret, write_private
 from datp_tasks.local.processes import ManagedProcess, Surroundings
@@ -25,6 +26,7 @@ from datp_tasks.local.run_file import (
     OF_A_STACK,
     PEPPER_FILE,
     POLICY_VARIABLE,
+    STEPS_VARIABLE,
     DirectoryLock,
     RunInfo,
     read_last_run,
@@ -101,6 +103,7 @@ class Stack:
         self._supervisor = Supervisor(say, on_change=self._record)
         self._started_at = datetime.now(UTC)
         self._groups: tuple[str, ...] = ()
+        self._ports = PortMarks()
         self._urls: StackUrls | None = None
 
     def __enter__(self) -> Stack:
@@ -198,6 +201,10 @@ class Stack:
         made = ManagedProcess(name, argv, log_path=log_path, surroundings=surroundings)
         self._supervisor.start([made])
 
+    def take_port(self, preferred: int | None = None) -> int:
+        """For a program that is started next; no other stack takes it while this one runs."""
+        return self._ports.take(preferred)
+
     def key_pepper(self) -> str:
         return read_or_create_secret(self.directory / PEPPER_FILE)
 
@@ -225,6 +232,7 @@ class Stack:
             if self._lock.is_held():
                 remove_run_file(self.directory)
                 self._lock.release()
+            self._ports.release()
             self._urls = None
             self._groups = ()
 
@@ -305,8 +313,13 @@ class Stack:
                 groups=self._groups,
                 pids={name: pid for name, pid in pids.items() if pid is not None},
                 policy_file=_policy_file(),
+                steps=self._steps(),
             )
         )
+
+    def _steps(self) -> tuple[str, ...]:
+        given = {**os.environ, **self._environment}.get(STEPS_VARIABLE, "")
+        return tuple(part.strip() for part in given.split(",") if part.strip())
 
 
 def _policy_file() -> str:

@@ -51,6 +51,12 @@ def hash_of_request(params: Json, items: Sequence[str]) -> str:
     return f"{SORTED}{digest}" if items else digest
 
 
+def hash_of_asked(asked: Json) -> str:
+    """All that people agree to: also what is done to what, at which version, and whose consent it
+    takes."""
+    return hashlib.sha256(canonical(asked).encode()).hexdigest()
+
+
 def selection_of(ids: Iterable[str]) -> str:
     """What was chosen, in a word: another set has another one, in whatever order it is found."""
     return short_hash(sorted(ids))
@@ -90,6 +96,15 @@ class Ask:
     @property
     def params_hash(self) -> str:
         return hash_of_request(self.params, self.items)
+
+    def asked_hash(self, need: Need) -> str:
+        return hash_of_asked(
+            {
+                **_agreed_to(self, need.approvals, need.role, need.persons),
+                "params": self.params,
+                "items": sorted(self.items),
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,11 +156,19 @@ class Approval:
     executed_at: datetime | None = None
     #: Who looked into it after the glass was broken.
     closed_by: str | None = None
+    #: None: of a release that hashed parameters and items only.
+    asked_hash: str | None = None
     given: tuple[Vote, ...] = field(default=())
 
     def is_as_asked(self, items: Sequence[str]) -> bool:
-        """Whether its parameters and the transactions stored with it are those that it was asked
-        with."""
+        """Whether it says what it was asked with, and so do the transactions stored with it."""
+        if self.asked_hash is not None:
+            found = {
+                **_agreed_to(self, self.needed, self.role, self.persons),
+                "params": self.params,
+                "items": sorted(items),
+            }
+            return hash_of_asked(found) == self.asked_hash
         if items and not self.params_hash.startswith(SORTED):
             return len(items) == self.size
         return hash_of_request(self.params, items) == self.params_hash
@@ -201,6 +224,17 @@ class Approval:
                 for each in self.given
             ],
         }
+
+
+def _agreed_to(asked: Ask | Approval, approvals: int, role: Role, persons: Sequence[str]) -> Json:
+    return {
+        "action": asked.action,
+        "subject": asked.subject,
+        "version": asked.version,
+        "approvals": approvals,
+        "role": str(role),
+        "persons": list(persons),
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,16 @@ class PipelineAccess:
     def of_switch(self, name: str) -> Who:
         return self.switches.get(name, "granted")
 
+    def whole(self) -> dict[str, Any]:
+        """Also what is as by default; `*` are the switches that are not named."""
+        switches = {**self.switches, "*": self.of_switch("*")}
+        return {
+            "submit": self.submit,
+            "cancel": self.cancel,
+            "wake": self.wake,
+            "switches": switches,
+        }
+
     def to_mapping(self) -> dict[str, Any]:
         """As a file would have it; what is as by default is left out."""
         given = {"submit": self.submit, "cancel": self.cancel, "wake": self.wake}

@@ -34,6 +34,13 @@ class Position:
         )
 
 
+def place_words(place: str) -> str:
+    """Where a transaction is, for people: `payout/1` is step 2 of payout."""
+    pipeline, _, index = place.rpartition("/")
+    is_place = bool(pipeline) and index.isascii() and index.isdecimal()
+    return f"step {int(index) + 1} of {pipeline}" if is_place else place
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
     """Run a step, undo a step, or end."""
@@ -52,6 +59,12 @@ class Action:
     def __post_init__(self) -> None:
         if self.step:
             object.__setattr__(self, "step_type", self.step.type)
+
+    @property
+    def where(self) -> str:
+        """For people, who count steps from 1; `path` and `place` count from 0."""
+        numbers = ".".join(str(int(each) + 1) for each in self.path.split(".") if each)
+        return f"step {numbers} ({self.step_type})"
 
     def position(self, priority: str = "out") -> Position:
         return Position(self.group, self.step_type, self.place, priority)

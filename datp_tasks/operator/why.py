@@ -174,7 +174,7 @@ class Explainer:
             found = self.approvals.page(state=ApprovalState.PENDING, subject=why.tx_id)
         for each in found:
             # What a step asks holds data of the transaction, which not all may see who ask why.
-            reason = "" if each.action == STEP else f": {each.reason}"
+            reason = "" if each.action == STEP else f": {each.reason.rstrip(' .')}"
             who = each.requester if each.action == STEP else each.requested_by
             if not why.answer.endswith("."):
                 why.answer += "."

@@ -27,7 +27,11 @@ class Alert:
     subject: str
     summary: str
     created_at: datetime
-    is_cleared: bool = False
+    cleared_at: datetime | None = None
+
+    @property
+    def is_cleared(self) -> bool:
+        return self.cleared_at is not None
 
 
 class Alerts:
@@ -67,9 +71,7 @@ class Alerts:
         values = {"since_s": since_s, "limit": rows_max, "now": self._clock.now()}
         with self._engine.connect() as connection:
             return [
-                Alert(
-                    row.id, row.kind, row.subject, row.summary, row.created_at, bool(row.cleared_at)
-                )
+                Alert(row.id, row.kind, row.subject, row.summary, row.created_at, row.cleared_at)
                 for row in connection.exec_driver_sql(Query.recent, values)
             ]
 

@@ -43,6 +43,8 @@ def _declare_approvals(metadata: MetaData) -> None:
         Column("subject", Text, nullable=False),
         Column("params", JSON, nullable=False),
         Column("params_hash", Text, nullable=False),
+        #: Of everything that people agree to; requests of releases before have none.
+        Column("asked_hash", Text),
         #: Of the subject, when it was asked for.
         Column("version", Text, nullable=False),
         #: The person; `requester` is the actor as the audit table names it.
@@ -161,4 +163,6 @@ def _declare_decisions(metadata: MetaData) -> None:
             "tx_id",
             postgresql_where=text("state IN ('open', 'taken')"),
         ),
+        #: Requests about a transaction that is erased.
+        Index("approval_item_tx", "tx_id"),
     )

@@ -49,6 +49,7 @@ class Query(Queries, topic="approvals"):
     all_items: str
     take_item: str
     end_item: str
+    ended_items: str
     item_counts: str
 
 
@@ -106,6 +107,7 @@ class ApprovalStore:
             "subject": ask.subject,
             "params": encode(ask.params),
             "params_hash": ask.params_hash,
+            "asked_hash": ask.asked_hash(need),
             "version": ask.version,
             "requested_by": actor.person,
             "requester": clean_note(actor.name),
@@ -271,6 +273,12 @@ class ApprovalStore:
         values = {"id": approval_id, "tx_id": tx_id, "state": state, "note": clean_note(note)}
         with self._engine.begin() as connection:
             self._run(connection, Query.end_item, values)
+
+    def ended_items(self, approval_id: int) -> list[tuple[str, str, bool]]:
+        """Transactions that were acted on: what became of each, and whether that was done."""
+        with self._engine.connect() as connection:
+            rows = self._run(connection, Query.ended_items, {"id": approval_id})
+            return [(row.tx_id, row.note or "", row.state == "done") for row in rows]
 
     def item_counts(self, approval_id: int) -> dict[str, int]:
         with self._engine.connect() as connection:

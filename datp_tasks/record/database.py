@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from datp_tasks.errors import DatabaseUnavailable
+from datp_tasks.errors import DatabaseUnavailable, SettingsError
 from datp_tasks.record.lent_connection import LentConnection
 from datp_tasks.record.queries import Queries
 from datp_tasks.settings import Settings
@@ -24,6 +24,7 @@ __all__ = [
     "is_outage",
     "make_engine",
     "migrate",
+    "require_tables",
     "translate_outage",
 ]
 
@@ -34,9 +35,15 @@ MIGRATIONS = (HERE.parent / "_migrations", HERE.parent.parent / "migrations")
 #: SQLSTATEs: serialization failure, deadlock, lock not available.
 CONFLICTS = ("40001", "40P01", "55P03")
 
+NO_TABLES = (
+    "The database of DATP_DATABASE_URL has no tables yet. Make them with `datp migrate`, and start "
+    "this again."
+)
+
 
 class Query(Queries, topic="database"):
     ping: str
+    has_tables: str
 
 
 def make_engine(settings: Settings, *, autocommit: bool = False) -> Engine:
@@ -86,6 +93,14 @@ def answers(engine: Engine) -> bool:
     except SQLAlchemyError:
         return False
     return True
+
+
+def require_tables(engine: Engine) -> None:
+    """SettingsError if `migrate` was never run on this database."""
+    with translate_outage(), engine.connect() as connection:
+        found = connection.exec_driver_sql(Query.has_tables).scalar_one()
+    if not found:
+        raise SettingsError(NO_TABLES)
 
 
 def is_outage(error: OperationalError) -> bool:

@@ -14,7 +14,7 @@ import re
 import secrets
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -33,11 +33,15 @@ SAID_CHARS_MIN = 4
 
 class Query(Queries, topic="erased_values"):
     values_gone: str
+    named_for_all: str
+    values_of_none: str
     bulk_actions: str
+    bulks_of: str
     actions_of_bulks: str
     actions_of_approvals: str
+    actions_under: str
     bulk_approvals: str
-    approvals_of_bulks: str
+    approvals_of_many: str
     actions: str
     write_actions: str
     approvals: str
@@ -79,19 +83,58 @@ class ErasedValue:
 
 
 def values_gone(connection: Connection, tx_ids: Sequence[str]) -> list[ErasedValue]:
-    """Ask before their search attributes are deleted."""
+    """Ask before their search attributes are deleted.
+
+    Only a filter for every owner asks whether other owners have a value, which is a look at each
+    of them: it is taken for what such a filter names.
+    """
     rows = connection.exec_driver_sql(Query.values_gone, {"tx_id": list(tx_ids)})
-    return [ErasedValue(*row) for row in rows]
+    gone = [ErasedValue(row.owner, row.name, row.value, is_last=True) for row in rows]
+    if not gone:
+        return []
+    conditions = [
+        (*parts_of_condition(row.condition), row.value)
+        for row in connection.exec_driver_sql(Query.named_for_all)
+    ]
+    names: list[str] = []
+    for row in connection.exec_driver_sql(Query.views):
+        owner, found = _conditions(row.query)
+        if owner is None:
+            conditions += found
+            names.append(row.name)
+    asked = {
+        (each.name, each.value)
+        for each in gone
+        if any(each.is_named_by(*part) for part in conditions) or any(map(each.is_said_by, names))
+    }
+    last: set[tuple[str, str]] = set()
+    if asked:
+        columns = {
+            "name": [name for name, _ in asked],
+            "value": [value for _, value in asked],
+            "tx_id": list(tx_ids),
+        }
+        last = {
+            (row.name, row.value)
+            for row in connection.exec_driver_sql(Query.values_of_none, columns)
+        }
+    return [replace(each, is_last=(each.name, each.value) in last) for each in gone]
+
+
+def parts_of_condition(condition: str) -> tuple[str, str]:
+    """Attribute and operator, of `customer[prefix]`; without brackets it is equal."""
+    name, _, operator = condition.partition("[")
+    return name, operator.removesuffix("]") or "eq"
 
 
 def approvals_by(
     connection: Connection, values: Sequence[ErasedValue], tx_ids: Sequence[str]
 ) -> dict[int, bool]:
-    """Requests about many that were chosen by these, or as the transfers of a bulk; whether what
-    was said goes in any case."""
-    by_bulk = _ids(connection, Query.approvals_of_bulks, {"tx_id": list(tx_ids)})
+    """Requests about many that were chosen by these, or of which none is left; whether what was
+    said goes in any case. Ask once the transactions are erased."""
+    of_many = _ids(connection, Query.approvals_of_many, _bulks(connection, tx_ids))
     by_value = _ids(connection, Query.bulk_approvals, _columns(values)) if values else []
-    return {each: each in by_bulk for each in sorted({*by_bulk, *by_value})}
+    return {each: each in of_many for each in sorted({*of_many, *by_value})}
 
 
 def erase_bulk_approvals(
@@ -105,10 +148,13 @@ def erase_bulk_approvals(
     changed = {}
     for row in rows:
         params = json.loads(row.params)
-        where = {name: value for name, value in params["where"].items() if name != "attributes"}
+        where = _without(params["where"], values)
         is_said = any(each.is_said_by(row.said) for each in values)
         goes = not row.break_glass and (found[row.id] or is_said)
-        changed[row.id] = (encode({**params, "where": {**where, "erased": True}}), goes)
+        if where is not None:
+            params = {**params, "where": {**where, "erased": True}}
+        if where is not None or goes:
+            changed[row.id] = (encode(params), goes)
     if changed:
         columns = {
             "id": list(changed),
@@ -126,16 +172,20 @@ def erase_actions(
     approvals: Mapping[int, bool],
 ) -> dict[str, str]:
     """Take the values out of rows of the audit about many; by id, the SHA-256 of what is left."""
-    by_bulk = _ids(connection, Query.actions_of_bulks, {"tx_id": list(tx_ids)})
+    by_bulk = _ids(connection, Query.actions_of_bulks, _bulks(connection, tx_ids))
     by_value = _ids(connection, Query.bulk_actions, _columns(values)) if values else []
-    names = [f"approval {each}" for each, goes in approvals.items() if goes]
-    asked = _ids(connection, Query.actions_of_approvals, {"name": names}) if names else []
+    gone = [each for each, goes in approvals.items() if goes]
+    asked: list[int] = []
+    if gone:
+        names = [f"approval {each}" for each in gone]
+        asked = _ids(connection, Query.actions_of_approvals, {"name": names})
+        asked += _ids(connection, Query.actions_under, {"approval": list(map(str, gone))})
     ids = sorted({*by_bulk, *by_value, *asked})
     rows = connection.exec_driver_sql(Query.actions, {"id": ids}).all() if ids else []
     changed: list[tuple[int, str | None, str]] = []
     for row in rows:
         is_said = any(each.is_said_by(row.reason or "") for each in values)
-        left = _left_of(row, goes=is_said or row.id in by_bulk or row.id in asked)
+        left = _left_of(row, values, goes=is_said or row.id in by_bulk or row.id in asked)
         if left is not None:
             changed.append((row.id, *left))
     if changed:
@@ -145,25 +195,44 @@ def erase_actions(
     return {str(number): _sha256(details) for number, _, details in changed}
 
 
-def _left_of(row: Any, *, goes: bool) -> tuple[str | None, str] | None:
+def _left_of(
+    row: Any, values: Sequence[ErasedValue], *, goes: bool
+) -> tuple[str | None, str] | None:
     """Reason and details without what is erased; None if nothing of it is there.
 
-    The details keep the SHA-256 of what they were, and of the reason if that went.
+    The details keep the SHA-256 of what they were, and of the reason if that went, also of rows
+    from which something was taken before.
     """
     details = json.loads(row.details) if row.details else {}
-    where = details.get("where") or {}
-    has_filter = "attributes" in where
+    found = {"erased": _sha256(row.details)}
+    if "kept" in details:
+        found = {name: text for name, text in details.items() if name != "kept"}
+        details = details["kept"]
+    where = _without(details.get("where") or {}, values)
     # The reason of what one person did alone is for the other person who looks into it.
     goes = goes and row.reason is not None and not details.get("breakGlass")
-    if not has_filter and not goes:
+    if where is None and not goes:
         return None
-    if has_filter:
-        left = {name: value for name, value in where.items() if name != "attributes"}
-        details = {**details, "where": left}
-    found = {"erased": _sha256(row.details), "kept": details}
+    if where is not None:
+        details = {**details, "where": where}
     if goes:
         found["erasedReason"] = _sha256(row.reason)
-    return None if goes else row.reason, encode(found)
+    return None if goes else row.reason, encode({**found, "kept": details})
+
+
+def _without(where: Mapping[str, Any], values: Sequence[ErasedValue]) -> dict[str, Any] | None:
+    """A filter without the conditions that tell one of the values; None if none of them does."""
+    given = where.get("attributes") or {}
+    told = [each for each in values if each.is_of(where.get("owner"))]
+    left = {
+        condition: value
+        for condition, value in given.items()
+        if not any(each.is_named_by(*parts_of_condition(condition), value) for each in told)
+    }
+    if len(left) == len(given):
+        return None
+    rest = {name: value for name, value in where.items() if name != "attributes"}
+    return {**rest, "attributes": left} if left else rest
 
 
 def drop_views(connection: Connection, values: Sequence[ErasedValue]) -> int:
@@ -206,6 +275,13 @@ def _conditions(query: str) -> tuple[str | None, list[tuple[str, str, str]]]:
 def _folded(text: str) -> str:
     """For comparing: PostgreSQL folds ASCII only where its locale is C."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+
+
+def _bulks(connection: Connection, tx_ids: Sequence[str]) -> dict[str, Any]:
+    """What was erased, and bulks of which each transfer was erased by now."""
+    ids = {"tx_id": list(tx_ids)}
+    bulks = [row.tx_id for row in connection.exec_driver_sql(Query.bulks_of, ids)]
+    return {**ids, "bulk": [*tx_ids, *bulks]}
 
 
 def _ids(connection: Connection, query: str, values: dict[str, Any]) -> list[int]:

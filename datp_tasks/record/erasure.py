@@ -41,7 +41,9 @@ class Query(Queries, topic="erasure"):
     may_erase: str
     page: str
     erased_ids: str
+    one_at_a_time: str
     lock_approvals: str
+    lock_approvals_about: str
     lock: str
     lock_deliveries: str
     found: str
@@ -52,6 +54,7 @@ class Query(Queries, topic="erasure"):
     erase_approvals: str
     batches_of: str
     batches_of_owner: str
+    lock_batches: str
     erase_batches: str
     erase_answers: str
     lock_data_keys: str
@@ -116,6 +119,7 @@ class Erasure:
         """Erase those that may be, in one commit; why the others may not."""
         ids = {"tx_id": list(tx_ids)}
         with self._engine.begin() as connection:
+            connection.exec_driver_sql(Query.one_at_a_time)
             # Before the transactions, as one who approves does: neither waits for the other.
             connection.exec_driver_sql(Query.lock_approvals, ids)
             connection.exec_driver_sql(Query.lock, ids)
@@ -144,7 +148,11 @@ class Erasure:
         """Some batches of an owner that no transaction sent; how many."""
         with self._engine.begin() as connection:
             values = {"owner": owner, "limit": rows_max}
-            batches = connection.exec_driver_sql(Query.batches_of_owner, values).all()
+            found = connection.exec_driver_sql(Query.batches_of_owner, values).all()
+            # Requests first, as one who approves locks them.
+            subjects = {"subject": _batch_names(found)}
+            connection.exec_driver_sql(Query.lock_approvals_about, subjects)
+            batches = connection.exec_driver_sql(Query.lock_batches, _batch_columns(found)).all()
             if batches:
                 names = _erase_batches(connection, batches)
                 aside = self._set_aside(connection, names, [])
@@ -258,11 +266,18 @@ def _named(
 def _erase_batches(connection: Connection, batches: Sequence[Any]) -> list[str]:
     """As alerts and the audit name them."""
     if batches:
-        values = {
-            "service": [row.service_id for row in batches],
-            "batch": [row.batch_id for row in batches],
-        }
-        connection.exec_driver_sql(Query.erase_batches, values)
+        connection.exec_driver_sql(Query.erase_batches, _batch_columns(batches))
+    return _batch_names(batches)
+
+
+def _batch_columns(batches: Sequence[Any]) -> dict[str, list[str]]:
+    return {
+        "service": [row.service_id for row in batches],
+        "batch": [row.batch_id for row in batches],
+    }
+
+
+def _batch_names(batches: Sequence[Any]) -> list[str]:
     return [f"{row.service_id}/{row.batch_id}" for row in batches]
 
 

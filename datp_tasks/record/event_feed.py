@@ -8,19 +8,27 @@ oldest writer that still runs began (`pg_snapshot_xmin`), as the window of the t
 
 from __future__ import annotations
 
-import base64
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 from sqlalchemy import Engine
 
-from datp_tasks.errors import CursorInvalid, CursorTooOld
+from datp_tasks.errors import CursorTooOld
 from datp_tasks.model.payload import Json
 from datp_tasks.model.sealed import data_key_of
+from datp_tasks.record.feed_places import (
+    CHANGES,
+    LAST,
+    FeedCursor,
+    FeedNames,
+    FeedPlace,
+    OldPlaces,
+    row_name,
+)
 from datp_tasks.record.queries import Queries
 
 ACCEPTED, PROGRESS, IN_DOUBT, RESUMED, COMPLETED, PAYEE_COMPLETED = TYPES = (
@@ -32,14 +40,6 @@ ACCEPTED, PROGRESS, IN_DOUBT, RESUMED, COMPLETED, PAYEE_COMPLETED = TYPES = (
     #: A transaction of another owner has ended, of which this one is the payee.
     "payee.completed",
 )
-#: Of the logs: state changes come before the reports of the same writer.
-CHANGES, REPORTS = 0, 1
-LAST = 2**63 - 1
-#: The year 9999.
-AT_MS_MAX = 253_370_764_800_000
-CURSOR = re.compile(r"1\.(\d{1,19})\.([01])\.(\d{1,19})\.(\d{1,15})")
-#: What a row was called before the page was read may be so much older than the page.
-SLACK_S = 3_600.0
 #: A longer text is written anew for each stream, so that few large events do not fill the memory.
 TEXT_CHARS_MAX = 16_384
 #: Ways to show an event: with its payloads or without, in our shape or as a CloudEvent.
@@ -56,55 +56,7 @@ class Query(Queries, topic="event_feed"):
     renumber_reports: str
     head: str
     rule_days: str
-
-
-class FeedPlace(NamedTuple):
-    """Where an event stands among all others; a reader's place is that of the last it has seen."""
-
-    #: The transaction id of its writer in PostgreSQL.
-    xact: int
-    part: int
-    id: int
-
-
-BEGINNING = FeedPlace(0, CHANGES, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class FeedCursor:
-    """A place as clients keep it, with its time: what retention has dropped cannot be read."""
-
-    place: FeedPlace
-    at: datetime
-
-    def __str__(self) -> str:
-        xact, part, id = self.place
-        text = f"1.{xact}.{part}.{id}.{int(self.at.timestamp() * 1_000)}"
-        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-    @classmethod
-    def parse(cls, text: str) -> FeedCursor:
-        try:
-            padded = text + "=" * (-len(text) % 4)
-            plain = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
-        except ValueError:
-            plain = ""
-        found = CURSOR.fullmatch(plain)
-        if found is None:
-            raise CursorInvalid("this is no cursor that the feed has given")
-        xact, part, id, at_ms = map(int, found.groups())
-        if xact > LAST or id > LAST or at_ms > AT_MS_MAX:
-            raise CursorInvalid("this is no cursor that the feed has given")
-        return cls(FeedPlace(xact, part, id), datetime.fromtimestamp(at_ms / 1_000, UTC))
-
-    def check_kept(self, days: int, now: datetime) -> None:
-        """Raise CursorTooOld if what came after it may be dropped by now; 0 keeps it for ever."""
-        age_s = (now - self.at).total_seconds()
-        if days and age_s > days * 86_400 - SLACK_S:
-            raise CursorTooOld(
-                f"events are kept for {days} days, and this cursor is {age_s / 86_400:.1f} days "
-                "old: events after it may be gone. Begin anew without a cursor."
-            )
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +67,7 @@ class FeedHead:
     cursor: FeedCursor
     #: Transaction ids up to this one have been given out by this server.
     xact_max: int
+    names: FeedNames
 
     def check_known(self, place: FeedPlace) -> None:
         """Raise CursorTooOld for a place that this server cannot have given."""
@@ -131,6 +84,7 @@ class TransactionEvent:
     at: datetime
     #: As a webhook has it; what is sealed is sealed.
     data: Json
+    names: FeedNames = field(compare=False, repr=False)
     #: Its JSON by form of display; made once for all streams.
     texts: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
     #: How long `data` is as text.
@@ -149,11 +103,16 @@ class TransactionEvent:
     @property
     def id(self) -> str:
         """The same for every reader, however often."""
-        return f"evt_{'sp'[self.place.part]}{self.place.id}"
+        return self.names.event_id(self.place)
+
+    @property
+    def row_name(self) -> str:
+        """Not for clients: it counts the events of all."""
+        return row_name(self.place)
 
     @property
     def cursor(self) -> str:
-        return str(FeedCursor(self.place, self.at))
+        return self.names.text(FeedCursor(self.place, self.at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +128,19 @@ class EventFeed:
     def __init__(self, engine: Engine) -> None:
         self._alone = engine.execution_options(isolation_level="AUTOCOMMIT")
 
+    @cached_property
+    def names(self) -> FeedNames:
+        """What clients see of places; read once, it never changes."""
+        with self._alone.connect() as connection:
+            row = connection.exec_driver_sql(Query.key).one()
+        old = OldPlaces(int(row.old_xact), row.old_change, row.old_report, row.old_until)
+        return FeedNames(bytes.fromhex(row.key), old)
+
     def head(self) -> FeedHead:
         with self._alone.connect() as connection:
             row = connection.exec_driver_sql(Query.head).one()
         cursor = FeedCursor(FeedPlace(int(row.xmin), CHANGES, 0), row.at)
-        return FeedHead(cursor, int(row.xmax))
+        return FeedHead(cursor, int(row.xmax), self.names)
 
     def rule_days(self, owner: str | None) -> int:
         """The shortest retention rule of an owner (None: of all) and of pipelines; 0: none."""
@@ -220,7 +187,8 @@ class EventFeed:
             return self.pages([(owner, after)], rows_max)[owner]
         values = {"xact": str(after.xact), "limit": rows_max, **_bounds(after)}
         with self._alone.connect() as connection:
-            return _page(connection.exec_driver_sql(Query.page_of_all, values).all(), rows_max)
+            rows = connection.exec_driver_sql(Query.page_of_all, values).all()
+        return self._page(rows, rows_max)
 
     def pages(self, wanted: Sequence[tuple[str, FeedPlace]], rows_max: int) -> dict[str, FeedPage]:
         """The next events of each of these owners after its own place, by one query."""
@@ -237,7 +205,19 @@ class EventFeed:
         found: dict[str, list[Any]] = {}
         for row in rows:
             found.setdefault(row.asked, []).append(row)
-        return {owner: _page(of_owner, rows_max) for owner, of_owner in found.items()}
+        return {owner: self._page(of_owner, rows_max) for owner, of_owner in found.items()}
+
+    def _page(self, rows: Sequence[Any], rows_max: int) -> FeedPage:
+        if rows[0].is_ahead:
+            raise _of_another_server()
+        found = [row for row in rows if row.id is not None]
+        is_full = len(found) >= rows_max
+        end = FeedCursor(FeedPlace(int(rows[0].xmin), CHANGES, 0), rows[0].at)
+        if is_full:
+            end = FeedCursor(_place(found[-1]), found[-1].created_at)
+        # What retention has dropped since leaves no event.
+        events = [_event(row, self.names) for row in found if row.data is not None]
+        return FeedPage(events, end, is_full)
 
 
 def _bounds(after: FeedPlace) -> dict[str, int]:
@@ -245,18 +225,6 @@ def _bounds(after: FeedPlace) -> dict[str, int]:
     if after.part == CHANGES:
         return {"change": after.id, "report": 0}
     return {"change": LAST, "report": after.id}
-
-
-def _page(rows: Sequence[Any], rows_max: int) -> FeedPage:
-    if rows[0].is_ahead:
-        raise _of_another_server()
-    found = [row for row in rows if row.id is not None]
-    is_full = len(found) >= rows_max
-    end = FeedCursor(FeedPlace(int(rows[0].xmin), CHANGES, 0), rows[0].at)
-    if is_full:
-        end = FeedCursor(_place(found[-1]), found[-1].created_at)
-    # What retention has dropped since leaves no event.
-    return FeedPage([_event(row) for row in found if row.data is not None], end, is_full)
 
 
 def _of_another_server() -> CursorTooOld:
@@ -270,7 +238,7 @@ def _place(row: Any) -> FeedPlace:
     return FeedPlace(int(row.xact), row.part, row.id)
 
 
-def _event(row: Any) -> TransactionEvent:
+def _event(row: Any, names: FeedNames) -> TransactionEvent:
     data = json.loads(row.data)
     return TransactionEvent(
         _place(row),
@@ -279,5 +247,6 @@ def _event(row: Any) -> TransactionEvent:
         row.tx_id,
         row.created_at,
         data,
+        names,
         data_chars=len(row.data),
     )

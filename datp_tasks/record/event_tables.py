@@ -95,8 +95,8 @@ def _declare_deliveries(metadata: MetaData) -> None:
         _moment("finished_at"),
         Column("last_status", Integer),
         Column("last_error", Text),
-        #: For a registered endpoint, of which event; `sequence` is then a number from the sequence
-        #: webhook_delivery_number, far above that of any event.
+        #: For a registered endpoint, of which event; `sequence` is then a drawn number, far
+        #: above that of any event.
         Column("endpoint_id", Text),
         Column("event_id", Text),
         UniqueConstraint("tx_id", "sequence", name="webhook_delivery_event"),

@@ -29,6 +29,7 @@ from datp_tasks.model.payload import encode
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.ledger_sql import Sql, tried_again
 from datp_tasks.record.ledger_types import (
+    UNSEEN,
     Asked,
     AttemptEnd,
     BatchAttempt,
@@ -37,6 +38,7 @@ from datp_tasks.record.ledger_types import (
     LedgerBatch,
     Move,
     NewBatch,
+    SeenService,
     Service,
     Sighting,
     Stored,
@@ -46,6 +48,7 @@ from datp_tasks.record.ledger_types import (
     batch_from_row,
     begun_from_row,
     finished_from_rows,
+    service_values,
 )
 from datp_tasks.record.operator_actions import note_action
 from datp_tasks.record.queries import Queries
@@ -100,14 +103,11 @@ class BatchStore:
 
     # The way in.
 
-    def add_service(self, service: Service, by: Actor | None = None, reason: str = "") -> bool:
-        """Make a service or change its address; False if it exists with another kind."""
-        values = {
-            "service": service.service_id,
-            "kind": service.kind,
-            "url": service.url,
-            "secret": service.secret,
-        }
+    def add_service(
+        self, service: Service, by: Actor | None = None, reason: str = "", was: SeenService = UNSEEN
+    ) -> bool:
+        """Make or change a service; False if it exists with another kind, or is not as seen."""
+        values = service_values(service, was)
         with self._sql.transaction() as connection:
             is_done = bool(self._sql.rows(connection, Query.add_service, values))
             if is_done and by is not None:

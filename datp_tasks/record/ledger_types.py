@@ -59,6 +59,33 @@ class Service:
     secret: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SeenService:
+    """What the one who changes a service has seen of it."""
+
+    #: None: that there is none.
+    service: Service | None = None
+    is_compared: bool = True
+
+
+#: The caller has not looked: whatever there is, is changed.
+UNSEEN = SeenService(is_compared=False)
+
+
+def service_values(service: Service, seen: SeenService) -> dict[str, Any]:
+    """For the statement that makes a service, or changes what was seen of it."""
+    was = seen.service
+    return {
+        "service": service.service_id,
+        "kind": service.kind,
+        "url": service.url,
+        "secret": service.secret,
+        "compares": seen.is_compared,
+        "seen_url": was.url if was else None,
+        "seen_secret": was.secret if was else None,
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """Who may queue the batches of a service, and until when."""

@@ -1,4 +1,4 @@
-"""Finding anything by its id: transactions, external ids, batches, webhooks, pipelines, keys."""
+"""Finding anything by its id: whatever has a page of its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Query(Queries, topic="search"):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    #: transaction, external id, batch, webhook, pipeline, key or approval.
+    #: transaction, batch, webhook, pipeline, approval, endpoint, mapping, service, group or key.
     kind: str
     id: str
     #: What else a person wants to know of it.

@@ -234,6 +234,20 @@ segment = Table(
     PrimaryKeyConstraint("segment_type", "enumeration", "table_name"),
 )
 
+#: What hides the counters in the cursors and ids of the feed (record/feed_places.py). One row, made
+#: by its migration, with how far the feed had counted then.
+feed_key = Table(
+    "feed_key",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("key", Text, nullable=False),
+    Column("old_xact", Xid8, nullable=False),
+    Column("old_change", BigInteger, nullable=False),
+    Column("old_report", BigInteger, nullable=False),
+    Column("old_until", DateTime(timezone=True), nullable=False),
+    CheckConstraint("id = 1", name="feed_key_one"),
+)
+
 #: Transactions in process that will expire unless they end before.
 tx_timeout = Table(
     "tx_timeout",

@@ -15,7 +15,7 @@ from datp_tasks.clock import Clock
 from datp_tasks.errors import SealError, WebhookBusy, WebhookErased, WebhookUnknown
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.operator_actions import note_operator
+from datp_tasks.record.operator_actions import note_operator_action
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.webhook_queue import DEAD, Member, Receiver, subject_of
 from datp_tasks.seals.keyring import KeyRing, key_id_of, needed
@@ -154,7 +154,9 @@ class Webhooks:
             rows = connection.exec_driver_sql(Query.attempts, {"id": id, "limit": rows_max})
             return [DeliveryAttempt(*row) for row in rows]
 
-    def redeliver(self, id: str, *, owner: str | None = None, actor: Actor | None = None) -> Member:
+    def redeliver(
+        self, id: str, *, owner: str | None = None, actor: Actor | None = None, reason: str = ""
+    ) -> Member:
         """Send it again, with the same id and body and a full number of tries.
 
         Put what this returns on the schedule; without that it is found overdue, seconds later.
@@ -168,7 +170,7 @@ class Webhooks:
                 raise WebhookErased(f"what {id} said was erased; there is nothing to send")
             if actor or owner is None:
                 self._clear(connection, {(row.owner, row.target)})
-            self._note(connection, actor, "webhook.redeliver", id)
+            self._note(connection, actor, "webhook.redeliver", id, reason=reason or None)
         return row.tx_id, row.sequence, row.owner
 
     def redeliver_dead(
@@ -269,7 +271,7 @@ class Webhooks:
         reason: str | None = None,
     ) -> None:
         now = self._clock.now()
-        note_operator(connection, actor, action, subject, reason=reason, now=now)
+        note_operator_action(connection, actor, action, subject, reason=reason, now=now)
 
     def _values(self, **values: Any) -> dict[str, Any]:
         return {**values, "now": self._clock.now()}

@@ -9,11 +9,13 @@ from typing import Any
 from celery import Celery
 
 from datp_tasks.engine.steering import Steering, stopped
+from datp_tasks.errors import DatabaseUnavailable
 from datp_tasks.live.connect import make_redis
 from datp_tasks.live.group_copy import GroupCopy
 from datp_tasks.live.keys import Keys
 from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.observe.task_events import SharedFlag, wants_task_events
+from datp_tasks.record.database import require_tables
 from datp_tasks.record.sql_errors import SQLAlchemyError
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
@@ -41,13 +43,17 @@ class MainProcess:
         self._steering: Steering | None = None
 
     def set_up(self, worker_name: str) -> None:
-        """Before the pool is made: know the groups, and do not begin with one that is stopped."""
+        """Before the pool is made: know the groups, and do not begin with one that is stopped.
+
+        On a database without tables no job and no transaction could be run: SettingsError.
+        """
         queues = self._app.amqp.queues
         self._info.served = served = frozenset(queues.consume_from)
         self._info.name = worker_name
         # A container of its own, closed at once: the pool must not inherit a connection.
         container = Container.open(self._settings, celery=self._app)
         try:
+            _require_tables(container)
             queues.deselect(sorted(stopped(container.groups.current()) & served))
         except (RedisError, SQLAlchemyError) as error:
             log.warning("node groups are not known yet: %s", error)
@@ -78,3 +84,11 @@ class MainProcess:
     def forget(self) -> None:
         """After a fork: the steering belongs to the parent."""
         self._steering = None
+
+
+def _require_tables(container: Container) -> None:
+    """While PostgreSQL is unavailable it is not known whether there are any."""
+    try:
+        require_tables(container.engine)
+    except DatabaseUnavailable as error:
+        log.warning("PostgreSQL is unavailable (%s); the worker goes on trying", error.reason)

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from datp_tasks.errors import DatpError
+from datp_tasks.model.mapping import CONTENT
+from datp_tasks.model.mapping import STEP_TYPE as MAPS
 from datp_tasks.model.pipeline import PipelineDefinition, StepDefinition
 from datp_tasks.model.pipeline_cases import PipelineCase
 from datp_tasks.model.status import Status
@@ -63,9 +65,21 @@ def run_case(
     except DatpError as error:
         return CaseOutcome(definition.name, name, "not started", (str(error),))
     mistakes = [f"no step is called {each}, so its stub was not used" for each in sorted(unused)]
-    return CaseOutcome(
-        definition.name, name, str(summary.status), (*mistakes, *_mistakes(case, summary))
-    )
+    mistakes += _unknown_step(kit, summary) or _mistakes(case, summary)
+    return CaseOutcome(definition.name, name, str(summary.status), tuple(mistakes))
+
+
+def _unknown_step(kit: Kit, summary: Summary) -> list[str]:
+    """It waits for a worker that has the step type; here no other worker will come."""
+    if summary.status is not Status.QUEUED:
+        return []
+    step_type = kit.connections.live.fields_many([summary.tx_id])[0].get("stepType", "")
+    if kit.steps.find(step_type) is not None:
+        return []
+    return [
+        f"the step type {step_type} is not known here: name the module that declares it in "
+        "DATP_STEPS, as for the workers, or give the step a stub"
+    ]
 
 
 def _run(kit: Kit, pipeline: str, case: PipelineCase) -> Summary:
@@ -86,9 +100,20 @@ def _run(kit: Kit, pipeline: str, case: PipelineCase) -> Summary:
 def _stubbed(
     definition: PipelineDefinition, case: PipelineCase, unused: set[str]
 ) -> PipelineDefinition:
-    steps = tuple(_stand_in(step, case.stubs, unused) for step in definition.steps)
+    steps = tuple(_stand_in(_alone(step), case.stubs, unused) for step in definition.steps)
     # The cases are not needed to run one, and a test may start what other pipelines only call.
-    return replace(definition, steps=steps, tests=(), startable=True)
+    reply = _without_name(definition.reply) if definition.reply else None
+    return replace(definition, steps=steps, reply=reply, tests=(), startable=True)
+
+
+def _alone(step: StepDefinition) -> StepDefinition:
+    return replace(step, params=_without_name(step.params)) if step.type == MAPS else step
+
+
+def _without_name(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a shared mapping says, but not its name: the servers of a case hold no mappings."""
+    is_filled = "mapping" in given and "fields" in given
+    return {name: given[name] for name in CONTENT if name in given} if is_filled else given
 
 
 def _stand_in(
@@ -106,7 +131,7 @@ def _stand_in(
     return replace(step, type=STAND_IN, params=params)
 
 
-def _mistakes(case: PipelineCase, summary: Summary) -> Sequence[str]:
+def _mistakes(case: PipelineCase, summary: Summary) -> list[str]:
     found = []
     if str(summary.status) != case.status:
         note = f" ({summary.note})" if summary.note else ""

@@ -98,11 +98,14 @@ class SignalSender:
         *,
         by: Actor | None = None,
         only_if: Precondition | None = None,
+        reason: str = "",
     ) -> bool:
-        """True if that woke the transaction. None removes the switch."""
+        """True if that woke the transaction. None removes the switch. The audit has the reason."""
         signal = Signal(_known(tx_id), name, switch_json(name, value))
         sight = self._seen(tx_id, only_if)
-        note = _note(by, "switch", tx_id, f"{name} = {value!r:.100}")
+        note = _note(
+            by, "switch", tx_id, f"{name} = {value!r:.100}" + (f": {reason}" if reason else "")
+        )
         with self._kept_unless_refused(signal, note, sight):
             answer = self._sent(
                 tx_id,
@@ -115,11 +118,16 @@ class SignalSender:
             return self._woken(answer, "SET", "NO_CHANGE")
 
     def wake(
-        self, tx_id: str, *, by: Actor | None = None, only_if: Precondition | None = None
+        self,
+        tx_id: str,
+        *,
+        by: Actor | None = None,
+        only_if: Precondition | None = None,
+        reason: str = "",
     ) -> bool:
-        """False if it does not sleep."""
+        """False if it does not sleep. The audit has the reason."""
         sight = self._seen(_known(tx_id), only_if)
-        if note := _note(by, "wake", tx_id, None):
+        if note := _note(by, "wake", tx_id, reason or None):
             with translate_outage(), self._record.engine.begin() as connection:
                 note(connection)
         answer = self._sent(

@@ -248,7 +248,7 @@ def _told(event: TransactionEvent) -> tuple[str, str, str]:
         "id": event.id,
         "data": event.data,
     }
-    return event.tx_id, event.id, encode(body)
+    return event.tx_id, event.row_name, encode(body)
 
 
 def _check(types: Sequence[str], description: str) -> None:

@@ -17,11 +17,12 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from datp_tasks import Pipeline
 from datp_tasks.local.ports import pick_free_port
 from datp_tasks.local.processes import ManagedProcess, Surroundings
-from datp_tasks.model.actor import Actor
+from datp_tasks.model.actor import Actor, Role
 from datp_tasks.record.api_keys import ApiKeys
 from tests.support.eventually import eventually
 from tests.support.house import ROOT, House, log_of
@@ -32,6 +33,12 @@ pytestmark = pytest.mark.acceptance
 PEPPER = "a pepper for tests, long enough to be one"
 PROGRAM = "from datp_tasks.cli import main; main()"
 CROWD = 300
+
+
+def long_polls(client: httpx.Client) -> float:
+    families = text_string_to_metric_families(client.get("/metrics").text)
+    [found] = [each for each in families if each.name == "datp_api_long_polls"]
+    return float(found.samples[0].value)
 
 
 class Served:
@@ -66,10 +73,10 @@ class Served:
 
     def wait_for_polls(self, url: str, count: int) -> None:
         """Until so many long polls wait in this process."""
-        with httpx.Client(base_url=url, timeout=10) as client:
-            eventually(
-                lambda: client.get("/readyz").json()["longPolls"] >= count, what="long polls"
-            )
+        key = self.keys.create("prometheus", Role.VIEWER, actor=Actor(name="test")).text
+        headers = {"Authorization": f"Bearer {key}"}
+        with httpx.Client(base_url=url, headers=headers, timeout=10) as client:
+            eventually(lambda: long_polls(client) >= count, what="long polls")
 
     def client(self, url: str, **options: Any) -> httpx.Client:
         return httpx.Client(base_url=url, headers=self.headers, timeout=30, **options)

@@ -157,7 +157,7 @@ ROUTES: dict[str, tuple[Any, set[Any] | str]] = {
     "GET /datp/1.0/healthcheck": (None, "open"),
     "GET /healthz": (None, "open"),
     "GET /readyz": (None, "open"),
-    "GET /metrics": (None, "open"),
+    "GET /metrics": (None, VIEWERS),
     "GET /": (None, "open"),
 }
 NO_ROLE, VIEWER, OPERATOR, ADMIN = None, Role.VIEWER, Role.OPERATOR, Role.ADMIN

@@ -14,12 +14,13 @@ from typer.testing import CliRunner
 from datp_tasks import Pipeline
 from datp_tasks.cli import bulk_transfers as command
 from datp_tasks.client.bulk_transfers import ITEMS_MAX
-from datp_tasks.errors import ApprovalNeeded
+from datp_tasks.errors import ApprovalNeeded, TransactionError
 from datp_tasks.http import ApiClient
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.grants import Grants
 from datp_tasks.operator import bulk as operator_bulk
 from datp_tasks.record.vault import Vault
+from datp_tasks.transactions.send_signals import SignalSender
 from tests.support.api_house import ApiHouse, api_house
 from tests.support.command_parts import command_parts
 from tests.support.remote_terminal import RemoteTerminal, no_servers
@@ -396,8 +397,21 @@ def test_an_operator_cancels_a_bulk_and_a_large_one_with_another_person(
         assert ann.get(many).json()["counts"] == {"cancelled": 21}
         # Alone: some at once, and the job does the rest.
         monkeypatch.setattr(operator_bulk, "ITEMS_MAX", 4)
+        cancel, first = (
+            SignalSender.cancel,
+            min(e["txId"] for e in ann.get(urgent).json()["transfers"]),
+        )
+
+        def refuses(self: SignalSender, tx_id: str, *given: Any, **more: Any) -> Any:
+            if tx_id == first:
+                raise TransactionError("it is in another hand")
+            return cancel(self, tx_id, *given, **more)
+
+        monkeypatch.setattr(SignalSender, "cancel", refuses)
         alone = ops.post(f"{urgent}/cancel", json={"reason": "a fraud", "breakGlass": True})
-        assert alone.json()["cancelCounts"] == {"cancelled": 4, "waiting": 17}
+        assert alone.json()["cancelCounts"] == {"cancelled": 3, "refused": 1, "waiting": 17}
+        [refused] = [each for each in alone.json()["transfers"] if each["cancel"] == "refused"]
+        assert (refused["txId"], refused["cancelNote"]) == (first, "it is in another hand")
 
 
 def test_an_operator_cancels_a_sealed_bulk_and_sees_no_transfers(

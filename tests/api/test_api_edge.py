@@ -20,7 +20,7 @@ import pytest
 from datp_tasks.api import access, door
 from datp_tasks.api.shares import Shares
 from datp_tasks.errors import DatabaseUnavailable
-from datp_tasks.model.actor import LOCAL, Actor
+from datp_tasks.model.actor import LOCAL, Actor, Role
 from datp_tasks.model.grants import Grants
 from datp_tasks.record.api_keys import ApiKeys, OwnerLimits
 from datp_tasks.runtime.api import THREADS_MAX
@@ -351,7 +351,8 @@ def test_slow_queries_do_not_keep_keys_from_being_looked_up(
             assert other.get("/v1/transactions").status_code == 200
             assert submitted(other)
             assert house.client().get("/readyz").status_code == 200
-            assert house.client().get("/metrics").status_code == 200
+            prometheus = house.client("prometheus", Role.VIEWER)
+            assert prometheus.get("/metrics").status_code == 200
             assert time.monotonic() - began_s < 10
         finally:
             go.set()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
+import re
 import subprocess
 import threading
 import time
@@ -23,7 +25,8 @@ from datp_tasks.api.event_streams import EventStreams, Tail
 from datp_tasks.api.threads import Threads
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.sealed import MASK
-from datp_tasks.record.event_feed import FeedCursor, FeedPage, FeedPlace, TransactionEvent
+from datp_tasks.record.event_feed import FeedPage, TransactionEvent
+from datp_tasks.record.feed_places import BEGINNING, FeedCursor, FeedNames, FeedPlace, OldPlaces
 from datp_tasks.testing import Kit
 from tests.docs.docs_blocks import blocks
 from tests.support.api_house import ApiHouse
@@ -181,11 +184,15 @@ def test_cloud_events(acme: httpx.Client, how: str) -> None:
     assert end["data"]["output"] == {"echo": {"n": 1}}
 
 
-def test_cursors_that_are_wrong_or_too_old(kit: Kit, acme: httpx.Client) -> None:
+def of_days_ago(house: ApiHouse, cursor: str, days: int) -> str:
+    names = house.services.waits.streams.feed.names
+    parsed = names.parse(cursor, datetime.now(UTC))
+    return names.text(replace(parsed, at=parsed.at - timedelta(days=days)))
+
+
+def test_cursors_that_are_wrong_or_too_old(house: ApiHouse, acme: httpx.Client) -> None:
     assert acme.get("/v1/events", params={"after": "nonsense"}).status_code == 422
-    page = acme.get("/v1/events").json()
-    cursor = FeedCursor.parse(page["nextCursor"])
-    old = str(FeedCursor(cursor.place, cursor.at - timedelta(days=3_650)))
+    old = of_days_ago(house, acme.get("/v1/events").json()["nextCursor"], 3_650)
     gone = acme.get("/v1/events", params={"after": old})
     assert gone.status_code == 410
     assert gone.json()["type"].endswith("cursor-too-old")
@@ -193,13 +200,74 @@ def test_cursors_that_are_wrong_or_too_old(kit: Kit, acme: httpx.Client) -> None
     assert acme.get("/v1/events", headers=STREAM | {"Last-Event-ID": old}).status_code == 410
 
 
+# What others do cannot be counted.
+
+
+def old_cursor(xact: int, at: datetime) -> str:
+    """As earlier releases gave it to their clients."""
+    text = f"1.{xact}.0.0.{int(at.timestamp() * 1_000)}"
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def test_neither_ids_nor_cursors_count_what_others_do(
+    house: ApiHouse, acme: httpx.Client, zeta: httpx.Client
+) -> None:
+    submit(acme)
+    for number in range(3):
+        submit(zeta, number)
+    submit(acme)
+    first, *_, last = events = all_events(acme)
+    told = b" ".join(base64.urlsafe_b64decode(each["cursor"] + "==") for each in events)
+    for each in house.services.waits.streams.feed.page(None, BEGINNING, 99).events:
+        counter = each.place.xact
+        assert str(counter).encode() not in told and counter.to_bytes(4) not in told
+    assert all(re.fullmatch("evt_[0-9a-f]{24}", each["id"]) for each in events)
+    assert len({each["id"] for each in events}) == 4 and first["id"] != last["id"]
+    # A text that was not given is no cursor, whatever is changed in it.
+    cursor = events[1]["cursor"]
+    for forged in (cursor[:-2] + "AA", "A" + cursor[1:], cursor + "AAAA"):
+        if forged != cursor:
+            assert acme.get("/v1/events", params={"after": forged}).status_code == 422
+
+
+def test_cursors_of_an_earlier_release_are_read_and_cannot_be_used_to_count(
+    house: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one could ask, with made-up ones, how far the server has counted."""
+    acme = house.client(house.new_owner("acme"))
+    tx_id = submit(acme)
+    feed = house.services.waits.streams.feed
+    now, xact = feed.head().cursor.at, feed.head().xact_max
+
+    def read(names: FeedNames, given: int) -> httpx.Response:
+        monkeypatch.setitem(vars(feed), "names", names)
+        return acme.get("/v1/events", params={"after": old_cursor(given, now)})
+
+    key = bytes(32)
+    upgraded = FeedNames(key, OldPlaces(xact, 10**9, 10**9, now - timedelta(days=1)))
+    again = read(upgraded, 0).json()["events"]
+    assert [each["data"]["txId"] for each in again] == [tx_id] * 2
+    # What was handed out before keeps its id for ever.
+    assert all(re.fullmatch(r"evt_s\d+", each["id"]) for each in again)
+    beyond = [read(upgraded, xact + more) for more in (1, 10**9)]
+    assert {(each.status_code, each.json()["detail"]) for each in beyond} == {
+        (410, beyond[0].json()["detail"])
+    }
+    assert "Begin anew" in beyond[0].json()["detail"]
+    # While processes of the release before still hand them out.
+    during = FeedNames(key, OldPlaces(0, 0, 0, now + timedelta(days=1)))
+    assert read(during, xact - 1).status_code == 200
+
+
 # Waiting.
 
 
-def test_a_cursor_of_another_server_is_refused_while_others_wait(acme: httpx.Client) -> None:
+def test_a_cursor_of_another_server_is_refused_while_others_wait(
+    house: ApiHouse, acme: httpx.Client
+) -> None:
     """It would be told nothing until this server has counted as far as the other one."""
     submit(acme)
-    ahead = ahead_of(acme.get("/v1/events").json()["nextCursor"])
+    ahead = ahead_of(house, acme.get("/v1/events").json()["nextCursor"])
     with stream(acme) as messages:
         next(messages)
         next(messages)
@@ -313,17 +381,21 @@ def test_a_client_that_left_gives_its_place_back(house: ApiHouse, acme: httpx.Cl
     eventually(lambda: len(house.services.waits.streams) == 0)
 
 
-def ahead_of(cursor: str) -> str:
+def further(cursor: FeedCursor) -> FeedCursor:
     """As a server gave it that had counted further: another one, or this one before a restore."""
-    parsed = FeedCursor.parse(cursor)
-    return str(replace(parsed, place=parsed.place._replace(xact=parsed.place.xact + 10**9)))
+    return replace(cursor, place=cursor.place._replace(xact=cursor.place.xact + 10**9))
+
+
+def ahead_of(house: ApiHouse, cursor: str) -> str:
+    names = house.services.waits.streams.feed.names
+    return names.text(further(names.parse(cursor, datetime.now(UTC))))
 
 
 def test_a_stream_with_a_cursor_of_a_lost_server_is_refused_before_it_begins(
-    acme: httpx.Client,
+    house: ApiHouse, acme: httpx.Client
 ) -> None:
     submit(acme)
-    ahead = ahead_of(acme.get("/v1/events").json()["nextCursor"])
+    ahead = ahead_of(house, acme.get("/v1/events").json()["nextCursor"])
     for given in ({"headers": {"Last-Event-ID": ahead}}, {"params": {"after": ahead}}):
         refused = acme.get(
             "/v1/events",
@@ -344,7 +416,7 @@ def test_a_stream_whose_server_is_lost_meanwhile_says_so_and_ends(
 
     async def next_page(self: Any, owner: Any, after: FeedCursor, *args: Any, **more: Any) -> Any:
         if lost.is_set():
-            after = FeedCursor.parse(ahead_of(str(after)))
+            after = further(after)
         return await page_of(self, owner, after, *args, **more)
 
     monkeypatch.setattr(type(streams), "next_page", next_page)
@@ -509,8 +581,7 @@ def test_a_cursor_may_be_as_old_as_the_shortest_rule(
     """What a retention rule has dropped is no silent gap."""
     owner = house.new_owner("acme")
     acme = house.client(owner)
-    cursor = FeedCursor.parse(acme.get("/v1/events").json()["nextCursor"])
-    old = str(FeedCursor(cursor.place, cursor.at - timedelta(days=2)))
+    old = of_days_ago(house, acme.get("/v1/events").json()["nextCursor"], 2)
     assert acme.get("/v1/events", params={"after": old}).status_code == 200
     name = "echo" if kind == "pipeline" else owner if whose == "own" else "zeta-other"
     with kit.connections.engine.begin() as sql:
@@ -528,7 +599,9 @@ def test_a_cursor_may_be_as_old_as_the_shortest_rule(
 def event_of(number: int, chars: int) -> TransactionEvent:
     now = datetime.now(UTC)
     place = FeedPlace(number, 0, number)
-    return TransactionEvent(place, "transaction.completed", "acme", "t", now, {}, data_chars=chars)
+    names = FeedNames(bytes(32), OldPlaces(0, 0, 0, now))
+    kind = "transaction.completed"
+    return TransactionEvent(place, kind, "acme", "t", now, {}, names, data_chars=chars)
 
 
 def test_the_events_that_are_kept_for_streams_have_a_limit_in_bytes() -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from datp_tasks.model.actor import Role
 from datp_tasks.testing import Kit
 from tests.support.api_house import ApiHouse
 
+OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 DASHBOARD = Path(__file__).resolve().parents[2] / "docs" / "grafana-dashboard.json"
 
 
@@ -48,13 +51,21 @@ def test_series_are_for_operators(acme: httpx.Client) -> None:
     assert acme.get("/v1/metrics").status_code == 403
 
 
-def test_prometheus_gets_everything_without_a_key_and_without_owners(
+def test_prometheus_gets_everything_with_a_viewers_key_and_without_owners(
     kit: Kit, house: ApiHouse, acme: httpx.Client
 ) -> None:
     some_work(kit, acme)
-    answer = httpx.get(f"{house.url}/metrics")
+    # With the totals a client would count what others do.
+    assert [house.client().get("/metrics").status_code, acme.get("/metrics").status_code] == [
+        401,
+        403,
+    ]
+    answer = house.client("prometheus", Role.VIEWER).get("/metrics")
     assert answer.status_code == 200
     found = {family.name: family for family in text_string_to_metric_families(answer.text)}
+    named = re.findall(r"`(datp_[a-z_]+?)(?:_total)?`", OPERATIONS.read_text())
+    counted = sorted(name for name in found if not name.endswith("_created"))
+    assert counted == sorted(named), "the page for operators names each, once"
     ended = {
         sample.labels["pipeline"]: sample.value
         for sample in found["datp_transactions_ended"].samples
@@ -71,7 +82,7 @@ def test_the_dashboard_asks_only_for_what_is_there(
     kit: Kit, house: ApiHouse, acme: httpx.Client
 ) -> None:
     some_work(kit, acme)
-    page = httpx.get(f"{house.url}/metrics").text
+    page = house.client("prometheus", Role.VIEWER).get("/metrics").text
     dashboard = json.loads(DASHBOARD.read_text())
     asked = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
     assert len(asked) >= 8

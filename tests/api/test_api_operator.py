@@ -12,6 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks import Pipeline
+from datp_tasks.api.lists import make_cursor
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.grants import Grants
 from datp_tasks.record import ledger_batches
@@ -54,6 +55,36 @@ def test_a_transaction_is_seen_from_the_inside(
     house.kit.connections.redis.delete(f"{prefix}:{{{tx_id[1:3]}}}:stateH:{tx_id}")
     state = ok(ops.get(f"/v1/transactions/{tx_id}/state"))
     assert (state["source"], state["status"]) == ("archive", "success")
+
+
+def test_what_steps_said_is_read_page_by_page(
+    house: ApiHouse, acme: httpx.Client, ops: httpx.Client
+) -> None:
+    @house.kit.step("t/talks")
+    def talks(ctx: Any, data: dict[str, Any]) -> None:
+        ctx.log.info("holds", cents=12)
+        ctx.log.warning("twice")
+
+    house.kit.use(Pipeline("talks").step("t/talks").build())
+    place = f"/v1/transactions/{submitted(acme, 'talks')}/logs"
+    assert acme.get(place).status_code == 403
+    first = ok(ops.get(place, params={"limit": 1}))
+    [line] = first["lines"]
+    assert (line["level"], line["text"], line["fields"]) == ("info", "holds", {"cents": 12})
+    assert (line["step"], line["stepType"], line["attempt"]) == ("0", "t/talks", 1)
+    rest = ok(ops.get(place, params={"cursor": first["nextCursor"]}))
+    assert [each["text"] for each in rest["lines"]] == ["twice"]
+    assert rest["nextCursor"] is None
+    assert ops.get(place, params={"cursor": "soon"}).status_code == 422
+
+
+def test_step_types_are_listed_with_what_they_are_for(ops: httpx.Client) -> None:
+    listed = {each["name"]: each for each in ok(ops.get("/v1/step-types"))["stepTypes"]}
+    delay = ok(ops.get("/v1/step-types/util/delay"))
+    assert delay == listed["util/delay"]
+    assert delay["description"].endswith(".") and "seconds" in delay["parameters"]["properties"]
+    assert delay["defaultDefinition"]["type"] == "util/delay"
+    assert ops.get("/v1/step-types/util/none").status_code == 404
 
 
 def test_one_in_doubt_is_decided_and_who_did_it_is_written_down(
@@ -330,6 +361,43 @@ def test_batches_are_handed_in_and_seen_by_their_owner_only(
     assert [each["batchId"] for each in ok(ops.get("/v1/batches"))["batches"]] == [
         made.json()["batchId"]
     ]
+
+
+def test_batches_of_one_owner_do_not_count_those_of_others(
+    house: ApiHouse, ops: httpx.Client
+) -> None:
+    acme, zeta = with_batches(house), with_batches(house)
+    house.kit.client.add_service("shared", kind="sawtooth", url="http://127.0.0.1:9")
+    house.kit.lose_bells()
+    try:
+        made = []
+        for client, number in (
+            (acme, "01"),
+            (zeta, "02"),
+            (zeta, "03"),
+            (acme, "04"),
+            (acme, "05"),
+        ):
+            payload = base64.b64encode(payload_of(number * 64)).decode()
+            answer = client.post("/v1/batches", json={"service": "shared", "payload": payload})
+            assert answer.status_code == 202, answer.text
+            made += [answer.json()] if client is acme else []
+    finally:
+        house.kit.lose_bells(False)
+    about: dict[str, Any] = {"service": "shared", "limit": 2}
+    page = ok(acme.get("/v1/batches", params=about))
+    rest = ok(acme.get("/v1/batches", params=about | {"cursor": page["nextCursor"]}))
+    own = [*page["batches"], *rest["batches"]]
+    assert [each["batchId"] for each in own] == [each["batchId"] for each in made]
+    one = ok(acme.get(f"/v1/batches/shared/{made[0]['batchId']}"))
+    assert {each["position"] for each in [*made, *own, one]} == {None}
+    assert page["nextCursor"] == make_cursor("shared", made[1]["batchId"])
+    seen = ok(ops.get("/v1/batches", params={"service": "shared"}))["batches"]
+    assert [each["position"] for each in seen] == [1, 2, 3, 4, 5]
+    # One owner cannot ask for the place of another's batch by a cursor.
+    other = next(each["batchId"] for each in seen if each["position"] == 2)
+    forged = make_cursor("shared", other)
+    assert acme.get("/v1/batches", params={"cursor": forged}).status_code == 422
 
 
 def submits_noted(house: ApiHouse) -> int:

@@ -10,10 +10,19 @@ from html import unescape
 
 import pytest
 
+from datp_tasks import Pipeline
+from datp_tasks.api.console import ledgers_page
+from datp_tasks.api.console.render import action_words, rate, told_words
+from datp_tasks.api.console.subject_links import page_of_subject, page_or_search
 from datp_tasks.api.console.transactions_page import conditions_of
+from datp_tasks.api.services import Services
+from datp_tasks.ledger.batch_types import Service
 from datp_tasks.model.actor import LOCAL, Role
+from datp_tasks.model.approval import ACTIONS, STEP
 from datp_tasks.model.grants import Grants
 from datp_tasks.model.ledger_batch import BatchState
+from datp_tasks.model.node_groups import LIMITS
+from datp_tasks.model.plan import place_words
 from datp_tasks.model.status import Status
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.audit_chain import AuditChain, Noted
@@ -93,6 +102,10 @@ def test_counts_of_a_version_are_of_its_transactions(house: ApiHouse) -> None:
     house.services.client.cancel(woken, "a test", by=LOCAL)
     assert kit.finish(woken).status is Status.CANCELLED
     now = listing.by_version(5_000)[("nap", before)]
+    shown = signed_in(house, "vic", Role.VIEWER).get("/pipelines/nap").text
+    row = shown.partition(f'id="version-{before}"')[2].partition("</tr>")[0]
+    assert f"{now.unsuccessful} ({rate(100 * now.unsuccessful / now.ended)} %)" in row
+    assert re.search(rf"in flight </span>{now.in_flight}<", row)
     assert kit.status(sleeping).status is Status.SLEEPING
     assert now.in_flight - (was.in_flight if was else 0) == 1
     assert now.unsuccessful - (was.unsuccessful if was else 0) == 1
@@ -131,10 +144,12 @@ def test_a_dead_webhook_is_found_and_sent_again(house: ApiHouse) -> None:
         )
     assert delivery.id in guest.get(f"/webhooks?state=dead&owner=hooked&txId={tx_id}").text
     assert delivery.id not in guest.get("/webhooks?state=delivered&owner=hooked").text
-    answer = guest.post(f"/webhooks/{delivery.id}/redeliver", token=guest.token())
+    guest.post(f"/webhooks/{delivery.id}/redeliver", token=guest.token())
+    assert store.deliveries(tx_id=tx_id)[0].state == "dead", "not without a reason"
+    answer = guest.post(f"/webhooks/{delivery.id}/redeliver", token=guest.token(), **REASON)
     assert "It is due now" in said(guest, answer.headers["location"])
     [redelivery] = noted(house, "webhook.redeliver", delivery.id)
-    assert redelivery.actor.startswith("key ")
+    assert redelivery.actor.startswith("key ") and redelivery.reason == "ticket 12"
     assert guest.get("/webhooks/none").status_code == 404
 
 
@@ -146,9 +161,14 @@ def test_deciding_about_a_batch_takes_a_reason_and_two_persons(strict: ApiHouse)
     def state() -> BatchState:
         return strict.kit.connections.ledger.batches.find("saw", batch).state
 
-    row = re.compile(rf'title="{batch}"')
-    assert row.search(ann.get("/ledgers?service=saw&state=PARKED").text)
-    assert not row.search(ann.get("/ledgers?service=saw&state=NEW").text)
+    listed = f'href="/console{place}">'
+    assert listed in ann.get("/ledgers?service=saw&state=PARKED").text.partition("batch-rows")[2]
+    assert listed not in ann.get("/ledgers?service=saw&state=NEW").text.partition("batch-rows")[2]
+    commands = re.findall(r'data-copy="([^"]*)"', ann.get(f"{place}/act/resolve").text)
+    assert [shlex.split(unescape(each))[5:7] for each in commands] == [
+        ["--as", "COMMITTED"],
+        ["--as", "INVALID"],
+    ]
     ann.post(f"{place}/resume", token=token)
     assert state() is BatchState.PARKED, "not without a reason"
     ann.post(f"{place}/resume", token=token, **REASON)
@@ -178,6 +198,9 @@ def test_an_alert_is_closed_with_a_reason(house: ApiHouse) -> None:
     assert alerts.open_alerts("odd") == []
     [closing] = noted(house, "clear-alert", "odd subject of a page")
     assert closing.reason == "ticket 12"
+    closed = guest.get("/alerts").text.partition('id="cleared-rows"')[2]
+    row = closed.partition(f'id="cleared-{alert.id}"')[2].partition("</tr>")[0]
+    assert row.count("<time ") == 2, "when it was raised, and when it was closed"
     again = guest.post(f"/alerts/{alert.id}/close", token=guest.token(), **REASON)
     assert "open alert" in said(guest, again.headers["location"])
 
@@ -310,22 +333,203 @@ def test_a_ledger_service_is_registered_and_gets_another_address(house: ApiHouse
     assert "go to http://127.0.0.1:8008" in said(admin, answer.headers["location"])
     shown = admin.get("/services/new?service=notary").text
     assert 'value="http://127.0.0.1:8008"' in shown
-    with_secret = {**form, "secret": "notary-key", "known": "notary"}
+    first = seen_in(shown)
+    with_secret = {**form, "secret": "notary-key", "known": "notary", "seen": first}
     admin.post("/services", token=token, **with_secret, **REASON)
     # A form that did not show what exists does not replace it, and shows it now.
     moved = {**form, "url": "http://127.0.0.1:8009"}
-    for unseen in ({}, {"known": "other"}):
+    for unseen in ({}, {"known": "other"}, {"known": "notary", "seen": first}):
         again = admin.post("/services", token=token, **moved, **unseen, **REASON)
-        assert again.status_code == 422 and "with the secret notary-key" in unescape(again.text)
+        assert again.status_code == 409 and "with the secret notary-key" in unescape(again.text)
+        told = "was changed after" if "seen" in unseen else "notary exists"
+        assert told in again.text and "Nothing was stored" in again.text
         for name, value in {**moved, "secret": "notary-key", "known": "notary"}.items():
             assert name == "kind" or re.search(rf'name="{name}"[^>]* value="{value}"', again.text)
     assert [each.secret for each in store.services(["notary"])] == ["notary-key"]
     assert 'href="/console/services/new?service=notary"' in admin.get("/ledgers").text
-    admin.post("/services", token=token, **moved, known="notary", **REASON)
+    admin.post(
+        "/services", token=token, **moved, known="notary", seen=seen_in(again.text), **REASON
+    )
     [now] = store.services(["notary"])
     assert (now.url, now.secret) == ("http://127.0.0.1:8009", None)
     rows = noted(house, "service.add", "notary")
     assert {each.reason for each in rows} == {"ticket 12"} and len(rows) == 3
+
+
+def seen_in(page: str) -> str:
+    """As what a form of a ledger service has seen it."""
+    found = re.search(r'name="seen" value="(\w+)"', page)
+    assert found is not None
+    return found[1]
+
+
+def test_of_two_changes_of_a_service_at_once_one_is_told(
+    house: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin, store = signed_in(house, "adam", Role.ADMIN), house.kit.connections.ledger.batches
+    look = ledgers_page._service
+    form = {"service": "raced", "kind": "sawtooth", "url": "http://127.0.0.1:8008", "secret": ""}
+
+    def then_another(services: Services, name: str) -> Service | None:
+        """Between the look of the page and its write, another person writes."""
+        found = look(services, name)
+        monkeypatch.setattr(ledgers_page, "_service", look)
+        store.add_service(Service(service_id=name, kind="sawtooth", url=f"http://127.0.0.1:{port}"))
+        return found
+
+    for port in ("8010", "8011"):
+        page = admin.get("/services/new?service=raced").text
+        known = {"known": "raced", "seen": seen_in(page)} if port == "8011" else {}
+        monkeypatch.setattr(ledgers_page, "_service", then_another)
+        lost = admin.post("/services", token=admin.token(), **form, **known, **REASON)
+        assert lost.status_code == 409 and f"go to http://127.0.0.1:{port}" in lost.text
+        assert [each.url for each in store.services(["raced"])] == [f"http://127.0.0.1:{port}"]
+    assert noted(house, "service.add", "raced") == []
+
+
+def test_a_form_about_a_group_does_not_take_back_what_another_person_changed(
+    house: ApiHouse,
+) -> None:
+    opal, groups = signed_in(house, "opal", Role.OPERATOR), house.kit.connections.groups
+    token = opal.token()
+    shown = {f"was-{key}": "" for key in LIMITS} | dict.fromkeys(LIMITS, "")
+    # Another person after the form was opened.
+    groups.set("shared", {"concurrency": 3}, actor=LOCAL, reason="a test")
+    changed = {**shown, "queueAgeSeconds": "60"}
+    answer = opal.post("/groups/shared", token=token, **changed, **REASON)
+    assert "Changed: queueAgeSeconds 60." in said(opal, answer.headers["location"])
+    values = {"concurrency": 3, "queueAgeSeconds": 60}
+    assert groups.list()["shared"].values == values
+    both = {**shown, "concurrency": "5"}
+    answer = opal.post("/groups/shared", token=token, **both, **REASON)
+    assert "concurrency was changed meanwhile" in said(opal, answer.headers["location"])
+    assert groups.list()["shared"].values == values
+
+
+def test_a_mapping_is_compared_committed_and_put_into_use(strict: ApiHouse) -> None:
+    ann, vic = signed_in(strict, "ann", Role.ADMIN), signed_in(strict, "vic", Role.VIEWER)
+    token, kit = ann.token(), strict.kit
+    one, two = Surroundings(kit).mapping("codes").values()
+    named = Pipeline("coded").step("util/map-fields", params={"mapping": "codes"})
+    before = kit.connections.pipelines.apply(named.build()).version
+    kit.connections.pipelines.commit("coded", before, "first")
+    kit.connections.pipelines.use("coded", before)
+    assert 'href="/console/mappings/codes"' in vic.get("/mappings").text
+    shown = unescape(vic.get("/mappings/codes").text)
+    assert one in shown and two in shown and 'href="/console/pipelines/coded"' in shown
+    diff = unescape(vic.get(f"/mappings/codes/diff?from={one}&to={two}").text)
+    assert "-   iban: account<" in diff and "+   iban: account.iban<" in diff
+    base = f"/mappings/codes/versions/{two}"
+    refused = ann.post(f"{base}/commit", token=token).headers["location"]
+    assert "comment" in said(ann, refused), "not without a comment"
+    ann.post(f"{base}/commit", token=token, comment="iban is inside now")
+    [committed] = noted(strict, "mapping.commit", "codes")[:1]
+    assert (committed.reason, committed.actor[:4]) == ("iban is inside now", "key ")
+    assert "coded" in ann.get(f"{base}/use").text, "the page names what will change"
+    ann.post(f"{base}/use", token=token)
+    assert noted(strict, "mapping.use", "codes")[0].details["version"] == one, "without a reason"
+    used = said(ann, ann.post(f"{base}/use", token=token, **REASON).headers["location"])
+    number = re.search(r"coded waits for approval (\d+)", used)
+    assert number is not None and kit.connections.pipelines.show("coded").info.version == before
+    bob = signed_in(strict, "bob", Role.ADMIN)
+    bob.post(f"/approvals/{number[1]}/approve", token=bob.token())
+    assert kit.connections.pipelines.show("coded").info.version != before
+    assert vic.get("/mappings/none").status_code == 404
+    assert vic.get("/mappings/codes?version=ffff").status_code == 404
+
+
+def test_a_switch_and_a_wake_take_a_reason_that_the_audit_keeps(house: ApiHouse) -> None:
+    opal, tx_id = signed_in(house, "opal", Role.OPERATOR), house.kit.submit("nap", {}, owner="r")
+    token, place = opal.token(), f"/transactions/{tx_id}"
+    switch = {"token": token, "name": "kyc", "value": "true"}
+    for path, form in ((f"{place}/switch", switch), (f"{place}/wake", {"token": token})):
+        refused = opal.post(path, **form)
+        assert "reason" in said(opal, refused.headers["location"]), path
+    chain = AuditChain(house.kit.connections.engine)
+    assert chain.actions(subject=tx_id) == [], "not without a reason"
+    opal.post(f"{place}/switch", **switch, **REASON)
+    opal.post(f"{place}/wake", token=token, **REASON)
+    did = [(each.action, each.reason) for each in chain.actions(subject=tx_id)]
+    assert did == [
+        ("transaction.wake", "ticket 12"),
+        ("transaction.switch", "kyc = True: ticket 12"),
+    ]
+
+
+def test_any_id_in_the_search_leads_to_its_page(house: ApiHouse) -> None:
+    opal, vic = signed_in(house, "opal", Role.OPERATOR), signed_in(house, "vic", Role.VIEWER)
+    around, kit = Surroundings(house.kit), house.kit
+    batch, endpoint = around.parked_batch("found", "page 77"), around.endpoint()
+    around.mapping("found-codes")
+    around.node("worker-7@node", ["t/echo"], group="found-group")
+    kit.connections.groups.set("told-group", {"concurrency": 1}, actor=LOCAL, reason="a test")
+    tx_id = kit.submit("echo", {}, owner="found", webhook="https://shop.example.com/hook")
+    [delivery] = kit.connections.webhooks.store.deliveries(tx_id=tx_id)
+    key = house.new_key("found", Role.VIEWER).split("_")[1]
+    for text, place in {
+        batch: f"ledgers/found/{batch}",
+        endpoint: f"endpoints/{endpoint}",
+        "found-codes": "mappings/found-codes",
+        "found": "ledgers?service=found",
+        "found-group": "groups/found-group",
+        "worker-7@node": "groups/found-group",
+        "told-group": "groups/told-group",
+        delivery.id: f"webhooks/{delivery.id}",
+        key: f"audit?keyId={key}",
+        tx_id: f"transactions/{tx_id}",
+    }.items():
+        answer = opal.http.get("/console/search", params={"q": text})
+        assert answer.headers.get("location") == f"/console/{place}", text
+        assert opal.http.get(f"/console/{place}").status_code == 200, place
+    # One who may not read the audit is not led there.
+    assert "API key of found" in vic.http.get("/console/search", params={"q": key}).text
+
+
+def test_what_rows_are_about_is_a_link_to_its_page() -> None:
+    for what, subject, page in (
+        ("transaction.unmask", "t00-" + "0" * 32, "/transactions/t00-" + "0" * 32),
+        *(("batch.resolve", "saw/ab", "/ledgers/saw/ab"), ("batch.submit", "saw", "")),
+        *(
+            ("ledger-batch-parked", "a b/c", "/ledgers/a%20b/c"),
+            ("node-lost", "kyc", "/groups/kyc"),
+        ),
+        *(("approval.ask", "approval 7", "/approvals/7"), ("approval.ask", "approval x", "")),
+        *(("pipeline.use", "pay", "/pipelines/pay"), ("mapping.use", "m", "/mappings/m")),
+        *(("set group", "kyc", "/groups/kyc"), ("key.create", "ab", "/audit?keyId=ab")),
+        *(("webhook-endpoint.delete", "ep_1", ""), ("webhook.rotate-secret", "shop", "")),
+        *(("odd", "javascript:alert(1)", ""), ("service.add", "a&b", "/ledgers?service=a%26b")),
+    ):
+        assert page_of_subject(what, subject) == page, what
+    assert page_or_search("odd", "a b").startswith("/search?q=a%20b")
+
+
+def test_people_count_steps_from_1_and_read_words() -> None:
+    assert place_words("payout/1") == "step 2 of payout"
+    assert [place_words(each) for each in ("payout", "", "a/b", "/1")] == [
+        "payout",
+        "",
+        "a/b",
+        "/1",
+    ]
+    assert all(action_words(each) != each for each in (*ACTIONS, STEP))
+    assert told_words("final") == "how it ended"
+
+
+def test_another_one_is_started_with_an_edited_input(house: ApiHouse) -> None:
+    admin = signed_in(house, "adam", Role.ADMIN)
+    tx_id = house.kit.submit("echo", {"iban": "DE02", "amount": 5}, owner="shop")
+    place = f"/transactions/{tx_id}"
+    assert "/try/edit" not in admin.get(place).text, "its input is masked"
+    shown = admin.post(f"{place}/unmask", token=admin.token(), **REASON).text
+    form = re.search(r'action="/console/try/edit".*?<textarea[^>]*>\n(.*?)</textarea>', shown, re.S)
+    assert form is not None
+    given = {"pipeline": "echo", "input": unescape(form[1])}
+    edit = admin.post("/try/edit", token=admin.token(), **given)
+    assert edit.status_code == 200 and '"iban": "DE02"' in unescape(edit.text)
+    given["input"] = given["input"].replace("DE02", "DE03")
+    made = admin.post("/try", token=admin.token(), **given).headers["location"].rpartition("/")[2]
+    assert made != tx_id
+    assert house.kit.finish(made).output == {"echo": {"iban": "DE03", "amount": 5}}
 
 
 CASES_YAML = """
@@ -344,6 +548,11 @@ def test_stored_cases_are_run_and_each_result_is_shown(
     # A database and keys of their own, on servers that run already.
     monkeypatch.setenv("DATP_TEST_REDIS_URL", datp_servers.redis_url)
     monkeypatch.setenv("DATP_TEST_DATABASE_URL", datp_servers.database_url)
+    # In use beside it: a pipeline that names a mapping, which the servers of a case do not hold.
+    Surroundings(house.kit).mapping("case-codes")
+    house.kit.use(
+        Pipeline("maps").step("util/map-fields", params={"mapping": "case-codes"}).build()
+    )
     admin, opal = signed_in(house, "adam", Role.ADMIN), signed_in(house, "opal", Role.OPERATOR)
     token = admin.token()
     stored = admin.post("/drafts", token=token, yaml=CASES_YAML).headers["location"]

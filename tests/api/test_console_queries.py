@@ -27,6 +27,7 @@ STATEMENTS = {
     "/pipelines": 2,
     "/pipelines/nap": 6,
     "/drafts?pipeline=nap": 2,
+    "/mappings": 1,
     "/groups": 1,
     "/webhooks": 3,
     "/ledgers": 3,

@@ -12,9 +12,10 @@ import httpx
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.api.console import mount
+from datp_tasks.api.console import alerts_page, mount
 from datp_tasks.api.console.sessions import IDLE_S, SESSION_S
 from datp_tasks.model.actor import Actor, Role
+from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 from tests.support.api_house import ApiHouse, api_house
 
@@ -83,6 +84,23 @@ def test_a_live_page_ends_with_its_key(house: ApiHouse, monkeypatch: pytest.Monk
         house.keys.revoke(key.split("_")[1], actor=Actor(name="test"))
         assert "event: signed-out" in islice(lines, LINES_MAX)
     assert ann.get("/console/now").status_code == 303
+
+
+def test_a_new_tab_is_told_nothing_older_than_its_page(
+    house: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What other tabs see of the same view may be as old as its pause between two looks."""
+    monkeypatch.setitem(mount.VIEWS, "alerts", replace(alerts_page.VIEW, every_s=60.0))
+    ann, bob = person(house, "ann", Role.VIEWER), person(house, "bob", Role.VIEWER)
+    with ann.stream("GET", "/console/live?view=alerts") as first:
+        # Kept: a stream whose lines are dropped is closed, and its view is looked at anew.
+        lines = first.iter_lines()
+        assert "newer than" not in next(line for line in lines if line.startswith("data: "))
+        alerts = Alerts(house.kit.connections.engine, house.kit.connections.clock)
+        alerts.raise_alert("odd", "newer than the look", "a test")
+        with bob.stream("GET", "/console/live?view=alerts") as second:
+            told = next(line for line in second.iter_lines() if line.startswith("data: "))
+        assert "newer than the look" in told
 
 
 @pytest.fixture(scope="module")

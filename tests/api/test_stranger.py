@@ -10,6 +10,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from datp_tasks import Pipeline
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.approval import Ask, Need
 from datp_tasks.model.grants import Grants
@@ -22,7 +23,7 @@ from tests.support.ledger_world import payload_of
 SERVICE = "shared-line"
 SECRET = "zanzibar"
 #: Everything that a client's key can be granted.
-ALL = ("read", "cancel", "wake", "switch:*", "submit:*", "batch:*")
+ALL = ("read", "cancel", "wake", "switch:*", "submit:*", "batch:*", "endpoints")
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,24 @@ class Victim:
     client: httpx.Client
     batch: dict[str, str]
     names: dict[str, str]
+    endpoint: str
+    bulk: str
 
     @property
     def tx_id(self) -> str:
         return self.names["txId"]
+
+    def url(self, path: str) -> str:
+        """Of one of its own things, of the kind that the route is about."""
+        own = {}
+        if "/pipelines/" in path:
+            # Of a pipeline there is no owner: those who run the system have all of them.
+            own = {"name": "nap"}
+        elif "/webhook-endpoints/" in path:
+            own = {"id": self.endpoint}
+        elif "/bulk-transfers/" in path:
+            own = {"txId": self.bulk}
+        return path.replace(":path", "").format(**self.names | own)
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +67,15 @@ def victim(house: ApiHouse, kit: Kit) -> Victim:
         "progressReports": True,
     }
     tx_id = client.post("/v1/transactions", json=wanted).json()["txId"]
+    endpoint = client.post("/v1/webhook-endpoints", json={"url": "https://receiver.example/ep"})
+    assert endpoint.status_code == 201, endpoint.text
+    kit.use(Pipeline("bulk").step("util/bulk-transfer").build())
+    transfer = {"pipeline": "nap", "input": {"word": SECRET}}
+    bulk = client.post(
+        "/v1/bulk-transfers",
+        json={"pipeline": "bulk", "expiresInSeconds": 600, "transfers": [transfer]},
+    )
+    assert bulk.status_code == 202, bulk.text
     kit.client.add_service(SERVICE, kind="sawtooth", url="http://127.0.0.1:9")
     batch = {
         "service": SERVICE,
@@ -80,7 +104,7 @@ def victim(house: ApiHouse, kit: Kit) -> Victim:
         "kind": "owner",
         "version": "none",
     }
-    return Victim(owner, client, batch, names)
+    return Victim(owner, client, batch, names, endpoint.json()["id"], bulk.json()["bulkId"])
 
 
 def approval_about(kit: Kit, tx_id: str) -> int:
@@ -112,10 +136,7 @@ def test_another_owner_reaches_nothing_and_leaves_no_trace(
         method, _, path = route.partition(" ")
         if allowed == "open" or "{" not in path or "/start/" in path or "/schema" in path:
             continue
-        # Of a pipeline there is no owner: those who run the system have all of them.
-        own = {"name": "nap"} if "/pipelines/" in path else {}
-        url = path.replace(":path", "").format(**victim.names | own)
-        answer = stranger.request(method, url, json=body)
+        answer = stranger.request(method, victim.url(path), json=body)
         assert answer.status_code in (403, 404), (route, answer.text)
         assert SECRET not in answer.text and victim.owner not in answer.text, route
     assert trace_of(kit, victim) == before
@@ -130,10 +151,18 @@ def test_lists_and_repeated_ids_tell_another_owner_nothing(
         ("/v1/transactions", {"externalId": "v-1"}),
         ("/v1/webhooks", {"txId": victim.tx_id}),
         ("/v1/batches", {"service": SERVICE, "withFinal": "true"}),
+        ("/v1/webhook-endpoints", {}),
+        ("/v1/events", {}),
     ):
         answer = stranger.get(path, params=params)
         [listed] = [each for each in answer.json().values() if isinstance(each, list)]
         assert (answer.status_code, listed) == (200, []), answer.text
+    assert stranger.get("/v1/events", params={"owner": victim.owner}).status_code == 403
+    # A cursor is a place and no right: from there on it sees its own.
+    place = victim.client.get("/v1/events", params={"limit": 1}).json()["nextCursor"]
+    assert stranger.get("/v1/events", params={"after": place}).json()["events"] == []
+    keys = stranger.get("/v1/keys")
+    assert victim.owner not in keys.text and victim.names["keyId"] not in keys.text
     # The same external id is another transaction; the same batch in a shared line is refused.
     wanted = {"pipeline": "nap", "input": {}, "externalId": "v-1"}
     made = stranger.post("/v1/transactions", json=wanted)
@@ -148,10 +177,12 @@ def test_the_owner_itself_reaches_all_of_it(victim: Victim) -> None:
     for path in (
         "/v1/transactions/{txId}",
         "/v1/transactions/{txId}/events",
+        "/v1/bulk-transfers/{txId}",
         "/v1/webhooks/{id}",
+        "/v1/webhook-endpoints/{id}",
         "/v1/batches/{service}/{batchId}",
     ):
-        answer = victim.client.get(path.format(**victim.names))
+        answer = victim.client.get(victim.url(path))
         assert answer.status_code == 200, answer.text
 
 
@@ -162,6 +193,7 @@ def trace_of(kit: Kit, victim: Victim) -> dict[str, list[Any]]:
         "tx_state_change": "tx_id = :tx",
         "tx_event": "tx_id = :tx",
         "webhook_delivery": "owner = :owner",
+        "webhook_endpoint": "owner = :owner",
         "ledger_batch": "owner = :owner",
         "api_key": "owner = :owner",
         "approval": "subject = :tx",

@@ -55,7 +55,7 @@ def test_a_wait_says_what_it_is_for_once(datp: Kit, submit: Any) -> None:
     result = submit("ask", "--wait", "--timeout-s", "0.5")
     assert result.exit_code == transactions.NOT_ENDED
     lines = result.stderr.splitlines()
-    assert lines[0] == "waiting: It waits at step ask/0 (util/wait) for switch 'go' to be set."
+    assert lines[0] == "waiting: It waits at step 1 of ask (util/wait) for switch 'go' to be set."
     assert lines[1].startswith("  → datp switch t")
     assert lines[2].split(" ", 1)[1].startswith("is still sleeping after 0.5 s; `datp watch t")
     assert len(lines) == 3

@@ -22,8 +22,10 @@ from datp_tasks.errors import (
     RequestError,
     TransactionUnknown,
 )
+from datp_tasks.model.actor import Actor
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
+from datp_tasks.record.erasure import Erasure, ErasureOrder
 from datp_tasks.record.points import Points
 from datp_tasks.testing import Kit
 from datp_tasks.transactions.send_signals import SignalSender
@@ -181,6 +183,18 @@ def test_a_cancelled_bulk_says_of_each_transfer_what_became_of_that(
         datp.client.bulk_cancel.cancel(again.transfers[0]["txId"])
 
 
+def test_a_cancel_of_a_bulk_that_was_erased_finds_nothing_left_to_do(
+    datp: Kit, paid: Counter[str]
+) -> None:
+    tx_id = submit(datp, to("bob"))
+    datp.advance(seconds=A_WHILE_S)
+    order = ErasureOrder(Actor(name="ops"), "request 7", {})
+    assert Erasure(datp.connections.engine, datp.clock).erase([tx_id], order) == {}
+    shown, again = show(datp, tx_id), datp.client.bulk_cancel.cancel(tx_id)
+    assert (again.state, again.transfers, again.cancel_counts) == ("COMPLETED", [], {})
+    assert shown.transfers == [] and paid["paid bob"] == 1
+
+
 def test_a_transfer_in_doubt_is_not_cancelled_with_its_bulk(datp: Kit, paid: Counter[str]) -> None:
     """And it is not cancelled later: its client was told that it is refused."""
 
@@ -230,15 +244,19 @@ def test_a_cancel_of_a_bulk_that_breaks_off_keeps_none_for_what_would_refuse_it(
     assert points.ask_to_stop(ids[0], late).is_new, "nothing was recorded for what is in doubt"
 
 
-@pytest.mark.parametrize("point", ["bulk_cancel.after_sql", "cancel.after_seize"])
+@pytest.mark.parametrize(
+    ("point", "asked_again"), [("bulk_cancel.after_sql", 3), ("cancel.after_seize", 0)]
+)
 def test_a_cancel_of_a_bulk_that_dies_on_its_way_is_carried_out_for_all(
-    datp: Kit, paid: Counter[str], point: str
+    datp: Kit, paid: Counter[str], point: str, asked_again: int
 ) -> None:
     datp.lose_bells()
     tx_id = submit(datp, *(to(name, "slow") for name in ("bob", "cid", "dan")), bulk=LONG)
     datp.crash_at(point)
     with pytest.raises(BaseException):  # noqa: B017
         datp.client.bulk_cancel.cancel(tx_id)
+    # One that is kept and not recorded was lost on its way, so its client may ask again.
+    assert len(datp.client.bulk_cancel.to_ask(tx_id)) == asked_again
     datp.lose_bells(False)
     datp.recover()
     assert outcomes(show(datp, tx_id)) == ["cancelled"] * 3

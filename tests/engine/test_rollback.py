@@ -105,7 +105,7 @@ def test_an_internal_error_undoes_only_if_the_pipeline_says_so(
     datp.use(do(Pipeline("p", on_error=on_error), "a").step("bank/break").build())
     summary = datp.run("p", {})
     assert summary.status is Status.INTERNAL_ERROR
-    assert without_id(summary.note) == "step 1 (bank/break): RuntimeError (error …)"
+    assert without_id(summary.note) == "step 2 (bank/break): RuntimeError (error …)"
     assert bank.diary == diary
 
 
@@ -128,7 +128,7 @@ def test_a_rollback_that_never_works_is_parked_and_not_dropped(datp: Kit) -> Non
     datp.use(do(do(Pipeline("p"), "a"), "b").step("bank/fail").build())
     summary = datp.run("p", {})
     assert summary.status is Status.IN_DOUBT
-    note = "step 1 (bank/do) cannot be rolled back: OSError (error …)"
+    note = "step 2 (bank/do) cannot be rolled back: OSError (error …)"
     assert without_id(summary.note) == note
     assert bank.diary == ["do a", "do b", "undo b", "undo b"]
     # Days later it is still there, still with everything that must be undone.
@@ -152,7 +152,7 @@ def test_a_rollback_cannot_fail_or_abort_the_transaction(datp: Kit) -> None:
     datp.use(Pipeline("p").step("t/do").step("bank/fail").build())
     summary = datp.run("p", {})
     assert summary.status is Status.IN_DOUBT
-    assert summary.note == "step 0 (t/do) cannot be rolled back: Abort: I do not want to"
+    assert summary.note == "step 1 (t/do) cannot be rolled back: Abort: I do not want to"
 
 
 def test_what_a_rollback_returns_changes_nothing(datp: Kit) -> None:

@@ -27,6 +27,10 @@ def steps(datp: Kit) -> Kit:
     def choose(ctx: Any, data: Data) -> Any:
         return Call("secret", {**data, "called": WORD})
 
+    @datp.step("t/choose-caller")
+    def choose_caller(ctx: Any, data: Data) -> Any:
+        return Call("caller", data)
+
     @datp.step("t/wait")
     def wait(ctx: Any, data: Data) -> Any:
         return data if ctx.switch("go") else Sleep(switch="go", seconds=3_600)
@@ -101,15 +105,18 @@ def test_pipelines_that_call_each_other_end_the_search(steps: Kit) -> None:
     assert steps.run("a", {"name": WORD}).status is Status.INTERNAL_ERROR
 
 
-@pytest.mark.parametrize("way", ["at once", "below a child"])
+@pytest.mark.parametrize("starts", ["chooser", "calls-chooser", "chooses-caller"])
 def test_a_function_of_a_plain_pipeline_cannot_hand_data_to_a_sealed_one(
-    steps: Kit, way: str
+    steps: Kit, starts: str
 ) -> None:
+    """At once, below a child, or by a child of the one that it chose."""
     steps.use(
         Pipeline("chooser").step("t/choose").build(),
-        calling("above", {"pipeline": "chooser"}),
+        calling("calls-chooser", {"pipeline": "chooser"}),
+        Pipeline("chooses-caller").step("t/choose-caller").build(),
+        calling("caller", {"pipeline": "secret"}),
     )
-    summary = steps.run("chooser" if way == "at once" else "above", {"name": "x"})
+    summary = steps.run(starts, {"name": "x"})
     assert summary.status is Status.INTERNAL_ERROR
     assert "secret is sealed and this transaction is not: set sealed: true in" in (
         summary.note or ""

@@ -356,7 +356,10 @@ def test_a_batch_goes_with_its_attempts_once_it_and_its_transaction_have_ended(
 # Rules of owners and pipelines.
 
 ADMIN = Actor(name="cli ann", role=Role.ADMIN)
-TX_TABLES = ("tx_summary", "tx_state", "tx_journal", "tx_state_change", "webhook_delivery")
+TX_TABLES = (
+    *("tx_summary", "tx_state", "tx_journal", "tx_state_change", "step_effect", "tx_event"),
+    "webhook_delivery",
+)
 
 
 def rule(world: World, kind: Any, name: str, days: int) -> None:
@@ -373,6 +376,14 @@ def ended(world: World, owner: str, pipeline: str = "quick") -> str:
         SELECT 'msg_' || tx_id, tx_id, 9, 'final', owner, 'x', 'x', '{}', completed_at,
                completed_at, completed_at, 'delivered', completed_at
         FROM tx_summary WHERE tx_id = :tx
+        """,
+        tx=tx_id,
+    )
+    world.sql(
+        """
+        WITH effect AS (INSERT INTO step_effect VALUES (:tx, '1', 1, NULL, now()))
+        INSERT INTO tx_event (tx_id, sequence, kind, payload, created_at)
+        VALUES (:tx, 1, 'progress', '{}', now())
         """,
         tx=tx_id,
     )
@@ -419,7 +430,8 @@ def test_a_rule_drops_what_it_is_about_in_every_table_and_nothing_else(
 def test_a_rule_counts_instead_of_the_settings_also_if_it_says_longer(
     make_world: MakeWorld,
 ) -> None:
-    days = {f"keep_{kind}_days": 2 for kind in ("states", "journal", "state_changes", "webhooks")}
+    kinds = ("states", "journal", "state_changes", "effects", "events", "webhooks")
+    days = {f"keep_{kind}_days": 2 for kind in kinds}
     world = make_world(**days, keep_summaries_days=3)
     kept_longer, other = ended(world, "bank"), ended(world, "zeta")
     settled(world, kept_longer, other)

@@ -114,6 +114,7 @@ BROKEN: list[tuple[str, Callable[[Stage, str], object], str]] = [
     ("gone", hset("switch:kyc", "1:true"), "its status is '', which is not a status"),
     ("gone", zadd("toArchiveZ"), "gone, but with toArchiveZ"),
     ("queued", lose_state, "gone, but with queuedZ"),
+    ("running", lose_state, "gone, but with processingZ"),
     ("sleeping", lose_state, "gone, but with toArchiveZ"),
     ("in-doubt", expire, "in-doubt, but with ttl"),
     ("in-doubt", lose_state, "gone, but with exceptionZ"),

@@ -20,6 +20,8 @@ def test_a_switch_wakes_the_transaction_that_waits_for_it(stage: Stage) -> None:
     assert switches_of(fields) == {"kyc": '"yes"'}
     assert stage.score(claim.tx_id, "queuedZ") == stage.now_ms
     assert stage.score(claim.tx_id, "sleepingZ") is None
+    # It was due when it fell asleep; what is queued is written soon by its worker.
+    assert stage.score(claim.tx_id, "toArchiveZ") is None
 
 
 def test_another_switch_lets_it_sleep_on(stage: Stage) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from datp_tasks.cli.command_context import connect
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.interruptions import Interruptions
 from datp_tasks.local.stack import Stack, read_run_file
@@ -184,6 +185,22 @@ def test_given_servers_are_used(tmp_path: Path) -> None:
         }
         with pytest.raises(LocalStackError, match="not the name of a node group"):
             stack.start_workers(["../other"])
+
+
+def test_a_command_beside_a_stack_knows_the_steps_of_its_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DATP_REDIS_URL", "DATP_DATABASE_URL", "DATP_STEPS"):
+        monkeypatch.delenv(name, raising=False)
+    given = {"redis_url": "redis://r/0", "database_url": "postgresql://db/x"}
+    with Stack(tmp_path, environment={"DATP_STEPS": "shop, bank.steps"}, **given) as stack:  # type: ignore[arg-type]
+        stack.start_servers()
+        assert connect(tmp_path).settings.steps == ("shop", "bank.steps")
+        monkeypatch.setenv("DATP_STEPS", "mine")
+        assert connect(tmp_path).settings.steps == ("mine",)
+        with Stack(tmp_path / "other", **given) as other:  # type: ignore[arg-type]
+            ports = {each.take_port(5_555) for each in (stack, other)}
+            assert len(ports) == 2, "they may start at the same moment"
 
 
 def test_ctrl_c_stops_everything_and_the_data_stays(place: Path, process_is_gone: IsGone) -> None:

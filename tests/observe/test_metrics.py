@@ -85,7 +85,13 @@ def test_every_resolution_has_the_same_sum_and_the_right_slot(datp: Kit) -> None
     datp.submit("p", {})
     datp.clock.advance(seconds=5)
     datp.run_job("meter")
-    for resolution in RESOLUTIONS.values():
+    kept = [(5, 5 * 60), (100, 2 * 3_600), (1_000, 24 * 3_600)]
+    assert [(each.slot_s, each.kept_s) for each in RESOLUTIONS.values()] == kept
+    for number, resolution in enumerate(RESOLUTIONS.values(), start=1):
+        name = datp.connections.live.keys.outside(f"metric{number}H:*")
+        ttls_s = [datp.connections.redis.ttl(key) for key in datp.connections.redis.keys(name)]
+        longest_s = resolution.kept_s + resolution.slot_s
+        assert ttls_s and all(resolution.kept_s - 60 < ttl_s <= longest_s for ttl_s in ttls_s)
         series = metrics_of(datp).series(resolution, now_s(datp))
         assert len(series) == resolution.kept_s // resolution.slot_s
         ended = {slot.start_s: summed(slot, by=["what"]).get(("success",), 0) for slot in series}

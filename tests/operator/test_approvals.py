@@ -196,6 +196,35 @@ def test_people_agree_to_nothing_but_what_was_asked_for(
     assert sound.times("pay", in_doubt) == 1 and not datp.status(in_doubt).is_final
 
 
+def test_people_agree_to_an_action_its_subject_version_and_number_of_persons(
+    datp: Kit, sound: World, in_doubt: str
+) -> None:
+    """Parameters alone do not say what is done to what."""
+    approvals = datp.operator.approvals
+    changes = (
+        "action = 'resolve.redo-effect'",
+        "subject = subject || 'x'",
+        "version = version || 'x'",
+        "needed = 1",
+        "role = 'operator'",
+        "persons = '[\"key bob\"]'",
+    )
+    for change in changes:
+        number = asked(datp, in_doubt, "fail")
+        approvals.approve(number, BOB)
+        sound.sql(f"UPDATE approval SET {change} WHERE id = :id", id=number)
+        store = approvals.store
+        with datp.connections.engine.connect() as connection:
+            assert not store.is_as_asked(connection, store.one(number)), change
+        over = "UPDATE approval SET state = 'stale', decided_at = now() WHERE id = :id"
+        sound.sql(over, id=number)
+    number = asked(datp, in_doubt, "fail")
+    sound.sql("UPDATE approval SET version = version || 'x', needed = 1 WHERE id = :id", id=number)
+    with pytest.raises(SubjectMoved, match="not what was asked for"):
+        approvals.approve(number, BOB)
+    assert sound.status(in_doubt) == "in-doubt"
+
+
 def test_a_decision_that_is_not_known_is_not_a_failure(datp: Kit) -> None:
     params = {"decision": "resolve.done", "output": None}
     order = Order(
@@ -536,7 +565,9 @@ def test_a_bulk_that_an_older_release_asked_for_can_still_be_approved(datp: Kit)
         wake(datp, ids)
     number = needed.value.approval_id
     with datp.connections.engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE approval SET params_hash = repeat('0', 64)")
+        connection.exec_driver_sql(
+            "UPDATE approval SET params_hash = repeat('0', 64), asked_hash = NULL"
+        )
         connection.exec_driver_sql("DELETE FROM approval_item WHERE tx_id = %s", (ids[0],))
     store = datp.operator.approvals.store
     with datp.connections.engine.connect() as connection:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
+import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from datp_tasks import Pipeline
 from datp_tasks.errors import ApprovalOver
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.operator.erase import Chosen
 from datp_tasks.operator.selection import TransfersOfBulk, Where
+from datp_tasks.record import erased_values, erasure
 from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.support.archive_world import World
+from tests.support.eventually import eventually
 from tests.support.search_everywhere import places_with
 
 SECRET = "ann-of-cleves"
@@ -125,9 +130,8 @@ def test_filters_that_name_an_erased_value_go_with_the_last_that_had_it(world: W
     assert places_with(world.kit, f'"{SECRET[:6]}"') == []
     # What was done, to how many and why is still there, and so are the others.
     hers, others = bulk_rows(world)[:2], bulk_rows(world)[2:]
-    assert [(reason, each["kept"]) for reason, each in hers] == [
-        ("stuck", {"where": {}, "count": 0})
-    ] * 2
+    left = {"where": {"attributes": {"currency": "EUR"}}, "count": 0}
+    assert [(reason, each["kept"]) for reason, each in hers] == [("stuck", left)] * 2
     assert all(each["where"]["attributes"]["currency"] == "EUR" for _, each in others)
     assert [row.query for row in world.sql("SELECT query FROM saved_view")] == [
         "status=failed&attr=customer%3Dbob-of-york%2C+amount%3E%3D5"
@@ -291,6 +295,185 @@ def test_why_a_bulk_was_cancelled_goes_with_it(world: World) -> None:
     assert [reason for reason, _ in bulk_rows(world)] == [None, None]
     assert bulk_rows(world)[1][1]["kept"] == {"txIds": [one, two]}
     assert places_with(world.kit, "ann asked") == []
+
+
+def test_a_row_that_was_erased_in_part_is_looked_at_again(world: World) -> None:
+    """The first erasure takes one condition out of it, the second the other and the reason."""
+    paid(world, SECRET, "one")
+    world.kit.submit("found", {"customer": "bob-of-york", "currency": "CHF"}, external_id="two")
+    where = Where(attributes={"customer[eq]": SECRET, "currency": "CHF"}, owner="local")
+    reason = f"{SECRET} called"
+    list(world.kit.operator.act_on_many("wake", where, [], reason=reason, actor=OPS))
+    params = {"action": "wake", "count": 1, "where": where.to_json()}
+    ask(world, "bulk.wake", "1 transactions x", params, reason=reason)
+    chain = AuditChain(world.kit.connections.engine)
+    chain.seal(rows_max=100)
+    assert erase(world, Chosen(owner="local", external_id="two")) == ["erased"]
+    [(said, details)] = bulk_rows(world)
+    assert (said, details["kept"]["where"]["attributes"]) == (reason, {"customer[eq]": SECRET})
+    assert erase(world, Chosen(owner="local", external_id="one")) == ["erased"]
+    [(said, details)] = bulk_rows(world)
+    assert (said, details["kept"]) == (None, {"where": {"owner": "local"}, "count": 0})
+    assert places_with(world.kit, SECRET) == []
+    chain.seal(rows_max=100)
+    assert chain.verify().faults == []
+
+
+def test_a_request_about_many_of_which_none_is_left_is_set_aside_and_says_nothing(
+    world: World,
+) -> None:
+    """Also one that was chosen by owner or status, so that no value of theirs is in its filter."""
+    one, two = paid(world, SECRET, "one"), paid(world, "bob-of-york", "two")
+    where = Where(owner="local", status=None)
+    params = {"action": "cancel", "count": 2, "where": where.to_json()}
+    said = {"reason": "ann asked for it"}
+    waits = ask(world, "bulk.cancel", "2 transactions x", params, state="pending", **said)
+    over = ask(world, "bulk.cancel", "2 transactions y", params, **said)
+    for number in (waits, over):
+        for tx_id in (one, two):
+            world.sql("INSERT INTO approval_item VALUES (:id, :tx)", id=number, tx=tx_id)
+    world.sql(
+        "INSERT INTO operator_action (actor, action, subject, reason, details) "
+        "VALUES ('o', 'bulk-cancel', 'transactions', 'ann asked for it', :d)",
+        d=json.dumps({"where": where.to_json(), "count": 2, "approval": over}),
+    )
+
+    def standing() -> list[tuple[str, str]]:
+        found = world.sql("SELECT state, reason FROM approval ORDER BY id")
+        return [(row.state, row.reason) for row in found]
+
+    erase(world, Chosen(owner="local", external_id="one"))
+    assert standing() == [("pending", said["reason"]), ("rejected", said["reason"])]
+    erase(world, Chosen(owner="local", external_id="two"))
+    assert standing() == [("stale", "erased"), ("rejected", "erased")]
+    assert places_with(world.kit, "ann asked for it") == []
+
+
+def test_why_a_bulk_was_cancelled_goes_with_the_last_of_its_transfers(world: World) -> None:
+    bulk, one, two, other = (paid(world, "ann-of-york", name) for name in ("b", "1", "2", "o"))
+    # As one commit accepts a bulk and its transfers; the other came later.
+    moment = "(SELECT created_at FROM tx_summary WHERE tx_id = :bulk)"
+    for tx_id, change in (
+        *((bulk, f"no_return_at = {moment}"), (one, f"created_at = {moment}")),
+        *((two, f"created_at = {moment}"), (other, f"created_at = {moment} + interval '1 s'")),
+    ):
+        update = f"UPDATE tx_summary SET {change} WHERE tx_id = :tx"
+        world.sql(update, tx=tx_id, **({"bulk": bulk} if ":bulk" in change else {}))
+    cancel = world.kit.operator.act_on_many
+    list(cancel("cancel", TransfersOfBulk(bulk), [], reason="ann asked", actor=OPS))
+    world.sql(
+        "INSERT INTO operator_action (actor, action, subject, reason, details) "
+        "VALUES ('o', 'bulk-transfer.cancel', :bulk, 'ann asked', :d)",
+        bulk=bulk,
+        d=json.dumps({"count": 2, "hash": "h"}),
+    )
+    erase(world, Chosen(owner="local", external_id="1"))
+    assert [reason for reason, _ in bulk_rows(world)] == ["ann asked"] * 2
+    erase(world, Chosen(owner="local", external_id="2"))
+    assert [reason for reason, _ in bulk_rows(world)] == [None, None]
+    assert places_with(world.kit, "ann asked") == []
+
+
+def test_of_two_erasures_at_once_one_takes_the_last_value(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = paid(world, SECRET, "one"), paid(world, SECRET, "two")
+    searched(world, SECRET)
+    world.kit.clock.advance(seconds=61)
+    world.archive()
+    eraser = world.kit.operator.eraser
+    permit = eraser.permit(Chosen(owner="local"), reason="request 7", actor=OPS)
+    drop_views, is_done = erased_values.drop_views, threading.Event()
+
+    def slowly(connection: Any, values: Any) -> int:
+        # The other one has time to look, and with a lock it waits.
+        if threading.current_thread() is threading.main_thread():
+            other.start()
+            is_done.wait(0.3)
+        return drop_views(connection, values)
+
+    def erase_other() -> None:
+        eraser.erasure.erase([two], permit.order)
+        is_done.set()
+
+    other = threading.Thread(target=erase_other)
+    monkeypatch.setattr(erasure, "drop_views", slowly)
+    assert eraser.erasure.erase([one], permit.order) == {}
+    other.join(10)
+    assert {"operator_action", "approval", "saved_view"}.isdisjoint(places_with(world.kit, SECRET))
+
+
+def test_one_who_decides_about_a_batch_and_an_erasure_do_not_wait_for_each_other(
+    world: World,
+) -> None:
+    engine = world.kit.connections.engine
+    world.kit.client.add_service("books", kind="sawtooth", url="http://127.0.0.1:9")
+    world.sql(
+        "INSERT INTO ledger_batch (service_id, batch_id, seq, owner, fingerprint, payload, state, "
+        "next_at, created_at, final_at) VALUES ('books', 'b', 1, 'local', '', 'x', 'COMMITTED', "
+        "now(), now(), now())"
+    )
+    number = ask(world, "batch.resolve", "books/b", {"to": "INVALID"})
+    eraser = world.kit.operator.eraser
+    order = eraser.permit(Chosen(owner="local"), reason="request 7", actor=OPS).order
+    done: list[int] = []
+    run = threading.Thread(
+        target=lambda: done.append(eraser.erasure.erase_batches_of("local", order, rows_max=9))
+    )
+    with engine.begin() as approver:
+        world.kit.operator.approvals.store.locked(approver, number)
+        run.start()
+        eventually(
+            lambda: world.sql("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+        )
+        # What the decision does next; a batch that the erasure holds would be waited for in vain.
+        approver.exec_driver_sql(
+            "SELECT 1 FROM ledger_batch WHERE batch_id = 'b' FOR UPDATE NOWAIT"
+        )
+    run.join(10)
+    assert done == [1]
+
+
+def test_other_owners_are_looked_at_only_for_a_filter_that_is_about_all(world: World) -> None:
+    """For each text that is erased, a look at each owner would be thousands times thousands."""
+    mine = [paid(world, SECRET, f"e{number}") for number in range(3)]
+    world.sql(
+        "INSERT INTO tx_attribute (tx_id, owner, name, value) "
+        "SELECT 't' || n, 'owner' || n, 'customer', 's' || n FROM generate_series(1, 300) n"
+    )
+    asked: list[str] = []
+
+    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
+        asked.append(statement)
+
+    engine = world.kit.connections.engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        with engine.begin() as connection:
+            gone = erased_values.values_gone(connection, mine)
+            looks = [each for each in asked if "owners" in each]
+            assert ({(each.name, each.value) for each in gone}, looks) == (
+                {("customer", SECRET), ("currency", "EUR")},
+                [],
+            )
+            # The same for a filter of one owner; one about all is looked up.
+            where = Where(attributes={"customer": SECRET}, owner="local")
+            list(world.kit.operator.act_on_many("wake", where, [], reason="x", actor=OPS))
+            assert not any(each.is_last for each in erased_values.values_gone(connection, mine))
+            where = Where(attributes={"customer": SECRET})
+            list(world.kit.operator.act_on_many("wake", where, [], reason="x", actor=OPS))
+            gone = erased_values.values_gone(connection, mine)
+            assert [each.name for each in gone if each.is_last] == ["customer"]
+            plan = connection.exec_driver_sql(
+                f"EXPLAIN (ANALYZE, TIMING off) {erased_values.Query.values_gone}",
+                {"tx_id": mine},
+            )
+            text = "\n".join(row[0] for row in plan)
+            # Three transactions have two texts: each text is probed once.
+            probes = [int(n) for n in re.findall(r"tx_attribute o .*loops=(\d+)", text)]
+            assert probes and sum(probes) <= 2, text
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
 
 
 def test_texts_that_no_erasure_names_are_missed_by_the_audit(world: World) -> None:

@@ -57,6 +57,7 @@ def test_a_case_runs_for_real_with_switches_and_stubs(datp: Kit) -> None:
         ({"expect": {"output": {"paid": 5}}}, "output.paid is '5', not 5"),
         ({"expect": {"output": {"more": {"z": 1}}}}, "output.more.z is missing"),
         ({"expect": {"note": "late"}}, "which does not say 'late'"),
+        ({"stubs": {}}, "the step type bank/pay is not known here: name the module"),
         ({"stubs": GOOD["stubs"] | {"bank/pya": {"output": {}}}}, "no step is called bank/pya"),  # type: ignore[operator]
     ],
 )

@@ -118,6 +118,21 @@ def test_show_has_the_content_and_all_versions(run: Run, file: Path) -> None:
     assert [each["version"] for each in found["versions"]] == [two, one]
 
 
+def test_show_says_who_may_do_what_also_by_default(run: Run, file: Path) -> None:
+    run("apply", file)
+    usual = "Who may: submit client, cancel client, wake granted, all switches granted\n"
+    assert usual in run("show", "transfer")
+    file.write_text(file.read_text() + "access: {wake: operator, switches: {kyc: operator}}\n")
+    run("apply", file)
+    version = version_of(file)
+    assert (
+        "Who may: submit client, cancel client, wake operator, switch kyc operator, other switches "
+        "granted\n"
+    ) in run("show", "transfer", "--version", version)
+    found = json.loads(run("show", "transfer", "--version", version, "--json"))
+    assert found["access"]["switches"] == {"kyc": "operator", "*": "granted"}
+
+
 def test_what_show_prints_can_be_applied(run: Run, file: Path, tmp_path: Path) -> None:
     run("apply", file)
     shown = run("show", "transfer")

@@ -20,12 +20,16 @@ from datp_tasks.client.requests import new_tx_id
 from datp_tasks.errors import CursorInvalid, CursorTooOld
 from datp_tasks.model.status import Status
 from datp_tasks.record.event_feed import (
-    BEGINNING,
     EventFeed,
-    FeedCursor,
-    FeedPlace,
     Query,
     TransactionEvent,
+)
+from datp_tasks.record.feed_places import (
+    BEGINNING,
+    FeedCursor,
+    FeedNames,
+    FeedPlace,
+    OldPlaces,
 )
 from datp_tasks.record.record_types import Acceptance, Final, Mark
 from datp_tasks.testing import Kit
@@ -201,7 +205,7 @@ def test_pages_of_every_size_give_the_same(
     assert read_all(feed, owner, rows_max) == whole
     # From each cursor on, as a client that comes back does it.
     for number, event in enumerate(whole):
-        place = FeedCursor.parse(event.cursor).place
+        place = feed.names.parse(event.cursor, event.at).place
         assert feed.page(owner, place, 1_000).events == whole[number + 1 :]
 
 
@@ -259,11 +263,12 @@ class Crowd:
         rng = random.Random(100 + number)
         owner = "acme" if number % 2 else None
         seen: list[str] = []
-        cursor, is_last = str(FeedCursor(BEGINNING, datetime.now(UTC))), False
+        names, now = self.feed.names, datetime.now(UTC)
+        cursor, is_last = names.text(FeedCursor(BEGINNING, now)), False
         while True:
             # A reader that comes back has nothing but its cursor.
-            page = self.feed.page(owner, FeedCursor.parse(cursor).place, rng.randint(1, 50))
-            kept, cursor = page.events, str(page.next)
+            page = self.feed.page(owner, names.parse(cursor, now).place, rng.randint(1, 50))
+            kept, cursor = page.events, names.text(page.next)
             if page.events and rng.random() < 0.2:
                 kept = page.events[: rng.randint(1, len(page.events))]
                 cursor = kept[-1].cursor
@@ -279,22 +284,26 @@ class Crowd:
 # Cursors.
 
 
+NOW = datetime(2027, 1, 31, tzinfo=UTC)
+NAMES = FeedNames(bytes(32), OldPlaces(0, 0, 0, NOW))
+
+
 @pytest.mark.parametrize("cursor", ["", "x", "MS4x", "MS4xLjAuMS4", "é", "1.1.0.1.1", "A" * 300])
 def test_what_is_no_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(CursorInvalid):
-        FeedCursor.parse(cursor)
+        NAMES.parse(cursor, NOW)
 
 
 def test_a_cursor_of_a_year_that_does_not_exist_is_refused() -> None:
     text = base64.urlsafe_b64encode(b"1.5.0.7.999999999999999").decode()
     with pytest.raises(CursorInvalid):
-        FeedCursor.parse(text.rstrip("="))
+        NAMES.parse(text.rstrip("="), NOW)
 
 
 def test_a_cursor_that_is_older_than_what_is_kept_is_refused() -> None:
-    now = datetime(2027, 1, 31, tzinfo=UTC)
+    now = NOW
     cursor = FeedCursor(FeedPlace(5, 0, 7), now - timedelta(days=29))
-    assert FeedCursor.parse(str(cursor)) == cursor
+    assert NAMES.parse(NAMES.text(cursor), now) == cursor
     cursor.check_kept(30, now)
     cursor.check_kept(0, now + timedelta(days=9_999))
     with pytest.raises(CursorTooOld, match="30 days"):

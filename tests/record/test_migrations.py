@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -17,12 +18,21 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.pool import NullPool
 
+from datp_tasks.bells.broker import make_celery
+from datp_tasks.cli import _of_a_server as sentence_of
+from datp_tasks.cli import api
+from datp_tasks.cli.command_context import Context
+from datp_tasks.errors import SettingsError
+from datp_tasks.local.ports import HOST
 from datp_tasks.local.postgres import PostgresServer
 from datp_tasks.record.column_types import Xid8
 from datp_tasks.record.database import MIGRATIONS, migrate
 from datp_tasks.record.tables import EARLY, FILLFACTOR, VACUUMED_EARLY, metadata
+from datp_tasks.runtime.main_process import MainProcess, WorkerInfo
+from datp_tasks.settings import Settings
 
 database_numbers = count(1)
 
@@ -140,6 +150,24 @@ def test_tables_in_which_rows_die_all_the_time_are_vacuumed_early(new_database: 
     assert found == declared
     assert float(found["tx_summary"]["autovacuum_vacuum_scale_factor"]) <= 0.01
     assert set(found) <= set(metadata.tables)
+
+
+def test_without_tables_all_that_is_started_says_what_to_run(
+    new_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(database_url=new_database, redis_url=f"redis://{HOST}:1/0")
+    main = MainProcess(make_celery(settings), settings, WorkerInfo())
+    with pytest.raises(SettingsError, match=r"has no tables yet.*`datp migrate`"):
+        main.set_up("w@h")
+    context = Context(replace(settings, key_pepper="a pepper that is long enough to be one"))
+    monkeypatch.setattr(api, "connect", lambda: context)
+    with pytest.raises(SettingsError, match="has no tables yet"):
+        api.api(port=1)
+    context.close()
+    with pytest.raises(ProgrammingError) as missing, engine_of(new_database).connect() as sql:
+        sql.execute(text("SELECT 1 FROM tx_summary"))
+    said = sentence_of(missing.value) or ""
+    assert "does not exist" in said and said.endswith("run `datp migrate`.")
 
 
 def test_upgrading_twice_is_harmless(new_database: str) -> None:

@@ -10,6 +10,8 @@ from datp_tasks.ledger.batch_list import derived_id, unsigned_batch_list
 from datp_tasks.ledger.batch_types import Service
 from datp_tasks.live.nodes import NodeRegister
 from datp_tasks.model.actor import LOCAL
+from datp_tasks.model.mapping import MappingDefinition
+from datp_tasks.pipelines.mapping_store import MappingStore
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.testing import Kit
 
@@ -46,6 +48,7 @@ class Surroundings:
             "webhook": self.webhook(data),
             "endpoint": self.endpoint(),
             "version": kit.connections.pipelines.show("transfer").info.version,
+            **self.mapping("bank-codes"),
         }
         self.parked_batch("saw", "8", is_parked=False)
         self._alerts.raise_alert(
@@ -103,6 +106,21 @@ class Surroundings:
         made, _ = endpoints.add("shop", f"{HOOK}/events", description=description)
         return made.id
 
+    def mapping(self, name: str, description: str = "") -> dict[str, str]:
+        """A shared mapping with a version in use and a draft; their versions."""
+        store = MappingStore(self._kit.connections.engine, self._kit.connections.pipelines)
+        made = {
+            key: store.apply(
+                MappingDefinition(
+                    name=name, description=description, fields={"iban": source, "kind": source}
+                )
+            )[0]
+            for key, source in (("map-a", "account"), ("map-b", "account.iban"))
+        }
+        store.commit(name, made["map-a"], description or "the first one")
+        store.use(name, made["map-a"])
+        return made
+
     def hostile(self, bad: str) -> list[str]:
         """Whatever these pages show tries to be markup; their paths."""
         kit = self._kit
@@ -116,6 +134,7 @@ class Surroundings:
         kit.connections.groups.set("odd", {"concurrency": 1}, actor=LOCAL, reason=bad)
         batch_id = self.parked_batch("odd", "9")
         webhook, endpoint = self.webhook({"amount": 1}), self.endpoint(bad)
+        self.mapping("odd-mapping", bad)
         values = {"bad": bad, "batch": batch_id, "webhook": webhook, "json": json.dumps({bad: bad})}
         values["endpoint"] = endpoint
         with kit.connections.engine.begin() as connection:
@@ -137,6 +156,7 @@ class Surroundings:
                 connection.exec_driver_sql(sql, values)
         return [
             *("/alerts", "/pipelines", "/pipelines/markup", "/drafts?pipeline=markup", "/groups"),
+            *("/mappings", "/mappings/odd-mapping", "/mappings/odd-mapping/diff"),
             *("/groups/odd", "/webhooks", f"/webhooks/{webhook}", f"/ledgers/odd/{batch_id}"),
             *("/ledgers?ended=yes", f"/ledgers/odd/{batch_id}/act/resolve", "/audit"),
             *(

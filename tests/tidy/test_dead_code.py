@@ -71,7 +71,6 @@ FOR_USERS = {
     "has_more",
     "kept_seconds",
     "lag_seconds",
-    "long_polls",
     "next_cursor",
     "not_done",
     "run_together",

@@ -19,6 +19,7 @@ KEPT = {
     "webhook_secret": "a row for each rotation of an owner",
     "webhook_endpoint": "a row for each endpoint, until its owner deletes it",
     "webhook_target": "a row for each target that is disabled now",
+    "feed_key": "one row",
     "live_mark": "a row for each shard",
     "live_server": "a row for each Redis",
     "archive_role": "one row",

@@ -13,6 +13,7 @@ from datp_tasks import Batch, Fail, Pipeline, Sleep
 from datp_tasks.errors import NoReturn, PipelineInvalid
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.status import Status
+from datp_tasks.model.transfer_state import transfer_state
 from datp_tasks.pipelines.files import load_definitions
 from datp_tasks.record.timeouts import Timeouts
 from datp_tasks.testing import Kit
@@ -317,6 +318,22 @@ def test_in_the_example_the_commit_is_the_point_of_no_return() -> None:
     folder = Path(__file__).parents[2] / "examples" / "payments" / "pipelines"
     [transfer] = load_definitions([folder / "transfer.yaml"])
     assert [step.type for step in transfer.steps if step.final_from] == ["payments/commit"]
+
+
+def test_every_state_has_its_name_in_the_words_of_the_seed() -> None:
+    found = {status: transfer_state(status, None) for status in Status}
+    assert found == {
+        Status.QUEUED: "RECEIVED_PREPARE",
+        Status.SUCCESS: "COMMITTED",
+        Status.FAILED: "ABORTED_REJECTED",
+        Status.CANCELLED: "ABORTED_REJECTED",
+        Status.ABORTED: "ABORTED_ERROR",
+        Status.INTERNAL_ERROR: "FAILED",
+        Status.EXPIRED: "EXPIRED_PREPARED",
+        # Never a row of the log without a name of its own, or no state of a transfer.
+        **{status: status for status in (Status.RUNNING, Status.SLEEPING, Status.IN_DOUBT)},
+    }
+    assert transfer_state(Status.EXPIRED, "EXPIRED_RESERVED") == "EXPIRED_RESERVED"
 
 
 def test_why_and_the_list_of_timeouts_tell_it(datp: Kit, notes: list[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from datp_tasks.live.webhook_failures import Tries, WebhookFailures
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.webhook_queue import DEAD, DISABLED
 from datp_tasks.testing import Kit
@@ -76,6 +77,24 @@ def test_failures_count_only_in_a_row(new_kit: NewKit, receiver: Receiver) -> No
         kit.advance(seconds=30)
     assert len(receiver.got) == 12
     assert alerts(kit, DISABLED) == []
+
+
+def test_failures_count_for_a_period_that_begins_with_the_first(kit: Kit) -> None:
+    redis, keys = kit.connections.redis, kit.connections.live.keys
+    failures = WebhookFailures(redis, keys)
+
+    def fail() -> int:
+        return failures.count({"a": Tries(failed=1, arrived=False)}, period_ms=60_000)["a"]
+
+    assert [fail(), fail()] == [1, 2]
+    [key] = redis.keys(keys.outside("webhookFail:*"))
+    assert 50_000 < redis.pttl(key) <= 60_000
+    redis.pexpire(key, 200)
+    assert fail() == 3
+    # A failure near its end does not begin it anew.
+    assert redis.pttl(key) <= 200
+    eventually(lambda: not redis.exists(key))
+    assert fail() == 1
 
 
 def test_receivers_that_are_busy_or_gone_are_not_broken(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -421,3 +422,16 @@ def test_the_secret_of_an_endpoint_that_exists_is_not_dropped(kit: Kit, receiver
     assert secrets_of(kit, made.id) == 1
     service(kit).delete(made.id)
     assert secrets_of(kit, made.id) == 0
+
+
+def test_the_ids_of_deliveries_do_not_count(kit: Kit, receiver: Receiver) -> None:
+    """From two of them an owner could tell how many others were sent in between."""
+    register(kit, receiver, types=[COMPLETED])
+    for _ in range(4):
+        pay(kit)
+    service(kit).feed(endpoints_max=10, rows_max=10)
+    with kit.connections.engine.connect() as sql:
+        found = sql.execute(text("SELECT id, sequence FROM webhook_delivery ORDER BY created_at"))
+        numbers = [row.sequence for row in found]
+    assert len(numbers) == 4 and min(numbers) >= 1_000_000_000
+    assert all(abs(a - b) > 10 for a, b in pairwise(sorted(numbers)))

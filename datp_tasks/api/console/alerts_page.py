@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from shlex import quote as quoted
 from typing import Any
-from urllib.parse import quote
 
 from fastapi.responses import Response
 
 from datp_tasks.api.console.confirming import Confirm, confirm_page
 from datp_tasks.api.console.streams import LiveView, Params
-from datp_tasks.api.console.visit import Pages, Visit, with_query
+from datp_tasks.api.console.subject_links import page_or_search
+from datp_tasks.api.console.visit import Pages, Visit
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.services import Services
-from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.record.alerts import Alert
 from datp_tasks.record.database import translate_outage
 
@@ -24,9 +23,6 @@ ROWS_MAX = 200
 RECENT_MAX = 50
 RECENT_S = 86_400
 NUMBER_DIGITS_MAX = 18
-BATCH_KINDS = "ledger-batch-"
-#: Of the watcher, whose subject is a group.
-GROUP_KINDS = ("group-without-worker", "node-lost", "queue-long", "queue-grows")
 
 
 def read(services: Services, _: Params) -> Mapping[str, Any]:
@@ -36,27 +32,14 @@ def read(services: Services, _: Params) -> Mapping[str, Any]:
     cleared = [each for each in recent if each.is_cleared]
     return {
         "now_ms": services.live.server_now_ms(),
-        "rows": [(each, place_of_subject(each)) for each in found[:ROWS_MAX]],
+        "rows": [(each, page_or_search(each.kind, each.subject)) for each in found[:ROWS_MAX]],
         "has_more": len(found) > ROWS_MAX,
         "rows_max": ROWS_MAX,
-        "cleared": [(each, place_of_subject(each)) for each in reversed(cleared[-RECENT_MAX:])],
+        "cleared": [
+            (each, page_or_search(each.kind, each.subject))
+            for each in reversed(cleared[-RECENT_MAX:])
+        ],
     }
-
-
-def place_of_subject(alert: Alert) -> str:
-    """The page of what an alert is about; else whatever the search finds."""
-    subject = alert.subject
-    if shard_of_tx(subject):
-        return f"/transactions/{subject}"
-    service, _, batch_id = subject.partition("/")
-    if alert.kind.startswith(BATCH_KINDS) and batch_id:
-        return f"/ledgers/{quote(service, '')}/{quote(batch_id, '')}"
-    kind, _, number = subject.partition(" ")
-    if kind == "approval" and number.isdecimal():
-        return f"/approvals/{number}"
-    if alert.kind in GROUP_KINDS:
-        return f"/groups/{quote(subject, '')}"
-    return with_query("/search", {"q": subject})
 
 
 VIEW = LiveView(

@@ -8,10 +8,10 @@ from typing import Any
 from fastapi.responses import Response
 
 from datp_tasks.api.console.streams import LiveView, Params
+from datp_tasks.api.console.subject_links import page_of_subject
 from datp_tasks.api.console.visit import Pages, Visit, with_query
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.services import Services
-from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.model.actor import Role
 from datp_tasks.model.approval import Approval, ApprovalState
 from datp_tasks.model.rights import sees_payloads
@@ -41,7 +41,7 @@ def read(services: Services, params: Params) -> Mapping[str, Any]:
         "states": list(ApprovalState),
         "rows": found[:ROWS_MAX],
         "older": found[ROWS_MAX - 1].id if len(found) > ROWS_MAX else None,
-        "is_tx": lambda subject: shard_of_tx(subject) is not None,
+        "page_of": page_of_subject,
     }
 
 
@@ -70,7 +70,7 @@ async def approval(visit: Visit) -> Response:
         # Payloads are on the page of the transaction, for those who give a reason.
         params=found.to_json(masked=True)["params"],
         shows_reason=sees_payloads(actor) or found.action != "step",
-        is_tx=shard_of_tx(found.subject) is not None,
+        page=page_of_subject(found.action, found.subject),
         is_own=is_own,
         has_said=has_said,
         is_chosen=not found.persons or actor.person in found.persons,

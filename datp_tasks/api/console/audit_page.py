@@ -8,10 +8,10 @@ from typing import Any
 
 from fastapi.responses import Response
 
+from datp_tasks.api.console.subject_links import page_of_subject
 from datp_tasks.api.console.visit import Pages, Visit, with_query
 from datp_tasks.api.problems import invalid
 from datp_tasks.api.services import Services
-from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.model.actor import Role
 from datp_tasks.record.audit_chain import AuditChain, ChainHead, ChainReport
 from datp_tasks.record.database import translate_outage
@@ -59,7 +59,7 @@ async def audit(visit: Visit) -> Response:
         given=given,
         is_first=not before,
         now_ms=1_000 * await visit.desk.sessions.clock.now_s(),
-        is_tx=lambda subject: shard_of_tx(subject) is not None,
+        page_of=page_of_subject,
         **found,
     )
 

@@ -32,8 +32,8 @@ class Confirm:
     act: str
     back: str
     button: str
-    #: The same on the command line.
-    cli: str
+    #: The same on the command line; with several, each is one way to decide.
+    cli: str | list[str]
     role: Role = Role.OPERATOR
     #: Why it is not possible now; empty: it is.
     impossible: str = ""
@@ -47,8 +47,14 @@ class Confirm:
 
 
 def confirm_page(visit: Visit, confirm: Confirm) -> Response:
-    may_do = visit.has(confirm.role)
-    return visit.page("action.html", title=confirm.title, confirm=confirm, may_do=may_do)
+    commands = [confirm.cli] if isinstance(confirm.cli, str) else confirm.cli
+    return visit.page(
+        "action.html",
+        title=confirm.title,
+        confirm=confirm,
+        commands=commands,
+        may_do=visit.has(confirm.role),
+    )
 
 
 def breaks_glass(visit: Visit) -> bool:

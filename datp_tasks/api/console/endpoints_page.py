@@ -159,7 +159,13 @@ def read(services: Services, params: Params) -> Mapping[str, Any]:
     endpoint = _find(services, params["id"])
     with translate_outage():
         rows = services.webhooks.store.of_endpoint(endpoint.id, rows_max=DELIVERIES_MAX)
-    return {"endpoint": endpoint, "rows": rows, "rows_max": DELIVERIES_MAX}
+        now_ms = services.transactions.record.server_now_ms()
+    return {
+        "endpoint": endpoint,
+        "rows": rows,
+        "rows_max": DELIVERIES_MAX,
+        "now_ms": now_ms,
+    }
 
 
 VIEW = LiveView(

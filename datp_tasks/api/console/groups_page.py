@@ -12,7 +12,7 @@ from datp_tasks.api.console.now_page import RATE_SLOTS, group_rows
 from datp_tasks.api.console.streams import LiveView, Params
 from datp_tasks.api.console.visit import Pages, Visit, with_query
 from datp_tasks.api.groups import change_group
-from datp_tasks.api.problems import invalid, not_found
+from datp_tasks.api.problems import Problem, invalid, not_found
 from datp_tasks.api.services import Services
 from datp_tasks.live.metrics import RESOLUTIONS
 from datp_tasks.live.nodes import Node
@@ -98,12 +98,20 @@ async def group(visit: Visit) -> Response:
 
 @pages.action("/groups/{name}", back="/groups/{name}")
 async def change(visit: Visit) -> Response:
-    """Values that differ from those of now; an empty field is the default again."""
+    """Values that differ from those that the form showed; an empty field is the default again.
+
+    What another person has changed meanwhile stays, and is not written over.
+    """
     name = _name(visit)
     reason = visit.reason()
     decided = await visit.run(_decided, visit.services, name)
     wanted = {key: _value(visit, key) for key in LIMITS if key in visit.form}
-    changes = {key: value for key, value in wanted.items() if value != decided.values.get(key)}
+    shown = {key: _shown(visit, key, decided) for key in wanted}
+    changes = {key: value for key, value in wanted.items() if value != shown[key]}
+    moved = [key for key in changes if shown[key] != decided.values.get(key)]
+    if moved:
+        text = f"{', '.join(moved)} was changed meanwhile: look at the values again"
+        raise Problem(409, "subject-moved", f"Nothing is changed: {text}.")
     if not changes:
         return visit.back_to(
             f"/groups/{name}", trouble="Nothing is changed: the values are as they were."
@@ -178,8 +186,14 @@ def _decided(services: Services, name: str) -> NodeGroup:
         return services.node_groups.store.list().get(name, NodeGroup(name, {}))
 
 
-def _value(visit: Visit, key: str) -> int | None:
-    text = visit.form[key].strip()
+def _shown(visit: Visit, key: str, decided: NodeGroup) -> int | None:
+    """What the form showed; a program that does not say so has seen what is there."""
+    name = f"was-{key}"
+    return _value(visit, key, name) if name in visit.form else decided.values.get(key)
+
+
+def _value(visit: Visit, key: str, field: str = "") -> int | None:
+    text = visit.form[field or key].strip()
     if not text:
         return None
     if not text.isdecimal() or not text.isascii() or len(text) > DIGITS_MAX:

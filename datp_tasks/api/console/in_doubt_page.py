@@ -10,6 +10,9 @@ from fastapi.responses import Response
 from datp_tasks.api.console.streams import LiveView, Params
 from datp_tasks.api.console.visit import Pages, Visit
 from datp_tasks.api.services import Services
+from datp_tasks.errors import DatpError
+from datp_tasks.record.database import translate_outage
+from datp_tasks.record.record_types import Summary
 
 pages = Pages()
 
@@ -18,12 +21,33 @@ ROWS_MAX = 200
 
 def read(services: Services, _: Params) -> Mapping[str, Any]:
     found = services.operator.in_doubt(rows_max=ROWS_MAX + 1)
+    ids = [each.tx_id for each in found[:ROWS_MAX]]
+    with translate_outage():
+        stored = services.transactions.record.summaries(ids) if ids else []
+    summaries = {each.tx_id: each for each in stored}
     return {
         "now_ms": services.live.server_now_ms(),
-        "rows": found[:ROWS_MAX],
+        "rows": [
+            (each, summary, step_name(services, summary, each.place))
+            for each in found[:ROWS_MAX]
+            if (summary := summaries.get(each.tx_id)) is not None
+        ],
         "has_more": len(found) > ROWS_MAX,
         "rows_max": ROWS_MAX,
     }
+
+
+def step_name(services: Services, summary: Summary, place: str) -> str:
+    """The name that its pipeline gives to the step; empty if it has none, or is not known here."""
+    pipeline, _, index = place.rpartition("/")
+    if pipeline != summary.pipeline or not index.isdecimal():
+        return ""
+    try:
+        with translate_outage():
+            steps = services.catalogue.version(pipeline, summary.version).steps
+    except DatpError:
+        return ""
+    return steps[int(index)].name or "" if int(index) < len(steps) else ""
 
 
 VIEW = LiveView(name="in-doubt", read=read, parts={"in-doubt-rows": "parts/in_doubt_rows.html"})

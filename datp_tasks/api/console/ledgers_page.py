@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -14,9 +15,9 @@ from datp_tasks.api.console.streams import LiveView, Params
 from datp_tasks.api.console.visit import Pages, Visit, problem_text, with_query
 from datp_tasks.api.problems import Problem, invalid, not_found, problem_of
 from datp_tasks.api.services import Services
-from datp_tasks.errors import BatchUnknown, ServiceInvalid
+from datp_tasks.errors import BatchUnknown, ServiceInvalid, SubjectMoved
 from datp_tasks.ledger.batch_operator import ALLOWED, GUARDED
-from datp_tasks.ledger.batch_types import LedgerBatch, Service
+from datp_tasks.ledger.batch_types import LedgerBatch, SeenService, Service
 from datp_tasks.ledger.kinds import KINDS
 from datp_tasks.model.actor import Role
 from datp_tasks.model.ledger_batch import BatchState
@@ -135,12 +136,12 @@ async def ask_service(visit: Visit) -> Response:
 
 @pages.action("/services", role=Role.ADMIN)
 async def add_service(visit: Visit) -> Response:
-    """As POST /v1/services; what exists is replaced only by a form that showed it."""
+    """As POST /v1/services; what exists is replaced only by a form that showed it as it is."""
     form = visit.form
     given = {name: form.get(name, "").strip() for name in ("service", "kind", "url", "secret")}
     actor = visit.caller.actor
 
-    def put(reason: str) -> Service:
+    def put(reason: str, known: Service | None) -> Service:
         with translate_outage():
             return visit.services.ledger.intake.add_service(
                 given["service"],
@@ -149,17 +150,29 @@ async def add_service(visit: Visit) -> Response:
                 secret=given["secret"] or None,
                 by=actor,
                 reason=reason,
+                seen=SeenService(known),
             )
+
+    def as_it_is(known: Service) -> Response:
+        typed = {name: value for name, value in given.items() if value and name != "kind"}
+        is_changed = form.get("known") == known.service_id
+        trouble = _changed(known) if is_changed else _exists(known)
+        return _service_form(visit, _prefilled(known) | typed, trouble, 409)
 
     try:
         if max(map(len, given.values())) > URL_CHARS_MAX:
             text = f"at most {URL_CHARS_MAX:,} characters fit into a field"
             raise invalid([{"loc": ("service",), "msg": text}])
         known = await visit.run(_service, visit.services, given["service"])
-        if known is not None and form.get("known") != known.service_id:
-            typed = {name: value for name, value in given.items() if value and name != "kind"}
-            return _service_form(visit, _prefilled(known) | typed, _exists(known))
-        made = await visit.run(put, visit.reason())
+        if known is not None and form.get("seen") != _mark(known):
+            return as_it_is(known)
+        made = await visit.run(put, visit.reason(), known)
+    except SubjectMoved:
+        # Between the look and the write.
+        known = await visit.run(_service, visit.services, given["service"])
+        if known is None:
+            raise
+        return as_it_is(known)
     except (ServiceInvalid, Problem) as error:
         problem = problem_of(error)
         if problem.status_code != 422:
@@ -175,25 +188,42 @@ def _service(services: Services, name: str) -> Service | None:
 
 
 def _prefilled(known: Service) -> dict[str, str]:
-    """The form of a service that exists; `known` says that the person has seen what it is."""
+    """The form of a service that exists; `seen` says as what the person has seen it."""
     name = known.service_id
     given = {"service": name, "kind": known.kind, "url": known.url, "secret": known.secret or ""}
-    return given | {"known": name}
+    return given | {"known": name, "seen": _mark(known)}
+
+
+def _mark(known: Service) -> str:
+    """Another one after every change of the service."""
+    text = f"{known.url}\n{known.secret or ''}"
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def _exists(known: Service) -> str:
+    return f"{known.service_id} exists: {_goes_to(known)}"
+
+
+def _changed(known: Service) -> str:
+    return f"{known.service_id} was changed after you opened this form: {_goes_to(known)}"
+
+
+def _goes_to(known: Service) -> str:
     secret = f"the secret {known.secret}" if known.secret else "no secret"
     return (
-        f"{known.service_id} exists: its batches go to {known.url} with {secret}. What you send "
-        "now replaces the address and the secret."
+        f"its batches go to {known.url} with {secret}. Nothing was stored; what you send now "
+        "replaces the address and the secret."
     )
 
 
-def _service_form(visit: Visit, given: Mapping[str, str], trouble: str = "") -> Response:
+def _service_form(
+    visit: Visit, given: Mapping[str, str], trouble: str = "", status: int = 422
+) -> Response:
+    known = given.get("known")
     return visit.page(
         "service_new.html",
-        422 if trouble else 200,
-        title="Register a ledger service",
+        status if trouble else 200,
+        title=f"Change the ledger service {known}" if known else "Register a ledger service",
         given=given,
         kinds=sorted(KINDS),
         trouble=trouble,
@@ -236,7 +266,8 @@ async def confirm(visit: Visit) -> Response:
     found: LedgerBatch = await visit.run(_find, visit.services, service, batch_id)
     button, says = ACTIONS[action]
     may_be = " or ".join(sorted(ALLOWED[action]))
-    state = "--as COMMITTED|INVALID " if action == "resolve" else ""
+    # One command for each: a shell would take a bar between them for its own.
+    ways = [f"--as {each} " for each in TRUTHS] if action == "resolve" else [""]
     return confirm_page(
         visit,
         Confirm(
@@ -249,7 +280,7 @@ async def confirm(visit: Visit) -> Response:
             act=f"{_place(visit)}/{action}",
             back=_place(visit),
             button=f"{button} the batch",
-            cli=f"datp batches {action} {service} {batch_id} {state}--reason '…'",
+            cli=[f"datp batches {action} {service} {batch_id} {way}--reason '…'" for way in ways],
             impossible=""
             if found.state in ALLOWED[action]
             else f"It is {found.state}; for this it must be {may_be}.",

@@ -29,7 +29,7 @@ GAUGES = {
     "lag|archive": ("Archiving late by", "s"),
     "lag|webhooks": ("Webhooks late by", "s"),
     "lag|timeouts": ("Timeouts late by", "s"),
-    "journal": ("Journal entries on their way to SQL", ""),
+    "journal": ("Journal not yet in SQL", ""),
 }
 STEPS_MAX = 30
 

@@ -9,9 +9,9 @@ from fastapi.responses import Response
 
 from datp_tasks.api.console.charts import Bars, bars
 from datp_tasks.api.console.streams import LiveView, Params
+from datp_tasks.api.console.subject_links import page_or_search
 from datp_tasks.api.console.visit import Pages, Visit
 from datp_tasks.api.services import Services
-from datp_tasks.live.keys import shard_of_tx
 from datp_tasks.live.metrics import RESOLUTIONS, Slot, summed
 from datp_tasks.live.nodes import Node, live_nodes
 from datp_tasks.live.queue_trends import oldest_by_group
@@ -61,9 +61,8 @@ def read(services: Services, _: Params) -> Mapping[str, Any]:
         "chart": ended_bars(slots[:-1]),
         "sizes": sizes,
         "groups": group_rows(services, recent, seconds, now_ms),
-        "alerts": alerts[:ALERTS_MAX],
+        "alerts": [(each, page_or_search(each.kind, each.subject)) for each in alerts[:ALERTS_MAX]],
         "more_alerts": len(alerts) > ALERTS_MAX,
-        "is_tx": lambda subject: shard_of_tx(subject) is not None,
         "approvals": waiting[:ALERTS_MAX],
         "more_approvals": len(waiting) > ALERTS_MAX,
         "in_doubt": in_doubt[:IN_DOUBT_MAX],

@@ -127,13 +127,15 @@ async def compare(visit: Visit) -> Response:
         work = partial(PipelineStore.diff, name=name, a=one, b=other)
         lines = _lines(await visit.run(_stored, visit.services.pipelines, work))
     return visit.page(
-        "pipeline_diff.html",
+        "version_diff.html",
         title=f"What differs in {name}",
         name=name,
+        home=place_of(name),
         versions=versions,
         one=one,
         other=other,
         lines=lines,
+        commands=[f"datp pipelines diff {name} {one} {other}"] if one and other else [],
     )
 
 

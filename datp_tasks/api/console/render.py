@@ -12,6 +12,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from datp_tasks.model.plan import place_words
+
 TEMPLATES = Path(__file__).with_name("templates")
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
@@ -30,6 +32,9 @@ def environment() -> Environment:
         "duration": duration,
         "rate": rate,
         "pretty": pretty,
+        "place": place_words,
+        "told": told_words,
+        "action": action_words,
         "moment": moment,
         "moment_near": moment_near,
         "moment_ms": lambda ms: moment(datetime.fromtimestamp(ms / 1_000, UTC)),
@@ -88,6 +93,42 @@ def moment_near(when: datetime, now_ms: float) -> Markup:
         f"{text:%Y-%m-%d %H:%M:%S.%f}"[:-3],
         f"{text:%H:%M:%S}" if is_today else f"{text:%Y-%m-%d %H:%M}",
     )
+
+
+#: Kind of a delivery or of an event -> what its receiver is told.
+TOLD = {
+    "final": "how it ended",
+    "progress": "its progress",
+    "event": "an event, for an endpoint",
+    "test": "a test event",
+}
+
+
+#: An action that may need a second person -> what it is for people.
+ACTIONS = {
+    "resolve.done": "count the step as done",
+    "resolve.redo": "run the step again",
+    "resolve.redo-effect": "run the step again, which may have had its effect",
+    "resolve.fail": "fail it and roll back",
+    "batch.resolve": "say how the batch ended",
+    "batch.resubmit": "send the batch again",
+    "bulk.cancel": "cancel many",
+    "bulk.retry": "retry many",
+    "bulk.wake": "wake many",
+    "pipeline.use": "use a version of a pipeline",
+    "retention.set": "set how long data is kept",
+    "retention.remove": "drop a rule about how long data is kept",
+    "erase": "erase payloads for good",
+    "step": "let a step go on",
+}
+
+
+def action_words(action: str) -> str:
+    return ACTIONS.get(action, action)
+
+
+def told_words(kind: str) -> str:
+    return TOLD.get(kind, kind)
 
 
 def pretty(value: Any) -> str:

@@ -32,6 +32,8 @@ BEAT_S = 5.0
 TROUBLE_S = 2.0
 #: Told to the browser: how long to wait before it connects again.
 RETRY_MS = 1_000
+#: Between two looks at a view, also when tabs open one after the other.
+LOOK_S_MIN = 0.5
 
 Params = Mapping[str, str]
 
@@ -57,6 +59,8 @@ class _Tab:
     bell: asyncio.Event = field(default_factory=asyncio.Event)
     changed: set[str] = field(default_factory=set)
     trouble: str = ""
+    #: It was told nothing: what the others see may be older than the page that opened it.
+    is_new: bool = True
 
 
 class _Channel:
@@ -69,8 +73,14 @@ class _Channel:
         self.tabs: set[_Tab] = set()
         self.shown: dict[str, str] = {}
         self._mark: object = object()
+        self._asked = asyncio.Event()
         self._messages: dict[frozenset[str], bytes] = {}
         self.task = asyncio.create_task(self._poll())
+
+    def join(self, tab: _Tab) -> None:
+        """The tab is told what the next look finds, which begins soon."""
+        self.tabs.add(tab)
+        self._asked.set()
 
     def message(self, changed: set[str]) -> bytes:
         """The same bytes for all tabs that miss the same parts."""
@@ -85,12 +95,17 @@ class _Channel:
         while True:
             begun_s = time.monotonic()
             pause_s = self._view.every_s
+            self._asked.clear()
+            new = {tab for tab in self.tabs if tab.is_new}
             try:
-                self._tell(await self._services.threads.run(self._look))
+                self._tell(await self._services.threads.run(self._look), new)
             except Exception as error:
                 pause_s = TROUBLE_S
                 self._tell_trouble(str(problem_of(error).detail))
-            await asyncio.sleep(max(0.1, pause_s - (time.monotonic() - begun_s)))
+            await asyncio.sleep(max(0.1, LOOK_S_MIN - (time.monotonic() - begun_s)))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, pause_s - (time.monotonic() - begun_s))):
+                    await self._asked.wait()
 
     def _look(self) -> dict[str, str] | None:
         view = self._view
@@ -102,17 +117,22 @@ class _Channel:
         context = {**view.read(self._services, self._params), "base": self._params["base"]}
         return {name: html(template, context) for name, template in view.parts.items()}
 
-    def _tell(self, parts: dict[str, str] | None) -> None:
+    def _tell(self, parts: dict[str, str] | None, new: set[_Tab]) -> None:
+        """`new`: tabs that were there before the look began, and were told nothing."""
         if parts is None:
             parts = self.shown
         changed = {name for name, text in parts.items() if self.shown.get(name) != text}
         if changed:
             self.shown, self._messages = parts, {}
         for tab in self.tabs:
-            if changed or tab.trouble:
+            if tab in new:
+                tab.is_new, tab.changed = False, set(parts)
+            elif changed and not tab.is_new:
                 tab.changed |= changed
-                tab.trouble = ""
-                tab.bell.set()
+            elif not tab.trouble:
+                continue
+            tab.trouble = ""
+            tab.bell.set()
 
     def _tell_trouble(self, text: str) -> None:
         self._mark = object()
@@ -152,10 +172,8 @@ class Streams:
             channel = self._channels.get(key)
             if channel is None:
                 channel = self._channels[key] = _Channel(self._services, view, params)
-            tab = _Tab(changed=set(channel.shown))
-            channel.tabs.add(tab)
-            if tab.changed:
-                tab.bell.set()
+            tab = _Tab()
+            channel.join(tab)
             try:
                 yield f"retry: {RETRY_MS}\n\n".encode()
                 while not self._closing.is_set():

@@ -20,6 +20,7 @@ from datp_tasks.record.record_types import Summary
 
 WIDTH = 1_000.0
 WIDTH_MIN = 4.0
+AT_THE_END = 970.0
 #: Of one step: one that polls for days has thousands, and the page is sent again with each.
 SEGMENTS_MAX = 200
 #: Long waits are drawn shorter than they are, or nothing else could be seen.
@@ -47,6 +48,10 @@ class Segment:
 @dataclass(slots=True)
 class StepRow:
     path: str
+    #: As people count: the first step of its pipeline is 1.
+    number: int
+    #: How many steps its pipeline has.
+    of: int
     depth: int
     pipeline: str
     name: str
@@ -139,6 +144,8 @@ class Drawing:
         made = {
             path: StepRow(
                 path=path,
+                number=index + 1,
+                of=len(definition.steps),
                 depth=depth,
                 pipeline=name,
                 name=step.name or step.type,
@@ -250,9 +257,11 @@ def _place(rows: Sequence[StepRow], begun_ms: int) -> list[tuple[float, float]]:
 
 
 def _ticks(moments: list[int], at: dict[int, float], begun_ms: int) -> list[tuple[float, float]]:
-    """Some of the moments, not closer than a tenth of the width."""
+    """Some of the moments, so far from each other that their words do not touch."""
     ticks: list[tuple[float, float]] = []
     for moment in moments:
-        if not ticks or at[moment] - ticks[-1][0] >= WIDTH / 6:
+        # The words of the last one end at its place instead of beginning there.
+        apart = WIDTH / 3.5 if at[moment] > AT_THE_END else WIDTH / 6
+        if not ticks or at[moment] - ticks[-1][0] >= apart:
             ticks.append((round(at[moment], 1), (moment - begun_ms) / 1_000))
     return ticks

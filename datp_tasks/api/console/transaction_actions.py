@@ -146,7 +146,10 @@ async def cancel(visit: Visit) -> Response:
 async def wake(visit: Visit) -> Response:
     tx, access = await _about(visit)
     check_wake(visit.caller.actor, access, tx.owner)
-    woken = await visit.run(partial(visit.services.client.wake, tx.tx_id, by=visit.caller.actor))
+    end_sleep = partial(
+        visit.services.client.wake, tx.tx_id, by=visit.caller.actor, reason=visit.reason()
+    )
+    woken = await visit.run(end_sleep)
     return _done(visit, "It is woken." if woken else "It did not sleep any more.")
 
 
@@ -161,7 +164,14 @@ async def set_switch(visit: Visit) -> Response:
         value = typed_value(visit.form.get("value", ""))
     except InputInvalid as error:
         raise invalid([{"loc": ("value",), "msg": str(error)}]) from None
-    put = partial(visit.services.client.set_switch, tx.tx_id, name, value, by=visit.caller.actor)
+    put = partial(
+        visit.services.client.set_switch,
+        tx.tx_id,
+        name,
+        value,
+        by=visit.caller.actor,
+        reason=visit.reason(),
+    )
     woken = await visit.run(put)
     return _done(visit, f"The switch {name} is set{', and it woke up' if woken else ''}.")
 

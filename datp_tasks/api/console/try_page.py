@@ -66,6 +66,13 @@ async def submit(visit: Visit) -> Response:
     return visit.back_to(f"/transactions/{accepted.tx_id}", said)
 
 
+@pages.action("/try/edit", role=Role.VIEWER)
+async def edit(visit: Visit) -> Response:
+    """The form with an input that the person has before them; nothing is handed in yet."""
+    name = visit.form.get("pipeline", "")[:NAME_CHARS_MAX]
+    return await _page(visit, name, text=visit.form.get("input", "").strip())
+
+
 async def _page(
     visit: Visit, name: str, *, case: str = "", text: str | None = None, trouble: str = ""
 ) -> Response:

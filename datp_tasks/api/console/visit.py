@@ -44,6 +44,7 @@ NAVIGATION: list[tuple[str, str, str]] = [
 BELONGS = {
     "bulk": "/transactions",
     "drafts": "/pipelines",
+    "mappings": "/pipelines",
     "endpoints": "/webhooks",
     "services": "/ledgers",
 }

@@ -38,12 +38,14 @@ def read(services: Services, params: Params) -> Mapping[str, Any]:
             rows_max=ROWS_MAX + 1,
         )
         lag_s = store.lag_s()
+        now_ms = services.transactions.record.server_now_ms()
         endpoints = services.webhooks.endpoints.store.find_all(
             owner=given.get("owner"), rows_max=ENDPOINTS_MAX + 1
         )
     rows = found[:ROWS_MAX]
     older = {**given, "before": rows[-1].id} if len(found) > ROWS_MAX else {}
     return {
+        "now_ms": now_ms,
         "rows": rows,
         "older": with_query("/webhooks", older) if older else "",
         "lag_s": lag_s,
@@ -120,12 +122,12 @@ async def webhook(visit: Visit) -> Response:
 
 @pages.action("/webhooks/{id}/redeliver", back="/webhooks/{id}")
 async def redeliver(visit: Visit) -> Response:
-    id = visit.part("id")
+    id, reason = visit.part("id"), visit.reason()
 
     def send() -> None:
         with translate_outage():
             _find(visit.services, id)
-            visit.services.webhooks.redeliver(id, actor=visit.caller.actor)
+            visit.services.webhooks.redeliver(id, actor=visit.caller.actor, reason=reason)
 
     await visit.run(send)
     return visit.back_to(f"/webhooks/{id}", "It is due now, with the same id and body.")

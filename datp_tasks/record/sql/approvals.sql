@@ -1,10 +1,10 @@
 -- :name ask
 -- Ask for something; no row if the same is asked for already, or this step has asked.
-INSERT INTO approval (action, subject, params, params_hash, version, requested_by, requester,
-                      reason, pipeline, size, needed, role, persons, step_key, created_at,
-                      expires_at)
-VALUES (%(action)s, %(subject)s, %(params)s::json, %(params_hash)s, %(version)s, %(requested_by)s,
-        %(requester)s, %(reason)s, %(pipeline)s, %(size)s, %(needed)s, %(role)s,
+INSERT INTO approval (action, subject, params, params_hash, asked_hash, version, requested_by,
+                      requester, reason, pipeline, size, needed, role, persons, step_key,
+                      created_at, expires_at)
+VALUES (%(action)s, %(subject)s, %(params)s::json, %(params_hash)s, %(asked_hash)s, %(version)s,
+        %(requested_by)s, %(requester)s, %(reason)s, %(pipeline)s, %(size)s, %(needed)s, %(role)s,
         %(persons)s::json, %(step_key)s, coalesce(%(now)s, now()),
         coalesce(%(now)s, now()) + make_interval(secs => %(expires_s)s))
 ON CONFLICT DO NOTHING
@@ -122,8 +122,8 @@ ORDER BY id LIMIT 1 FOR UPDATE
 
 -- :name by_ids
 -- Requests as they are; one whose time is over is shown so, also before the job has come by.
-SELECT id, action, subject, params, params_hash, version, requested_by, requester, reason,
-       pipeline, size, needed, role, persons, break_glass, note, created_at, expires_at,
+SELECT id, action, subject, params, params_hash, asked_hash, version, requested_by, requester,
+       reason, pipeline, size, needed, role, persons, break_glass, note, created_at, expires_at,
        decided_at, executed_at, closed_by,
        CASE WHEN state = 'pending' AND expires_at <= coalesce(%(now)s, now()) THEN 'expired'
             ELSE state END AS state
@@ -161,6 +161,11 @@ RETURNING tx_id
 -- What became of one transaction.
 UPDATE approval_item SET state = %(state)s, note = %(note)s
 WHERE approval_id = %(id)s AND tx_id = %(tx_id)s AND state = 'taken'
+
+-- :name ended_items
+-- The transactions of a bulk action that were acted on, and what became of that.
+SELECT tx_id, state, note FROM approval_item
+WHERE approval_id = %(id)s AND state IN ('done', 'failed') ORDER BY tx_id
 
 -- :name item_counts
 -- How many transactions of a bulk action are in which state.

@@ -13,12 +13,22 @@ ORDER BY tx_id LIMIT %(limit)s
 -- What was erased, for files of the journal that another host has.
 SELECT tx_id FROM tx_summary WHERE erased_at IS NOT NULL ORDER BY tx_id
 
+-- :name one_at_a_time
+-- Of two erasures at once neither would see that the other takes the last that had a value.
+SELECT pg_advisory_xact_lock(hashtextextended('datp erasure', 0))
+
 -- :name lock_approvals
--- No person decides about these, or about their batches, until the commit.
+-- No person decides about these, their batches, or many of which they are some, until the commit.
 SELECT a.id FROM approval a
 WHERE a.subject = ANY(%(tx_id)s || ARRAY(
-    SELECT b.service_id || '/' || b.batch_id FROM ledger_batch b WHERE b.tx_id = ANY(%(tx_id)s)))
+          SELECT b.service_id || '/' || b.batch_id FROM ledger_batch b
+          WHERE b.tx_id = ANY(%(tx_id)s)))
+   OR a.id = ANY(ARRAY(SELECT i.approval_id FROM approval_item i WHERE i.tx_id = ANY(%(tx_id)s)))
 ORDER BY a.id FOR UPDATE
+
+-- :name lock_approvals_about
+-- No person decides about these batches until the commit.
+SELECT id FROM approval WHERE subject = ANY(%(subject)s) ORDER BY id FOR UPDATE
 
 -- :name lock
 -- Nothing of these transactions changes until the commit.
@@ -139,7 +149,16 @@ SELECT service_id, batch_id FROM ledger_batch
 WHERE owner = %(owner)s AND tx_id IS NULL AND final_at IS NOT NULL AND payload <> ''
   AND NOT EXISTS (SELECT 1 FROM approval a WHERE a.subject = service_id || '/' || batch_id
                     AND (a.state = 'approved' OR (a.break_glass AND a.closed_by IS NULL)))
-ORDER BY service_id, seq LIMIT %(limit)s FOR UPDATE
+ORDER BY service_id, seq LIMIT %(limit)s
+
+-- :name lock_batches
+-- Those of them that may still be erased, now that no person decides about them any more.
+SELECT service_id, batch_id FROM ledger_batch
+WHERE (service_id, batch_id) IN (SELECT * FROM unnest(%(service)s::text[], %(batch)s::text[]))
+  AND final_at IS NOT NULL AND payload <> ''
+  AND NOT EXISTS (SELECT 1 FROM approval a WHERE a.subject = service_id || '/' || batch_id
+                    AND (a.state = 'approved' OR (a.break_glass AND a.closed_by IS NULL)))
+ORDER BY service_id, seq FOR UPDATE
 
 -- :name erase_batches
 -- What batches said, and what was said about them. The fingerprint of the payload stays.

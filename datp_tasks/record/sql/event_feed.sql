@@ -115,3 +115,7 @@ SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS xmin,
 -- The shortest retention rule by which events that an owner reads are dropped; NULL is all owners.
 SELECT min(days) AS days FROM retention_rule
 WHERE kind = 'pipeline' OR %(owner)s::text IS NULL OR name = %(owner)s
+
+-- :name key
+-- What places are hidden with, and what was handed out before they were.
+SELECT key, old_xact::text AS old_xact, old_until, old_change, old_report FROM feed_key

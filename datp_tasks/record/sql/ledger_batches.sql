@@ -5,12 +5,16 @@
 -- can use it.
 
 -- :name add_service
--- Make a service with its claim, or change its address; no row if it exists with another kind.
+-- Make a service with its claim, or change its address; no row if it exists with another kind, or
+-- is not as it was seen.
 WITH service AS (
     INSERT INTO ledger_service (service_id, kind, url, secret, created_at)
     VALUES (%(service)s, %(kind)s, %(url)s, %(secret)s, coalesce(%(now)s, clock_timestamp()))
     ON CONFLICT (service_id) DO UPDATE SET url = excluded.url, secret = excluded.secret
     WHERE ledger_service.kind = excluded.kind
+      AND (NOT %(compares)s
+           OR (ledger_service.url = %(seen_url)s
+               AND ledger_service.secret IS NOT DISTINCT FROM %(seen_secret)s))
     RETURNING service_id, kind
 ), claim AS (
     INSERT INTO service_claim (service_id) SELECT service_id FROM service

@@ -23,12 +23,21 @@ UNION ALL
      WHERE b.service_id = s.service_id AND b.batch_id = %(text)s
  ) found LIMIT %(limit)s)
 UNION ALL
-(SELECT 'transaction', tx_id, 'webhook ' || id || ', ' || state
+(SELECT 'webhook', id, state || ', of transaction ' || tx_id
  FROM webhook_delivery WHERE id = %(text)s)
 UNION ALL
 (SELECT 'pipeline', name, coalesce('version ' || version_in_use, 'no version in use')
  FROM pipeline WHERE name = %(text)s)
 UNION ALL
 (SELECT 'approval', id::text, action || ' of ' || subject FROM approval WHERE id = %(number)s)
+UNION ALL
+(SELECT 'endpoint', id, 'endpoint of ' || owner FROM webhook_endpoint WHERE id = %(text)s)
+UNION ALL
+(SELECT 'mapping', name, coalesce('version ' || version_in_use, 'no version in use')
+ FROM mapping WHERE name = %(text)s)
+UNION ALL
+(SELECT 'service', service_id, kind || ' ledger' FROM ledger_service WHERE service_id = %(text)s)
+UNION ALL
+(SELECT 'group', name, 'group of workers' FROM node_group WHERE name = %(text)s)
 UNION ALL
 (SELECT 'key', id, 'API key of ' || owner FROM api_key WHERE id = %(text)s)

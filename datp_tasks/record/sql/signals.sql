@@ -21,7 +21,8 @@ WITH added AS (
     ON CONFLICT (tx_id, name) DO UPDATE
     SET value = excluded.value, created_at = excluded.created_at, replaced_seq = NULL
 )
-SELECT tx_id, name, value, replaced_seq FROM tx_signal WHERE tx_id = ANY(%(tx_id)s) AND name = %(name)s
+SELECT tx_id, name, value, replaced_seq FROM tx_signal
+WHERE tx_id = ANY(%(tx_id)s) AND name = %(name)s
 
 -- :name unmoved
 -- Hold the row of a transaction, if it has the number of events and the fence that a caller saw.
@@ -47,7 +48,8 @@ DELETE FROM tx_signal WHERE tx_id = %(tx_id)s AND name = %(name)s AND value = %(
 
 -- :name of_transactions
 -- The signals of transactions, in the order in which they came.
-SELECT tx_id, name, value, replaced_seq FROM tx_signal WHERE tx_id = ANY(%(tx_id)s) ORDER BY created_at
+SELECT tx_id, name, value, replaced_seq FROM tx_signal
+WHERE tx_id = ANY(%(tx_id)s) ORDER BY created_at
 
 -- :name asked_to_stop
 -- Those that are asked to stop: a cancel is kept, and their row has it. One without the other was

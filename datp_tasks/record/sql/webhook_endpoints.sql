@@ -131,13 +131,15 @@ WHERE id = %(id)s
 
 -- :name add_deliveries
 -- Deliveries to an endpoint, each event once. The number takes the place of an event's sequence: it
--- is far above any, so that a poll that cancels a transaction's own webhook leaves these alone.
+-- is far above any, so that a poll that cancels a transaction's own webhook leaves these alone. It
+-- is drawn, because a counter in the webhook-id would tell an owner how many others are sent. If
+-- one transaction draws a number twice, the commit fails and is tried again with others.
 -- What is told again goes out again under the id that it had.
 WITH v AS (
     SELECT * FROM unnest(%(tx_id)s::text[], %(event_id)s::text[], %(payload)s::text[])
              AS v (tx_id, event_id, payload)
 ), numbered AS MATERIALIZED (
-    SELECT v.*, nextval('webhook_delivery_number')::integer AS number FROM v
+    SELECT v.*, 1000000000 + floor(random() * 1147483647)::integer AS number FROM v
 )
 INSERT INTO webhook_delivery AS d (id, tx_id, sequence, kind, owner, url, target, payload, begun_at,
                                    next_at, created_at, endpoint_id, event_id)
