@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-def number(
-    default: float, low: float, high: float, *, env: str = "", group_value: str = ""
-) -> Any:
+def number(default: float, low: float, high: float, *, env: str = "", group_value: str = "") -> Any:
     """A number within bounds.
 
     `env` is the name by which a setting is published under a topic, `group_value` that of the

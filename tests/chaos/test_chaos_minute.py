@@ -1,6 +1,6 @@
 """Everything is broken under load, for a minute: whatever was accepted ends, once, by itself.
 
-`DATP_CHAOS_SECONDS` (seconds of trouble) and `DATP_CHAOS_SEED` lengthen or repeat it; see `make chaos`.
+`DATP_CHAOS_SECONDS` of trouble and `DATP_CHAOS_SEED` lengthen or repeat it; see `make chaos`.
 """
 
 from __future__ import annotations

@@ -191,8 +191,13 @@ def test_a_variable_that_looks_like_a_setting_and_is_none_is_told(
 #: Another value than the default, for what is no number.
 OTHERS = {
     **dict.fromkeys(("redis_url", "broker_url"), "redis://other/3"),
-    **{"database_url": "postgresql:///other", "redis_cluster": "off", "log_format": "json"},
-    **{"console_path": "/other", "dispatch": "step", "ledger_expiry": "two-phase", "tracing": "on"},
+    "database_url": "postgresql:///other",
+    "redis_cluster": "off",
+    "log_format": "json",
+    "console_path": "/other",
+    "dispatch": "step",
+    "ledger_expiry": "two-phase",
+    "tracing": "on",
 }
 
 
