@@ -24,9 +24,8 @@ SOON = NOW + timedelta(minutes=1)
 def pipeline(datp: Kit) -> None:
     datp.use(
         Pipeline("p").step("util/fixed-reply", params={"output": {}}).build(),
-        Pipeline("ever", expires_in_s=300_000_000)
-        .step("util/fixed-reply", params={"output": {}})
-        .build(),
+        # As an earlier release stored it: such a one cannot be built any more.
+        PipelineDefinition.from_json(json.dumps(EVER)),
     )
     datp.lose_bells()
 
@@ -67,6 +66,11 @@ def test_without_a_word_there_is_no_expiry(datp: Kit) -> None:
     assert expiry(datp) is None
 
 
+EVER = {
+    "expiresInSeconds": 300_000_000,
+    "pipeline": "ever",
+    "steps": [{"params": {"output": {}}, "type": "util/fixed-reply"}],
+}
 YEAR = "at most 31622400 seconds"
 
 WRONG: list[tuple[dict[str, Any], str]] = [
