@@ -3788,7 +3788,11 @@ export interface Operations {
     replies: {
       200: undefined;
       400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
       414: Problem;
+      429: Problem;
       431: Problem;
       500: Problem;
       503: Problem;
