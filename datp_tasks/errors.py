@@ -324,6 +324,8 @@ class ApprovalNeeded(ApprovalError):
 
     def __init__(self, message: str | None = None, *, approval_id: int = 0) -> None:
         self.approval_id = approval_id
+        #: Who asked sends the same again when it is approved; else it is done then.
+        self.comes_again = False
         super().__init__(message)
 
 

@@ -604,11 +604,11 @@ export type ErasureShown = {
   note: string | null;
   owner: string | null;
   externalId: string | null;
-  /** Its pointer; the value is kept nowhere. */
+  /** Its pointer; the value is not kept. */
   subject: string | null;
   reason: string;
   /** The approval that was used for it. */
-  approvedBy: number | null;
+  approval: number | null;
   erased: number;
   refused: number;
   /** The first 100, with what to do. */

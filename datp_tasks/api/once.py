@@ -23,6 +23,7 @@ from datp_tasks.api.problem_types import PREFIX, TYPES
 from datp_tasks.api.problems import MEDIA_TYPE, Problem, answer_of
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.waiting import ClientGone
+from datp_tasks.errors import ApprovalNeeded
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.idempotency_keys import (
     RENEW_S,
@@ -106,7 +107,10 @@ async def once(request: Request, handle: Handle, what: Keeps) -> Response:
         raise
     except Exception as error:
         # A problem, or an approval that is asked for: it shows no transaction and no secret.
-        response, what = answer_of(request, error), "answer"
+        response = answer_of(request, error)
+        # What is sent again after the approval must not be answered with that it is needed.
+        comes_again = isinstance(error, ApprovalNeeded) and error.comes_again
+        what = "again" if comes_again else "answer"
     finally:
         hold.stop()
     await hold.ended()

@@ -30,12 +30,14 @@ erasures = router("/v1", "operator", role=Role.ADMIN)
 #: PostgreSQL's bigint.
 Number = Annotated[int, Path(ge=1, lt=2**63)]
 SAMPLE = 1_000
+#: The places of a sample are in the memory of a worker.
+SAMPLE_MAX = 1_000_000
 
 
 class AuditIn(Sent):
     sample: Annotated[
         int | None,
-        Field(ge=1, le=10**9, description=f"So many, chosen at random; {SAMPLE} by default."),
+        Field(ge=1, le=SAMPLE_MAX, description=f"So many, chosen at random; {SAMPLE} by default."),
     ] = None
     everything: Annotated[bool, Field(description="All transactions, instead of a sample.")] = False
     seed: Annotated[
@@ -119,10 +121,10 @@ class ErasureShown(RunShown):
     owner: str | None
     external_id: str | None
     subject: Annotated[
-        str | None, Field(description="Its pointer; the value is kept nowhere.", examples=["/name"])
+        str | None, Field(description="Its pointer; the value is not kept.", examples=["/name"])
     ]
     reason: str
-    approved_by: Annotated[int | None, Field(description="The approval that was used for it.")]
+    approval: Annotated[int | None, Field(description="The approval that was used for it.")]
     erased: int
     refused: int
     refusals: Annotated[list[Refusal], Field(description="The first 100, with what to do.")]
@@ -170,9 +172,13 @@ async def get_audit(request: Request, number: Number) -> Response:
 @erasures.post("/erasures/preview", operation_id="previewErasure", response_model=ErasureCounted)
 @keeps("again")
 async def preview_erasure(request: Request, wanted: ChosenIn) -> Response:
-    """How many transactions would lose their payloads; nothing is done."""
+    """How many transactions would lose their payloads; nothing is done.
+
+    The audit says who asked, and for which pointer.
+    """
     services = services_of(request)
-    found = await services.threads.run(services.operator.runs.preview_erasure, wanted.chosen())
+    count = partial(services.operator.runs.preview_erasure, actor=caller_of(request).actor)
+    found = await services.threads.run(count, wanted.chosen())
     return json_response({"count": found.count, "more": found.more})
 
 
@@ -252,7 +258,7 @@ def erasure_json(run: OperatorRun) -> dict[str, Any]:
         **_run_json(run),
         **{name: chosen.get(name) for name in ("owner", "externalId", "subject")},
         "reason": run.reason,
-        "approvedBy": run.params["allowed"].get("approval"),
+        "approval": run.params["allowed"].get("approval"),
         **{name: done.get(name, 0) for name in ("erased", "refused")},
         "refusals": done["named"],
         **{name: done.get(name, 0) for name in ("batches", "keptAnswers", "dataKeys")},

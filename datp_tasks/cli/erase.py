@@ -123,7 +123,8 @@ def _tell(console: Console, told: Told, *, as_json: bool) -> None:
     also = told.also
     if as_json:
         refused = [{"txId": each.tx_id, "why": each.why} for each in told.named]
-        print_json(console, {"erased": told.erased, **also, "refused": refused})
+        counts = {"erased": told.erased, **also, "refusedCount": told.refused}
+        print_json(console, {**counts, "refused": refused})
     else:
         for each in told.named[:SHOWN_MAX]:
             console.print(f"{each.tx_id}: {each.why}", highlight=False, soft_wrap=True)

@@ -295,7 +295,7 @@ def audit(
         found = audit_over_http(sample=sample, everything=everything, seed=seed)
     else:
         found = _audited(console, None if everything else sample or 1_000, seed, as_json=as_json)
-    wrong_count = found.pop("wrongCount")
+    wrong_count = found["wrongCount"]
     if as_json:
         print_json(console, found)
     else:

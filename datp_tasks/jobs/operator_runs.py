@@ -3,7 +3,8 @@
 Moves:    an erasure takes payloads of ended transactions out of Redis, files and SQL; an audit
           only reads.
 Knows:    what SQL says; one that another process works on is passed over.
-Bound:    `run_s` for each kind, after which the part that was begun is finished.
+Bound:    `run_s` for both kinds together, after which the part that was begun is finished; one
+          part of each at least.
 Overlap:  one process for each kind, by an advisory lock.
 Crash:    the next run repeats the part that was not kept, which is safe.
 """

@@ -112,7 +112,9 @@ class Approvals:
             return None
         found = self.store.approved_for(connection, ask)
         if found is None:
-            raise self._stored(actor, ask, need)
+            needed = self._stored(actor, ask, need)
+            needed.comes_again = True
+            raise needed
         self.store.end(connection, found, ApprovalState.EXECUTED, "done")
         return self.store.locked(connection, found)
 

@@ -42,9 +42,9 @@ AUDIT_START = AuditPlace("", 0)
 def chosen_places(total: int, sample: int | None, seed: int) -> set[int] | None:
     """Which of so many transactions, by their place; None: all. The same seed takes the same, so
     that an audit can be repeated."""
-    if sample is None:
+    if sample is None or sample >= total:
         return None
-    return set(random.Random(seed).sample(range(total), min(sample, total)))
+    return set(random.Random(seed).sample(range(total), sample))
 
 
 class Auditor:

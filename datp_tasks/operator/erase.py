@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from datp_tasks.errors import FilterInvalid, SettingsError
+from datp_tasks.errors import ApprovalForbidden, FilterInvalid, SettingsError
 from datp_tasks.failpoints import reach
 from datp_tasks.live.erasing import forget_many
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.actor import Actor
-from datp_tasks.model.approval import Ask
+from datp_tasks.model.approval import ApprovalState, Ask
 from datp_tasks.operator.action_result import ActionResult
 from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.audit import Auditor
@@ -220,6 +220,34 @@ class Eraser:
             order = ErasureOrder(actor, reason, chosen.to_json(), allowed)
             begin(connection, order)
         return ErasurePermit(chosen, order)
+
+    def check_permit(self, permit: ErasurePermit) -> None:
+        """For an order that rested: its approval says what it says, and was used for it.
+        ApprovalForbidden is raised if not."""
+        chosen, number = permit.chosen.to_json(), permit.order.allowed.get("approval")
+        with translate_outage(), self.erasure.writing() as connection:
+            if number is None:
+                ask = Ask(
+                    action="erase",
+                    subject="erasure",
+                    params=chosen,
+                    version="",
+                    reason=permit.order.reason,
+                )
+                is_allowed = self.approvals.allows(ask)
+            else:
+                approval = self.approvals.store.locked(connection, number)
+                asked = {name: each for name, each in approval.params.items() if name != "digest"}
+                is_allowed = (
+                    (approval.action, approval.state) == ("erase", ApprovalState.EXECUTED)
+                    and asked == chosen
+                    and self.approvals.store.is_as_asked(connection, approval)
+                )
+        if not is_allowed:
+            raise ApprovalForbidden(
+                "there is no approval for what this order says: order it again, so that another "
+                "person is asked"
+            )
 
     def check_role(self) -> None:
         if not self.erasure.may_erase():

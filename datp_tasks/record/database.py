@@ -34,6 +34,8 @@ MIGRATIONS = (HERE.parent / "_migrations", HERE.parent.parent / "migrations")
 
 #: SQLSTATEs: serialization failure, deadlock, lock not available.
 CONFLICTS = ("40001", "40P01", "55P03")
+#: SQLSTATE of a statement that was ended from outside, as by statement_timeout.
+CANCELED = "57014"
 
 NO_TABLES = (
     "The database of DATP_DATABASE_URL has no tables yet. Make them with `datp migrate`, and start "
@@ -111,6 +113,11 @@ def is_outage(error: OperationalError) -> bool:
 def is_conflict(error: OperationalError) -> bool:
     """Another transaction was in the way: the same statement may succeed next time."""
     return getattr(error.orig, "pgcode", None) in CONFLICTS
+
+
+def is_timeout(error: OperationalError) -> bool:
+    """PostgreSQL ended the statement because it took too long."""
+    return getattr(error.orig, "pgcode", None) == CANCELED
 
 
 @contextmanager

@@ -31,6 +31,7 @@ class Query(Queries, topic="operator_runs"):
     one: str
     page: str
     hold: str
+    erased_count: str
     set_progress: str
     end: str
 
@@ -65,6 +66,8 @@ class OperatorRun:
     params: Mapping[str, Any]
     subject: Mapping[str, Any] | None
     progress: Mapping[str, Any]
+    #: The same, as it was read.
+    progress_text: str
     reason: str | None
     actor: Actor
     note: str | None
@@ -132,23 +135,48 @@ class OperatorRunStore:
             found = is_held and connection.exec_driver_sql(Query.running, {"kind": kind}).first()
             yield _run(found) if found else None
 
-    def set_progress(self, run: OperatorRun, progress: Mapping[str, Any]) -> None:
-        values = {"id": run.id, "progress": encode(dict(progress))}
-        with self._engine.begin() as connection:
-            connection.exec_driver_sql(Query.set_progress, values)
+    def erased_count(self, run: OperatorRun) -> int:
+        """How many transactions it has erased, as the audit says."""
+        values = {"id": run.id, "start": f"erasure {run.id}"}
+        with self._engine.connect() as connection:
+            return int(connection.exec_driver_sql(Query.erased_count, values).scalar_one())
 
-    def end(
-        self, run: OperatorRun, state: RunState, progress: Mapping[str, Any], note: str | None
-    ) -> None:
+    def set_progress(
+        self, run: OperatorRun, before: Mapping[str, Any], progress: Mapping[str, Any]
+    ) -> bool:
+        """False: it is not as far as `before` says (another process got further), or over."""
         values = {
             "id": run.id,
+            "before": _stored(run, before),
+            "progress": encode(dict(progress)),
+        }
+        with self._engine.begin() as connection:
+            return connection.exec_driver_sql(Query.set_progress, values).rowcount == 1
+
+    def end(
+        self,
+        run: OperatorRun,
+        state: RunState,
+        before: Mapping[str, Any],
+        progress: Mapping[str, Any],
+        note: str | None,
+    ) -> bool:
+        """False as `set_progress`."""
+        values = {
+            "id": run.id,
+            "before": _stored(run, before),
             "state": str(state),
             "progress": encode(dict(progress)),
             "note": None if note is None else clean_note(note),
             "now": self._clock.now(),
         }
         with self._engine.begin() as connection:
-            connection.exec_driver_sql(Query.end, values)
+            return connection.exec_driver_sql(Query.end, values).rowcount == 1
+
+
+def _stored(run: OperatorRun, progress: Mapping[str, Any]) -> str:
+    """How SQL has it: as we write it, or as it was read, which another release may have written."""
+    return run.progress_text if progress is run.progress else encode(dict(progress))
 
 
 def _run(row: Any) -> OperatorRun:
@@ -163,6 +191,7 @@ def _run(row: Any) -> OperatorRun:
         params=json.loads(row.params),
         subject=None if row.subject is None else json.loads(row.subject),
         progress=json.loads(row.progress),
+        progress_text=row.progress,
         reason=row.reason,
         actor=actor,
         note=row.note,

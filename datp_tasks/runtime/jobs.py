@@ -223,7 +223,7 @@ def _approvals(container: Container, *_: object) -> approvals.Result:
 
 
 #: Of the time of a worker that other jobs wait for.
-OPERATOR_RUN_S = 2.0
+OPERATOR_RUN_S = 0.5
 
 
 #: What `jobs/schedule.py` schedules, and nothing else.

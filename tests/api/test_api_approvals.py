@@ -101,6 +101,23 @@ def test_a_decision_that_waits_for_another_person_is_answered_alike_under_its_ke
     assert kept and "DE4711" not in str(kept)
 
 
+def test_an_erasure_that_was_approved_begins_under_the_same_key(
+    kit: Kit, ann: httpx.Client, bob: httpx.Client
+) -> None:
+    order = {"owner": "forgotten", "reason": "request 7"}
+    key = {"Idempotency-Key": "forget"}
+    asked = ann.post("/v1/erasures", json=order, headers=key)
+    assert asked.status_code == 202 and "approval" in asked.json()
+    assert ann.post("/v1/erasures", json=order, headers=key).json() == asked.json()
+    approved = bob.post(f"{asked.json()['href']}/approve", json={"note": "read it"})
+    assert approved.json()["state"] == "approved"
+    begun = [ann.post("/v1/erasures", json=order, headers=key) for _ in range(2)]
+    assert [each.json().get("state") for each in begun] == ["running"] * 2
+    assert begun[0].json()["approval"] == asked.json()["approval"]
+    assert begun[1].headers["Idempotent-Replayed"] == "true"
+    kit.run_job("operator_runs")
+
+
 def test_the_requester_and_those_without_the_role_may_not_decide(
     house: ApiHouse, kit: Kit, ann: httpx.Client
 ) -> None:

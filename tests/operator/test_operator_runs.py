@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 
 from datp_tasks import Pipeline
-from datp_tasks.errors import ApprovalNeeded, FilterInvalid
+from datp_tasks.errors import ApprovalNeeded, DatabaseUnavailable, FilterInvalid
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.actor import Actor, Role
-from datp_tasks.operator import audit, erase
+from datp_tasks.operator import audit, erase, runs
 from datp_tasks.operator.erase import Chosen, RoleTooWeak
 from datp_tasks.record.erasure import Erasure
 from datp_tasks.record.operator_runs import OperatorRun, RunState, RunUnderWay
@@ -102,10 +102,102 @@ def test_a_part_that_was_not_kept_is_repeated_and_counted_once(datp: Kit) -> Non
     assert (done.state, done.progress["audited"]) == (RunState.DONE, 5)
 
 
-def test_a_sample_is_that_of_its_seed(datp: Kit) -> None:
+def test_a_sample_is_that_of_its_seed_and_drawn_once(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ended(datp, *"abcde")
+    looked_at: list[str] = []
+    drawn: list[int] = []
+    page, draw = audit.Auditor.audit_page, runs.chosen_places
+
+    def noted(auditor: audit.Auditor, *place: Any) -> Any:
+        replays, following = page(auditor, *place)
+        looked_at.extend(each.tx_id for each in replays)
+        return replays, following
+
+    def counted(total: int, *wanted: Any) -> Any:
+        drawn.append(total)
+        return draw(total, *wanted)
+
+    expected = [each.tx_id for each in datp.operator.audit(sample=3, seed=7)]
+    monkeypatch.setattr(audit.Auditor, "audit_page", noted)
+    monkeypatch.setattr(runs, "chosen_places", counted)
     run = datp.operator.runs.start_audit(sample=3, seed=7, actor=ANN)
     assert went_on(datp, run).progress["audited"] == 3
+    assert (looked_at, drawn) == (expected, [5])
+    # All need not be drawn.
+    assert draw(5, 5, 0) is None
+
+
+def kill_connections(kit: Kit) -> None:
+    """All that the product has to PostgreSQL."""
+    with create_engine(kit.settings.database_url).connect() as other:
+        other.exec_driver_sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+def test_a_run_whose_connections_are_lost_between_two_parts_goes_on_later(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tx_ids = ended(datp, SECRET, SECRET, SECRET)
+    run = datp.operator.runs.start_erasure(BY_SUBJECT, reason="request 7", actor=ANN)
+    reached: list[str] = []
+
+    def kill(point: str) -> None:
+        reached.append(point)
+        if len(reached) == 1:
+            kill_connections(datp)
+
+    monkeypatch.setattr(runs, "reach", kill)
+    with pytest.raises(DatabaseUnavailable):
+        datp.run_job("operator_runs")
+    found = datp.operator.runs.one("erasure", run.id)
+    assert found is not None and found.state is RunState.RUNNING
+    assert went_on(datp, run).state is RunState.DONE
+    assert all(datp.status(tx).erased_at for tx in tx_ids)
+
+
+@pytest.mark.kit(sql_statement_timeout_s=0.3)
+def test_a_lock_that_is_held_too_long_ends_no_run(datp: Kit) -> None:
+    ended(datp, "a")
+    run = datp.operator.runs.start_audit(sample=None, seed=0, actor=ANN)
+    with create_engine(datp.settings.database_url).begin() as other:
+        other.exec_driver_sql("LOCK TABLE tx_journal")
+        assert went_on(datp, run).state is RunState.RUNNING
+    assert went_on(datp, run).state is RunState.DONE
+
+
+def test_both_kinds_have_their_turn_however_short_the_time_is(datp: Kit) -> None:
+    ended(datp, *"abc")
+    datp.operator.runs.start_audit(sample=None, seed=0, actor=ANN)
+    datp.operator.runs.start_erasure(BY_SUBJECT, reason="request 7", actor=ANN)
+    assert datp.operator.runs.go_on(run_s=0.0) == 2
+
+
+def test_a_run_that_dies_at_every_start_is_ended(datp: Kit) -> None:
+    ended(datp, "a")
+    run = datp.operator.runs.start_audit(sample=None, seed=0, actor=ANN)
+    for _ in range(runs.STARTS_MAX):
+        datp.crash_at("operator_run.after_part")
+        with pytest.raises(SimulatedCrash):
+            datp.run_job("operator_runs")
+    failed = went_on(datp, run)
+    assert failed.state is RunState.FAILED
+    assert failed.note is not None and "without getting any further" in failed.note
+
+
+def test_a_second_worker_takes_no_progress_back(datp: Kit) -> None:
+    ended(datp, *"abcde")
+    run = datp.operator.runs.start_audit(sample=None, seed=0, actor=ANN)
+    store = datp.operator.runs._store
+    ahead = {**run.progress, "audited": 4}
+    assert store.set_progress(run, run.progress, ahead)
+    assert not store.set_progress(run, run.progress, {**run.progress, "audited": 2})
+    assert not store.end(run, RunState.DONE, run.progress, run.progress, None)
+    kept = datp.operator.runs.one("audit", run.id)
+    assert kept is not None and (kept.state, kept.progress["audited"]) == (RunState.RUNNING, 4)
 
 
 def test_there_is_one_at_a_time_and_one_process_works_on_it(datp: Kit) -> None:
@@ -163,11 +255,14 @@ def test_all_of_an_owner_and_one_external_id(datp: Kit) -> None:
     datp.advance(seconds=61)
     runs = datp.operator.runs
     by_id = Chosen(owner="other", external_id="o1")
-    assert (runs.preview_erasure(by_id).count, runs.preview_erasure(BY_SUBJECT).count) == (1, 0)
+    assert (
+        runs.preview_erasure(by_id, actor=ANN).count,
+        runs.preview_erasure(BY_SUBJECT, actor=ANN).count,
+    ) == (1, 0)
     first = went_on(datp, runs.start_erasure(by_id, reason="r", actor=ANN))
     assert first.progress["erased"] == 1 and datp.status(one).erased_at
     whole = Chosen(owner="shop")
-    assert runs.preview_erasure(whole).count == 3
+    assert runs.preview_erasure(whole, actor=ANN).count == 3
     done = went_on(datp, runs.start_erasure(whole, reason="r", actor=ANN))
     assert done.progress["erased"] == 3
     assert datp.status(other).erased_at is None
@@ -179,7 +274,7 @@ def test_a_preview_of_very_many_says_that_there_are_more(
     ended(datp, "a", "b", "c")
     monkeypatch.setattr("datp_tasks.operator.runs.LOOKED_MAX", 2)
     monkeypatch.setattr("datp_tasks.operator.runs.PAGE", 2)
-    found = datp.operator.runs.preview_erasure(Chosen(owner="shop"))
+    found = datp.operator.runs.preview_erasure(Chosen(owner="shop"), actor=ANN)
     assert (found.count, found.more) == (2, True)
 
 
@@ -202,6 +297,36 @@ def test_a_run_that_was_cut_off_needs_no_second_order(datp: Kit) -> None:
     done = went_on(datp, run)
     assert (done.state, done.progress["erased"]) == (RunState.DONE, 3)
     assert tables_with(datp, SECRET) == []
+
+
+def test_what_was_erased_is_counted_also_if_its_part_was_not_kept(datp: Kit) -> None:
+    ended(datp, SECRET, SECRET, SECRET)
+    run = datp.operator.runs.start_erasure(BY_SUBJECT, reason="request 7", actor=ANN)
+    datp.crash_at("operator_run.after_part")
+    with pytest.raises(SimulatedCrash):
+        datp.run_job("operator_runs")
+    done = went_on(datp, run)
+    assert (done.state, done.progress["erased"]) == (RunState.DONE, 3)
+
+
+def test_an_order_that_lost_its_hash_does_not_become_one_of_the_whole_owner(datp: Kit) -> None:
+    (tx_id,) = ended(datp, "somebody-else")
+    chosen = Chosen(owner="shop", subject=f"/customer={SECRET}")
+    run = datp.operator.runs.start_erasure(chosen, reason="request 7", actor=ANN)
+    with datp.connections.engine.begin() as sql:
+        sql.execute(text("UPDATE operator_run SET subject = NULL"))
+    failed = went_on(datp, run)
+    assert failed.state is RunState.FAILED and failed.note is not None
+    assert "order it again" in failed.note
+    assert datp.status(tx_id).erased_at is None
+
+
+def test_who_counts_by_a_subject_is_audited_without_the_value(datp: Kit) -> None:
+    ended(datp, SECRET)
+    datp.operator.runs.preview_erasure(BY_SUBJECT, actor=ANN)
+    (row,) = erase_rows(datp)
+    assert (row.action, row.key_id) == ("erase.preview", "k1")
+    assert json.loads(row.details)["subject"] == "/customer" and SECRET not in row.details
 
 
 def test_a_reason_that_names_the_value_is_refused(datp: Kit) -> None:
@@ -251,6 +376,20 @@ def test_where_two_must_agree_it_begins_after_the_second(datp: Kit) -> None:
     run = runs.start_erasure(BY_SUBJECT, reason="request 7", actor=ANN)
     assert run.params["allowed"]["approval"] == needed.value.approval_id
     assert went_on(datp, run).progress["erased"] == 1
+    with datp.connections.engine.begin() as sql:
+        # An order that no one has agreed to.
+        forged_row = text(
+            "INSERT INTO operator_run (kind, params, progress, reason, requester, created_at) "
+            "SELECT kind, cast(:params AS json), cast(:progress AS json), reason, requester, "
+            "created_at FROM operator_run"
+        )
+        params = {"chosen": {"owner": "shop"}, "allowed": {}}
+        progress = {"after": "", "erased": 0, "refused": 0, "named": []}
+        said = {"params": json.dumps(params), "progress": json.dumps(progress)}
+        sql.execute(forged_row, said)
+    datp.run_job("operator_runs")
+    forged, _ = runs.page("erasure", before=None, rows_max=9)
+    assert forged.state is RunState.FAILED and "approval" in (forged.note or "")
     # It is used up.
     with pytest.raises(ApprovalNeeded):
         runs.start_erasure(BY_SUBJECT, reason="request 7", actor=ANN)

@@ -60,7 +60,6 @@ CALLED_BY_FRAMEWORKS = {
 #: What users call: the client, batches of vector steps, the test kit; and fields of HTTP answers.
 FOR_USERS = {
     "add_replica",
-    "approved_by",
     "attempt_count",
     "batch_history",
     "cancel_note",

@@ -33,13 +33,25 @@ FROM operator_run WHERE kind = %(kind)s AND id < %(before)s ORDER BY id DESC LIM
 -- written in it: the event feed reads only up to the oldest transaction that writes.
 SELECT pg_try_advisory_xact_lock(hashtextextended('operator run ' || %(kind)s, 0)) AS is_held
 
+-- :name erased_count
+-- How many transactions a run has erased: rows of the audit since it began, which has them in the
+-- commits that erased.
+SELECT coalesce(sum((SELECT count(*) FROM json_object_keys(a.details -> 'erased'))), 0) AS erased
+FROM operator_action a
+WHERE a.subject = 'transactions' AND a.action = 'erase' AND a.details ->> 'run' = %(id)s::text
+  AND a.details -> 'erased' IS NOT NULL
+  AND a.id > coalesce(
+      (SELECT min(s.id) FROM operator_action s
+       WHERE s.subject = %(start)s AND s.action = 'erase.start'), 0)
+
 -- :name set_progress
--- How far it is.
-UPDATE operator_run SET progress = %(progress)s::json WHERE id = %(id)s AND state = 'running'
+-- How far it is, unless another process got further meanwhile.
+UPDATE operator_run SET progress = %(progress)s::json
+WHERE id = %(id)s AND state = 'running' AND progress::text = %(before)s
 
 -- :name end
 -- It is over; the value that it looked for is forgotten.
 UPDATE operator_run
 SET state = %(state)s, progress = %(progress)s::json, note = %(note)s, subject = NULL,
     ended_at = coalesce(%(now)s, now())
-WHERE id = %(id)s AND state = 'running'
+WHERE id = %(id)s AND state = 'running' AND progress::text = %(before)s
