@@ -107,6 +107,7 @@ def test_steps_of_a_running_stack_that_are_not_here_keep_no_pipeline_from_being_
     of_stack = in_folder / ".datp"
 
     def run(*words: str, **parts: Any) -> Result:
+        parts |= {"pipelines": datp.connections.pipelines, "offered_step_types": lambda: None}
         context = command_parts(datp, settings=settings, **parts)
         monkeypatch.setattr(pipelines, "_connect", lambda: context)
         return CliRunner().invoke(pipelines.app, list(words))

@@ -210,7 +210,8 @@ def test_a_command_beside_a_stack_knows_the_steps_of_its_workers(
 @pytest.fixture
 def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of a stack that was given all its servers."""
-    for name in ("DATP_REDIS_URL", "DATP_DATABASE_URL", "DATP_STEPS", "DATP_KEY_PEPPER"):
+    names = ("REDIS_URL", "DATABASE_URL", "STEPS", "KEY_PEPPER", "SECURITY__POLICY_FILE")
+    for name in (f"DATP_{each}" for each in names):
         monkeypatch.delenv(name, raising=False)
     given = {"redis_url": "redis://r/0", "database_url": "postgresql://db/x"}
     with Stack(tmp_path, environment={"DATP_STEPS": "shop"}, **given) as stack:  # type: ignore[arg-type]
@@ -233,7 +234,7 @@ def test_a_command_for_other_servers_takes_nothing_of_the_stack_beside_it(
     other = connect(beside)
     assert (other.environment, other.steps_of_stack) == ({}, None)
     assert (other.settings.steps, other.settings.key_pepper) == ((), "")
-    assert other.settings.security.policy_file != "single-person"
+    assert other.settings.policy_file != "single-person"
     # Whoever asks for the stack gets the whole of it.
     told = CliRunner().invoke(whole_app, ["env", "--directory", str(beside)]).output
     assert "DATP_DATABASE_URL=postgresql://db/x" in told and f"DATP_KEY_PEPPER={pepper}" in told
