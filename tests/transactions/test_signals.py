@@ -168,8 +168,6 @@ def test_a_step_that_dies_between_both_stores_uses_a_switch_once(datp: Kit) -> N
     datp.crash_at("switch.after_sql")
     datp.client.set_switch(tx_id, "go", True)
     assert (datp.status(tx_id).status, approved) == (Status.RUNNING, [])
-    for name in ("one", "two"):
-        datp.client.set_switch(tx_id, name, 1)
     wipe(datp)
     datp.recover()
     assert (datp.status(tx_id).status, len(approved)) == (Status.SLEEPING, 1)
