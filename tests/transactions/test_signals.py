@@ -208,8 +208,8 @@ def lost_switch(
         signals.replace(Signal(tx_id, "go", "true", replaced_seq=replaced_seq))
     # Redis comes back without its last second, and as another process.
     journal = keys.of_tx(tx_id, "journalX")
-    [[last, _]] = datp.connections.redis.xrevrange(journal, count=1)
-    datp.connections.redis.xdel(journal, last)
+    found: Any = datp.connections.redis.xrevrange(journal, count=1)
+    datp.connections.redis.xdel(journal, found[0][0])
     datp.connections.redis.delete(keys.state(tx_id))
     for name, value in before.items():
         datp.connections.redis.hset(keys.state(tx_id), name, value)
