@@ -21,7 +21,7 @@ from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ProgrammingError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import NullPool, QueuePool
 
 from datp_tasks import app as worker_app
 from datp_tasks.api import server
@@ -205,10 +205,14 @@ def test_an_api_that_serves_keeps_no_connection_of_its_first_look(
     pepper = "a pepper that is long enough to be one"
     context = Context(Settings(database_url=new_database, key_pepper=pepper))
     open_then: list[int] = []
+
+    def look(**_: object) -> None:
+        pool = context.engine.pool
+        assert isinstance(pool, QueuePool)
+        open_then.append(pool.checkedin())
+
     monkeypatch.setattr(api, "connect", lambda: context)
-    monkeypatch.setattr(
-        server, "serve", lambda **_: open_then.append(context.engine.pool.checkedin())
-    )
+    monkeypatch.setattr(server, "serve", look)
     api.api(port=7)
     assert open_then == [0]
 
