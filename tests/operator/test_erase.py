@@ -602,9 +602,7 @@ def test_erasing_takes_another_person_for_each_run(strict: World) -> None:
 @pytest.mark.parametrize(
     "change", ["params = '{}'", "needed = 2", "role = 'operator'", "asked_hash = repeat('0', 64)"]
 )
-def test_an_approval_to_erase_whose_row_was_altered_is_not_used(
-    strict: World, change: str
-) -> None:
+def test_an_approval_to_erase_whose_row_was_altered_is_not_used(strict: World, change: str) -> None:
     number = asked(strict)
     strict.kit.operator.approvals.approve(number, BOB_AGREES)
     strict.sql(f"UPDATE approval SET {change} WHERE id = :id", id=number)
