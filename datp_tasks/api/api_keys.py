@@ -36,7 +36,7 @@ routes = router("/v1", "operator", role=Role.ADMIN)
 KeyId = Annotated[str, Path(alias="keyId", max_length=100)]
 Owner = Annotated[str, Path(max_length=64)]
 DAY_S = 86_400
-EXPIRY_S_MAX = 36_500 * DAY_S
+KEY_EXPIRES_S_MAX = 36_500 * DAY_S
 
 
 class KeyIn(Sent):
@@ -54,7 +54,7 @@ class KeyIn(Sent):
         ),
     ] = None
     name: Annotated[Text | None, Field(description="What it is for, for people.")] = None
-    expires_in_seconds: Annotated[float | None, Field(gt=0, le=EXPIRY_S_MAX)] = None
+    expires_in_seconds: Annotated[float | None, Field(gt=0, le=KEY_EXPIRES_S_MAX)] = None
 
 
 class RevokeIn(Sent):

@@ -24,7 +24,6 @@ from datp_tasks.model.actor import Actor
 from datp_tasks.model.payload import encode
 from datp_tasks.model.rights import check_read, sees_payloads
 from datp_tasks.model.sealed import MASK, masked
-from datp_tasks.record import retention_rules
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.event_feed import (
     TEXT_CHARS_MAX,
@@ -153,8 +152,8 @@ def kept_days(settings: Settings, rule_days: int) -> int:
     """How long all events are kept, by settings and by the shortest rule; 0 is for ever."""
     days = (
         rule_days,
-        retention_rules.KEEP_STATE_CHANGES_DAYS,
-        retention_rules.KEEP_EVENTS_DAYS,
+        settings.keep_state_changes_days,
+        settings.keep_events_days,
         settings.keep_summaries_days,
     )
     return min((each for each in days if each), default=0)

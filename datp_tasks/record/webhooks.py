@@ -15,7 +15,7 @@ from datp_tasks.clock import Clock
 from datp_tasks.errors import SealError, WebhookBusy, WebhookErased, WebhookUnknown
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.operator_actions import note_operator
+from datp_tasks.record.operator_actions import note_operator_action
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.webhook_queue import DEAD, Member, Receiver, subject_of
 from datp_tasks.seals.keyring import KeyRing, key_id_of, needed
@@ -271,7 +271,7 @@ class Webhooks:
         reason: str | None = None,
     ) -> None:
         now = self._clock.now()
-        note_operator(connection, actor, action, subject, reason=reason, now=now)
+        note_operator_action(connection, actor, action, subject, reason=reason, now=now)
 
     def _values(self, **values: Any) -> dict[str, Any]:
         return {**values, "now": self._clock.now()}

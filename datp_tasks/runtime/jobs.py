@@ -26,7 +26,6 @@ from datp_tasks.jobs import (
     webhook_sender,
 )
 from datp_tasks.live.nodes import NodeRegister
-from datp_tasks.record import retention_rules
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.record.journal import Journal
@@ -143,13 +142,13 @@ def _retention(container: Container, settings: Settings, _: Backlog) -> retentio
     limits = retention.Limits(
         states_days=settings.keep_states_days,
         journal_days=settings.keep_journal_days,
-        state_changes_days=retention_rules.KEEP_STATE_CHANGES_DAYS,
-        effects_days=retention_rules.KEEP_EFFECTS_DAYS,
-        events_days=retention_rules.KEEP_EVENTS_DAYS,
-        webhooks_days=retention_rules.KEEP_WEBHOOKS_DAYS,
+        state_changes_days=settings.keep_state_changes_days,
+        effects_days=settings.keep_effects_days,
+        events_days=settings.keep_events_days,
+        webhooks_days=settings.keep_webhooks_days,
         batches_days=settings.keep_batches_days,
         summaries_days=settings.keep_summaries_days,
-        alerts_days=retention_rules.KEEP_ALERTS_DAYS,
+        alerts_days=settings.keep_alerts_days,
         rules=RetentionRules(container.engine, container.clock).all(),
     )
     tables = Retention(container.engine, container.clock)

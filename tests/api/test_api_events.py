@@ -245,12 +245,13 @@ def test_cursors_of_an_earlier_release_are_read_and_cannot_be_used_to_count(
         return acme.get("/v1/events", params={"after": old_cursor(given, now)})
 
     key = bytes(32)
-    upgraded = FeedNames(key, OldPlaces(xact, 10**9, 10**9, now - timedelta(days=7)))
+    upgraded = FeedNames(key, OldPlaces(5, 10**9, 10**9, now - timedelta(days=7)))
     again = read(upgraded, 0).json()["events"]
     assert [each["data"]["txId"] for each in again] == [tx_id] * 2
     # What was handed out before keeps its id for ever.
     assert all(re.fullmatch(r"evt_s\d+", each["id"]) for each in again)
-    beyond = [read(upgraded, xact + more) for more in (1, 10**9)]
+    # One that this server has reached since, and one that it has not.
+    beyond = [read(upgraded, given) for given in (6, xact + 10**9)]
     assert {(each.status_code, each.json()["detail"]) for each in beyond} == {
         (410, beyond[0].json()["detail"])
     }
