@@ -72,6 +72,7 @@ POINTS = (
     "erase.after_files",
     "erase.before_sql",
     "erase.after_sql",
+    "operator_run.after_part",
     "ledger.after_renew",
     "ledger.after_claim",
     "ledger.after_begin",

@@ -20,7 +20,7 @@ from datp_tasks.api.lists import (
 from datp_tasks.api.models import Given, Long, Paged, Sent, Text
 from datp_tasks.api.once import keeps
 from datp_tasks.api.problems import forbidden, not_found
-from datp_tasks.api.routing import json_response, needs, router
+from datp_tasks.api.routing import grants, json_response, needs, router
 from datp_tasks.api.serializers import key_json
 from datp_tasks.api.services import caller_of, services_of
 from datp_tasks.errors import KeyUnknown
@@ -97,6 +97,7 @@ class OwnerLimitsShown(Given):
 
 
 @own.get("/keys", operation_id="listKeys", response_model=KeysShown)
+@grants("read")
 async def keys(
     request: Request,
     owner: Annotated[str | None, Query(max_length=64)] = None,

@@ -15,7 +15,7 @@ from datp_tasks.api import waiting
 from datp_tasks.api.event_streams import EventStreams
 from datp_tasks.api.models import FeedPageShown
 from datp_tasks.api.problems import answer_of, forbidden, invalid
-from datp_tasks.api.routing import by_key, json_response, router
+from datp_tasks.api.routing import by_key, grants, json_response, router
 from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.threads import acting_for
@@ -60,6 +60,7 @@ GONE: dict[int | str, dict[str, Any]] = {
 
 
 @routes.get("/events", operation_id="listEvents", response_model=FeedPageShown, responses=GONE)
+@grants("read")
 async def events(
     request: Request,
     *,

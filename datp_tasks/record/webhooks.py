@@ -223,6 +223,12 @@ class Webhooks:
             self._note(connection, actor, "webhook.rotate-secret", owner, reason)
         return made
 
+    def secret_times(self, owner: str) -> list[tuple[datetime, datetime | None]]:
+        """When each was made and retires, the newest first; no key ring is needed for it."""
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(Query.secrets, {"owner": owner})
+            return [(row.created_at, row.retired_at) for row in rows]
+
     def secrets(self, owner: str) -> list[Secret]:
         """All of an owner, the newest first, those that are retired too."""
         with self._engine.connect() as connection:

@@ -15,6 +15,7 @@ from datp_tasks.jobs import (
     endpoint_feeder,
     group_cache,
     meter,
+    operator_runs,
     pipeline_cache,
     reaper,
     rebuild,
@@ -34,7 +35,7 @@ from datp_tasks.record.retention import Retention
 from datp_tasks.record.retention_rules import RetentionRules
 from datp_tasks.record.states import States
 from datp_tasks.record.timeouts import Timeouts
-from datp_tasks.runtime.clients import make_operator
+from datp_tasks.runtime.clients import make_operator, make_operator_runs
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 from datp_tasks.timeouts.expire import Patience
@@ -221,6 +222,10 @@ def _approvals(container: Container, *_: object) -> approvals.Result:
     return approvals.run_once(made, batch_max=APPROVALS_MAX)
 
 
+#: Of the time of a worker that other jobs wait for.
+OPERATOR_RUN_S = 2.0
+
+
 #: What `jobs/schedule.py` schedules, and nothing else.
 JOBS: dict[str, Job] = {
     "approvals": _approvals,
@@ -237,6 +242,9 @@ JOBS: dict[str, Job] = {
     ),
     "group_cache": lambda container, *_: group_cache.run_once(container.groups),
     "meter": _meter,
+    "operator_runs": lambda container, *_: operator_runs.run_once(
+        make_operator_runs(container), run_s=OPERATOR_RUN_S
+    ),
     "pipeline_cache": lambda container, *_: pipeline_cache.run_once(container.pipelines),
     "reaper": _reaper,
     "reconciler": _reconciler,
