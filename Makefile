@@ -54,14 +54,14 @@ test-cluster: $(STAMP) ## The tests that matter with the state on a Redis Cluste
 		tests/pipelines tests/client tests/ledger tests/seals tests/api --ignore-glob="*/test_console_*"
 
 chaos: $(STAMP) ## Break everything under load for SECONDS (300), with a SEED if given, then at every point
-	DATP_CHAOS_S=$(or $(SECONDS),300) $(if $(SEED),DATP_CHAOS_SEED=$(SEED)) \
+	DATP_CHAOS_SECONDS=$(or $(SECONDS),300) $(if $(SEED),DATP_CHAOS_SEED=$(SEED)) \
 		$(BIN)/python -m pytest -q -s tests/chaos/test_chaos_minute.py
 	DATP_SWEEP_ALL=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile tests/chaos -k "not minute"
 	DATP_RACE_TRIES=5000 DATP_EXPIRY_RACE=20000 $(BIN)/python -m pytest -q \
 		tests/acceptance/test_no_return_processes.py tests/timeouts/test_expiry_race.py
 
 ledger-chaos: $(STAMP) ## Break the ledger room for SECONDS (300), with a SEED if given
-	DATP_CHAOS_S=$(or $(SECONDS),300) $(if $(SEED),DATP_CHAOS_SEED=$(SEED)) \
+	DATP_CHAOS_SECONDS=$(or $(SECONDS),300) $(if $(SEED),DATP_CHAOS_SEED=$(SEED)) \
 		$(BIN)/python -m pytest -q -s tests/ledger/test_ledger_chaos.py
 
 mutants: $(STAMP) ## Break the product in the ways of a list, ONLY="name …" for some, and see that tests notice

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
+from unittest.mock import patch
 
 from sqlalchemy import create_engine
 
@@ -76,8 +77,6 @@ class Contest:
     def __init__(self, url: str, redis_url: str, variant: Variant, sizes: Sizes) -> None:
         migrate(url)
         self._sizes = sizes
-        # The job takes as many at a time as the seed does.
-        timeout_handler.WINDOW_MAX, timeout_handler.BATCH_MAX = sizes.window, sizes.due
         self._seed = create_engine(url)
         self._connections = Container.open(
             Settings(
@@ -179,7 +178,12 @@ def contest(stack: Stack, variant: Variant, sizes: Sizes) -> Iterator[Contest]:
         sql.exec_driver_sql(f"CREATE DATABASE {name}")
     found = Contest(stack.url_of(name), stack.redis_server.url, variant, sizes)
     try:
-        yield found
+        # The job takes as many at a time as the seed does.
+        with (
+            patch.object(timeout_handler, "WINDOW_MAX", sizes.window),
+            patch.object(timeout_handler, "BATCH_MAX", sizes.due),
+        ):
+            yield found
     finally:
         found.close()
         with stack.server() as sql:

@@ -1,4 +1,4 @@
-"""What a process calls itself where others must tell it apart: host, number, and a random part.
+"""What a process calls itself where others must tell it apart: host, process id, and a random part.
 
 The random part is there because containers on one host, or after a restart, share both others.
 """

@@ -41,8 +41,10 @@ _FOLLOWS = (
     ("webhook_hold_s", "webhook_timeout_s", 25.0),
 )
 
-#: Looks like a setting: it has a topic, or the unit of a number. Test runs have some of their own.
-_LIKE_A_SETTING = re.compile(r"DATP_(?!TEST_|CHAOS_)(\w+__\w+|\w+_(S|MS|DAYS|MAX))")
+#: Looks like a setting: it has a topic, or the unit of a number.
+_LIKE_A_SETTING = re.compile(r"DATP_(\w+__\w+|\w+_(S|MS|DAYS|MAX))")
+#: Were settings before 0.2, and do not look like one.
+_GONE = frozenset(("DATP_WEBHOOK_PORTS", "DATP_WEBHOOK_SCHEMES"))
 
 log = logging.getLogger("datp.settings")
 
@@ -97,7 +99,6 @@ class Settings(Tuning):
     step_timeout_s: float = number(60.0, 0.01, 86_400, env="ENGINE__STEP_TIMEOUT_S")
     #: `step`: every step has its own message, unless its pipeline says otherwise.
     dispatch: str = _text("inline", "inline|step", env="ENGINE__DISPATCH")
-    sleeper_batch_max: int = number(1_000, 1, 100_000, env="ENGINE__WAKEUP_BATCH_MAX")
     sql_pool_size: int = number(5, 1, 100, env="SQL__POOL_SIZE")
 
     # Clients. The original's know no keys: as whom they come in, if at all.
@@ -124,25 +125,33 @@ class Settings(Tuning):
     webhook_timeout_s: float = number(15.0, 0.1, 300, env="WEBHOOKS__TIMEOUT_S")
     webhook_attempts_max: int = number(10, 1, 100, env="WEBHOOKS__ATTEMPTS_MAX")
     webhook_workers: int = number(64, 1, 1_000, env="WEBHOOKS__WORKERS")
-    webhook_pause_ms: int = number(20, 1, 60_000, env="WEBHOOKS__PAUSE_MS")
-    webhook_pause_busy_ms: int = number(50, 1, 60_000, env="WEBHOOKS__PAUSE_BUSY_MS")
-    webhook_pause_idle_ms: int = number(2_000, 1, 60_000, env="WEBHOOKS__PAUSE_IDLE_MS")
     # A target that fails so often in a period is left alone for a while.
     webhook_fails_max: int = number(10, 1, 100_000, env="WEBHOOKS__FAILS_MAX")
     webhook_fail_period_s: float = number(120.0, 0.1, 86_400, env="WEBHOOKS__FAIL_PERIOD_S")
     webhook_disable_s: float = number(300.0, 0.1, 604_800, env="WEBHOOKS__DISABLE_S")
 
-    # From Redis to SQL, and how long it is kept there.
+    # From Redis to SQL.
     delay_before_archiving_s: int = number(60, 0, 86_400, env="ARCHIVE__DELAY_BEFORE_ARCHIVING_S")
     state_ttl_s: int = number(300, 1, 864_000, env="ARCHIVE__STATE_TTL_S")
-    archiver_batch_max: int = number(1_000, 1, 10_000, env="ARCHIVE__BATCH_MAX")
     archiver_role_s: float = number(30.0, 1, 3_600, env="ARCHIVE__ROLE_S")
     archiver_grace_s: float = number(15.0, 0.1, 3_600, env="ARCHIVE__GRACE_S")
     journal_dir: str = _text("", "[^\\0]*", env="ARCHIVE__JOURNAL_DIR")
+
+    # How long it is kept there; 0: for ever.
     keep_summaries_days: int = number(0, 0, 36_500, env="KEEP__SUMMARIES_DAYS")
     keep_states_days: int = number(0, 0, 36_500, env="KEEP__STATES_DAYS")
     keep_journal_days: int = number(0, 0, 36_500, env="KEEP__JOURNAL_DAYS")
     keep_batches_days: int = number(0, 0, 36_500, env="KEEP__BATCHES_DAYS")
+    #: The summaries' period drops them too; without one, the log is what an auditor asks for.
+    keep_state_changes_days: int = number(0, 0, 36_500, env="KEEP__STATE_CHANGES_DAYS")
+    #: Outputs of transactional steps are needed while their transaction may be repaired.
+    keep_effects_days: int = number(30, 0, 36_500, env="KEEP__EFFECTS_DAYS")
+    #: Progress reports are of use to a client for as long as it may ask what happened.
+    keep_events_days: int = number(90, 0, 36_500, env="KEEP__EVENTS_DAYS")
+    #: A receiver that lost its data asks for redelivery within a quarter.
+    keep_webhooks_days: int = number(90, 0, 36_500, env="KEEP__WEBHOOKS_DAYS")
+    #: Alerts that were cleared, for a look back over a year.
+    keep_alerts_days: int = number(400, 0, 36_500, env="KEEP__ALERTS_DAYS")
 
     # Ledgers: which may be asked, and for how long a request may take.
     ledger_hosts: tuple[str, ...] = _list("127.0.0.1", "localhost", env="LEDGER__HOSTS")
@@ -188,13 +197,11 @@ class Settings(Tuning):
         env = os.environ if env is None else env
         given: dict[str, Any] = _tuning(env)
         for item in fields(cls):
-            name = variable(item.name)
-            raw, old = env.get(name, "").strip(), env.get(_old_variable(item.name), "").strip()
-            if not raw and old:
-                _warn_of_old_name(item.name)
-                raw, name = old, _old_variable(item.name)
-            if raw:
-                given[item.name] = _parse(name, raw, item.default)
+            name = next((each for each in _variables(item.name) if env.get(each, "").strip()), "")
+            if name:
+                given[item.name] = _parse(name, env[name].strip(), item.default)
+                if name != variable(item.name):
+                    _warn_of_old_name(item.name)
         _warn_of_unknown(env)
         return cls(**given)
 
@@ -217,6 +224,14 @@ def variable(name: str) -> str:
         return _old_variable(name)
     env = _FIELDS[name].metadata.get("env")
     return f"DATP_{env}" if env else name
+
+
+def _variables(name: str) -> tuple[str, ...]:
+    """The variables by which it is read, the one that counts first; a constant has none."""
+    old, rules = _old_variable(name), _FIELDS[name].metadata
+    if name in BASIC or rules.get("group_value"):
+        return (old,)
+    return (variable(name), old) if rules.get("env") else ()
 
 
 def _shown(name: str) -> str:
@@ -243,7 +258,7 @@ def _tuning(env: Mapping[str, str]) -> dict[str, Any]:
     given = json.loads(env.get(TUNING_VARIABLE) or "{}")
     if unknown := given.keys() - Tuning.__annotations__.keys():
         raise SettingsError(f"{TUNING_VARIABLE} names no constants: {', '.join(sorted(unknown))}")
-    return {name: tuple(each) if isinstance(each, list) else each for name, each in given.items()}
+    return dict(given)
 
 
 def _old_variable(name: str) -> str:
@@ -252,17 +267,17 @@ def _old_variable(name: str) -> str:
 
 
 def _warn_of_old_name(name: str) -> None:
-    new = variable(name)
-    what = f"is now {new}" if new != name else "is no setting any more, but a constant"
+    value = _FIELDS[name].metadata.get("group_value")
+    new = f"{value} of a node group (datp groups set)" if value else variable(name)
     still = "this release still reads the old name, the next one does not"
-    _warn_once(f"{_old_variable(name)} {what}; {still}")
+    _warn_once(f"{_old_variable(name)} is now {new}; {still}")
 
 
 def _warn_of_unknown(env: Mapping[str, str]) -> None:
     """A slip of the pen, or a number that has become a constant."""
-    known = {each for name in _FIELDS for each in (variable(name), _old_variable(name))}
-    for name in env:
-        if name not in known and _LIKE_A_SETTING.fullmatch(name):
+    known = {each for name in _FIELDS for each in _variables(name)}
+    for name in sorted(env.keys() - known):
+        if env[name].strip() and (name in _GONE or _LIKE_A_SETTING.fullmatch(name)):
             _warn_once(f"{name} is no setting of this release and is not read (docs/settings.md)")
 
 

@@ -1,10 +1,11 @@
 """Constants that no deployment has to set, but that tests change in processes of their own.
 
 Almost all are times: a test that kills workers cannot wait as long as production does, and gives
-its processes shorter ones (`Settings(node_stale_ms=600)`, by DATP_TUNING). They are fields, which
-`Settings` inherits, because several rooms must agree on them. The environment does not name them,
-and their values may change with any release. What an operator decides is in settings.py; any other
-number is a constant beside its use.
+its processes shorter ones (`Settings(reaper_period_s=0.2)`, by DATP_TUNING). They are fields, which
+`Settings` inherits, because several rooms must agree on them. They have no variables, and their
+values may change with any release. What a node group may decide is here with what counts for the
+other groups. What an operator decides is in settings.py; any other number is a constant beside its
+use.
 """
 
 from __future__ import annotations
@@ -13,9 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
-def number(default: float, low: float, high: float, env: str = "") -> Any:
-    """A number within bounds; `env` is the name by which a setting is published under a topic."""
-    return field(default=default, metadata={"low": low, "high": high, "env": env})
+def number(default: float, low: float, high: float, *, env: str = "", group_value: str = "") -> Any:
+    """A number within bounds.
+
+    `env` is the name by which a setting is published under a topic, `group_value` that of the
+    value by which a node group decides it; its old variable is read once more, with a warning.
+    """
+    rules = {"low": low, "high": high, "env": env, "group_value": group_value}
+    return field(default=default, metadata=rules)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +37,6 @@ class Tuning:
     pipeline_reload_s: float = number(2.0, 0, 60)
 
     # Vectors.
-    #: A vector is made so small that its hop takes about this long: a client does not notice it.
-    vector_budget_ms: int = number(25, 1, 10_000)
     #: Past 100 nothing more is shared (docs/scaling.md).
     vector_max: int = number(100, 1, 1_000)
 
@@ -43,6 +47,18 @@ class Tuning:
     node_stale_ms: int = number(6_000, 100, 600_000)
     #: A second look, so that a short outage of Redis ends no node.
     node_grace_ms: int = number(3_000, 0, 600_000)
+
+    # What a node group may decide for itself.
+    #: Sleepers woken per shard and run: what a script does within some milliseconds.
+    sleeper_batch_max: int = number(1_000, 1, 100_000, group_value="wakeupBatchSize")
+    #: States per statement of the archiver: some megabytes.
+    archiver_batch_max: int = number(1_000, 1, 10_000, group_value="archiveBatchSize")
+    #: Between two looks for webhooks that are due: a receiver does not notice it.
+    webhook_pause_ms: int = number(20, 1, 60_000, group_value="webhookPause")
+    #: The same while all places are taken; the longer one of both counts.
+    webhook_pause_busy_ms: int = number(50, 1, 60_000, group_value="webhookPauseBusy")
+    #: The same while nothing is due: the sender is woken by what comes in.
+    webhook_pause_idle_ms: int = number(2_000, 1, 60_000, group_value="webhookPauseIdle")
 
     # What beat runs, and how often.
     #: An alert may be some seconds late; a person reads it.
@@ -68,7 +84,10 @@ class Tuning:
 
     # Ledgers: how claims, submissions and questions are timed.
     #: The queue of the workers that submit batches; another group gets the role by `datp groups`.
-    ledger_group: str = field(default="ledger", metadata={"pattern": "[a-z0-9][a-z0-9_-]{0,63}"})
+    ledger_group: str = field(
+        default="ledger",
+        metadata={"pattern": "[a-z0-9][a-z0-9_-]{0,63}", "group_value": "ledger"},
+    )
     #: The seed's 30 seconds.
     ledger_claim_ttl_s: float = number(30.0, 0.2, 3_600)
     #: The seed's 3 minutes, for `two-phase`.

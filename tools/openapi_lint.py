@@ -30,6 +30,8 @@ VERBS = frozenset((
     "test", "unmask", "use", "wake",
 ))
 # fmt: on
+#: Every key may read what an input must be, and end itself.
+ANY_KEY = ("getInputSchema", "revokeKey")
 
 
 def document() -> dict[str, Any]:
@@ -70,6 +72,8 @@ def _of_operation(operation: dict[str, Any], found: dict[str, Any]) -> Iterator[
         yield "it does not say what it does"
     if "health" not in operation.get("tags", ()) and "security" not in operation:
         yield "it does not say that it needs a key"
+    if operation.get("security") == [{"key": []}] and name not in ANY_KEY:
+        yield "it does not say what a key must be good for"
     if name.startswith("list"):
         yield from _list_mistakes(operation, found)
     answers = {code: each for code, each in operation["responses"].items() if code < "300"}

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 from benchmarks.bench import Bench
 from benchmarks.report import BAR_CHARS, Figures, Report, Step
@@ -56,10 +57,13 @@ class Sample:
 
 def run(bench: Bench) -> Figures:
     sizes = bench.choose(Sizes(100_000, 200_000, 10_000), Sizes(2_000, 3_000, 1_000))
-    archiver.RUN_S = reconciler.REBUILD_RUN_S = RUN_S
-    store.SLEEPING_TTL_S = 1
-    travellers = Travellers(bench.stack, **SETTINGS)
-    with bench.report.progress("archive", 2 * sizes.each_kind // BATCH + 8) as step:
+    with (
+        patch.object(archiver, "RUN_S", RUN_S),
+        patch.object(reconciler, "REBUILD_RUN_S", RUN_S),
+        patch.object(store, "SLEEPING_TTL_S", 1),
+        bench.report.progress("archive", 2 * sizes.each_kind // BATCH + 8) as step,
+    ):
+        travellers = Travellers(bench.stack, **SETTINGS)
         try:
             memory = Memory(bench.stack)
             queued = _fill(travellers, sizes, step)

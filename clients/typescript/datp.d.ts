@@ -123,6 +123,47 @@ export type AuditActionsShown = {
   actions: AuditActionShown[];
 };
 
+export type AuditIn = {
+  /** So many, chosen at random; 1000 by default. */
+  sample?: number | null;
+  /** All transactions, instead of a sample. */
+  everything?: boolean;
+  /** The same seed takes the same sample. */
+  seed?: number;
+};
+
+export type AuditShown = {
+  id: number;
+  /** failed: `note` says why, and what was done is counted. */
+  state: RunState;
+  requestedBy: string;
+  createdAt: string;
+  endedAt: string | null;
+  note: string | null;
+  /** null: all transactions. */
+  sample: number | null;
+  seed: number;
+  /** Transactions there were when it began. */
+  total: number;
+  audited: number;
+  /** Without a journal any more, as retention says. */
+  dropped: number;
+  /** Whose journals do not lead to what we have. */
+  wrong: number;
+  /** The first 100 of them. */
+  misfits: Misfit[];
+};
+
+export type AuditsShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  audits: AuditShown[];
+};
+
 export type BatchDecided = {
   service: string;
   batchId: string;
@@ -294,6 +335,22 @@ export type CancelledTransfer = {
   cancelNote?: string | null;
 };
 
+export type CaseShown = {
+  case: string;
+  passed: boolean;
+  status: string;
+  /** Where it differs from what is expected. */
+  mistakes: string[];
+};
+
+export type CasesShown = {
+  name: string;
+  version: string;
+  passed: number;
+  failed: number;
+  cases: CaseShown[];
+};
+
 export type CheckedDefinition = {
   valid: boolean;
   name: string | null;
@@ -302,6 +359,14 @@ export type CheckedDefinition = {
   mistakes: string[];
   /** Steps that no live node offers. */
   warnings: string[];
+};
+
+/** All of an owner, one external id of an owner, or a subject (of an owner, or of all). */
+export type ChosenIn = {
+  owner?: string | null;
+  externalId?: string | null;
+  /** Looked for in input, metadata and output. */
+  subject?: SubjectIn | null;
 };
 
 export type ClaimShown = {
@@ -512,6 +577,58 @@ export type EndpointsShown = {
   /** The most that this page could have. */
   limit: number;
   endpoints: EndpointShown[];
+};
+
+export type ErasureCounted = {
+  count: number;
+  /** There are more; it was not counted to the end. */
+  more: boolean;
+};
+
+export type ErasureIn = {
+  owner?: string | null;
+  externalId?: string | null;
+  /** Looked for in input, metadata and output. */
+  subject?: SubjectIn | null;
+  /** Kept in the audit table; it must not name the value. */
+  reason: string;
+};
+
+export type ErasureShown = {
+  id: number;
+  /** failed: `note` says why, and what was done is counted. */
+  state: RunState;
+  requestedBy: string;
+  createdAt: string;
+  endedAt: string | null;
+  note: string | null;
+  owner: string | null;
+  externalId: string | null;
+  /** Its pointer; the value is kept nowhere. */
+  subject: string | null;
+  reason: string;
+  /** The approval that was used for it. */
+  approvedBy: number | null;
+  erased: number;
+  refused: number;
+  /** The first 100, with what to do. */
+  refusals: Refusal[];
+  /** Batches for ledgers of the whole owner. */
+  batches: number;
+  /** Kept answers of the whole owner. */
+  keptAnswers: number;
+  /** Data keys of the whole owner. */
+  dataKeys: number;
+};
+
+export type ErasuresShown = {
+  /** Send as `cursor`; null at the end. */
+  nextCursor: string | null;
+  /** Whether there is another page. */
+  hasMore: boolean;
+  /** The most that this page could have. */
+  limit: number;
+  erasures: ErasureShown[];
 };
 
 export type EventOut = {
@@ -808,6 +925,11 @@ export type MappingsShown = {
   mappings: MappingListed[];
 };
 
+export type Misfit = {
+  txId: string;
+  faults: string[];
+};
+
 export type Mistake = {
   /** Where: a JSON pointer. */
   pointer: string;
@@ -841,6 +963,18 @@ export type OwnerLimitsShown = {
   requestsPerSecond: number | null;
   burstMax: number | null;
   inFlightMax: number | null;
+};
+
+export type OwnerSecretMade = {
+  owner: string;
+  /** The new one: shown now and never again. */
+  secret: string;
+};
+
+export type OwnerSecretsShown = {
+  owner: string;
+  /** The newest first. */
+  secrets: SecretTimes[];
 };
 
 export type Page = {
@@ -973,6 +1107,11 @@ export type ReasonIn = {
   reason: string;
 };
 
+export type Refusal = {
+  txId: string;
+  why: string;
+};
+
 export type RejectIn = {
   /** Why; it is kept. */
   note: string;
@@ -1078,6 +1217,15 @@ export type RotateIn = {
   overlapSeconds?: number | null;
 };
 
+export type RotateOwnerIn = {
+  /** The old one signs, too. */
+  overlapSeconds?: number | null;
+  /** For an admin: of whom. */
+  owner?: string | null;
+};
+
+export type RunState = "running" | "done" | "failed";
+
 export type SecretGone = {
   name: string;
   removed: boolean;
@@ -1107,6 +1255,12 @@ export type SecretStored = {
   name: string;
   /** false: it had a value, which is replaced. */
   new: boolean;
+};
+
+export type SecretTimes = {
+  createdAt: string;
+  /** Until then it signs. */
+  retiredAt: string | null;
 };
 
 export type SecretsShown = {
@@ -1241,6 +1395,13 @@ export type StoredBatch = {
   state: string;
 };
 
+export type SubjectIn = {
+  /** A JSON pointer. */
+  pointer: string;
+  /** A number as JSON writes it. */
+  value: string;
+};
+
 export type SummaryMetadata = {
   owner: string;
   txId: string;
@@ -1256,6 +1417,13 @@ export type SummaryMetadata = {
 export type SwitchIn = {
   /** null removes the switch. */
   value: boolean | number | string | null;
+};
+
+export type TestIn = {
+  /** Only these; else all of them. */
+  cases?: string[] | null;
+  /** Kept in the audit table. */
+  reason?: string;
 };
 
 export type TestSent = {
@@ -1983,6 +2151,27 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Get Audit */
+  getAudit: {
+    method: "GET";
+    path: "/v1/audits/{number}";
+    pathParameters: {
+      number: number;
+    };
+    replies: {
+      200: AuditShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      414: Problem;
+      429: Problem;
+      431: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Status */
   getBatch: {
     method: "GET";
@@ -2053,6 +2242,27 @@ export interface Operations {
     path: "/v1/doctor";
     replies: {
       200: DiagnosisShown;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      414: Problem;
+      429: Problem;
+      431: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Get Erasure */
+  getErasure: {
+    method: "GET";
+    path: "/v1/erasures/{number}";
+    pathParameters: {
+      number: number;
+    };
+    replies: {
+      200: ErasureShown;
+      422: Problem;
       400: Problem;
       401: Problem;
       403: Problem;
@@ -2520,6 +2730,27 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Show Secrets */
+  getWebhookSecret: {
+    method: "GET";
+    path: "/v1/webhook-secret";
+    queryParameters: {
+      owner?: string | null;
+    };
+    replies: {
+      200: OwnerSecretsShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      414: Problem;
+      429: Problem;
+      431: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Import Pipeline */
   importPipeline: {
     method: "POST";
@@ -2601,6 +2832,28 @@ export interface Operations {
     };
     replies: {
       200: AuditActionsShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      414: Problem;
+      429: Problem;
+      431: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** List Audits */
+  listAudits: {
+    method: "GET";
+    path: "/v1/audits";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
+    replies: {
+      200: AuditsShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -2724,6 +2977,28 @@ export interface Operations {
     };
     replies: {
       200: DeliveriesShown;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      414: Problem;
+      429: Problem;
+      431: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** List Erasures */
+  listErasures: {
+    method: "GET";
+    path: "/v1/erasures";
+    queryParameters: {
+      limit?: number;
+      cursor?: string | null;
+    };
+    replies: {
+      200: ErasuresShown;
       422: Problem;
       400: Problem;
       401: Problem;
@@ -3127,6 +3402,28 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Preview Erasure */
+  previewErasure: {
+    method: "POST";
+    path: "/v1/erasures/preview";
+    body: ChosenIn;
+    replies: {
+      200: ErasureCounted;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      414: Problem;
+      415: Problem;
+      429: Problem;
+      431: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Redeliver */
   redeliverWebhook: {
     method: "POST";
@@ -3435,6 +3732,29 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Rotate Secret */
+  rotateOwnerSecret: {
+    method: "POST";
+    path: "/v1/webhook-secret/rotate";
+    body: RotateOwnerIn | null;
+    replies: {
+      200: OwnerSecretMade;
+      409: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      414: Problem;
+      415: Problem;
+      429: Problem;
+      431: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Rotate */
   rotateWebhookSecret: {
     method: "POST";
@@ -3468,7 +3788,11 @@ export interface Operations {
     replies: {
       200: undefined;
       400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
       414: Problem;
+      429: Problem;
       431: Problem;
       500: Problem;
       503: Problem;
@@ -3605,6 +3929,52 @@ export interface Operations {
       503: Problem;
     };
   };
+  /** Start Audit */
+  startAudit: {
+    method: "POST";
+    path: "/v1/audits";
+    body: AuditIn;
+    replies: {
+      202: AuditShown;
+      409: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      414: Problem;
+      415: Problem;
+      429: Problem;
+      431: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Start Erasure */
+  startErasure: {
+    method: "POST";
+    path: "/v1/erasures";
+    body: ErasureIn;
+    replies: {
+      202: ErasureShown | ApprovalAsked;
+      409: Problem;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      414: Problem;
+      415: Problem;
+      429: Problem;
+      431: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
   /** Start */
   startOriginal: {
     method: "PUT";
@@ -3712,6 +4082,33 @@ export interface Operations {
       202: BulkOut;
       200: BulkOut;
       207: BulkOut;
+      422: Problem;
+      400: Problem;
+      401: Problem;
+      403: Problem;
+      404: Problem;
+      408: Problem;
+      413: Problem;
+      414: Problem;
+      415: Problem;
+      429: Problem;
+      431: Problem;
+      500: Problem;
+      503: Problem;
+    };
+  };
+  /** Run Cases */
+  testPipeline: {
+    method: "POST";
+    path: "/v1/pipelines/{name}/versions/{version}/test";
+    pathParameters: {
+      name: string;
+      version: string;
+    };
+    body: TestIn | null;
+    replies: {
+      200: CasesShown;
+      409: Problem;
       422: Problem;
       400: Problem;
       401: Problem;

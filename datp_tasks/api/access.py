@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from datp_tasks.api.batcher import TooMany
@@ -84,7 +84,7 @@ class Gate:
             known = await self._ask(digest, text)
         if known is None or known.owner is None:
             raise self._refusal(address, "This API key is unknown, has expired or was revoked.")
-        return Caller(known.owner, replace(known, request_id=request_id, address=address))
+        return Caller(known.owner, known.asking(request_id, address))
 
     def _refusal(self, address: str, detail: str) -> Problem:
         self._failures.refuse_flood(address)

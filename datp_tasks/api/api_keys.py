@@ -20,7 +20,7 @@ from datp_tasks.api.lists import (
 from datp_tasks.api.models import Given, Long, Paged, Sent, Text
 from datp_tasks.api.once import keeps
 from datp_tasks.api.problems import forbidden, not_found
-from datp_tasks.api.routing import json_response, needs, router
+from datp_tasks.api.routing import grants, json_response, needs, router
 from datp_tasks.api.serializers import key_json
 from datp_tasks.api.services import caller_of, services_of
 from datp_tasks.errors import KeyUnknown
@@ -36,7 +36,7 @@ routes = router("/v1", "operator", role=Role.ADMIN)
 KeyId = Annotated[str, Path(alias="keyId", max_length=100)]
 Owner = Annotated[str, Path(max_length=64)]
 DAY_S = 86_400
-EXPIRY_S_MAX = 36_500 * DAY_S
+KEY_EXPIRES_S_MAX = 36_500 * DAY_S
 
 
 class KeyIn(Sent):
@@ -54,7 +54,7 @@ class KeyIn(Sent):
         ),
     ] = None
     name: Annotated[Text | None, Field(description="What it is for, for people.")] = None
-    expires_in_seconds: Annotated[float | None, Field(gt=0, le=EXPIRY_S_MAX)] = None
+    expires_in_seconds: Annotated[float | None, Field(gt=0, le=KEY_EXPIRES_S_MAX)] = None
 
 
 class RevokeIn(Sent):
@@ -97,6 +97,7 @@ class OwnerLimitsShown(Given):
 
 
 @own.get("/keys", operation_id="listKeys", response_model=KeysShown)
+@grants("read")
 async def keys(
     request: Request,
     owner: Annotated[str | None, Query(max_length=64)] = None,

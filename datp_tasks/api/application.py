@@ -24,6 +24,7 @@ from datp_tasks.api import (
     bulk_actions,
     bulk_submit,
     bulk_transfers,
+    case_routes,
     compat,
     event_pages,
     explain,
@@ -35,6 +36,7 @@ from datp_tasks.api import (
     mappings,
     openapi,
     operator,
+    operator_runs,
     pipeline_versions,
     problems,
     retention_routes,
@@ -46,6 +48,8 @@ from datp_tasks.api import (
     webhook_endpoints,
     webhooks,
 )
+from datp_tasks.api.body import StrictRequest
+from datp_tasks.api.console.case_runs import CaseRuns
 from datp_tasks.api.console.mount import Console
 from datp_tasks.api.door import HEADERS, Door
 from datp_tasks.api.request_ids import new_request_id
@@ -77,8 +81,11 @@ ROUTERS = (
     explain.routes,
     groups.routes,
     retention_routes.routes,
+    operator_runs.audits,
+    operator_runs.erasures,
     sealing_routes.routes,
     pipeline_versions.routes,
+    case_routes.routes,
     mappings.routes,
     compat.routes,
     compat.open_routes,
@@ -114,7 +121,7 @@ def create_app(open_services: Callable[[], Services], settings: Settings) -> Fas
         app.state.services = services
         services.waits.polls.start()
         if console is not None:
-            console.open(services)
+            console.open(services, app.state.case_runs)
 
         def answer_all() -> None:
             services.end_waits()
@@ -140,6 +147,7 @@ def create_app(open_services: Callable[[], Services], settings: Settings) -> Fas
         generate_unique_id_function=lambda route: to_camel(route.name),
     )
     app.state.door = Door(settings)
+    app.state.case_runs = CaseRuns()
     problems.install(app)
     app.state.routers = ROUTERS
     for router in ROUTERS:
@@ -219,7 +227,7 @@ class Shell:
             else:
                 # Its own handler, without the framework's way to it.
                 scope["route"] = direct
-                response = await direct.handler(Request(scope, receive))
+                response = await direct.handler(StrictRequest(scope, receive))
                 await response(scope, receive, sending)
         except ClientGone:
             # The client has gone; the server wants an end all the same.

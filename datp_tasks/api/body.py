@@ -6,12 +6,18 @@ import asyncio
 from typing import Any
 
 from fastapi import Request
-from starlette.requests import ClientDisconnect
 
 from datp_tasks.api.problems import Problem
 from datp_tasks.api.shares import Shares
 from datp_tasks.api.waiting import ClientGone
 from datp_tasks.model.payload import NotJson, parse
+
+
+def header_of(request: Request, name: bytes) -> str | None:
+    """Of a request that is read strictly, without looking through all its headers."""
+    if isinstance(request, StrictRequest):
+        return request.header(name)
+    return request.headers.get(name.decode())
 
 
 class StrictRequest(Request):
@@ -22,7 +28,14 @@ class StrictRequest(Request):
         self._read_s = read_s
         self._bytes_held = bytes_held
         self._taken = 0
+        # The first of each name counts, as in `headers`, which looks through all for each.
+        self._head: dict[bytes, bytes] = dict(reversed(self.scope["headers"]))
         return self
+
+    def header(self, name: bytes) -> str | None:
+        """By its name in lower case."""
+        found = self._head.get(name)
+        return None if found is None else found.decode("latin-1")
 
     def release(self) -> None:
         """The request has its answer: its body counts no more."""
@@ -34,8 +47,11 @@ class StrictRequest(Request):
         if not hasattr(self, "_body"):
             self._refuse_by_headers()
             try:
-                async with asyncio.timeout(self._read_s):
+                if self._has_arrived():
                     self._body = await self._read()
+                else:
+                    async with asyncio.timeout(self._read_s):
+                        self._body = await self._read()
             except TimeoutError:
                 # Closed, because what still comes would be taken for the next request.
                 raise Problem(
@@ -44,9 +60,11 @@ class StrictRequest(Request):
                     f"The body did not arrive within {self._read_s:g} s.",
                     headers={"Connection": "close"},
                 ) from None
-            except ClientDisconnect:
-                raise ClientGone from None
         return self._body
+
+    def _has_arrived(self) -> bool:
+        """Whether reading it waits for nothing, as far as uvicorn says so; then no timer is set."""
+        return not getattr(getattr(self.receive, "__self__", None), "more_body", True)
 
     async def json(self) -> Any:
         text = await self.body()
@@ -61,7 +79,13 @@ class StrictRequest(Request):
         size = 0
         # Memory is promised before it is used, as far as the client says how much it needs.
         self._take(self._declared())
-        async for chunk in self.stream():
+        more = True
+        while more:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            chunk: bytes = message.get("body", b"")
+            more = message.get("more_body", False)
             size += len(chunk)
             if size > self._bytes_max:
                 raise self._too_large()
@@ -78,11 +102,11 @@ class StrictRequest(Request):
     def _refuse_by_headers(self) -> None:
         if self._declared() > self._bytes_max:
             raise self._too_large()
-        if self.headers.get("content-encoding", "identity").lower() != "identity":
+        if (self.header(b"content-encoding") or "identity").lower() != "identity":
             raise Problem(415, "encoded", "The body must not be compressed.")
 
     def _declared(self) -> int:
-        length = self.headers.get("content-length", "")
+        length = self.header(b"content-length") or ""
         # More digits than this are too large whatever they say.
         return int(length[:19]) if length.isdigit() else 0
 
@@ -92,7 +116,7 @@ class StrictRequest(Request):
             self._taken += count
 
     def _is_json(self) -> bool:
-        given = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        given = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
         return given == "application/json" or (
             given.startswith("application/") and given.endswith("+json")
         )

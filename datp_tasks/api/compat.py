@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from datp_tasks.api.access import Caller
 from datp_tasks.api.models import Object, Text
 from datp_tasks.api.problems import not_found
-from datp_tasks.api.routing import by_key, json_response, router
+from datp_tasks.api.routing import by_key, grants, json_response, router
 from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT, hand_in, in_language, look, note_read, told
@@ -105,6 +105,7 @@ class HealthCheck(BaseModel):
     response_model=OriginalSummary,
     responses=CONFLICT,
 )
+@grants("submit:<pipeline>")
 async def start(
     request: Request,
     pipeline: Annotated[str, Path(alias="transactionType", max_length=200)],
@@ -119,6 +120,7 @@ async def start(
 
 
 @routes.get("/tx/status/{txId}", operation_id="getOriginal", response_model=OriginalSummary)
+@grants("read")
 async def status(request: Request, tx_id: TxId, reply: Reply = None) -> Response:
     """The summary of a transaction; with `reply=longpoll`, once it has ended or has news."""
     check_read(caller_of(request).actor)
@@ -130,6 +132,7 @@ async def status(request: Request, tx_id: TxId, reply: Reply = None) -> Response
     operation_id="getOriginalByExternalId",
     response_model=OriginalSummary,
 )
+@grants("read")
 async def status_by_external_id(
     request: Request,
     external_id: Annotated[str, Path(alias="externalId", max_length=255)],

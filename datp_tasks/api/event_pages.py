@@ -15,7 +15,7 @@ from datp_tasks.api import waiting
 from datp_tasks.api.event_streams import EventStreams
 from datp_tasks.api.models import FeedPageShown
 from datp_tasks.api.problems import answer_of, forbidden, invalid
-from datp_tasks.api.routing import by_key, json_response, router
+from datp_tasks.api.routing import by_key, grants, json_response, router
 from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.threads import acting_for
@@ -24,7 +24,6 @@ from datp_tasks.model.actor import Actor
 from datp_tasks.model.payload import encode
 from datp_tasks.model.rights import check_read, sees_payloads
 from datp_tasks.model.sealed import MASK, masked
-from datp_tasks.record import retention_rules
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.event_feed import (
     TEXT_CHARS_MAX,
@@ -61,6 +60,7 @@ GONE: dict[int | str, dict[str, Any]] = {
 
 
 @routes.get("/events", operation_id="listEvents", response_model=FeedPageShown, responses=GONE)
+@grants("read")
 async def events(
     request: Request,
     *,
@@ -153,8 +153,8 @@ def kept_days(settings: Settings, rule_days: int) -> int:
     """How long all events are kept, by settings and by the shortest rule; 0 is for ever."""
     days = (
         rule_days,
-        retention_rules.KEEP_STATE_CHANGES_DAYS,
-        retention_rules.KEEP_EVENTS_DAYS,
+        settings.keep_state_changes_days,
+        settings.keep_events_days,
         settings.keep_summaries_days,
     )
     return min((each for each in days if each), default=0)

@@ -77,6 +77,14 @@ REQUESTS: dict[str, Any] = {
     "commitMapping": {"comment": "another field of the bank"},
     "useMapping": {"reason": "release 12"},
     "setRetentionRule": {"days": 400, "reason": "contract 7"},
+    "testPipeline": {"cases": ["a transfer that succeeds"]},
+    "rotateOwnerSecret": {"overlapSeconds": 86_400},
+    "startAudit": {"sample": 1_000},
+    "previewErasure": {"subject": {"pointer": "/customer", "value": "ann"}},
+    "startErasure": {
+        "subject": {"pointer": "/customer", "value": "ann"},
+        "reason": "request 7 of the data protection officer",
+    },
     "setSecret": {"value": "a token of the bank"},
     "startOriginal": {"data": TRANSFER, "metadata": {"externalId": "order-4711"}},
 }

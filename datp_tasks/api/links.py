@@ -36,6 +36,7 @@ LINKS: dict[tuple[str, str], tuple[tuple[tuple[str, ...], str, str], ...]] = {
     ("submitBulkTransfer", "200"): ((ON_BULK, "txId", "/bulkId"),),
     ("addWebhookEndpoint", "201"): ((ON_ENDPOINT, "id", "/id"),),
     ("testWebhookEndpoint", "202"): ((("getDelivery", "redeliverWebhook"), "id", "/delivery"),),
+    ("startAudit", "202"): ((("getAudit",), "number", "/id"),),
     ("createKey", "201"): ((("revokeKey",), "keyId", "/id"),),
     ("applyPipeline", "201"): (
         (("getPipeline", "getInputSchema", "disablePipeline"), "name", "/name"),

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 from fastapi import Request
 from fastapi.responses import Response
 
+from datp_tasks.api.body import header_of
 from datp_tasks.api.problem_types import PREFIX, TYPES
 from datp_tasks.api.problems import MEDIA_TYPE, Problem, answer_of
 from datp_tasks.api.services import Services, caller_of, services_of
@@ -34,6 +35,8 @@ from datp_tasks.record.idempotency_keys import (
 log = logging.getLogger("datp.api")
 
 HEADER = "Idempotency-Key"
+#: As requests have it.
+HEADER_NAME = HEADER.lower().encode()
 KEY = re.compile(r"[\x21-\x7e]{1,255}")
 #: What a client waits while another request with its key is being worked on.
 RETRY_AFTER_S = 2
@@ -72,7 +75,7 @@ def kept_by(endpoint: Callable[..., Any]) -> Keeps:
 def external_id_of(request: Request, index: int | None = None) -> str | None:
     """For a transaction without one: its acceptance then finds the first one in SQL, whatever
     became of the process that accepted it. None without a key."""
-    key = request.headers.get(HEADER)
+    key = header_of(request, HEADER_NAME)
     if key is None:
         return None
     name = hashlib.sha256(key.encode()).hexdigest()[:32]

@@ -98,7 +98,7 @@ async def check_pipeline(request: Request, wanted: DefinitionIn) -> Response:
 
     def check() -> dict[str, Any]:
         try:
-            definition = parsed_definition(services, wanted)
+            definition = parsed_definition(wanted)
         except PipelineInvalid as error:
             nothing: dict[str, Any] = {"name": None, "version": None, "warnings": []}
             return {"valid": False, "mistakes": error.mistakes, **nothing}
@@ -124,7 +124,7 @@ async def apply_pipeline(request: Request, wanted: DefinitionIn) -> Response:
     services = services_of(request)
 
     def apply(store: PipelineStore) -> tuple[Applied, list[str]]:
-        definition = parsed_definition(services, wanted)
+        definition = parsed_definition(wanted)
         return store.apply(definition), steps_not_offered(services, definition)
 
     applied, warnings = await _stored(request, apply)
@@ -234,7 +234,7 @@ def sent_document(wanted: DefinitionIn, *, source: str) -> Any:
     return documents[0]
 
 
-def parsed_definition(services: Services, wanted: DefinitionIn) -> PipelineDefinition:
+def parsed_definition(wanted: DefinitionIn) -> PipelineDefinition:
     """The definition, checked as far as this process knows its step types."""
     raw = sent_document(wanted, source=SOURCE)
     definition = parse_definition(raw, source=SOURCE)

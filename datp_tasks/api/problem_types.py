@@ -187,6 +187,12 @@ CATALOGUE = (
         "The detail says which decisions the step allows.",
     ),
     _type(
+        "cases-not-run",
+        409,
+        "The test cases could not be run",
+        "The detail says why: others are being run, or the server cannot start servers for them.",
+    ),
+    _type(
         "version-kept",
         409,
         "The version stays",
@@ -208,6 +214,19 @@ CATALOGUE = (
         409,
         "The subject has changed since it was asked for",
         "Look at it again, and ask again.",
+    ),
+    _type(
+        "run-under-way",
+        409,
+        "One of its kind is running",
+        "Wait until it is over, and start yours then.",
+        retryable=True,
+    ),
+    _type(
+        "role-too-weak",
+        409,
+        "The database role of the server may not do this",
+        "Run the command that the detail names where the database is.",
     ),
     _type("service-unknown", 422, "There is no such ledger service", "Check its name."),
     _type("batch-invalid", 422, "The batch is not acceptable", "The detail says why."),

@@ -18,6 +18,8 @@ from datp_tasks.api.problem_types import TYPES
 from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.model.notes import new_error_id
 from datp_tasks.model.payload import encode
+from datp_tasks.operator.erase import RoleTooWeak
+from datp_tasks.record.operator_runs import RunUnderWay
 from datp_tasks.record.sql_errors import OperationalError, PoolTimeout
 
 log = logging.getLogger("datp.api")
@@ -58,6 +60,8 @@ KINDS: dict[type[Exception], tuple[int, str]] = {
     errors.ApprovalForbidden: (403, "forbidden"),
     errors.ApprovalOver: (409, "approval-over"),
     errors.SubjectMoved: (409, "subject-moved"),
+    RunUnderWay: (409, "run-under-way"),
+    RoleTooWeak: (409, "role-too-weak"),
     errors.FilterInvalid: (422, "filter-invalid"),
     errors.GroupInvalid: (422, "group-invalid"),
     errors.KeyInvalid: (422, "key-invalid"),

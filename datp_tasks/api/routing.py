@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from datp_tasks.api.access import Caller
 from datp_tasks.api.body import StrictRequest
-from datp_tasks.api.once import HEADER, kept_by, once
+from datp_tasks.api.once import HEADER_NAME, kept_by, once
 from datp_tasks.api.problems import forbidden, invalid, mistakes_of
 from datp_tasks.api.services import Services, services_of
 from datp_tasks.api.threads import acting_for
@@ -36,9 +36,17 @@ def one_transaction(settings: Settings) -> int:
     return settings.input_bytes_max + AROUND_BYTES
 
 
+def _authorization(request: Request) -> str | None:
+    for name, value in request.scope["headers"]:
+        if name == b"authorization":
+            found: str = value.decode("latin-1")
+            return found
+    return None
+
+
 async def by_key(services: Services, request: Request) -> Caller:
     return await services.admission.gate.admit(
-        request.headers.get("authorization"),
+        _authorization(request),
         request_id=request.state.request_id,
         address=request.client.host if request.client else "",
     )
@@ -102,7 +110,10 @@ def _reading(endpoint: Callable[..., Awaitable[Response]], body: Body) -> Handle
 
 def strict_request(request: Request, caller: Caller, bytes_max: BytesMax) -> StrictRequest:
     services = services_of(request)
-    strict = StrictRequest(request.scope, request.receive)
+    if isinstance(request, StrictRequest):
+        strict = request
+    else:
+        strict = StrictRequest(request.scope, request.receive)
     strict.state.caller = caller
     settings = services.settings
     return strict.limit(bytes_max(settings), BODY_READ_S, services.admission.body_bytes)
@@ -139,7 +150,7 @@ class GuardedRoute(APIRoute):
                 try:
                     # Here, and not by the framework, which would call its errors its own.
                     await strict.body()
-                    if request.method == "POST" and HEADER in strict.headers:
+                    if request.method == "POST" and strict.header(HEADER_NAME) is not None:
                         return await once(strict, handle, kept)
                     return await handle(strict)
                 finally:

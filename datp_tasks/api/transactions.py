@@ -14,6 +14,7 @@ from starlette.background import BackgroundTask
 from datp_tasks.api import models, waiting
 from datp_tasks.api.accepting import Accepted
 from datp_tasks.api.access import Caller
+from datp_tasks.api.body import header_of
 from datp_tasks.api.etags import check_match, etag_of, unless_same, unmoved, wanted_match
 from datp_tasks.api.lists import Cursor, listed, make_cursor, read_cursor
 from datp_tasks.api.once import external_id_of, keeps
@@ -92,7 +93,7 @@ async def submit(request: Request, wanted: models.TransactionIn) -> Response:
 
 def in_language(request: Request, wanted: Wanted) -> Wanted:
     """With the language that the request's header asks for."""
-    given = request.headers.get("accept-language")
+    given = header_of(request, b"accept-language")
     return replace(wanted, language=given) if given else wanted
 
 

@@ -24,7 +24,7 @@ from datp_tasks.api.models import Given, Paged
 from datp_tasks.api.once import keeps
 from datp_tasks.api.operator_models import DeliveriesShown
 from datp_tasks.api.pages import Moment
-from datp_tasks.api.routing import json_response, router
+from datp_tasks.api.routing import grants, json_response, router
 from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT
@@ -116,6 +116,7 @@ class TestSent(Given):
 @routes.get(
     "/webhook-endpoints", operation_id="listWebhookEndpoints", response_model=EndpointsShown
 )
+@grants("read")
 async def find(
     request: Request,
     owner: Annotated[str | None, Query(max_length=64, description="For operators.")] = None,
@@ -145,6 +146,7 @@ async def find(
     status_code=201,
     response_model=EndpointMade,
 )
+@grants("endpoints")
 @keeps("nothing")
 async def add(request: Request, wanted: EndpointIn) -> Response:
     """Register one. The secret that signs for it is in this answer only."""
@@ -171,6 +173,7 @@ async def add(request: Request, wanted: EndpointIn) -> Response:
 @routes.get(
     "/webhook-endpoints/{id}", operation_id="getWebhookEndpoint", response_model=EndpointShown
 )
+@grants("read")
 async def show(request: Request, id: Id) -> Response:
     """One endpoint."""
     services = services_of(request)
@@ -181,6 +184,7 @@ async def show(request: Request, id: Id) -> Response:
 @routes.patch(
     "/webhook-endpoints/{id}", operation_id="changeWebhookEndpoint", response_model=EndpointShown
 )
+@grants("endpoints")
 async def change(request: Request, id: Id, wanted: EndpointChange) -> Response:
     """Change what is named. What waits for one that is disabled is not sent."""
     services, caller = services_of(request), caller_of(request)
@@ -202,6 +206,7 @@ async def change(request: Request, id: Id, wanted: EndpointChange) -> Response:
 
 
 @routes.delete("/webhook-endpoints/{id}", operation_id="removeWebhookEndpoint", status_code=204)
+@grants("endpoints")
 async def delete(request: Request, id: Id) -> Response:
     """It is told nothing any more, and its secrets are deleted."""
     services, caller = services_of(request), caller_of(request)
@@ -221,6 +226,7 @@ async def delete(request: Request, id: Id) -> Response:
     response_model=SecretRotated,
     responses=CONFLICT,
 )
+@grants("endpoints")
 @keeps("nothing")
 async def rotate(request: Request, id: Id, wanted: RotateIn | None = None) -> Response:
     """A new secret, in this answer only; the old one signs beside it for a while."""
@@ -243,6 +249,7 @@ async def rotate(request: Request, id: Id, wanted: RotateIn | None = None) -> Re
     status_code=202,
     response_model=TestSent,
 )
+@grants("endpoints")
 async def test(request: Request, id: Id) -> Response:
     """Send an event of the type `endpoint.test`."""
     services, caller = services_of(request), caller_of(request)
@@ -264,6 +271,7 @@ async def test(request: Request, id: Id) -> Response:
     response_model=EndpointShown,
     responses=CONFLICT,
 )
+@grants("endpoints")
 async def replay(request: Request, id: Id, wanted: ReplayIn) -> Response:
     """Tell again of what happened in a time, and of what was not told then."""
     services, caller = services_of(request), caller_of(request)
@@ -284,6 +292,7 @@ async def replay(request: Request, id: Id, wanted: ReplayIn) -> Response:
     operation_id="listEndpointDeliveries",
     response_model=DeliveriesShown,
 )
+@grants("read")
 async def deliveries(
     request: Request, id: Id, limit: Limit = LIMIT, cursor: Cursor = None
 ) -> Response:

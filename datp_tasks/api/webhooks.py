@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Request
 from fastapi.responses import Response
+from pydantic import Field
 
 from datp_tasks.api.lists import (
     LIMIT,
@@ -16,6 +18,7 @@ from datp_tasks.api.lists import (
     read_cursor,
     strange_cursor,
 )
+from datp_tasks.api.models import Given, Sent
 from datp_tasks.api.once import keeps
 from datp_tasks.api.operator_models import DeliveriesShown, DeliveryWithAttempts
 from datp_tasks.api.problems import forbidden
@@ -25,14 +28,36 @@ from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.transactions import CONFLICT
 from datp_tasks.errors import WebhookUnknown
 from datp_tasks.model.actor import Role
-from datp_tasks.model.rights import check_read
+from datp_tasks.model.rights import check_endpoints, check_read
 from datp_tasks.record.database import translate_outage
-from datp_tasks.record.webhooks import Delivery
+from datp_tasks.record.webhooks import SECRET_OVERLAP_S, Delivery
 
 routes = router("/v1", "webhooks")
 
 Id = Annotated[str, Path(alias="id", max_length=200)]
 State = Literal["pending", "delivered", "dead", "cancelled"]
+
+
+class RotateOwnerIn(Sent):
+    overlap_seconds: Annotated[
+        float | None, Field(ge=0, le=31_622_400, description="The old one signs, too.")
+    ] = None
+    owner: Annotated[str | None, Field(max_length=64, description="For an admin: of whom.")] = None
+
+
+class SecretTimes(Given):
+    created_at: datetime
+    retired_at: Annotated[datetime | None, Field(description="Until then it signs.")]
+
+
+class OwnerSecretsShown(Given):
+    owner: str
+    secrets: Annotated[list[SecretTimes], Field(description="The newest first.")]
+
+
+class OwnerSecretMade(Given):
+    owner: str
+    secret: Annotated[str, Field(description="The new one: shown now and never again.")]
 
 
 @routes.get("/webhooks", operation_id="listDeliveries", response_model=DeliveriesShown)
@@ -95,6 +120,58 @@ async def redeliver(request: Request, id: Id) -> Response:
         return _show(services, id, owner)
 
     return json_response(await services.threads.run(send), 202)
+
+
+@routes.get("/webhook-secret", operation_id="getWebhookSecret", response_model=OwnerSecretsShown)
+@grants("endpoints")
+async def show_secrets(
+    request: Request,
+    owner: Annotated[str | None, Query(max_length=64, description="For an admin: of whom.")] = None,
+) -> Response:
+    """Since when the secrets of an owner sign what goes to the URLs of its transactions. Their
+    values are not shown: rotate to get one that you know."""
+    services, whose = services_of(request), _whose_secret(request, owner)
+
+    def read() -> list[dict[str, Any]]:
+        with translate_outage():
+            found = services.webhooks.store.secret_times(whose)
+        return [
+            {"createdAt": time_text(created), "retiredAt": time_text(retired)}
+            for created, retired in found
+        ]
+
+    return json_response({"owner": whose, "secrets": await services.threads.run(read)})
+
+
+@routes.post(
+    "/webhook-secret/rotate",
+    operation_id="rotateOwnerSecret",
+    response_model=OwnerSecretMade,
+    responses=CONFLICT,
+)
+@grants("endpoints")
+@keeps("nothing")
+async def rotate_secret(request: Request, wanted: RotateOwnerIn | None = None) -> Response:
+    """A new secret for the webhooks of transactions that name a URL, in this answer only. The old
+    one signs beside it for a while. Endpoints have secrets of their own."""
+    services, caller = services_of(request), caller_of(request)
+    given = wanted or RotateOwnerIn()
+    whose = _whose_secret(request, given.owner)
+    overlap_s = SECRET_OVERLAP_S if given.overlap_seconds is None else given.overlap_seconds
+
+    def make() -> str:
+        with translate_outage():
+            store = services.webhooks.store
+            return store.rotate(whose, overlap_s=overlap_s, actor=caller.actor)
+
+    return json_response({"owner": whose, "secret": await services.threads.run(make)})
+
+
+def _whose_secret(request: Request, owner: str | None) -> str:
+    """An owner's own key, or an admin's for any."""
+    caller = caller_of(request)
+    check_endpoints(caller.actor)
+    return (owner if caller.is_operator else None) or caller.owner
 
 
 def _owner(request: Request) -> str | None:

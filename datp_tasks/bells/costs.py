@@ -22,6 +22,8 @@ WEIGHT = 0.2
 PAYS = 0.8
 #: A size that no hop had lately is not believed any more.
 RECENT_HOPS = 20
+#: A vector is made so small that its hop takes about this long: a client does not notice it.
+BUDGET_MS = 25
 #: However much sharing pays, a vector must not take so many times its budget.
 TOO_LONG = 8
 PUBLISH_EVERY_S = 1.0
@@ -87,7 +89,7 @@ class CostBook:
     def __init__(self, published: StepCosts, settings: Settings) -> None:
         self._published = published
         self._times: dict[str, tuple[int, int]] = {}
-        self._budget_us = settings.vector_budget_ms * 1_000
+        self._budget_us = BUDGET_MS * 1_000
         self._vector_max = settings.vector_max
         self._known: dict[str, int] = {}
         self._climbs: dict[str, Climb] = {}

@@ -49,19 +49,36 @@ def run_cases(
     from datp_tasks.testing.case_runner import run_on_own_servers
 
     outcomes = run_on_own_servers(definition, list(known.values()), wanted)
+    _tell([(each.case, each.status, each.mistakes) for each in outcomes])
+
+
+def run_cases_over_http(
+    name: str, version: str | None, *, cases: Sequence[str], files: Sequence[Path]
+) -> None:
+    """The same for a version that the server has, on servers of its own."""
+    from datp_tasks.cli.remote_calls import refuse_over_http
+    from datp_tasks.cli.remote_context import remote_calls
+
+    if files:
+        refuse_over_http("--file (over HTTP, apply the pipeline as a draft and name its --version)")
+    calls = remote_calls()
+    if version is None:
+        stored = calls.get("pipelines", name)["versions"]
+        version = str(next((each for each in stored if each["inUse"]), stored[0])["version"])
+    body = {"cases": list(cases)} if cases else {}
+    found = calls.post("pipelines", name, "versions", version, "test", body=body)
+    _tell([(each["case"], each["status"], each["mistakes"]) for each in found["cases"]])
+
+
+def _tell(outcomes: Sequence[tuple[str, str, Sequence[str]]]) -> None:
     rows = [
-        (
-            "passed" if each.passed else "FAILED",
-            escape(each.case),
-            each.status,
-            escape("; ".join(each.mistakes)),
-        )
-        for each in outcomes
+        ("FAILED" if mistakes else "passed", escape(case), status, escape("; ".join(mistakes)))
+        for case, status, mistakes in outcomes
     ]
     columns = ("Result", "Case", "Status", "What differs")
     table = list_table(columns, rows, whole=("Result",))
     print_list(Console(), table, empty="no test case ran")
-    failed = sum(not each.passed for each in outcomes)
+    failed = sum(bool(mistakes) for _, _, mistakes in outcomes)
     typer.echo(f"{len(outcomes) - failed} passed, {failed} failed")
     if failed:
         raise typer.Exit(1)

@@ -220,9 +220,13 @@ def run_tests(
     file: Annotated[list[Path] | None, typer.Option(help="Take pipelines from here.")] = None,
 ) -> None:
     """Run the test cases that a pipeline carries, on servers of their own."""
-    from datp_tasks.cli.pipeline_test import run_cases
+    from datp_tasks.cli.command_context import is_remote
+    from datp_tasks.cli.pipeline_test import run_cases, run_cases_over_http
 
-    run_cases(_connect(), name, version, cases=case or [], files=file or [])
+    if is_remote():
+        run_cases_over_http(name, version, cases=case or [], files=file or [])
+    else:
+        run_cases(_connect(), name, version, cases=case or [], files=file or [])
 
 
 @app.command()

@@ -10,7 +10,7 @@ import os
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from datp_tasks.cli.command_context import Context
+from datp_tasks.cli.command_context import Context, connect
 from datp_tasks.cli.remote_calls import RemoteCalls, refuse_over_http
 from datp_tasks.errors import SettingsError
 from datp_tasks.model.actor import Actor, Role
@@ -45,6 +45,11 @@ def open_remote(url: str, key: str | None) -> RemoteContext:
     return RemoteContext(url, key)
 
 
+def remote_calls() -> RemoteCalls:
+    """For commands whose work the server does in another way than they do."""
+    return cast("RemoteContext", connect()).calls
+
+
 class RemoteContext(Context):
     """Parts over HTTP. Each is cast to what it stands for: it has what commands call of it."""
 
@@ -54,7 +59,7 @@ class RemoteContext(Context):
         self._key = key
 
     @cached_property
-    def _calls(self) -> RemoteCalls:
+    def calls(self) -> RemoteCalls:
         try:
             from datp_tasks.http import ApiClient
         except ImportError:
@@ -73,7 +78,7 @@ class RemoteContext(Context):
     def client(self) -> Client:
         from datp_tasks.cli.remote_transactions import RemoteClient
 
-        return cast("Client", RemoteClient(self._calls))
+        return cast("Client", RemoteClient(self.calls))
 
     @cached_property
     def reader(self) -> StatusReader:
@@ -83,99 +88,99 @@ class RemoteContext(Context):
     def operator(self) -> Operator:
         from datp_tasks.cli.remote_transactions import RemoteOperator
 
-        return cast("Operator", RemoteOperator(self._calls))
+        return cast("Operator", RemoteOperator(self.calls))
 
     @cached_property
     def alerts(self) -> Alerts:
         from datp_tasks.cli.remote_reports import RemoteAlerts
 
-        return cast("Alerts", RemoteAlerts(self._calls))
+        return cast("Alerts", RemoteAlerts(self.calls))
 
     @property
     def pipelines(self) -> PipelineStore:
         from datp_tasks.cli.remote_settings import RemotePipelines
 
-        return cast("PipelineStore", RemotePipelines(self._calls))
+        return cast("PipelineStore", RemotePipelines(self.calls))
 
     @property
     def mappings(self) -> MappingStore:
         from datp_tasks.cli.remote_settings import RemoteMappings
 
-        return cast("MappingStore", RemoteMappings(self._calls))
+        return cast("MappingStore", RemoteMappings(self.calls))
 
     @cached_property
     def groups(self) -> GroupStore:
         from datp_tasks.cli.remote_settings import RemoteGroups
 
-        return cast("GroupStore", RemoteGroups(self._calls))
+        return cast("GroupStore", RemoteGroups(self.calls))
 
     @cached_property
     def nodes(self) -> NodeRegister:
         from datp_tasks.cli.remote_settings import RemoteNodes
 
-        return cast("NodeRegister", RemoteNodes(self._calls))
+        return cast("NodeRegister", RemoteNodes(self.calls))
 
     @cached_property
     def api_keys(self) -> ApiKeys:
         from datp_tasks.cli.remote_settings import RemoteKeys
 
-        return cast("ApiKeys", RemoteKeys(self._calls))
+        return cast("ApiKeys", RemoteKeys(self.calls))
 
     @cached_property
     def group_queues(self) -> GroupQueues:
         from datp_tasks.cli.remote_settings import RemoteQueues
 
-        return cast("GroupQueues", RemoteQueues(self._calls))
+        return cast("GroupQueues", RemoteQueues(self.calls))
 
     @cached_property
     def webhooks(self) -> WebhookService:
         from datp_tasks.cli.remote_webhooks import RemoteWebhooks
 
-        return cast("WebhookService", RemoteWebhooks(self._calls))
+        return cast("WebhookService", RemoteWebhooks(self.calls))
 
     @cached_property
     def ledger(self) -> Ledger:
         from datp_tasks.cli.remote_ledger import RemoteLedger
 
-        return cast("Ledger", RemoteLedger(self._calls))
+        return cast("Ledger", RemoteLedger(self.calls))
 
     @cached_property
     def timeouts(self) -> Timeouts:
         from datp_tasks.cli.remote_reports import RemoteTimeouts
 
-        return cast("Timeouts", RemoteTimeouts(self._calls))
+        return cast("Timeouts", RemoteTimeouts(self.calls))
 
     @cached_property
     def audit_chain(self) -> AuditChain:
         from datp_tasks.cli.remote_reports import RemoteAudit
 
-        return cast("AuditChain", RemoteAudit(self._calls))
+        return cast("AuditChain", RemoteAudit(self.calls))
 
     @cached_property
     def secrets(self) -> SealedSecrets:
         from datp_tasks.cli.remote_sealing import RemoteSecrets
 
-        return cast("SealedSecrets", RemoteSecrets(self._calls))
+        return cast("SealedSecrets", RemoteSecrets(self.calls))
 
     def key_ring(self) -> list[dict[str, Any]]:
         from datp_tasks.cli.remote_sealing import key_ring_of
 
-        return key_ring_of(self._calls)
+        return key_ring_of(self.calls)
 
     def top_view(self) -> TopView:
         from datp_tasks.cli.remote_top import look_over_http
 
-        return look_over_http(self._calls)
+        return look_over_http(self.calls)
 
     def step_types(self) -> list[StepTypeInfo]:
         from datp_tasks.cli.remote_reports import step_types_of
 
-        return step_types_of(self._calls)
+        return step_types_of(self.calls)
 
     def step_type(self, name: str) -> StepTypeInfo:
         from datp_tasks.cli.remote_reports import step_type_of
 
-        return step_type_of(self._calls, name)
+        return step_type_of(self.calls, name)
 
     def offered_step_types(self) -> set[str] | None:
         """The server warns by itself."""

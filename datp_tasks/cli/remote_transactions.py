@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn
+from typing import Any
 
 from datp_tasks.cli.remote_calls import (
     Json,
@@ -12,7 +12,6 @@ from datp_tasks.cli.remote_calls import (
     known_moment,
     moment,
     refuse_over_http,
-    stays_on_host,
 )
 from datp_tasks.cli.remote_reports import RemoteLogs, log_line_of, replay_of
 from datp_tasks.cli.remote_sealing import RemoteRetention
@@ -124,20 +123,6 @@ class RemoteOperator:
         self.approvals = RemoteApprovals(calls)
         self.logs = RemoteLogs(calls)
         self.retention = RemoteRetention(calls)
-
-    @property
-    def eraser(self) -> NoReturn:
-        stays_on_host(
-            "datp erase",
-            "it also rewrites the files of the journal there, can take hours, and cannot be undone",
-        )
-
-    def audit_size(self) -> NoReturn:
-        stays_on_host(
-            "datp audit",
-            "it reads the whole journal, up to all transactions (`datp replay` looks at one, and "
-            "`datp audit actions` lists who did what, with --url)",
-        )
 
     def why(self, tx_id: str, *, actor: Actor | None = None) -> Why:
         found = self._calls.get("transactions", tx_id, "why")

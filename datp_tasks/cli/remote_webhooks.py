@@ -6,9 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
 from itertools import islice
-from typing import Any
+from typing import Any, NoReturn
 
-from datp_tasks.cli.remote_calls import Json, RemoteCalls, known_moment, moment, refuse_over_http
+from datp_tasks.cli.remote_calls import (
+    Json,
+    RemoteCalls,
+    known_moment,
+    moment,
+    refuse_over_http,
+    stays_on_host,
+)
 from datp_tasks.http.api_error import ApiError
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.feed_places import BEGINNING
@@ -95,6 +102,17 @@ class RemoteDeliveries:
             )
             for each in self._calls.get("webhooks", id)["attempts"]
         ]
+
+    def rotate(self, owner: str, *, overlap_s: float, actor: Actor | None = None) -> str:
+        """Of the owner of the key; an admin's key names another."""
+        body = {"owner": owner, "overlapSeconds": overlap_s}
+        return str(self._calls.post("webhook-secret", "rotate", body=body)["secret"])
+
+    def signing_secrets(self, owners: set[str]) -> NoReturn:
+        stays_on_host(
+            "datp webhooks secrets show",
+            "a secret is shown once over HTTP, when it is made (`datp webhooks secrets rotate`)",
+        )
 
     def __getattr__(self, name: str) -> Any:
         refuse_over_http(f"the webhooks' {name}")

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from datp_tasks.cli.action_list import actions
-from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.command_context import connect, is_remote
 from datp_tasks.cli.terminal_tables import (
     COLOURS,
     as_mapping,
@@ -288,11 +288,34 @@ def audit(
         return
     if everything and sample is not None:
         raise typer.BadParameter("give --all or --sample, not both")
+    console = Console()
+    if is_remote():
+        from datp_tasks.cli.remote_runs import audit_over_http
+
+        found = audit_over_http(sample=sample, everything=everything, seed=seed)
+    else:
+        found = _audited(console, None if everything else sample or 1_000, seed, as_json=as_json)
+    wrong_count = found.pop("wrongCount")
+    if as_json:
+        print_json(console, found)
+    else:
+        rows = [(each["txId"], escape("; ".join(each["faults"]))) for each in found["wrong"]]
+        _section(console, "What does not fit", ("transaction", "what"), rows)
+        dropped = found["dropped"]
+        gone = f", {dropped} without a journal any more" if dropped else ""
+        colour = "bold red" if wrong_count else "green"
+        console.print(f"{found['audited']} of {found['total']} audited{gone}")
+        console.print(f"[{colour}]{wrong_count} do not fit[/{colour}]")
+    if wrong_count:
+        raise typer.Exit(SOMETHING_WRONG)
+
+
+def _audited(console: Console, sample: int | None, seed: int, *, as_json: bool) -> dict[str, Any]:
     operator = connect().operator
     total = operator.audit_size()
-    size = None if everything else min(sample or 1_000, total)
-    console = Console()
-    wrong, looked_at, dropped = [], 0, 0
+    size = None if sample is None else min(sample, total)
+    wrong: list[dict[str, Any]] = []
+    looked_at = dropped = 0
     columns = (TextColumn("audit"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     shown = console.is_terminal and not as_json
     with Progress(*columns, console=console, transient=True, disable=not shown) as progress:
@@ -301,18 +324,7 @@ def audit(
             looked_at += 1
             dropped += found.dropped
             if found.faults:
-                wrong.append(found)
+                wrong.append({"txId": found.tx_id, "faults": found.faults})
             progress.advance(task)
-    if as_json:
-        faults = [{"txId": each.tx_id, "faults": each.faults} for each in wrong]
-        counts = {"total": total, "audited": looked_at, "dropped": dropped}
-        print_json(console, {**counts, "wrong": faults})
-    else:
-        rows = [(each.tx_id, escape("; ".join(each.faults))) for each in wrong]
-        _section(console, "What does not fit", ("transaction", "what"), rows)
-        gone = f", {dropped} without a journal any more" if dropped else ""
-        colour = "bold red" if wrong else "green"
-        console.print(f"{looked_at} of {total} audited{gone}")
-        console.print(f"[{colour}]{len(wrong)} do not fit[/{colour}]")
-    if wrong:
-        raise typer.Exit(SOMETHING_WRONG)
+    counts = {"total": total, "audited": looked_at, "dropped": dropped}
+    return {**counts, "wrong": wrong, "wrongCount": len(wrong)}

@@ -142,9 +142,9 @@ class Client:
         only if, the caller commits. The options are those of `submit`.
 
         The connection leads to the database of DATP Tasks: a Connection or Session of SQLAlchemy,
-        a connection of psycopg2, or Django's. What is refused is raised and leaves the caller's
-        transaction usable. It starts within milliseconds of the commit; if this process dies
-        before, within seconds.
+        a connection of psycopg2 or psycopg, or Django's. What is refused is raised and leaves the
+        caller's transaction usable. It starts within milliseconds of the commit; if this process
+        dies before, within seconds.
         """
         request = Request(pipeline=pipeline, input=input, **options)
         answer = self.submit_many_in(connection, [request])[0]
@@ -157,6 +157,24 @@ class Client:
     ) -> list[Submitted | RequestError | PipelineError]:
         """The same for many; one bad request does not hold up the others."""
         return self._caller_submits.submit_many(connection, requests)
+
+    async def submit_in_async(
+        self, connection: object, pipeline: str, input: Mapping[str, Any], **options: Any
+    ) -> Submitted:
+        """`submit_in` over a connection whose statements are awaited: an AsyncConnection of
+        psycopg, or an AsyncConnection or AsyncSession of SQLAlchemy over it. The event loop goes
+        on meanwhile; if the call is cancelled, nothing is sent over the connection afterwards."""
+        request = Request(pipeline=pipeline, input=input, **options)
+        (answer,) = await self.submit_many_in_async(connection, [request])
+        if isinstance(answer, DatpError):
+            raise answer
+        return answer
+
+    async def submit_many_in_async(
+        self, connection: object, requests: Sequence[Request]
+    ) -> list[Submitted | RequestError | PipelineError]:
+        """The same for many; one bad request does not hold up the others."""
+        return await self._caller_submits.submit_many_async(connection, requests)
 
     def place_committed(self) -> None:
         """Start what callers of `submit_in` have committed by now, without waiting for the thread

@@ -17,6 +17,8 @@ from datp_tasks.client.requests import Prepared, Request, Submitted
 from datp_tasks.client.submit import BATCH_MAX, RequestAcceptor
 from datp_tasks.errors import DataKeyGone, PipelineError, RequestError
 from datp_tasks.failpoints import reach
+from datp_tasks.record.awaited_connection import awaited_connection_of
+from datp_tasks.record.caller_connection import connection_of
 from datp_tasks.record.caller_transaction import CallerAccepts, CallerTransaction, Joined
 from datp_tasks.record.sql_errors import SQLAlchemyError
 
@@ -51,7 +53,18 @@ class CallerSubmits:
     def submit_many(
         self, connection: object, requests: Sequence[Request]
     ) -> list[Submitted | RequestError | PipelineError]:
-        caller = CallerTransaction(connection)
+        return self._submit_many(CallerTransaction(connection_of(connection)), requests)
+
+    async def submit_many_async(
+        self, connection: object, requests: Sequence[Request]
+    ) -> list[Submitted | RequestError | PipelineError]:
+        awaited = await awaited_connection_of(connection)
+        caller = CallerTransaction(awaited)
+        return await awaited.run(lambda: self._submit_many(caller, requests))
+
+    def _submit_many(
+        self, caller: CallerTransaction, requests: Sequence[Request]
+    ) -> list[Submitted | RequestError | PipelineError]:
         batch_max = BATCH_MAX
         answers: list[Submitted | RequestError | PipelineError] = []
         for start in range(0, len(requests), batch_max):

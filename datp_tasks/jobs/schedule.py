@@ -33,6 +33,8 @@ JOBS: dict[str, str | float] = {
     "watcher": "watcher_period_s",
     # Carries out what was approved when a process died right then; an expiry may be so late.
     "approvals": 15.0,
+    # A person waits for what it does; a run without an order is one query.
+    "operator_runs": 2.0,
     # A row can be changed unnoticed until it is in the chain: seconds, at one statement a run.
     "audit_sealer": 10.0,
 }
@@ -44,6 +46,8 @@ LEDGER_JOBS = frozenset({"claim_queuer", "batch_poller"})
 #: the role, and for all other jobs, the worker that takes the message does the job.
 ROLES = {
     "archiver": "archiving",
+    # Erasing rewrites the files of the journal, which are where the archiver writes them.
+    "operator_runs": "archiving",
     "webhook_sender": "webhooks",
     "endpoint_feeder": "webhooks",
     "sleeper": "wakeup",

@@ -43,6 +43,18 @@ class Actor:
     #: None: what a key of its role, or of a client, may do by default (`model/rights.py`).
     grants: Grants | None = None
 
+    def asking(self, request_id: str | None, address: str | None) -> Actor:
+        """The same in a request. Every request makes one, and `replace` takes thrice as long."""
+        return Actor(
+            name=self.name,
+            role=self.role,
+            owner=self.owner,
+            key_id=self.key_id,
+            request_id=request_id,
+            address=address,
+            grants=self.grants,
+        )
+
     @property
     def person(self) -> str:
         """Who decides, as far as four eyes go: all keys of one owner are one person.

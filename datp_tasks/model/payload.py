@@ -119,32 +119,44 @@ def parse(text: str | bytes, *, what: str, bytes_max: int, keep_inexact: bool = 
     if len(text) > bytes_max:
         raise NotJson(f"{what} is {len(text)} bytes; {bytes_max} are allowed")
     inexact: list[InexactNumber] = []
-
-    def number(digits: str) -> float | InexactNumber:
-        value = float(digits)
-        if repr(value) == digits or _is_same(value, digits):
-            return value
-        inexact.append(InexactNumber(digits))
-        return inexact[-1]
-
     try:
-        found = json.loads(
-            text,
-            object_pairs_hook=_no_duplicates,
-            parse_constant=_no_constant,
-            parse_float=number,
-        )
+        found = _decoded(text) if keep_inexact else _decoder(inexact).decode(_as_text(text))
     except NotJson as error:
         raise NotJson(f"{what}: {error}") from None
     except RecursionError:
         raise NotJson(f"{what} is nested too deeply") from None
     except ValueError as error:
         raise NotJson(f"{what} is not JSON: {error}") from None
-    if inexact and not keep_inexact:
+    if inexact:
         refused = _Refused(_inexact(inexact[0]))
         refused.place = _place_of(inexact[0], found)
         raise _placed(refused, what, pointer_root="")
     return found
+
+
+def _as_text(text: str | bytes) -> str:
+    if isinstance(text, bytes):
+        return text.decode(json.detect_encoding(text), "surrogatepass")
+    if text.startswith("\ufeff"):
+        raise ValueError("it begins with a byte order mark")
+    return text
+
+
+def _decoder(inexact: list[InexactNumber] | None) -> json.JSONDecoder:
+    """Numbers that a float would change are InexactNumber, and are added to the list."""
+
+    def number(digits: str) -> float | InexactNumber:
+        value = float(digits)
+        if repr(value) == digits or _is_same(value, digits):
+            return value
+        found = InexactNumber(digits)
+        if inexact is not None:
+            inexact.append(found)
+        return found
+
+    return json.JSONDecoder(
+        object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=number
+    )
 
 
 def pointer(place: list[str | int]) -> str:
@@ -289,3 +301,12 @@ def _advice(value: object) -> str:
     if type(value).__name__ == "Decimal":
         return "; send money as a string or as a whole number of minor units"
     return ""
+
+
+#: Made once: that takes as long as reading a small text.
+_keeping_decoder = _decoder(None)
+
+
+def _decoded(text: str | bytes) -> Any:
+    """With numbers that a float would change as InexactNumber."""
+    return _keeping_decoder.decode(_as_text(text))

@@ -36,7 +36,9 @@ DEFINITION_BYTES_MAX = 1_048_576
 #: A definition is read as a whole by each worker; longer ones are split into child pipelines.
 STEPS_MAX = 200
 TIMEOUT_S_MAX = 86_400
-EXPIRY_S_MAX = 315_360_000
+#: A year and a day: longer is a mistake in a unit.
+EXPIRES_S_MAX = 31_622_400
+LONG_RUNNING_S_MAX = 315_360_000
 #: Above any sensible number of tries or seconds; keeps whole numbers within what a float holds.
 RETRY_NUMBER_MAX = 1_000_000_000
 
@@ -333,8 +335,8 @@ PIPELINE_RULES: dict[str, Rule] = {
     "startable": _boolean,
     "dispatch": _one_of(PIPELINE_DISPATCHES),
     "onError": _one_of(ON_ERRORS),
-    "expiresInSeconds": _seconds_up_to(EXPIRY_S_MAX),
-    "longRunningSeconds": _seconds_up_to(EXPIRY_S_MAX),
+    "expiresInSeconds": _seconds_up_to(EXPIRES_S_MAX),
+    "longRunningSeconds": _seconds_up_to(LONG_RUNNING_S_MAX),
     "onLate": _matching(STEP_TYPE),
     "access": _access,
     "sealed": _boolean,

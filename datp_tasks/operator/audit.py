@@ -6,7 +6,8 @@ Everything is only read, and the system may go on meanwhile.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass
 from datetime import timedelta
 
 from datp_tasks.errors import TransactionUnknown
@@ -24,6 +25,26 @@ from datp_tasks.transactions.views import view_of_copy
 
 #: How many transactions are read at a time.
 AUDIT_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPlace:
+    """How far an audit is."""
+
+    #: The last transaction that was looked at, and how many that were.
+    after: str
+    number: int
+
+
+AUDIT_START = AuditPlace("", 0)
+
+
+def chosen_places(total: int, sample: int | None, seed: int) -> set[int] | None:
+    """Which of so many transactions, by their place; None: all. The same seed takes the same, so
+    that an audit can be repeated."""
+    if sample is None:
+        return None
+    return set(random.Random(seed).sample(range(total), min(sample, total)))
 
 
 class Auditor:
@@ -68,24 +89,28 @@ class Auditor:
         The caller counts; what has `faults` does not fit.
         """
         with translate_outage():
-            total = self.audit_size()
-        # The same seed gives the same sample, so that an audit can be repeated.
-        rng = random.Random(seed)
-        chosen = None if sample is None else set(rng.sample(range(total), min(sample, total)))
-        after, place = "", 0
-        while True:
-            with translate_outage():
-                page = self._record.page(after, AUDIT_BATCH)
-                taken = [
-                    each
-                    for position, each in enumerate(page, start=place)
-                    if chosen is None or position in chosen
-                ]
-                replays = self._replay_many(taken) if taken else []
+            chosen = chosen_places(self.audit_size(), sample, seed)
+        place: AuditPlace | None = AUDIT_START
+        while place is not None:
+            replays, place = self.audit_page(place, chosen)
             yield from replays
-            if len(page) < AUDIT_BATCH:
-                return
-            after, place = page[-1].tx_id, place + len(page)
+
+    def audit_page(
+        self, place: AuditPlace, chosen: Set[int] | None
+    ) -> tuple[list[Replay], AuditPlace | None]:
+        """The next part of an audit of these places (None: of all), and where the one after it
+        begins; None at the end."""
+        with translate_outage():
+            page = self._record.page(place.after, AUDIT_BATCH)
+            taken = [
+                each
+                for number, each in enumerate(page, start=place.number)
+                if chosen is None or number in chosen
+            ]
+            replays = self._replay_many(taken) if taken else []
+        if len(page) < AUDIT_BATCH:
+            return replays, None
+        return replays, AuditPlace(page[-1].tx_id, place.number + len(page))
 
     def audit_size(self) -> int:
         """How many transactions an audit of all would look at."""

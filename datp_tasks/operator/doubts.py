@@ -60,13 +60,18 @@ class Doubts:
         return next_action(view.state, self.catalogue.version)
 
     def may_have_had_effect(self, tx_id: str, view: View, action: Action) -> bool:
-        """The step is not safe to run again, and had begun."""
-        key = action.attempt_key(tx_id, view.state)
-        return any(step_key == key for step_key, _ in self.begun_steps.of(tx_id))
+        """The step is not safe to run again, and this try, or the rollback of one, had begun."""
+        begun = [step_key for step_key, _ in self.begun_steps.of(tx_id)]
+        if action.kind == "undo":
+            # No try of a rollback is marked: that the step itself was says that it is not safe.
+            step = f"{tx_id}:{action.path}"
+            return any(step_key.rpartition("#")[0] == step for step_key in begun)
+        return action.attempt_key(tx_id, view.state) in begun
 
     def forget_begun(self, tx_id: str, view: View, action: Action) -> None:
-        """The step may begin as if it had never begun."""
-        self.begun_steps.forget(tx_id, action.attempt_key(tx_id, view.state))
+        """The step may begin as if it had never begun; a rollback leaves the marks of its step."""
+        if action.kind == "run":
+            self.begun_steps.forget(tx_id, action.attempt_key(tx_id, view.state))
 
     def has_recorded_effect(self, tx_id: str, action: Action) -> bool:
         """The step is transactional and has committed."""

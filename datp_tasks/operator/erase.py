@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ from datp_tasks.model.approval import Ask
 from datp_tasks.operator.action_result import ActionResult
 from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.audit import Auditor
-from datp_tasks.record.database import translate_outage
+from datp_tasks.record.database import Connection, translate_outage
 from datp_tasks.record.erasure import Erasure, ErasureOrder, Payloads
 from datp_tasks.record.journal_files import JournalFiles
 from datp_tasks.record.transactions import Record
@@ -45,6 +46,27 @@ UNREADABLE = (
 BROKEN = "its journal does not fit: {}. Look with `datp replay`, and settle that first"
 
 
+class RoleTooWeak(SettingsError):
+    """The database role of this process may not erase."""
+
+
+@dataclass(frozen=True, slots=True)
+class HashedSubject:
+    """A subject whose value is recognised and not known."""
+
+    pointer: str
+    salt: str
+    hash: str
+
+    @classmethod
+    def of(cls, pointer: str, value: str) -> HashedSubject:
+        salt = secrets.token_hex(16)
+        return cls(pointer, salt, _salted(salt, value))
+
+    def is_it(self, value: str | None) -> bool:
+        return value is not None and _salted(self.salt, value) == self.hash
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
     """Whose payloads go: one external id of an owner, one subject, or all of an owner."""
@@ -53,29 +75,42 @@ class Chosen:
     external_id: str | None = None
     #: JSON pointer and value, such as `/customer=ann`; looked for in input, metadata and output.
     subject: str | None = None
+    #: The same in an order that rests until it is carried out.
+    hashed: HashedSubject | None = None
 
     def __post_init__(self) -> None:
         if self.external_id is not None and (self.owner is None or self.subject is not None):
             raise FilterInvalid("an external id needs its owner, and no subject beside it")
-        if self.subject is None and self.owner is None:
+        if not self.is_by_subject and self.owner is None:
             raise FilterInvalid("name an owner, an external id of an owner, or a subject")
         if self.subject is not None:
             self._parsed()
 
     @property
+    def is_by_subject(self) -> bool:
+        return self.subject is not None or self.hashed is not None
+
+    @property
     def is_whole_owner(self) -> bool:
-        return self.owner is not None and self.external_id is None and self.subject is None
+        return self.owner is not None and self.external_id is None and not self.is_by_subject
+
+    def to_rest(self) -> HashedSubject | None:
+        """What tells the value from others, where the value itself must not stay."""
+        if self.subject is None:
+            return None
+        pointer, _, value = self.subject.partition("=")
+        return HashedSubject.of(pointer, value)
 
     def _parsed(self) -> tuple[list[str], str]:
         pointer, equals, value = (self.subject or "").partition("=")
         if not pointer.startswith("/") or not equals or not value:
             raise FilterInvalid("a subject is a JSON pointer and a value, such as /customer=ann")
-        parts = pointer[1:].split("/")
-        if len(parts) > POINTER_PARTS_MAX:
-            raise FilterInvalid(f"a JSON pointer has at most {POINTER_PARTS_MAX} parts")
-        return [part.replace("~1", "/").replace("~0", "~") for part in parts], value
+        return _path(pointer), value
 
     def matches(self, documents: Sequence[Any]) -> bool:
+        if self.hashed is not None:
+            path = _path(self.hashed.pointer)
+            return any(self.hashed.is_it(_text(_at(document, path))) for document in documents)
         if self.subject is None:
             return True
         path, value = self._parsed()
@@ -84,6 +119,8 @@ class Chosen:
     def to_json(self) -> dict[str, Any]:
         """For the audit: without the value of the subject, which must not stay anywhere."""
         pointer = None if self.subject is None else self.subject.partition("=")[0]
+        if self.hashed is not None:
+            pointer = self.hashed.pointer
         found = {"owner": self.owner, "externalId": self.external_id, "subject": pointer}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -105,7 +142,8 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class ErasurePermit:
-    """What may be erased, by whom and why; only `Eraser.permit` gives one."""
+    """What may be erased, by whom and why; `Eraser.permit` gives one, and an order that it began
+    carries it on."""
 
     chosen: Chosen
     order: ErasureOrder
@@ -121,23 +159,24 @@ class PayloadSearch:
 
     def choose(self, chosen: Chosen) -> Iterator[list[str]]:
         """Transactions that are meant and not erased yet, page by page; pages may be empty."""
+        after: str | None = ""
+        while after is not None:
+            found, after = self.page(chosen, after)
+            yield found
+
+    def page(self, chosen: Chosen, after: str) -> tuple[list[str], str | None]:
+        """Those that are meant among the next PAGE, and where to go on; None at the end."""
         if chosen.external_id is not None and chosen.owner is not None:
             with translate_outage():
                 found = self.record.by_external_id(chosen.owner, chosen.external_id)
-            yield [] if found is None or found.erased_at else [found.tx_id]
-            return
-        after = ""
-        while True:
-            with translate_outage():
-                page = self.erasure.page(chosen.owner, after=after, rows_max=PAGE)
-                found_here = [each.tx_id for each in page if self._matches(chosen, each)]
-            yield found_here
-            if len(page) < PAGE:
-                return
-            after = page[-1].tx_id
+            return [] if found is None or found.erased_at else [found.tx_id], None
+        with translate_outage():
+            page = self.erasure.page(chosen.owner, after=after, rows_max=PAGE)
+            found_here = [each.tx_id for each in page if self._matches(chosen, each)]
+        return found_here, page[-1].tx_id if len(page) == PAGE else None
 
     def _matches(self, chosen: Chosen, found: Payloads) -> bool:
-        if chosen.subject is None:
+        if not chosen.is_by_subject:
             return True
         opened = [self.vault.open(found.tx_id, each) for each in found.documents]
         return chosen.matches(opened)
@@ -152,10 +191,18 @@ class Eraser:
     files: JournalFiles | None
     approvals: Approvals
 
-    def permit(self, chosen: Chosen, *, reason: str, actor: Actor) -> ErasurePermit:
+    def permit(
+        self,
+        chosen: Chosen,
+        *,
+        reason: str,
+        actor: Actor,
+        begin: Callable[[Connection, ErasureOrder], None] = lambda *_: None,
+    ) -> ErasurePermit:
         """ApprovalNeeded is raised if the policy wants another person to agree first.
 
-        An approval is good for one run; one that was cut off needs another to be finished.
+        An approval is good for one run; one that was cut off needs another to be finished. What
+        `begin` writes is in the commit that uses it up.
         """
         chosen.check_reason(reason)
         ask = Ask(
@@ -166,15 +213,20 @@ class Eraser:
             reason=reason,
         )
         with translate_outage(), self.erasure.writing() as connection:
-            if not self.erasure.may_erase():
-                # Told before an approval is used up and anything is gone.
-                raise SettingsError(
-                    "this role of the database may not take texts out of the audit. Run "
-                    "`datp erase` with DATP_DATABASE_URL of the role that owns the tables"
-                )
+            # Told before an approval is used up and anything is gone.
+            self.check_role()
             used = self.approvals.require(actor, ask, connection=connection)
-        allowed = {} if used is None else {"approval": used.id, "requestedBy": used.requester}
-        return ErasurePermit(chosen, ErasureOrder(actor, reason, chosen.to_json(), allowed))
+            allowed = {} if used is None else {"approval": used.id, "requestedBy": used.requester}
+            order = ErasureOrder(actor, reason, chosen.to_json(), allowed)
+            begin(connection, order)
+        return ErasurePermit(chosen, order)
+
+    def check_role(self) -> None:
+        if not self.erasure.may_erase():
+            raise RoleTooWeak(
+                "this role of the database may not take texts out of the audit. Run "
+                "`datp erase` with DATP_DATABASE_URL of the role that owns the tables"
+            )
 
     def erase(self, tx_ids: Sequence[str], permit: ErasurePermit) -> Iterator[ActionResult]:
         """Erase in batches; what became of each, told when its batch is done."""
@@ -250,6 +302,17 @@ class Eraser:
         """What does not fit must be looked at while it can be: erasing would hide it for ever."""
         replays = self.auditor.replay_many(tx_ids)
         return {each.tx_id: BROKEN.format(each.faults[0]) for each in replays if each.faults}
+
+
+def _path(pointer: str) -> list[str]:
+    parts = pointer[1:].split("/")
+    if len(parts) > POINTER_PARTS_MAX:
+        raise FilterInvalid(f"a JSON pointer has at most {POINTER_PARTS_MAX} parts")
+    return [part.replace("~1", "/").replace("~0", "~") for part in parts]
+
+
+def _salted(salt: str, value: str) -> str:
+    return hashlib.sha256(f"{salt} {value}".encode()).hexdigest()
 
 
 def _at(document: Any, path: Sequence[str]) -> Any:

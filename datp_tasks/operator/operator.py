@@ -72,6 +72,8 @@ class Operator:
         self.eraser = data_end.eraser
         #: What the steps of a transaction have logged.
         self.logs = inquiries.logs
+        #: Audits and erasures that a job does in parts; see `operator/runs.py`.
+        self.runs = data_end.runs
         #: How long owners and pipelines are kept.
         self.retention = data_end.retention
         self._close = close

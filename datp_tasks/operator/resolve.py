@@ -115,8 +115,9 @@ class Resolver:
         if decision == "redo":
             raise DecisionInvalid("a step that is run again makes its own output")
         try:
-            return checked(output, what="output", bytes_max=OUTPUT_BYTES_MAX, depth_max=DEPTH_MAX)[
-                0
-            ]
+            value, _ = checked(
+                output, what="output", bytes_max=OUTPUT_BYTES_MAX, depth_max=DEPTH_MAX
+            )
         except NotJson as error:
             raise DecisionInvalid(str(error)) from None
+        return value

@@ -10,6 +10,7 @@ from datp_tasks.model.actor import Actor
 from datp_tasks.model.approval import Ask, Order
 from datp_tasks.operator.approvals import Approvals
 from datp_tasks.operator.erase import Eraser
+from datp_tasks.operator.runs import OperatorRuns
 from datp_tasks.record.database import Connection, translate_outage
 from datp_tasks.record.retention_rules import RetentionRule, RetentionRules, RuleKind
 
@@ -86,7 +87,8 @@ class RetentionChanges:
 
 @dataclass(frozen=True, slots=True)
 class DataEnd:
-    """What takes data away: an erasure at once, a retention rule by their age."""
+    """What takes data away: an erasure at once or in parts, a retention rule by their age."""
 
     eraser: Eraser
     retention: RetentionChanges
+    runs: OperatorRuns

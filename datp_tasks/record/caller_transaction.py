@@ -1,34 +1,28 @@
 """Accepting in the SQL transaction of a caller: its commit accepts, its rollback leaves nothing.
 
-The caller brings a connection to the same database, of SQLAlchemy, of psycopg2 or of Django. Each
+The caller brings a connection to the same database (`caller_connection` says of which kinds). Each
 use of it stands behind a savepoint, so an error of ours never ends the caller's transaction.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any
 
-from psycopg2 import extensions
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Engine
 from sqlalchemy.exc import OperationalError
 
 from datp_tasks.errors import CallerTransactionUnfit
 from datp_tasks.record.acceptance import accept_statement, existing_of, hold_keys
 from datp_tasks.record.attributes import set_attributes
+from datp_tasks.record.caller_connection import CallerConnection, Statements, Tell
 from datp_tasks.record.database import CONFLICTS
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.record_types import Acceptance, Existing
 from datp_tasks.record.transactions import Record
-
-#: Is called right before or after a commit, with whatever the library says of it.
-Tell = Callable[..., None]
-KINDS = "a Connection or Session of SQLAlchemy, a connection of psycopg2, or Django's connection"
 
 
 class Query(Queries, topic="caller_transaction"):
@@ -38,12 +32,6 @@ class Query(Queries, topic="caller_transaction"):
     place: str
     number: str
     standing: str
-
-
-class Statements(Protocol):
-    """What statements of the record need of a connection."""
-
-    def exec_driver_sql(self, statement: str, parameters: Any = None) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,79 +58,26 @@ class Joined:
 class CallerTransaction:
     """The open transaction of a caller, behind a savepoint."""
 
-    def __init__(self, connection: object) -> None:
-        self._driver: extensions.connection
-        self.statements: Statements
-        #: Calls a function right before or after the commit, where the library can do that.
-        self.before_commit: Callable[[Tell], None] = _cannot_tell
-        found = _of_session(connection)
-        if isinstance(found, Connection):
-            self._use_sqlalchemy(found)
-        elif isinstance(found, extensions.connection):
-            self._use_driver(found)
-        elif _is_of_django(found):
-            self._use_django(found)
-        else:
-            kind = f"{type(found).__module__}.{type(found).__qualname__}"
-            raise CallerTransactionUnfit(
-                f"submit_in needs {KINDS}; this is a {kind}{_instead(found)}"
-            )
+    def __init__(self, connection: CallerConnection) -> None:
+        self._connection = connection
+        connection.check_open()
 
-    def _use_sqlalchemy(self, connection: Connection) -> None:
-        if connection.dialect.driver != "psycopg2":
-            raise CallerTransactionUnfit(
-                f"submit_in needs SQLAlchemy with psycopg2 (postgresql+psycopg2://…); this "
-                f"connection uses {connection.dialect.name}+{connection.dialect.driver}"
-            )
-        driver = connection.connection.driver_connection
-        assert isinstance(driver, extensions.connection)
-        self._driver = driver
-        self.statements = connection
-        self.before_commit = lambda tell: _before_commit(connection, tell)
-        # SQLAlchemy begins with the first statement, and counts that as the caller's beginning.
-        self._check_open(is_begun=not driver.autocommit)
-
-    def _use_driver(self, connection: extensions.connection) -> None:
-        self._driver = connection
-        self.statements = _DriverStatements(connection)
-        self._check_open(is_begun=not connection.autocommit)
-
-    def _use_django(self, wrapper: Any) -> None:
-        if wrapper.vendor != "postgresql":
-            raise CallerTransactionUnfit(
-                f"submit_in needs the database of DATP Tasks; this one is {wrapper.vendor}"
-            )
-        wrapper.ensure_connection()
-        if not isinstance(wrapper.connection, extensions.connection):
-            raise CallerTransactionUnfit("submit_in needs Django with psycopg2")
-        self._driver = wrapper.connection
-        self.statements = _DriverStatements(wrapper.connection)
-        self.before_commit = wrapper.on_commit
-        self._check_open(is_begun=wrapper.in_atomic_block)
-
-    def _check_open(self, *, is_begun: bool) -> None:
-        status = self._driver.get_transaction_status()
-        if status == extensions.TRANSACTION_STATUS_INERROR:
-            raise CallerTransactionUnfit(
-                "a statement of this transaction has failed; roll it back first"
-            )
-        if not is_begun and status != extensions.TRANSACTION_STATUS_INTRANS:
-            raise CallerTransactionUnfit(
-                "this connection is in autocommit mode and has no transaction open: begin one, or "
-                "use submit()"
-            )
+    def before_commit(self, tell: Tell) -> None:
+        self._connection.before_commit(tell)
 
     @contextmanager
     def behind_savepoint(self) -> Iterator[Statements]:
         """All or nothing, and the caller's transaction stays usable."""
-        self.statements.exec_driver_sql(Query.savepoint)
+        statements = self._connection.statements
+        statements.exec_driver_sql(Query.savepoint)
         try:
-            yield self.statements
+            yield statements
         except BaseException:
-            if self._driver.closed == 0:
-                self.statements.exec_driver_sql(Query.undo)
+            if not self._connection.is_closed():
+                with self._connection.for_undoing():
+                    statements.exec_driver_sql(Query.undo)
             raise
-        self.statements.exec_driver_sql(Query.release)
+        statements.exec_driver_sql(Query.release)
 
 
 class CallerAccepts:
@@ -227,63 +162,8 @@ class CallerAccepts:
             return [CallerOutcome(row.tx_id, bool(row.is_queued), row.is_over) for row in rows]
 
 
-class _DriverStatements:
-    """A connection of psycopg2, called as SQLAlchemy's are. Its own cursor factory is not used."""
-
-    def __init__(self, connection: extensions.connection) -> None:
-        self._connection = connection
-
-    def exec_driver_sql(self, statement: str, parameters: Any = None) -> _Rows:
-        with self._connection.cursor(cursor_factory=extensions.cursor) as cursor:
-            cursor.execute(statement, parameters)
-            names = [column.name for column in cursor.description or ()]
-            found = cursor.fetchall() if names else []
-        return _Rows(SimpleNamespace(**dict(zip(names, row, strict=True))) for row in found)
-
-
-class _Rows(list[SimpleNamespace]):
-    def one(self) -> SimpleNamespace:
-        (row,) = self
-        return row
-
-
-def _of_session(connection: object) -> object:
-    """The connection of a Session; anything else as it is. The module is not imported for it."""
-    orm = sys.modules.get("sqlalchemy.orm")
-    if orm is not None and isinstance(connection, orm.Session | orm.scoped_session):
-        return connection.connection()
-    return connection
-
-
-def _is_of_django(connection: object) -> bool:
-    """Its wrapper, or the proxy `django.db.connection`; Django is not imported for it."""
-    names = ("ensure_connection", "in_atomic_block", "on_commit", "vendor")
-    return all(hasattr(connection, name) for name in names)
-
-
-def _before_commit(connection: Connection, tell: Tell) -> None:
-    # Once, however much is submitted over a connection that is kept for long.
-    if not event.contains(connection, "commit", tell):
-        event.listen(connection, "commit", tell)
-
-
-def _instead(connection: object) -> str:
-    """What to do with a connection that is often tried."""
-    module = type(connection).__module__
-    if module.startswith(("sqlalchemy.ext.asyncio", "asyncpg")):
-        return (
-            ". Its statements are awaited, ours are not: do the whole SQL transaction in a thread "
-            "(asyncio.to_thread) with psycopg2, or commit it and then submit() with an external id"
-        )
-    if module.split(".")[0] == "psycopg":
-        return ", of psycopg 3. Open the connection for this SQL transaction with psycopg2"
-    return ""
-
-
-def _cannot_tell(tell: Tell) -> None:
-    """Its library calls no function at a commit."""
-
-
 def _is_conflict(error: Exception) -> bool:
     driver = error.orig if isinstance(error, OperationalError) else error
-    return getattr(driver, "pgcode", None) in CONFLICTS
+    # psycopg2 and psycopg 3 name it differently.
+    code = getattr(driver, "pgcode", None) or getattr(driver, "sqlstate", None)
+    return code in CONFLICTS

@@ -40,7 +40,7 @@ def note_action(
     )
 
 
-def note_operator(
+def note_operator_action(
     connection: Connection,
     actor: Actor | None,
     action: str,

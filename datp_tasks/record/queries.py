@@ -35,6 +35,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent / "sql"
 HEADER = re.compile(r"^-- :(name|part) (\w+)\n", re.MULTILINE)
 USE = re.compile(r"^ *-- :use (\w+)\n", re.MULTILINE)
+MARK = re.compile(r"^.*--\s*:.*$", re.MULTILINE)
 COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
 
 
@@ -71,4 +72,8 @@ def load(topic: str) -> dict[str, str]:
 
 
 def _text(body: str, parts: dict[str, str]) -> str:
-    return COMMENT.sub("", USE.sub(lambda use: parts[use[1]], body)).strip()
+    text = USE.sub(lambda use: parts[use[1]], body)
+    if left := MARK.search(text):
+        # As a comment it would vanish, and with it a condition of the query.
+        raise QueriesInvalid(f"not understood in a file of queries: {left[0].strip()}")
+    return COMMENT.sub("", text).strip()

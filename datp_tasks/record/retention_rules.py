@@ -15,18 +15,6 @@ from datp_tasks.record.queries import Queries
 RuleKind = Literal["owner", "pipeline"]
 DAYS_MAX = 36_500
 
-# What has no setting (DATP_KEEP__…) of its own; 0 keeps it.
-#: The summaries' period drops them too; without one, the log is what an auditor asks for.
-KEEP_STATE_CHANGES_DAYS = 0
-#: Outputs of transactional steps are needed while their transaction may be repaired.
-KEEP_EFFECTS_DAYS = 30
-#: Progress reports are of use to a client for as long as it may ask what happened.
-KEEP_EVENTS_DAYS = 90
-#: A receiver that lost its data asks for redelivery within a quarter.
-KEEP_WEBHOOKS_DAYS = 90
-#: Alerts that were cleared, for a look back over a year.
-KEEP_ALERTS_DAYS = 400
-
 
 class Query(Queries, topic="retention_rules"):
     all: str

@@ -32,6 +32,7 @@ from datp_tasks.record import (
     journal_tables,
     ledger_tables,
     mapping_tables,
+    operator_run_tables,
     retention_tables,
     saved_view_tables,
     seal_tables,
@@ -46,6 +47,7 @@ for each in (
     seal_tables,
     mapping_tables,
     retention_tables,
+    operator_run_tables,
 ):
     each.declare(metadata)
 

@@ -24,7 +24,7 @@ from datp_tasks.model.payload import encode
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.event_feed import PAYEE_COMPLETED
 from datp_tasks.record.feed_places import FeedPlace
-from datp_tasks.record.operator_actions import note_operator
+from datp_tasks.record.operator_actions import note_operator_action
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.webhook_queue import Member
 
@@ -286,7 +286,7 @@ class Endpoints:
         reason: str | None,
     ) -> None:
         now = self._clock.now()
-        note_operator(connection, actor, action, subject, reason=reason, now=now)
+        note_operator_action(connection, actor, action, subject, reason=reason, now=now)
 
     def _values(self, **values: Any) -> dict[str, Any]:
         return {**values, "now": self._clock.now()}

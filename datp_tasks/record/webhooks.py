@@ -15,7 +15,7 @@ from datp_tasks.clock import Clock
 from datp_tasks.errors import SealError, WebhookBusy, WebhookErased, WebhookUnknown
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.alerts import Alerts
-from datp_tasks.record.operator_actions import note_operator
+from datp_tasks.record.operator_actions import note_operator_action
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.webhook_queue import DEAD, Member, Receiver, subject_of
 from datp_tasks.seals.keyring import KeyRing, key_id_of, needed
@@ -223,6 +223,12 @@ class Webhooks:
             self._note(connection, actor, "webhook.rotate-secret", owner, reason)
         return made
 
+    def secret_times(self, owner: str) -> list[tuple[datetime, datetime | None]]:
+        """When each was made and retires, the newest first; no key ring is needed for it."""
+        with self._engine.connect() as connection:
+            rows = connection.exec_driver_sql(Query.secrets, {"owner": owner})
+            return [(row.created_at, row.retired_at) for row in rows]
+
     def secrets(self, owner: str) -> list[Secret]:
         """All of an owner, the newest first, those that are retired too."""
         with self._engine.connect() as connection:
@@ -271,7 +277,7 @@ class Webhooks:
         reason: str | None = None,
     ) -> None:
         now = self._clock.now()
-        note_operator(connection, actor, action, subject, reason=reason, now=now)
+        note_operator_action(connection, actor, action, subject, reason=reason, now=now)
 
     def _values(self, **values: Any) -> dict[str, Any]:
         return {**values, "now": self._clock.now()}

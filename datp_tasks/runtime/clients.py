@@ -21,6 +21,7 @@ from datp_tasks.operator.operator import Decisions, Inquiries, Operator
 from datp_tasks.operator.resolve import Resolver
 from datp_tasks.operator.retention_changes import DataEnd, RetentionChanges
 from datp_tasks.operator.retry import Retrier
+from datp_tasks.operator.runs import OperatorRuns
 from datp_tasks.operator.selection import Selection
 from datp_tasks.operator.situation import ServedGroups, Situations
 from datp_tasks.operator.step_approval import StepApproval
@@ -33,6 +34,7 @@ from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.erasure import Erasure
 from datp_tasks.record.journal import Journal
 from datp_tasks.record.journal_files import JournalFiles
+from datp_tasks.record.operator_runs import OperatorRunStore
 from datp_tasks.record.retention_rules import RetentionRules
 from datp_tasks.record.states import States
 from datp_tasks.record.step_starts import BegunSteps
@@ -92,14 +94,9 @@ def make_operator(container: Container) -> Operator:
     """Closing the operator closes the container."""
     journal = Journal(container.engine, container.clock)
     alerts = Alerts(container.engine, container.clock)
-    auditor = Auditor(
-        record=container.record,
-        live=container.live,
-        states=States(container.engine, container.clock),
-        journal=journal,
-        first_view=container.recovery.restorer.views.first,
-        keep_journal_days=container.settings.keep_journal_days,
-    )
+    auditor = _auditor(container)
+    eraser = _eraser(container, auditor)
+    store = OperatorRunStore(container.engine, container.clock)
     return Operator(
         inquiries=Inquiries(
             explainer=_explainer(container, auditor),
@@ -114,8 +111,26 @@ def make_operator(container: Container) -> Operator:
             unmasker=_unmasker(container, auditor),
         ),
         decisions=_decisions(container, auditor, alerts),
-        data_end=DataEnd(_eraser(container, auditor), _retention(container)),
+        data_end=DataEnd(eraser, _retention(container), OperatorRuns(store, auditor, eraser)),
         close=container.close,
+    )
+
+
+def make_operator_runs(container: Container) -> OperatorRuns:
+    """For the job, without the rest of an operator."""
+    auditor = _auditor(container)
+    store = OperatorRunStore(container.engine, container.clock)
+    return OperatorRuns(store, auditor, _eraser(container, auditor))
+
+
+def _auditor(container: Container) -> Auditor:
+    return Auditor(
+        record=container.record,
+        live=container.live,
+        states=States(container.engine, container.clock),
+        journal=Journal(container.engine, container.clock),
+        first_view=container.recovery.restorer.views.first,
+        keep_journal_days=container.settings.keep_journal_days,
     )
 
 

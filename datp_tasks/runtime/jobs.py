@@ -15,6 +15,7 @@ from datp_tasks.jobs import (
     endpoint_feeder,
     group_cache,
     meter,
+    operator_runs,
     pipeline_cache,
     reaper,
     rebuild,
@@ -26,7 +27,6 @@ from datp_tasks.jobs import (
     webhook_sender,
 )
 from datp_tasks.live.nodes import NodeRegister
-from datp_tasks.record import retention_rules
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.record.journal import Journal
@@ -35,7 +35,7 @@ from datp_tasks.record.retention import Retention
 from datp_tasks.record.retention_rules import RetentionRules
 from datp_tasks.record.states import States
 from datp_tasks.record.timeouts import Timeouts
-from datp_tasks.runtime.clients import make_operator
+from datp_tasks.runtime.clients import make_operator, make_operator_runs
 from datp_tasks.runtime.container import Container
 from datp_tasks.settings import Settings
 from datp_tasks.timeouts.expire import Patience
@@ -143,13 +143,13 @@ def _retention(container: Container, settings: Settings, _: Backlog) -> retentio
     limits = retention.Limits(
         states_days=settings.keep_states_days,
         journal_days=settings.keep_journal_days,
-        state_changes_days=retention_rules.KEEP_STATE_CHANGES_DAYS,
-        effects_days=retention_rules.KEEP_EFFECTS_DAYS,
-        events_days=retention_rules.KEEP_EVENTS_DAYS,
-        webhooks_days=retention_rules.KEEP_WEBHOOKS_DAYS,
+        state_changes_days=settings.keep_state_changes_days,
+        effects_days=settings.keep_effects_days,
+        events_days=settings.keep_events_days,
+        webhooks_days=settings.keep_webhooks_days,
         batches_days=settings.keep_batches_days,
         summaries_days=settings.keep_summaries_days,
-        alerts_days=retention_rules.KEEP_ALERTS_DAYS,
+        alerts_days=settings.keep_alerts_days,
         rules=RetentionRules(container.engine, container.clock).all(),
     )
     tables = Retention(container.engine, container.clock)
@@ -222,6 +222,10 @@ def _approvals(container: Container, *_: object) -> approvals.Result:
     return approvals.run_once(made, batch_max=APPROVALS_MAX)
 
 
+#: Of the time of a worker that other jobs wait for.
+OPERATOR_RUN_S = 2.0
+
+
 #: What `jobs/schedule.py` schedules, and nothing else.
 JOBS: dict[str, Job] = {
     "approvals": _approvals,
@@ -238,6 +242,9 @@ JOBS: dict[str, Job] = {
     ),
     "group_cache": lambda container, *_: group_cache.run_once(container.groups),
     "meter": _meter,
+    "operator_runs": lambda container, *_: operator_runs.run_once(
+        make_operator_runs(container), run_s=OPERATOR_RUN_S
+    ),
     "pipeline_cache": lambda container, *_: pipeline_cache.run_once(container.pipelines),
     "reaper": _reaper,
     "reconciler": _reconciler,

@@ -10,9 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 from datp_tasks.errors import ExpiryInvalid
 from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.model.pipeline_rules import EXPIRES_S_MAX
 
-#: A year and a day: longer is a mistake in a unit.
-EXPIRES_S_MAX = 31_622_400
 EXAMPLE = "2027-01-31T12:00:00Z"
 
 #: Asks the database for the time.

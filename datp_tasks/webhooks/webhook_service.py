@@ -94,7 +94,7 @@ class WebhookService:
         self._names = SystemResolver(settings.webhook_workers)
         network = Network(resolve=self._names)
         self._operator_client = HttpClient(
-            WebhookGuard(_trusting(settings)), _manners(settings, idle_max=0), network
+            WebhookGuard(_trusting(settings)), _manners(idle_max=0), network
         )
         ports = SenderPorts(self._pick, self._settle, self._headers)
         self._teller = AlertTeller(Alerts(engine, clock), live, self._tell_operator)
@@ -247,11 +247,11 @@ class OwnerClients:
 
 def webhook_client(settings: Settings, network: Network) -> HttpClient:
     """What sends webhooks: only to where they may go, over connections that are kept a while."""
-    manners = _manners(settings, idle_max=settings.webhook_workers)
+    manners = _manners(idle_max=settings.webhook_workers)
     return HttpClient(WebhookGuard(settings), manners, network)
 
 
-def _manners(settings: Settings, *, idle_max: int) -> Manners:
+def _manners(*, idle_max: int) -> Manners:
     body = BodyLimits(bytes_max=ANSWER_BYTES_MAX, excerpt_bytes_max=EXCERPT_BYTES_MAX)
     # Receivers know a webhook by its id, so one that a kept connection has lost is sent again.
     return Manners(connect_s=CONNECT_S, body=body, idle_max=idle_max, repeats=True)

@@ -109,7 +109,7 @@ def test_many_are_handed_in_at_once_and_each_has_its_own_answer(acme: httpx.Clie
     assert shown(acme, found["results"][7]["txId"])["output"] == {"echo": {"n": 3}}
 
 
-def test_a_bulk_has_a_limit(house: ApiHouse, acme: httpx.Client) -> None:
+def test_a_bulk_has_a_limit(acme: httpx.Client) -> None:
     limit = ITEMS_MAX
     items = [{"pipeline": "echo", "input": {}}] * (limit + 1)
     answer = acme.post("/v1/transactions/bulk", json={"transactions": items})

@@ -184,14 +184,62 @@ def test_what_is_sealed_is_unmasked_over_http(
 
 def test_what_needs_the_servers_says_so(admin: RemoteTerminal) -> None:
     for words, why in (
-        (("audit",), "reads the whole journal"),
-        (("erase", "--owner", "ann", "--dry-run"), "cannot be undone"),
+        (("erase", "--files"), "files of the journal of the host"),
         (("keyring", "rotate"), "no API gives away"),
     ):
         with pytest.raises(DatpError, match=rf"{why}.*Run it without --url"):
             admin(*words)
     with pytest.raises(DatpError, match="Run it without --url"):
         admin("audit", "actions", "--head", "1:abc")
+
+
+def test_audits_and_erasures_are_done_by_the_server_while_the_command_waits(
+    admin: RemoteTerminal,
+    acme: RemoteTerminal,
+    house: ApiHouse,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # What beat would start meanwhile.
+    waits: list[float] = []
+
+    def job(seconds: float) -> None:
+        waits.append(seconds)
+        house.kit.run_job("operator_runs")
+
+    monkeypatch.setattr("datp_tasks.cli.remote_runs.sleep", job)
+    tx_id = acme("submit", "echo", "--input", '{"customer": "zoe"}', "-q").strip()
+    house.kit.advance(seconds=61)
+    house.kit.run_job("archiver")
+    assert "do not fit" in admin("audit", "--all")
+    assert admin.json("audit", "--sample", "1")["audited"] == 1
+    which = ("erase", "--subject", "/customer=zoe")
+    assert "1 would go" in admin(*which, "--dry-run")
+    assert admin.json(*which, "--dry-run") == {"count": 1, "more": False}
+    with pytest.raises(DatpError, match="needs a reason"):
+        admin(*which, "--yes")
+    done = admin(*which, "--reason", "request 7", typed="y\n")
+    assert "1 of 1 erased" in done and "payloads of 1 for ever" in done
+    assert admin.json("status", tx_id)["input"] == {}
+    assert len(waits) == 3
+
+
+def test_what_a_server_could_not_erase_is_named_and_told_by_the_exit_code(
+    admin: RemoteTerminal,
+    acme: RemoteTerminal,
+    house: ApiHouse,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        "datp_tasks.cli.remote_runs.sleep", lambda _: house.kit.run_job("operator_runs")
+    )
+    tx_id = acme("submit", "nap", "--input", '{"customer": "yul"}', "-q").strip()
+    which = ("erase", "--subject", "/customer=yul", "--reason", "request 8", "--yes")
+    done = admin.run(*which)
+    assert (done.exit_code, tx_id in done.output) == (6, True)
+    assert "0 of 1 erased" in done.output
+    monkeypatch.setattr("datp_tasks.record.erasure.Erasure.may_erase", lambda _: False)
+    with pytest.raises(DatpError, match="role that owns the tables"):
+        admin(*which)
 
 
 def test_secrets_are_set_listed_and_deleted_and_their_values_are_never_shown(

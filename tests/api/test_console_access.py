@@ -283,6 +283,16 @@ def test_the_root_leads_people_to_the_console_and_programs_to_links(house: ApiHo
     assert house.client().get("/console").headers["location"] == "/console/now"
 
 
+def test_without_a_console_the_root_tells_people_where_things_are(house: ApiHouse) -> None:
+    settings = replace(house.kit.settings, console_path="off")
+    with api_house(house.kit, settings) as bare:
+        page = bare.client().get("/", headers={"accept": "text/html,*/*"})
+        assert page.status_code == 200 and "text/html" in page.headers["content-type"]
+        assert 'href="/openapi.json"' in page.text and "needs an API key" in page.text
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert "console" not in bare.client().get("/").json()["links"]
+
+
 def test_unmasking_needs_a_reason_and_is_in_the_audit(house: ApiHouse) -> None:
     tx_id = house.kit.submit("echo", {"iban": "DE02secret"}, owner="shop")
     viewer, operator = signed_in(house, "vic", VIEWER), signed_in(house, "opal", OPERATOR)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from datp_tasks import Pipeline, Sleep
+from datp_tasks.api.console import case_runs
 from datp_tasks.ledger.batch_list import derived_id, unsigned_batch_list
 from datp_tasks.model.actor import Role
 from tests.docs.docs_blocks import blocks
@@ -62,10 +63,21 @@ def test_each_command_calls_the_route_of_its_operation() -> None:
         assert given == method, name
 
 
+#: In place of the program that starts two servers for cases; that has tests of its own.
+CASES_PROGRAM = """
+import json, sys
+cases = json.load(sys.stdin)["cases"]
+json.dump([{"case": each, "status": "success", "mistakes": []} for each in cases], sys.stdout)
+"""
+
+
 @pytest.fixture
-def prepared(house: ApiHouse, tmp_path: Path) -> dict[str, str]:
+def prepared(house: ApiHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """What the page speaks of: its pipeline, two in doubt, an alert, bytes for a ledger."""
     kit = house.kit
+    (tmp_path / "quick_cases.py").write_text(CASES_PROGRAM)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(case_runs, "PROGRAM", "quick_cases")
 
     @kit.step("page/wait")
     def wait(ctx: Any, data: dict[str, Any]) -> Any:

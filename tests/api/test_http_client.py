@@ -299,3 +299,24 @@ def test_the_receiver_of_the_page_tells_ours_from_others(capsys: Any) -> None:
     assert names["on_request"](headers, body, secret) == 204
     assert capsys.readouterr().out == "msg_1 transaction.completed {'txId': 't1'}\n"
     assert names["on_request"](headers, body + b" ", secret) == 401
+
+
+def test_the_shell_of_the_page_tells_ours_from_others(
+    newcomer: Callable[..., str], tmp_path: Path
+) -> None:
+    secret = "whsec_" + base64.b64encode(b"thirty-two bytes that are secret").decode()
+    body = b'{"type": "transaction.completed"}'
+    (tmp_path / "body").write_bytes(body)
+    sent = signed_headers("msg_1", int(time.time()), body, ["whsec_b3RoZXI=", secret])
+    given = [sent[f"webhook-{name}"] for name in ("id", "timestamp", "signature")]
+    script = block_of("sh", "verify()") + '\nverify "$@"\n'
+    typed = ("bash", "-euc", script, "bash")
+    assert newcomer(*typed, *given, "body", secret) == "genuine\n"
+    assert newcomer(*typed, *given, "body", "whsec_b3RoZXI=") == "genuine\n"
+    for wrong in (
+        [*given, "body", "whsec_YW5vdGhlcg=="],
+        ["msg_2", *given[1:], "body", secret],
+        [given[0], "1", given[2], "body", secret],
+    ):
+        forged = subprocess.run([*typed, *wrong], cwd=tmp_path, capture_output=True, text=True)
+        assert (forged.returncode, forged.stdout) == (1, "forged\n")

@@ -63,6 +63,10 @@ def open_to_all(operation: dict[str, Any]) -> None:
     del operation["security"]
 
 
+def for_any_key(operation: dict[str, Any]) -> None:
+    operation["security"] = [{"key": []}]
+
+
 def nothing_said(operation: dict[str, Any]) -> None:
     operation["description"] = ""
 
@@ -75,7 +79,10 @@ def wrong_example(operation: dict[str, Any]) -> None:
     operation["responses"]["202"]["content"]["application/json"]["example"]["txId"] = "none"
 
 
-SPOILS = [without_id, no_verb, twice, untyped, open_to_all, nothing_said, no_example, wrong_example]
+SPOILS = [
+    *(without_id, no_verb, twice, untyped, open_to_all, for_any_key),
+    *(nothing_said, no_example, wrong_example),
+]
 
 
 @pytest.mark.parametrize("spoil", SPOILS)

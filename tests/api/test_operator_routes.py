@@ -8,7 +8,9 @@ import httpx
 import pytest
 
 from datp_tasks import Pipeline
+from datp_tasks.api.console.case_runs import CaseRuns, CasesNotRun, ShownCase
 from datp_tasks.model.actor import Role
+from datp_tasks.model.grants import Grants
 from tests.support.api_house import ApiHouse
 
 YAML = """
@@ -290,6 +292,162 @@ def test_how_long_an_owner_is_kept_is_set_and_taken_back(
 def test_a_rule_that_cannot_be_is_refused(ops: httpx.Client, path: str, body: Any) -> None:
     assert ops.put(f"/v1/retention-rules/{path}", json=body).status_code in (400, 422)
     assert ops.get("/v1/retention-rules").json()["rules"] == []
+
+
+# Test cases, and the secret of an owner.
+
+CASES = """
+pipeline: cased
+steps: [{type: t/echo, name: pay}]
+tests:
+  - {name: stands in, stubs: {pay: {output: {}}}}
+  - {name: second, stubs: {pay: {output: {}}}}
+"""
+
+
+def test_test_cases_of_a_version_are_run_and_told_one_by_one(
+    ops: httpx.Client, house: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    async def run(_: CaseRuns, definitions: Any, cases: Any, note: Any) -> Any:
+        """In place of the process; tests of the console run it."""
+        await note()
+        asked.append(list(cases))
+        return {each: ShownCase("failed", ["no"] * (each == "second")) for each in cases}
+
+    monkeypatch.setattr(CaseRuns, "run", run)
+    made = ops.post("/v1/pipelines", json={"yaml": CASES}).json()
+    place = f"/v1/pipelines/cased/versions/{made['version']}/test"
+    found = ops.post(place).json()
+    assert (found["passed"], found["failed"], found["version"]) == (1, 1, made["version"])
+    assert found["cases"][1] == {
+        "case": "second",
+        "passed": False,
+        "status": "failed",
+        "mistakes": ["no"],
+    }
+    ops.post(place, json={"cases": ["second"], "reason": "release 12"})
+    assert asked == [["stands in", "second"], ["second"]]
+    assert actions(house, ops, "cased")[:2] == ["pipeline.test"] * 2
+    unknown = ops.post(place, json={"cases": ["third"]})
+    assert unknown.status_code == 422 and "no case 'third'" in unknown.json()["detail"]
+    none = applied(ops, "without cases")
+    bare = ops.post(f"/v1/pipelines/typed/versions/{none['version']}/test")
+    assert bare.status_code == 422 and "no test cases" in bare.json()["detail"]
+    assert ops.post("/v1/pipelines/typed/versions/none/test").status_code == 404
+
+    async def busy(*_: Any) -> None:
+        raise CasesNotRun("Test cases are being run already; wait until they are over.")
+
+    monkeypatch.setattr(CaseRuns, "run", busy)
+    refused = ops.post(place)
+    assert (refused.status_code, kind_of(refused)) == (409, "cases-not-run")
+    real = ops.post("/v1/pipelines", json={"yaml": CASES.replace("stubs: {pay", "stubs: {x")})
+    place = f"/v1/pipelines/cased/versions/{real.json()['version']}/test"
+    assert "no stand-in for t/echo" in ops.post(place).json()["detail"]
+
+
+def test_an_owner_gets_a_new_secret_for_its_urls_and_it_signs(
+    ops: httpx.Client, house: ApiHouse
+) -> None:
+    owner = house.new_owner("signs")
+    client, other = house.client(owner), house.client(house.new_owner("other"))
+    made = client.post("/v1/webhook-secret/rotate", json={"overlapSeconds": 60})
+    assert made.status_code == 200, made.text
+    secret = made.json()["secret"]
+    store = house.services.webhooks.store
+    assert store.signing_secrets({owner})[owner][0] == secret
+    second = ops.post("/v1/webhook-secret/rotate", json={"owner": owner}).json()
+    assert second["owner"] == owner and second["secret"] != secret
+    shown = client.get("/v1/webhook-secret")
+    assert len(shown.json()["secrets"]) == 2 and shown.json()["secrets"][0]["retiredAt"] is None
+    assert secret not in shown.text and second["secret"] not in shown.text
+    # Who names another owner gets its own.
+    assert other.get("/v1/webhook-secret", params={"owner": owner}).json()["secrets"] == []
+    theirs = other.post("/v1/webhook-secret/rotate", json={"owner": owner})
+    assert theirs.json()["owner"] != owner
+    assert store.signing_secrets({owner})[owner][0] == second["secret"]
+    reader = house.client(key=house.new_key(owner, grants=Grants.parse(("read",))))
+    assert reader.post("/v1/webhook-secret/rotate").status_code == 403
+
+
+# Audits and erasures.
+
+
+def test_an_audit_is_started_and_says_how_far_it_is(ops: httpx.Client, house: ApiHouse) -> None:
+    house.kit.client.submit("echo", {}, owner="audited")
+    started = ops.post("/v1/audits", json={"everything": True})
+    assert (started.status_code, started.json()["state"]) == (202, "running"), started.text
+    place = started.headers["Location"]
+    assert place == f"/v1/audits/{started.json()['id']}"
+    second = ops.post("/v1/audits", json={})
+    assert (second.status_code, kind_of(second)) == (409, "run-under-way")
+    assert second.json()["retryable"] is True
+    house.kit.run_job("operator_runs")
+    done = ops.get(place).json()
+    assert (done["state"], done["audited"], done["wrong"]) == ("done", done["total"], 0)
+    assert done["sample"] is None and done["endedAt"]
+    listed = ops.get("/v1/audits", params={"limit": 1}).json()
+    assert [each["id"] for each in listed["audits"]] == [done["id"]]
+    assert ops.get("/v1/audits/4711").status_code == 404
+    # One kind is not found as the other.
+    assert ops.get(f"/v1/erasures/{done['id']}").status_code == 404
+    both = ops.post("/v1/audits", json={"everything": True, "sample": 3})
+    assert both.status_code == 422 and both.json()["errors"][0]["pointer"] == "#/body/sample"
+
+
+def test_the_same_idempotency_key_starts_one_audit(ops: httpx.Client, house: ApiHouse) -> None:
+    headers = {"Idempotency-Key": house.new_owner("audit")}
+    first = ops.post("/v1/audits", json={"sample": 1}, headers=headers)
+    again = ops.post("/v1/audits", json={"sample": 1}, headers=headers)
+    assert (first.status_code, again.status_code) == (202, 202)
+    assert first.json()["id"] == again.json()["id"]
+    house.kit.run_job("operator_runs")
+
+
+def test_payloads_are_erased_over_http_and_the_value_is_in_no_answer(
+    ops: httpx.Client, house: ApiHouse
+) -> None:
+    owner = house.new_owner("erased")
+    tx_id = house.kit.client.submit("echo", {"customer": "xaver-q"}, owner=owner).tx_id
+    house.kit.advance(seconds=61)
+    house.kit.run_job("archiver")
+    chosen = {"subject": {"pointer": "/customer", "value": "xaver-q"}}
+    counted = ops.post("/v1/erasures/preview", json=chosen)
+    assert counted.json() == {"count": 1, "more": False}
+    named = ops.post("/v1/erasures", json={**chosen, "reason": "xaver-q asked"})
+    assert (named.status_code, kind_of(named)) == (422, "filter-invalid")
+    started = ops.post("/v1/erasures", json={**chosen, "reason": "request 9"})
+    assert started.status_code == 202, started.text
+    house.kit.run_job("operator_runs")
+    done = ops.get(started.headers["Location"])
+    shown = done.json()
+    assert (shown["state"], shown["erased"], shown["subject"]) == ("done", 1, "/customer")
+    assert "xaver-q" not in done.text + started.text + ops.get("/v1/erasures").text
+    assert ops.get(f"/v1/transactions/{tx_id}").json()["input"] == {}
+    assert actions(house, ops, f"erasure {shown['id']}") == ["erase.start"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"externalId": "o1"},
+        {"owner": ""},
+        {"subject": {"pointer": "customer", "value": "a"}},
+        {"subject": {"pointer": "/a=b", "value": "a"}},
+        {"subject": {"pointer": "/a", "value": ""}},
+        {"subject": {"pointer": "/" * 40, "value": "a"}},
+        {"subject": "/customer=ann"},
+        {"owner": "a", "externalId": "o1", "subject": {"pointer": "/a", "value": "b"}},
+    ],
+)
+def test_an_erasure_that_names_nothing_clear_is_refused(ops: httpx.Client, body: Any) -> None:
+    for path, more in (("/preview", {}), ("", {"reason": "r"})):
+        refused = ops.post(f"/v1/erasures{path}", json={**body, **more})
+        assert refused.status_code == 422, refused.text
+    assert ops.post("/v1/erasures", json={"owner": "acme"}).status_code == 422
 
 
 def test_secrets_are_named_and_never_shown(ops: httpx.Client, house: ApiHouse) -> None:

@@ -64,6 +64,6 @@ def test_a_size_that_no_hop_had_lately_is_forgotten() -> None:
 
 def test_as_many_share_a_bell_as_fit_into_the_budget_and_no_more_than_the_limit() -> None:
     unused: Any = None
-    book = CostBook(unused, Settings(vector_budget_ms=25, vector_max=40))
+    book = CostBook(unused, Settings(vector_max=40))
     book._measured = {"p/0": 5_000.0, "p/1": 10.0, "p/2": 90_000.0}
     assert [book.vector_size(place) for place in ("p/0", "p/1", "p/2")] == [5, 40, 1]

@@ -1,6 +1,6 @@
 """Everything is broken under load, for a minute: whatever was accepted ends, once, by itself.
 
-`DATP_CHAOS_S` (seconds of trouble) and `DATP_CHAOS_SEED` lengthen or repeat it; see `make chaos`.
+`DATP_CHAOS_SECONDS` of trouble and `DATP_CHAOS_SEED` lengthen or repeat it; see `make chaos`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.chaos.troubles import KINDS, plan
 from tests.support.bank_process import running_bank
 from tests.support.house import House
 
-TROUBLE_S = float(os.environ.get("DATP_CHAOS_S", "60"))
+TROUBLE_S = float(os.environ.get("DATP_CHAOS_SECONDS", "60"))
 SEED = int(os.environ.get("DATP_CHAOS_SEED", random.randrange(1_000_000)))
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600 + 3 * TROUBLE_S)]

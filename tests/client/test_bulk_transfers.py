@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from datp_tasks import Fail, Pipeline
+from datp_tasks import Fail, Pipeline, failpoints
 from datp_tasks.client.bulk_report import BulkTransfer
 from datp_tasks.client.requests import Request, Submitted
 from datp_tasks.errors import (
@@ -22,6 +22,7 @@ from datp_tasks.errors import (
     RequestError,
     TransactionUnknown,
 )
+from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.status import Status
 from datp_tasks.model.stop_request import StopRequest
@@ -284,6 +285,25 @@ def test_a_cancel_that_is_repeated_asks_only_those_that_were_not_asked(
     datp.lose_bells(False)
     datp.recover()
     assert outcomes(show(datp, tx_id)) == ["cancelled"] * 2
+
+
+def test_a_cancel_that_is_kept_but_not_recorded_may_be_asked_again(
+    datp: Kit, paid: Counter[str]
+) -> None:
+    """The process died between the two: who repeats it does not wait for the reconciler."""
+    tx_id = submit(datp, to("bob", "slow"), to("cid", "slow"), bulk=LONG)
+    datp.crash_at("bulk_cancel.after_sql")
+    with pytest.raises(SimulatedCrash):
+        datp.client.bulk_cancel.cancel(tx_id, "wrong file")
+    failpoints.disarm_all()
+    ids = [each["txId"] for each in show(datp, tx_id).transfers]
+    kept = datp.connections.recovery.rebuilder.signals.of(ids)
+    assert len(kept) == 2
+    bulks = datp.client.bulk_cancel
+    assert [each.tx_id for each in bulks.to_ask(tx_id)] == ids
+    # Until it is asked for again, no transfer is called stopping.
+    assert {each["cancel"] for each in bulks.ask(tx_id, [], "look").outcomes} == {"waiting"}
+    assert cancelled(bulks.cancel(tx_id, "wrong file")) == ["cancelled"] * 2
 
 
 def test_a_bulk_that_a_client_made_up_cancels_nothing(datp: Kit, paid: Counter[str]) -> None:

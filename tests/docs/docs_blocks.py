@@ -40,6 +40,9 @@ ELSEWHERE: dict[tuple[str, str], str] = {
     ("docs/http-client.md", "from datp_tasks.http import WebhookForged"): (
         "tests/api/test_http_client.py::test_the_receiver_of_the_page_tells_ours_from_others"
     ),
+    ("docs/http-client.md", "verify() {   #"): (
+        "tests/api/test_http_client.py::test_the_shell_of_the_page_tells_ours_from_others"
+    ),
     ("docs/http-client.md", "api() { curl"): (
         "tests/api/test_http_client.py::test_the_commands_of_the_page_work"
     ),
@@ -76,6 +79,7 @@ ELSEWHERE |= {
         "# addWebhookEndpoint",
         "# addService",
         "# createKey",
+        "# startAudit",
         "# listNodes",
         "# startOriginal",
     )

@@ -55,7 +55,13 @@ def for_submit_in(kit: Kit) -> Names:
     with engine.begin() as sql:
         sql.execute(text("CREATE TABLE IF NOT EXISTS orders (id text, amount integer)"))
     url = engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
-    return {"client": kit.client, "engine": engine, "database_url": url}
+    with_psycopg = engine.url.set(drivername="postgresql+psycopg")
+    return {
+        "client": kit.client,
+        "engine": engine,
+        "database_url": url,
+        "async_database_url": with_psycopg.render_as_string(hide_password=False),
+    }
 
 
 #: What a reader of these pages has already; the others begin with nothing.

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from datp_tasks import Call, Pipeline, Sleep
+from datp_tasks.bells import costs
 from datp_tasks.engine.decide import NESTING_MAX
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
@@ -50,8 +51,11 @@ def test_a_child_on_another_group_runs_there_and_returns(datp: Kit) -> None:
     assert len(datp.send.rung) == 3
 
 
-def test_a_vector_goes_to_its_child_and_comes_back_together(datp_servers: Servers) -> None:
-    kit = Kit(datp_servers, vector_budget_ms=10_000)
+def test_a_vector_goes_to_its_child_and_comes_back_together(
+    datp_servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costs, "BUDGET_MS", 10_000)
+    kit = Kit(datp_servers)
 
     @kit.step("t/call")
     def call(ctx: Any, data: Data) -> Call:

@@ -11,7 +11,6 @@ import pytest
 
 from datp_tasks.jobs import retention
 from datp_tasks.model.actor import Actor, Role
-from datp_tasks.record import retention_rules
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.retention import Retention
 from datp_tasks.record.retention_rules import RetentionRule
@@ -20,20 +19,13 @@ from datp_tasks.testing.servers import Servers
 from tests.support.archive_world import World
 
 MakeWorld = Callable[..., World]
-#: How long these are kept is no setting, but a constant of record/retention_rules.py.
-CONSTANTS = {
-    *("keep_effects_days", "keep_state_changes_days", "keep_events_days"),
-    *("keep_webhooks_days", "keep_alerts_days"),
-}
 
 
 @pytest.fixture
-def make_world(datp_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeWorld]:
+def make_world(datp_servers: Servers) -> Iterator[MakeWorld]:
     made: list[Kit] = []
 
     def make(**settings: Any) -> World:
-        for name in sorted(settings.keys() & CONSTANTS):
-            monkeypatch.setattr(retention_rules, name.upper(), settings.pop(name))
         made.append(Kit(datp_servers, **settings))
         return World(made[-1])
 
@@ -154,9 +146,9 @@ def test_a_run_ends_when_its_time_is_over_and_every_kind_had_its_turn(
     world.kit.clock.advance(days=2)
     # Each look at the clock finds a quarter of the run gone.
     ticks = count(0.0, retention.RUN_S / 4)
-    monkeypatch.setattr("datp_tasks.jobs.retention.monotonic", lambda: next(ticks))
-    result = world.kit.run_job("retention")
-    monkeypatch.undo()
+    with monkeypatch.context() as ticking:
+        ticking.setattr("datp_tasks.jobs.retention.monotonic", lambda: next(ticks))
+        result = world.kit.run_job("retention")
     assert 0 < result.states < 9
     assert 0 < result.journals < 9
     while result.states:

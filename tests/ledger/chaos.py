@@ -36,7 +36,7 @@ from tests.support.eventually import eventually
 from tests.support.house import ROOT, House
 from tests.support.ledger_world import payload_of
 
-#: Everything some fifteen times quicker than in production, so that a minute holds many takeovers.
+#: Times some ten times shorter than in production, so that a minute holds many takeovers.
 QUICK: dict[str, Any] = {
     "ledger_claim_ttl_s": 2.0,
     "ledger_slow_ttl_s": 4.0,

@@ -1,6 +1,6 @@
 """Three instances, killed and paused at random, a database that restarts, a ledger that fails.
 
-`DATP_CHAOS_S` (seconds of trouble) and `DATP_CHAOS_SEED` repeat or lengthen it; see `make
+`DATP_CHAOS_SECONDS` (seconds of trouble) and `DATP_CHAOS_SEED` repeat or lengthen it; see `make
 ledger-chaos`.
 """
 
@@ -21,7 +21,7 @@ from tests.ledger.chaos import QUICK, Chaos, problems
 from tests.support.eventually import eventually
 from tests.support.house import House
 
-TROUBLE_S = float(os.environ.get("DATP_CHAOS_S", "40"))
+TROUBLE_S = float(os.environ.get("DATP_CHAOS_SECONDS", "40"))
 SEED = int(os.environ.get("DATP_CHAOS_SEED", random.randrange(1_000_000)))
 QUIET_WITHIN_S = 90 + TROUBLE_S / 2
 

@@ -354,7 +354,7 @@ def test_a_subject_is_a_pointer_and_a_value(subject: str, matches: bool) -> None
         {"external_id": "1", "owner": "o", "subject": "/a=b"},
     ],
 )
-def test_what_is_meant_must_be_clear(options: dict[str, str]) -> None:
+def test_what_is_meant_must_be_clear(options: dict[str, Any]) -> None:
     with pytest.raises(FilterInvalid):
         Chosen(**options)
 

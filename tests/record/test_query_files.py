@@ -168,6 +168,14 @@ def test_a_file_and_a_class_that_do_not_fit_cannot_be_imported(folder: Path, nam
         "-- :name one\nSELECT 1\n-- :use two\n",
         "-- :name one\nSELECT 1\n-- :part two\nSELECT 2\n",
         "-- :part one\nSELECT 1\n-- :name one\n-- :use one\n",
+        # What is not understood is no comment: a condition would be lost.
+        *(
+            f"-- :part two\nAND true\n-- :name one\nSELECT 1 WHERE true\n-- :use two\n{mark}"
+            for mark in (
+                *("-- :use two", "--:use two\n", "-- :use two \n", "-- :uses two\n"),
+                *("-- : use two\n", "\t-- :use two\n", "AND false -- :use two\n"),
+            )
+        ),
     ],
 )
 def test_a_file_in_which_something_is_lost_is_refused(folder: Path, source: str) -> None:

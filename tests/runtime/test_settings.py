@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from datp_tasks.errors import SettingsError
+from datp_tasks.model.node_groups import LIMITS
 from datp_tasks.settings import BASIC, Settings, _warn_once, environment, variable
 
 NUMBERS = [item.name for item in fields(Settings) if "low" in item.metadata]
@@ -153,21 +154,33 @@ def test_an_old_name_is_read_once_more_with_a_warning_that_names_the_new_one(
     ]
 
 
-def test_the_old_name_of_a_constant_is_read_once_more_with_a_warning(
+def test_the_old_name_of_what_a_node_group_decides_is_read_once_more(
     warnings: Callable[[], list[str]],
 ) -> None:
-    assert Settings.from_env({"DATP_CRASHES_MAX": "7"}).crashes_max == 7
+    assert Settings.from_env({"DATP_WEBHOOK_PAUSE_MS": "7"}).webhook_pause_ms == 7
     assert warnings() == [
-        "DATP_CRASHES_MAX is no setting any more, but a constant; this release still reads "
-        "the old name, the next one does not"
+        "DATP_WEBHOOK_PAUSE_MS is now webhookPause of a node group (datp groups set); this release "
+        "still reads the old name, the next one does not"
     ]
 
 
-@pytest.mark.parametrize("name", ["DATP_REAPER_BATCH_MAX", "DATP_WEBHOOKS__TIME_S"])
+def test_what_takes_the_place_of_an_old_name_is_a_value_of_node_groups() -> None:
+    named = {item.metadata.get("group_value") for item in fields(Settings)} - {None, ""}
+    assert named <= LIMITS.keys()
+    assert len(named) == 6
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("DATP_REAPER_BATCH_MAX", "DATP_WEBHOOKS__TIME_S", "DATP_KEEP__EVENT_DAYS"),
+        *("DATP_WEBHOOK_SCHEMES", "DATP_WEBHOOK_PORTS", "DATP_CRASHES_MAX"),
+    ],
+)
 def test_a_variable_that_looks_like_a_setting_and_is_none_is_told(
     name: str, warnings: Callable[[], list[str]]
 ) -> None:
-    others = {"DATP_TEST_BENCH": "1", "DATP_CHAOS_S": "60", "DATP_URL": "http://x", "PATH_MAX": "1"}
+    others = {"DATP_TEST_BENCH": "1", "DATP_URL": "http://x", "PATH_MAX": "1", "DATP_OLD_S": " "}
     for _ in range(2):
         assert Settings.from_env({name: "7", **others}) == Settings()
     assert warnings() == [
@@ -175,11 +188,49 @@ def test_a_variable_that_looks_like_a_setting_and_is_none_is_told(
     ]
 
 
+#: Another value than the default, for what is no number.
+OTHERS = {
+    **dict.fromkeys(("redis_url", "broker_url"), "redis://other/3"),
+    "database_url": "postgresql:///other",
+    "redis_cluster": "off",
+    "log_format": "json",
+    "console_path": "/other",
+    "dispatch": "step",
+    "ledger_expiry": "two-phase",
+    "tracing": "on",
+}
+
+
+def other_value(item: Any) -> str:
+    if "low" in item.metadata:
+        return f"{_a_little_more(item.name):g}"
+    return OTHERS.get(item.name, "other")
+
+
 @pytest.mark.parametrize("item", fields(Settings), ids=lambda item: str(item.name))
-def test_every_old_name_is_still_read(item: Any, warnings: Callable[[], list[str]]) -> None:
-    shown = ",".join(item.default) if isinstance(item.default, tuple) else str(item.default)
-    assert Settings.from_env({f"DATP_{item.name.upper()}": shown or " "}) == Settings()
-    assert len(warnings()) == (0 if item.name in BASIC or not shown else 1)
+def test_an_old_name_is_read_if_it_has_a_new_one(
+    item: Any, warnings: Callable[[], list[str]]
+) -> None:
+    given = other_value(item)
+    has_new_one = bool(item.metadata.get("env") or item.metadata.get("group_value"))
+    is_read = has_new_one or item.name in BASIC
+    settings = Settings.from_env({f"DATP_{item.name.upper()}": given})
+    found = getattr(settings, item.name)
+    default = getattr(Settings(), item.name)
+    if isinstance(found, tuple):
+        assert found == (given,)
+    else:
+        assert found == (type(default)(given) if is_read else default)
+    assert len(warnings()) == (0 if item.name in BASIC else 1)
+    if not is_read:
+        assert settings == Settings()
+
+
+@pytest.mark.parametrize("what", ["state_changes", "effects", "events", "webhooks", "alerts"])
+@pytest.mark.parametrize("days", [0, 3_650])
+def test_nothing_is_dropped_against_a_variable_of_the_release_before(what: str, days: int) -> None:
+    settings = Settings.from_env({f"DATP_KEEP_{what.upper()}_DAYS": str(days)})
+    assert getattr(settings, f"keep_{what}_days") == days
 
 
 def test_the_new_name_goes_before_the_old_one(warnings: Callable[[], list[str]]) -> None:

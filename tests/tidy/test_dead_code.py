@@ -60,6 +60,7 @@ CALLED_BY_FRAMEWORKS = {
 #: What users call: the client, batches of vector steps, the test kit; and fields of HTTP answers.
 FOR_USERS = {
     "add_replica",
+    "approved_by",
     "attempt_count",
     "batch_history",
     "cancel_note",
@@ -69,6 +70,7 @@ FOR_USERS = {
     "error_id",
     "give_order",
     "has_more",
+    "kept_answers",
     "kept_seconds",
     "lag_seconds",
     "next_cursor",

@@ -27,9 +27,18 @@ ONE_TOPIC = {
         "journal",
         "mappings",
     ),
-    *("nodes", "operator", "pipeline_cache", "pipelines", "resolve", "retention", "timeouts"),
+    *(
+        "nodes",
+        "operator",
+        "operator_runs",
+        "pipeline_cache",
+        "pipelines",
+        "resolve",
+        "retention",
+        "timeouts",
+    ),
     *("step_types", "transaction_logs", "transactions", "webhook_endpoints", "webhooks"),
-    *("bulk_transfer", "bulk_transfers"),
+    *("bulk_transfer", "bulk_transfers", "operator_runs"),
 }
 #: One shape in several rooms: every job has its Limits and a Result, every topic of SQL its Query;
 #: what the API shows of a batch for a ledger has the name that the record gives it.

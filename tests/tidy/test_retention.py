@@ -37,6 +37,7 @@ KEPT = {
     "data_key": "a row for each owner and month; copies in backups need it until it is erased",
     "retention_rule": "a row for each owner or pipeline that has one",
     "sealed_secret": "a row for each secret that pipelines name",
+    "operator_run": "a part of the audit: a row for each audit and erasure that a person started",
     "saved_view": "filters that a person has given a name; at most fifty of each",
 }
 #: Of those, tables from which a transaction or an owner that is erased disappears all the same.

@@ -12,6 +12,7 @@ from datp_tasks import Pipeline, Request
 from datp_tasks.client.requests import Submitted
 from datp_tasks.errors import ExpiryInvalid, ExternalIdConflict, PipelineInvalid
 from datp_tasks.model.pipeline import PipelineDefinition
+from datp_tasks.model.pipeline_rules import EXPIRES_S_MAX
 from datp_tasks.testing import Kit
 
 #: The virtual clock starts here.
@@ -23,9 +24,8 @@ SOON = NOW + timedelta(minutes=1)
 def pipeline(datp: Kit) -> None:
     datp.use(
         Pipeline("p").step("util/fixed-reply", params={"output": {}}).build(),
-        Pipeline("ever", expires_in_s=300_000_000)
-        .step("util/fixed-reply", params={"output": {}})
-        .build(),
+        # As an earlier release stored it: such a one cannot be built any more.
+        PipelineDefinition.from_json(json.dumps(EVER)),
     )
     datp.lose_bells()
 
@@ -66,6 +66,11 @@ def test_without_a_word_there_is_no_expiry(datp: Kit) -> None:
     assert expiry(datp) is None
 
 
+EVER = {
+    "expiresInSeconds": 300_000_000,
+    "pipeline": "ever",
+    "steps": [{"params": {"output": {}}, "type": "util/fixed-reply"}],
+}
 YEAR = "at most 31622400 seconds"
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -170,6 +175,11 @@ def test_a_definition_keeps_its_expiry_and_its_hook() -> None:
     assert (mapping["expiresInSeconds"], mapping["onLate"]) == (60, "bank/late")
 
 
+def test_a_longer_expiry_that_was_stored_before_is_still_loaded() -> None:
+    text = json.dumps({"pipeline": "x", "expiresInSeconds": 1e8, "steps": [{"type": "a/b"}]})
+    assert PipelineDefinition.from_json(text).expires_in_s == 1e8
+
+
 def test_a_definition_without_them_has_the_hash_it_always_had() -> None:
     mapping = json.loads(Pipeline("x").step("a/b").build().to_json())
     assert mapping == {"pipeline": "x", "steps": [{"type": "a/b"}]}
@@ -181,6 +191,8 @@ def test_a_definition_without_them_has_the_hash_it_always_had() -> None:
         ({"expires_in_s": 0}, "expiresInSeconds: must be a number above 0"),
         ({"expires_in_s": "soon"}, "expiresInSeconds: must be a number above 0"),
         ({"expires_in_s": 1e12}, "expiresInSeconds: must be a number above 0 and at most"),
+        # What could never be submitted cannot be applied either.
+        ({"expires_in_s": EXPIRES_S_MAX + 1}, "expiresInSeconds: must be a number above 0 and at"),
         ({"on_late": "Not A Step"}, "onLate: must match"),
     ],
 )

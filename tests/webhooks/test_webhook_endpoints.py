@@ -19,7 +19,6 @@ from datp_tasks.errors import (
 )
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.actor import Actor, Role
-from datp_tasks.record import retention_rules
 from datp_tasks.record.audit_chain import AuditChain
 from datp_tasks.record.events import EventStore
 from datp_tasks.record.webhook_endpoints import (
@@ -276,11 +275,8 @@ def test_what_is_not_acceptable_is_refused(
 # Test events and replays.
 
 
-def test_a_test_event_is_sent_and_dropped_like_others(
-    new_kit: NewKit, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retention_rules, "KEEP_WEBHOOKS_DAYS", 1)
-    kit = new_kit()
+def test_a_test_event_is_sent_and_dropped_like_others(new_kit: NewKit, receiver: Receiver) -> None:
+    kit = new_kit(keep_webhooks_days=1)
     endpoint = register(kit, receiver, types=[COMPLETED])
     delivery = service(kit).test(endpoint.id)
     kit.advance(seconds=2)

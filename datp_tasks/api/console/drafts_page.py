@@ -64,7 +64,7 @@ async def apply(visit: Visit) -> Response:
         return _editor(visit, text, found)
 
     def put() -> Applied:
-        definition = parsed_definition(visit.services, DefinitionIn(yaml=text))
+        definition = parsed_definition(DefinitionIn(yaml=text))
         with translate_outage():
             return visit.services.pipelines.acting(visit.caller.actor).apply(definition)
 
@@ -86,7 +86,7 @@ def checked(services: Services, text: str) -> Checked:
     if not text.strip() or len(text) > TEXT_CHARS_MAX:
         return Checked(mistakes=[f"write a definition, of at most {TEXT_CHARS_MAX:,} characters"])
     try:
-        definition = parsed_definition(services, DefinitionIn(yaml=text))
+        definition = parsed_definition(DefinitionIn(yaml=text))
     except PipelineInvalid as error:
         return Checked(mistakes=error.mistakes)
     return Checked(

@@ -37,6 +37,7 @@ from datp_tasks.api.console import (
     try_page,
     webhooks_page,
 )
+from datp_tasks.api.console.case_runs import CaseRuns
 from datp_tasks.api.console.identity_file import load_identity
 from datp_tasks.api.console.oidc import Oidc
 from datp_tasks.api.console.request_checks import (
@@ -144,9 +145,10 @@ class Console:
         self._oidc = Oidc(self._identity.oidc, settings) if self._identity.oidc else None
         self._desk: Desk | None = None
 
-    def open(self, services: Services) -> None:
+    def open(self, services: Services, case_runs: CaseRuns) -> None:
         self._desk = Desk(
             services=services,
+            case_runs=case_runs,
             sessions=Sessions(services, self._settings),
             streams=Streams(services, STREAMS_MAX),
             identity=self._identity,

@@ -58,7 +58,7 @@ class Desk:
     sessions: Sessions
     streams: Streams
     identity: Identity
-    case_runs: CaseRuns = field(default_factory=CaseRuns)
+    case_runs: CaseRuns
 
 
 @dataclass(slots=True, kw_only=True)

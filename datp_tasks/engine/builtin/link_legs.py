@@ -18,7 +18,7 @@ from datp_tasks.engine.registry import step
 from datp_tasks.errors import LinkRefused
 from datp_tasks.model.outcome import Fail, Sleep
 from datp_tasks.model.paths import FieldMissing, render, template_mistakes
-from datp_tasks.model.pipeline_rules import EXPIRY_S_MAX, LINK_EXPIRES_S
+from datp_tasks.model.pipeline_rules import EXPIRES_S_MAX, LINK_EXPIRES_S
 
 if TYPE_CHECKING:
     from datp_tasks.engine.context import StepContext
@@ -32,7 +32,7 @@ KNOWN = {"link": "text", "legs": "any"}
 LEGS = {"type": "integer", "minimum": 2, "maximum": LEGS_MAX}
 PARAMETERS = schema_of(KNOWN, *KNOWN, legs=LEGS)
 JOIN_KNOWN = {**KNOWN, "expiresInSeconds": "any"}
-EXPIRES = {"type": "number", "exclusiveMinimum": 0, "maximum": EXPIRY_S_MAX}
+EXPIRES = {"type": "number", "exclusiveMinimum": 0, "maximum": EXPIRES_S_MAX}
 JOIN_PARAMETERS = schema_of(JOIN_KNOWN, *KNOWN, legs=LEGS, expiresInSeconds=EXPIRES)
 DEFAULT = {"link": "{{determiningTransferId}}", "legs": 2}
 
@@ -71,9 +71,9 @@ def join_params_ok(params: Mapping[str, Any]) -> list[str]:
     expires_in_s = given.pop("expiresInSeconds", LINK_EXPIRES_S)
     mistakes = params_ok(given)
     is_number = isinstance(expires_in_s, int | float) and not isinstance(expires_in_s, bool)
-    if not is_number or not 0 < expires_in_s <= EXPIRY_S_MAX:
+    if not is_number or not 0 < expires_in_s <= EXPIRES_S_MAX:
         mistakes.append(
-            f"expiresInSeconds must be a number above 0 and at most {EXPIRY_S_MAX}, "
+            f"expiresInSeconds must be a number above 0 and at most {EXPIRES_S_MAX}, "
             f"was {expires_in_s!r:.60}"
         )
     return mistakes
