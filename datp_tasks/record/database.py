@@ -39,7 +39,8 @@ CANCELED = "57014"
 
 NO_TABLES = (
     "The database of DATP_DATABASE_URL has no tables yet. Make them with `datp migrate`, and start "
-    "this again."
+    "this again. Or it has them, and its role may not see them: `datp db rights`, or another "
+    "search_path."
 )
 
 

@@ -6,8 +6,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
+from time import sleep
 from typing import Any
 
 import pytest
@@ -19,8 +21,10 @@ from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ProgrammingError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import NullPool, QueuePool
 
+from datp_tasks import app as worker_app
+from datp_tasks.api import server
 from datp_tasks.bells.broker import make_celery
 from datp_tasks.cli import _of_a_server as sentence_of
 from datp_tasks.cli import api
@@ -157,8 +161,10 @@ def test_without_tables_all_that_is_started_says_what_to_run(
 ) -> None:
     settings = Settings(database_url=new_database, redis_url=f"redis://{HOST}:1/0")
     main = MainProcess(make_celery(settings), settings, WorkerInfo())
-    with pytest.raises(SettingsError, match=r"has no tables yet.*`datp migrate`"):
-        main.set_up("w@h")
+    monkeypatch.setattr(worker_app, "main_process", main)
+    # Celery would only log another exception of this signal, and start.
+    with pytest.raises(SystemExit, match=r"no tables yet.*`datp migrate`.*`datp db rights`"):
+        worker_app._set_up("w@h")
     context = Context(replace(settings, key_pepper="a pepper that is long enough to be one"))
     monkeypatch.setattr(api, "connect", lambda: context)
     with pytest.raises(SettingsError, match="has no tables yet"):
@@ -168,6 +174,47 @@ def test_without_tables_all_that_is_started_says_what_to_run(
         sql.execute(text("SELECT 1 FROM tx_summary"))
     said = sentence_of(missing.value) or ""
     assert "does not exist" in said and said.endswith("run `datp migrate`.")
+
+
+def test_without_a_database_all_that_is_started_starts(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings(
+        database_url=f"postgresql://{HOST}:1/none",
+        redis_url=f"redis://{HOST}:1/0",
+        key_pepper="a pepper that is long enough to be one",
+    )
+    info = WorkerInfo()
+    monkeypatch.setattr(
+        worker_app, "main_process", MainProcess(make_celery(settings), settings, info)
+    )
+    worker_app._set_up("w@h")
+    assert (info.name, "PostgreSQL is unavailable" in caplog.text) == ("w@h", True)
+    served: list[int] = []
+    monkeypatch.setattr(api, "connect", lambda: Context(settings))
+    monkeypatch.setattr(server, "serve", lambda *, port, **_: served.append(port))
+    api.api(port=7)
+    assert served == [7]
+
+
+def test_an_api_that_serves_keeps_no_connection_of_its_first_look(
+    new_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with engine_of(new_database).begin() as connection:
+        connection.execute(text("CREATE TABLE tx_summary ()"))
+    pepper = "a pepper that is long enough to be one"
+    context = Context(Settings(database_url=new_database, key_pepper=pepper))
+    open_then: list[int] = []
+
+    def look(**_: object) -> None:
+        pool = context.engine.pool
+        assert isinstance(pool, QueuePool)
+        open_then.append(pool.checkedin())
+
+    monkeypatch.setattr(api, "connect", lambda: context)
+    monkeypatch.setattr(server, "serve", look)
+    api.api(port=7)
+    assert open_then == [0]
 
 
 def test_upgrading_twice_is_harmless(new_database: str) -> None:
@@ -193,6 +240,29 @@ def test_many_that_upgrade_at_once_do_not_disturb_each_other(new_database: str) 
     upgrades = [subprocess.Popen([sys.executable, "-c", program, new_database]) for _ in range(4)]
     assert [upgrade.wait(60) for upgrade in upgrades] == [0, 0, 0, 0]
     assert len(rows(new_database, "SELECT version_num FROM alembic_version")) == 1
+
+
+def test_an_upgrade_holds_no_signals_while_it_waits_for_an_approval(new_database: str) -> None:
+    """What acts on an approval keeps its row locked, and sends signals by another connection."""
+    config = alembic_config(new_database)
+    command.upgrade(config, "0027")
+    engine = engine_of(new_database)
+    waits = text(
+        "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'approval'::regclass"
+    )
+    with engine.begin() as acting, engine.connect() as other, ThreadPoolExecutor(1) as pool:
+        acting.execute(text("LOCK TABLE approval IN ROW EXCLUSIVE MODE"))
+        upgraded = pool.submit(command.upgrade, config, "head")
+        try:
+            while not other.execute(waits).scalar_one():
+                assert not upgraded.done()
+                sleep(0.02)
+            other.execute(text("SET lock_timeout = '500ms'"))
+            assert other.execute(text("SELECT count(*) FROM tx_signal")).scalar_one() == 0
+        finally:
+            other.rollback()
+            acting.rollback()
+        upgraded.result()
 
 
 def test_a_downgrade_to_the_beginning_leaves_nothing(new_database: str) -> None:
