@@ -108,7 +108,7 @@ def test_a_sample_is_that_of_its_seed_and_drawn_once(
     ended(datp, *"abcde")
     looked_at: list[str] = []
     drawn: list[int] = []
-    page, draw = audit.Auditor.audit_page, runs.chosen_places
+    page, draw = audit.Auditor.audit_page, audit.chosen_places
 
     def noted(auditor: audit.Auditor, *place: Any) -> Any:
         replays, following = page(auditor, *place)
