@@ -320,12 +320,10 @@ class ApprovalError(DatpError):
 
 
 class ApprovalNeeded(ApprovalError):
-    """Another person must agree first."""
+    """Another person must agree first. `comes_again`: it is done when who asked sends it again."""
 
     def __init__(self, message: str | None = None, *, approval_id: int = 0) -> None:
-        self.approval_id = approval_id
-        #: Who asked sends the same again when it is approved; else it is done then.
-        self.comes_again = False
+        self.approval_id, self.comes_again = approval_id, False
         super().__init__(message)
 
 
