@@ -40,6 +40,7 @@ POINTS = (
     "effect.before_commit",
     "effect.after_commit",
     "signal.after_sql",
+    "switch.after_sql",
     "cancel.after_record",
     "cancel.after_seize",
     "seized.before_final",

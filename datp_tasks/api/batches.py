@@ -18,7 +18,6 @@ from datp_tasks.api.lists import (
     Limit,
     listed,
     make_cursor,
-    page_of_more,
     read_cursor,
     strange_cursor,
 )
@@ -26,10 +25,13 @@ from datp_tasks.api.problems import Problem, invalid
 from datp_tasks.api.routing import AROUND_BYTES, grants, json_response, router
 from datp_tasks.api.serializers import batch_json
 from datp_tasks.api.services import caller_of, services_of
-from datp_tasks.errors import BatchUnknown
 from datp_tasks.ledger.batch_types import PAYLOAD_BYTES_MAX, LedgerBatch, Stored
 from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.rights import check_batch, check_read_batches
+from datp_tasks.record.feed_places import FeedNames
+
+#: The list of batches, among those whose places are hidden.
+BATCHES = "batches"
 
 routes = router(
     "/v1",
@@ -96,29 +98,46 @@ async def find(
     services, caller = services_of(request), caller_of(request)
     check_read_batches(caller.actor, service)
     owner = None if caller.is_operator else caller.owner
-    # Of the last of the page before its name: its number counts the batches of all owners.
-    last = read_cursor(cursor, str, str)
 
-    def read() -> list[LedgerBatch]:
-        after = None
-        if last is not None:
-            try:
-                after = (last[0], services.client.batch(last[0], last[1], owner=owner).seq)
-            except BatchUnknown:
-                raise strange_cursor() from None
-        return services.client.batches(
+    def read() -> tuple[list[LedgerBatch], FeedNames]:
+        names = services.waits.streams.feed.names
+        found = services.client.batches(
             service_id=service,
             state=state,
             owner=owner,
             with_final=with_final,
-            after=after,
+            after=_place(cursor, names, is_operator=caller.is_operator),
             rows_max=limit + 1,
         )
+        return found, names
 
-    found = await services.threads.run(read)
-    page, more = page_of_more(found, lambda each: (each.service_id, each.batch_id), limit)
+    found, names = await services.threads.run(read)
+    page, more = found[:limit], None
+    if len(found) > limit:
+        last = page[-1]
+        if names.is_mixed():
+            more = make_cursor(last.service_id, last.seq)
+        else:
+            more = names.hide_row(BATCHES, last.service_id, last.seq)
     shown = [batch_json(each, with_position=caller.is_operator) for each in page]
     return listed("batches", shown, cursor=more, limit=limit)
+
+
+def _place(cursor: str | None, names: FeedNames, *, is_operator: bool) -> tuple[str, int] | None:
+    """Service and position of the last batch of the page before; it need not be there any more.
+
+    Positions count the batches of all owners, so clients get them hidden. In the clear, as the
+    release before gave them out, a client could try numbers until it knows those of its batches.
+    """
+    if cursor is None:
+        return None
+    place = names.show_row(BATCHES, cursor)
+    if place is None and (is_operator or names.reads_old()):
+        old = read_cursor(cursor, str, int)
+        place = (old[0], old[1]) if old else None
+    if place is None:
+        raise strange_cursor()
+    return place
 
 
 @routes.get(

@@ -87,8 +87,12 @@ def change_group(
     *,
     actor: Actor,
     reason: str | None,
+    seen: Mapping[str, int | None] | None = None,
 ) -> None:
-    """Change values of a group and tell its workers. In a thread."""
+    """Change values of a group and tell its workers. In a thread.
+
+    With `seen`, SubjectMoved is raised if a value is not as the caller has seen it.
+    """
     with translate_outage():
         services.node_groups.store.set(
             name,
@@ -96,6 +100,7 @@ def change_group(
             actor=actor,
             reason=reason,
             maintenance_group=services.settings.maintenance_group,
+            seen=seen,
         )
     services.node_groups.queues.tell_workers()
 

@@ -82,6 +82,13 @@ SHOWN = {
 }
 
 
+#: By the type of a mistake: what the library that checks says less well.
+WORDS = {
+    "extra_forbidden": "there is no such field here; /openapi.json names those that there are",
+    "missing": "this field is needed, and is not there",
+}
+
+
 class Problem(HTTPException):
     """An error that knows how it is shown."""
 
@@ -215,7 +222,11 @@ def mistakes_of(error: ValidationError) -> list[Any]:
 def invalid(found: Any) -> Problem:
     """What does not fit the schema, each mistake with its place (a JSON pointer)."""
     mistakes = [
-        {"pointer": _pointer(each["loc"]), "detail": str(each["msg"])} for each in list(found)[:20]
+        {
+            "pointer": _pointer(each["loc"]),
+            "detail": WORDS.get(each.get("type", ""), str(each["msg"])),
+        }
+        for each in list(found)[:20]
     ]
     first = f"{mistakes[0]['pointer']}: {mistakes[0]['detail']}" if mistakes else "invalid"
     return Problem(422, "request-invalid", f"The request is not valid. {first}", errors=mistakes)

@@ -22,7 +22,9 @@ from datp_tasks.engine.outcomes import (
     Output,
     RecordRefused,
     Stopped,
+    SwitchNotKept,
     Unanswered,
+    Unavailable,
 )
 from datp_tasks.engine.registry import Registry, StepFunction, StepType
 from datp_tasks.engine.run import Run
@@ -234,6 +236,9 @@ class StepCaller:
             return self.ended(error)
         if isinstance(error, StaleFence):
             return RecordRefused()
+        if isinstance(error, SwitchNotKept) and not self.is_unsafe(run):
+            log.warning("%s waits in step %s: %s", run.tx_id, run.action.path, error)
+            return Unavailable()
         if isinstance(error, NotJson):
             note = f"the step must return a JSON object, None, Sleep or Call: {error}"
             return Broken(clean_note(note))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from datp_tasks.errors import StepError
 from datp_tasks.model.outcome import Call, Sleep
 from datp_tasks.model.payload import Json
 from datp_tasks.model.status import Status
@@ -111,3 +112,7 @@ Outcome = (
     | Sleep
     | Call
 )
+
+
+class SwitchNotKept(StepError):
+    """PostgreSQL was unavailable when a step set a switch; Redis was not told of it."""

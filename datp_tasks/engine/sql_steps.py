@@ -79,7 +79,7 @@ class SqlSteps:
     def _grown(self, share_max: float, by: float) -> float:
         return min(self._settings.vector_max, share_max + by)
 
-    # Together.
+    # Many in one SQL transaction.
 
     def _together(self, round: Round, part: Sequence[Run]) -> None:
         idle_s = max(map(self._caller.timeout_s, part)) + self._settings.step_kill_grace_s
@@ -148,7 +148,7 @@ class SqlSteps:
             run.outcome = None
             run.held_reports = None
 
-    # Alone.
+    # One in an SQL transaction of its own.
 
     def _next_alone(self, round: Round) -> None:
         run = round.next(self._caller.timeout_s)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import random
 from collections.abc import Mapping, Sequence
 
@@ -16,12 +15,14 @@ from datp_tasks.engine.execute import Executor
 from datp_tasks.engine.hop import Hop, Stages
 from datp_tasks.engine.hop_observer import HopObserver
 from datp_tasks.engine.late_success import LateDesk
+from datp_tasks.engine.outcomes import SwitchNotKept
 from datp_tasks.engine.point_desk import PointDesk
 from datp_tasks.engine.reporter import Reporter
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import StateCache
 from datp_tasks.engine.worker_parts import Bells, StepResources, Stores, ThisNode
 from datp_tasks.errors import StaleFence, StepError, SwitchInvalid
+from datp_tasks.failpoints import reach
 from datp_tasks.ledger.batch_types import LedgerBatch, NewBatch
 from datp_tasks.live.live_types import Refused
 from datp_tasks.model.actor import Actor
@@ -40,8 +41,6 @@ from datp_tasks.record.signals import Signal, Signals
 from datp_tasks.record.sql_errors import OperationalError
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.settings import Settings
-
-log = logging.getLogger("datp.step")
 
 
 class Worker:
@@ -164,25 +163,33 @@ class WorkerServices:
             return None
 
     def set_switch(self, run: Run, name: str, value: SwitchValue) -> None:
-        answer = self._live.set_switch(run.tx_id, name, switch_json(name, value), fence=run.fence)
+        text = switch_json(name, value)
+        # One that was removed is kept in SQL without a value.
+        before = run.switches.get(name, "")
+        if run.switch_seq and before != text:
+            self._replace(Signal(run.tx_id, name, before, replaced_seq=run.switch_seq + 1))
+            reach("switch.after_sql")
+        answer = self._live.set_switch(run.tx_id, name, text, fence=run.fence)
         if isinstance(answer, Refused) and answer.word == "STALE":
             raise StaleFence
         if isinstance(answer, Refused) and answer.word not in ("SET", "NO_CHANGE"):
             raise SwitchInvalid(f"switch {name!r} was not set: {answer.word.lower()}")
-        if run.switch_seq and isinstance(answer, Refused) and answer.word == "SET":
-            # Some were set before. One that was removed is kept in SQL without a value.
-            before = run.switches.get(name, "")
-            self._replace(Signal(run.tx_id, name, before, replaced_seq=int(answer.found)))
         run.switches = {**run.switches, name: json.dumps(value)}
 
     def _replace(self, signal: Signal) -> None:
-        """What outside had set must not be set again after a loss of Redis."""
+        """SQL first: what outside had set must not be set again after a loss of Redis.
+
+        Should Redis not get or lose what the step sets, its number there stays lower, and what
+        outside had set counts. It may get a higher one, if outside sets others meanwhile.
+        """
         try:
             self._signals.replace(signal)
         except OperationalError as error:
             if not is_outage(error):
                 raise
-            log.warning("PostgreSQL is unavailable; switch %s stays kept there", signal.name)
+            raise SwitchNotKept(
+                f"PostgreSQL is unavailable; switch {signal.name!r} was not set"
+            ) from error
 
     def submit_batch(
         self, run: Run, service_id: str, batch_id: str, payload: bytes, switch: str

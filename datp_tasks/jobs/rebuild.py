@@ -17,7 +17,7 @@ from time import monotonic
 
 from datp_tasks.failpoints import reach
 from datp_tasks.live.archive_feed import ArchiveFeed
-from datp_tasks.live.job_notes import Note, TurnGate
+from datp_tasks.live.job_notes import Cursors, Note, TurnGate
 from datp_tasks.live.keys import LISTS
 from datp_tasks.live.store import LiveStore
 from datp_tasks.record.alerts import Alerts
@@ -31,7 +31,7 @@ log = logging.getLogger("datp.reconciler")
 #: Kind of the alert that is open while a loss is being repaired.
 REDIS_LOSS = "redis-loss"
 LOCK_MS = 60_000
-#: How old a switch or cancel may be to be said again after a restart of Redis.
+#: How long before a restart of Redis a switch or cancel may have come to be said again.
 SIGNALS_AGAIN_S = 600.0
 #: Transactions whose data is in memory at a time: each may have `input_bytes_max`.
 RESTORED_TOGETHER_MAX = 100
@@ -66,9 +66,11 @@ class Rebuild:
         self._batch_max = batch_max
         self._prefix = live.keys.prefix
         self._lock = TurnGate(live, "rebuilding")
+        self._cursors = Cursors(live, "reconcilerH")
 
     def run(self) -> int:
         """How many transactions were brought back; 0 if Redis has lost nothing."""
+        now = self._record.server_now()
         # In this order: the archiver moves the mark in Redis before that in SQL, so what it does
         # in between makes Redis look newer, and never older.
         known = self._journal.marks()
@@ -79,7 +81,10 @@ class Rebuild:
         if not seen:
             self._journal.note_server(self._prefix, run_id)
         is_new = bool(seen) and run_id != seen
-        if not (lost or is_new) or not self._lock.passes(LOCK_MS):
+        if not (lost or is_new):
+            self._cursors.set("wholeAt", now.isoformat())
+            return 0
+        if not self._lock.passes(LOCK_MS):
             return 0
         if not lost:
             restored = self._look_after_restart(run_id)
@@ -125,7 +130,7 @@ class Rebuild:
 
     def _repeat_signals(self) -> None:
         """All of them: a client was told that its switch is set, however many others there were."""
-        since = self._record.server_now() - timedelta(seconds=SIGNALS_AGAIN_S)
+        since = self._lost_since() - timedelta(seconds=SIGNALS_AGAIN_S)
         after = None
         while page := self._rebuilder.signals.recent(
             since=since, after=after, rows_max=self._batch_max
@@ -133,6 +138,17 @@ class Rebuild:
             self._rebuilder.repeat_signals([signal for _, signal in page])
             after = page[-1][0]
             self._lock.keep_shut(LOCK_MS)
+
+    def _lost_since(self) -> datetime:
+        """Before the loss, as far as is known: Redis may have been down for long.
+
+        The time of the last run that found nothing lost is in Redis. Should it be lost as well, so
+        is the rest of that server, and signals are repeated to all that is restored.
+        """
+        times = [self._record.server_now(), self._journal.last_recorded()]
+        if whole_at := self._cursors.get("wholeAt"):
+            times.append(datetime.fromisoformat(whole_at))
+        return min(time for time in times if time is not None)
 
     def _restore_open(self, run_id: str, shards: Sequence[str]) -> tuple[int, bool]:
         """All open transactions in turn; how many were restored, and whether that was all."""

@@ -171,7 +171,8 @@ class Choice:
         messages = {group: self._backlog(group) if group else 0 for group in waiting}
         rung: Counter[str] = Counter()
         chosen = []
-        for tx_id, late in self._late.items():
+        # They came shard by shard; those without a bell for the longest come first.
+        for tx_id, late in sorted(self._late.items(), key=lambda each: each[1].last_ms):
             group = late.group
             if messages[group]:
                 is_short = messages[group] + rung[group] < waiting[group]

@@ -168,8 +168,9 @@ class Approval:
                 "params": self.params,
                 "items": sorted(items),
             }
-            return hash_of_asked(found) == self.asked_hash
-        if items and not self.params_hash.startswith(SORTED):
+            if hash_of_asked(found) != self.asked_hash:
+                return False
+        elif items and not self.params_hash.startswith(SORTED):
             return len(items) == self.size
         return hash_of_request(self.params, items) == self.params_hash
 

@@ -113,6 +113,7 @@ class Approvals:
         found = self.store.approved_for(connection, ask)
         if found is None:
             raise self._stored(actor, ask, need)
+        self._check_as_asked(connection, self.store.locked(connection, found))
         self.store.end(connection, found, ApprovalState.EXECUTED, "done")
         return self.store.locked(connection, found)
 
@@ -252,8 +253,9 @@ class Approvals:
         """People agree to what was asked for, and to nothing else that its row may say later."""
         if not self.store.is_as_asked(connection, approval):
             raise SubjectMoved(
-                f"what approval {approval.id} says is not what was asked for: its parameters or "
-                "its transactions do not fit their hash. Look into it, and ask again"
+                f"what approval {approval.id} says is not what was asked for: its row was changed "
+                "since (action, subject, version, parameters, transactions, or whose consent it "
+                "takes). Look into it, and ask again once it is over"
             )
 
     def carry_out_undone(self, actor: Actor, *, batch_max: int) -> int:

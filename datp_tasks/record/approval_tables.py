@@ -118,6 +118,8 @@ def _indexes() -> tuple[Index, ...]:
         Index("approval_undone", "decided_at", postgresql_where=text("state = 'approved'")),
         Index("approval_subject", "subject"),
         Index("approval_listed", "created_at", "id"),
+        #: Requests about many, whose filters may name what is erased.
+        Index("approval_bulk", "id", postgresql_where=text("starts_with(action, 'bulk.')")),
     )
 
 

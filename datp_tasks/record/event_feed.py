@@ -103,7 +103,7 @@ class TransactionEvent:
     @property
     def id(self) -> str:
         """The same for every reader, however often."""
-        return self.names.event_id(self.place)
+        return self.names.event_id(self.place, self.at)
 
     @property
     def row_name(self) -> str:
@@ -134,7 +134,7 @@ class EventFeed:
         with self._alone.connect() as connection:
             row = connection.exec_driver_sql(Query.key).one()
         old = OldPlaces(int(row.old_xact), row.old_change, row.old_report, row.old_until)
-        return FeedNames(bytes.fromhex(row.key), old)
+        return FeedNames(bytes.fromhex(row.key), old, now=row.now)
 
     def head(self) -> FeedHead:
         with self._alone.connect() as connection:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from sqlalchemy import Connection, Engine
 
 from datp_tasks.clock import Clock
+from datp_tasks.errors import SubjectMoved
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.node_groups import LIMITS, NodeGroup, check_changes
 from datp_tasks.record.operator_actions import note_action
@@ -54,13 +55,20 @@ class GroupStore:
         actor: Actor,
         reason: str | None = None,
         maintenance_group: str = "",
+        seen: Mapping[str, int | None] | None = None,
     ) -> NodeGroup:
-        """Change some values of a group (None: back to the default) and note who did it."""
+        """Change some values of a group (None: back to the default) and note who did it.
+
+        With `seen`, SubjectMoved is raised if a value is not as the caller has seen it.
+        """
         check_changes(name, changes, maintenance_group)
         with self._engine.begin() as connection:
             # One after another: each change builds on the values that the one before left.
             connection.exec_driver_sql(Query.lock_groups)
             before = _all(connection).get(name, NodeGroup(name, {}))
+            moved = [key for key, value in (seen or {}).items() if before.values.get(key) != value]
+            if moved:
+                raise SubjectMoved(f"{', '.join(moved)} of the group {name}: changed meanwhile")
             merged = {**before.values, **changes}
             after = replace(before, values={k: v for k, v in merged.items() if v is not None})
             now = self._clock.now()

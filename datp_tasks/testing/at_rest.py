@@ -72,8 +72,18 @@ def _live_violations_of(connections: Container, summary: Summary) -> Iterator[st
     fields = connections.live.fields_many([summary.tx_id])[0]
     if fields and fields["status"] != summary.status:
         yield f"Redis says {fields['status']}, SQL says {summary.status}"
-    if fields and summary.fence < int(fields["fence"]):
+    if fields and _was_overtaken(summary, int(fields["fence"])):
         yield f"it ended under fence {summary.fence}, but {fields['fence']} was given out"
+
+
+def _was_overtaken(summary: Summary, fence: int) -> bool:
+    """Whether a newer claim was there when it ended.
+
+    A fence is the time at which it was given out. One of after the end is no fault: Redis fell back
+    to before it, and a worker was quicker than the reconciler; SQL has refused that worker.
+    """
+    ended = summary.completed_at
+    return summary.fence < fence and (ended is None or fence <= ended.timestamp() * 1_000)
 
 
 def _archive_violations(connections: Container, summary: Summary) -> Iterator[str]:

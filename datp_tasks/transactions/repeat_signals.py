@@ -33,10 +33,14 @@ def repeat_signals(
 
 
 def _is_replaced(signal: Signal, fields: Mapping[str, str]) -> bool:
-    """Whether a step has put another switch in its place, and Redis has that."""
+    """Whether a step has put another switch in its place, and Redis has that.
+
+    Its own number tells, which a removed one keeps: other switches may have been set since.
+    """
     if signal.replaced_seq is None:
         return False
-    return signal.replaced_seq <= int(fields.get("switchSeq", 0))
+    number = fields.get(f"switch:{signal.name}", "0:").partition(":")[0]
+    return signal.replaced_seq <= int(number)
 
 
 def _stop_again(

@@ -43,6 +43,7 @@ CREATE UNIQUE INDEX webhook_delivery_once ON webhook_delivery (endpoint_id, even
 WHERE endpoint_id IS NOT NULL;
 CREATE INDEX webhook_delivery_endpoint ON webhook_delivery (endpoint_id, created_at, id)
 WHERE endpoint_id IS NOT NULL;
+-- It stays although deliveries have random numbers now: earlier releases draw from it.
 CREATE SEQUENCE webhook_delivery_number MINVALUE 1000000000 MAXVALUE 2147483647 CYCLE;
 """
 

@@ -11,6 +11,10 @@ depends_on = None
 
 
 def upgrade() -> None:
+    # What acts on an approval keeps its row locked and sends signals by another connection. The
+    # next migration may be of the same transaction: it must not wait for approvals with signals
+    # locked.
+    op.execute("LOCK TABLE approval, approval_item IN ACCESS EXCLUSIVE MODE")
     op.execute("ALTER TABLE tx_signal ADD COLUMN replaced_seq bigint")
 
 

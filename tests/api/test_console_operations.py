@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from html import unescape
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.api.console import ledgers_page
+from datp_tasks.api.console import groups_page, ledgers_page
 from datp_tasks.api.console.render import action_words, rate, told_words
 from datp_tasks.api.console.subject_links import page_of_subject, page_or_search
 from datp_tasks.api.console.transactions_page import conditions_of
@@ -21,7 +22,7 @@ from datp_tasks.model.actor import LOCAL, Role
 from datp_tasks.model.approval import ACTIONS, STEP
 from datp_tasks.model.grants import Grants
 from datp_tasks.model.ledger_batch import BatchState
-from datp_tasks.model.node_groups import LIMITS
+from datp_tasks.model.node_groups import LIMITS, NodeGroup
 from datp_tasks.model.plan import place_words
 from datp_tasks.model.status import Status
 from datp_tasks.record.alerts import Alerts
@@ -205,6 +206,18 @@ def test_an_alert_is_closed_with_a_reason(house: ApiHouse) -> None:
     assert "open alert" in said(guest, again.headers["location"])
 
 
+def test_alerts_about_webhooks_are_told_apart(house: ApiHouse) -> None:
+    guest, batch = signed_in(house, "opal", Role.OPERATOR), "ab" * 64
+    alerts = Alerts(house.kit.connections.engine, house.kit.connections.clock)
+    places = [f"acme https://hooks.example.com/{'long/' * 9}{each}/done" for each in "ab"]
+    for each in places:
+        alerts.raise_alert("webhook-target-failing", each, "no answer")
+    alerts.raise_alert("ledger-batch-parked", f"long/{batch}", "a person must decide")
+    shown = " ".join(said(guest, "/console/alerts").split())
+    assert [each in shown for each in places] == [True, True]
+    assert f"long/{batch[:12]}…{batch[-6:]}" in shown and batch not in shown
+
+
 def test_the_verdict_about_the_chain_finds_what_was_changed(house: ApiHouse) -> None:
     guest = signed_in(house, "opal", Role.OPERATOR)
     house.kit.run_job("audit_sealer")
@@ -356,6 +369,48 @@ def test_a_ledger_service_is_registered_and_gets_another_address(house: ApiHouse
     assert {each.reason for each in rows} == {"ticket 12"} and len(rows) == 3
 
 
+def test_a_form_about_one_ledger_service_does_not_replace_another(house: ApiHouse) -> None:
+    admin, store = signed_in(house, "adam", Role.ADMIN), house.kit.connections.ledger.batches
+    for name in ("twin-a", "twin-b"):
+        # Of one gateway, with one secret.
+        store.add_service(
+            Service(service_id=name, kind="sawtooth", url="http://127.0.0.1:8008", secret="key")
+        )
+    form = form_of(admin.get("/services/new?service=twin-a").text, "/services")
+    form |= {"kind": "sawtooth", "service": "twin-b", "url": "http://127.0.0.1:8009", **REASON}
+    refused = admin.post("/services", **form)
+    assert refused.status_code == 409 and "twin-b exists" in refused.text
+    assert [each.url for each in store.services(["twin-b"])] == ["http://127.0.0.1:8008"]
+
+
+def test_a_form_about_a_ledger_service_does_not_offer_to_take_back_a_change(
+    house: ApiHouse,
+) -> None:
+    admin, store = signed_in(house, "adam", Role.ADMIN), house.kit.connections.ledger.batches
+
+    def put(port: int, secret: str) -> None:
+        url = f"http://127.0.0.1:{port}"
+        store.add_service(Service(service_id="both", kind="sawtooth", url=url, secret=secret))
+
+    put(8008, "one")
+    opened = form_of(admin.get("/services/new?service=both").text, "/services")
+    put(8009, "two")
+    moved = {"url": "http://127.0.0.1:8010"}
+    for typed, offered in (
+        ({}, {"url": "http://127.0.0.1:8009", "secret": "two"}),
+        (moved, {**moved, "secret": "two"}),
+        ({"secret": ""}, {"url": "http://127.0.0.1:8009", "secret": ""}),
+    ):
+        refused = admin.post("/services", **{**opened, "kind": "sawtooth", **typed, **REASON})
+        assert refused.status_code == 409 and "was changed after you opened" in refused.text
+        form = form_of(refused.text, "/services")
+        assert form | offered | REASON == form, typed
+    # The last one, sent as it is shown now.
+    assert admin.post("/services", **form, kind="sawtooth").status_code == 303
+    [now] = store.services(["both"])
+    assert (now.url, now.secret) == ("http://127.0.0.1:8009", None)
+
+
 def seen_in(page: str) -> str:
     """As what a form of a ledger service has seen it."""
     found = re.search(r'name="seen" value="(\w+)"', page)
@@ -400,10 +455,59 @@ def test_a_form_about_a_group_does_not_take_back_what_another_person_changed(
     assert "Changed: queueAgeSeconds 60." in said(opal, answer.headers["location"])
     values = {"concurrency": 3, "queueAgeSeconds": 60}
     assert groups.list()["shared"].values == values
-    both = {**shown, "concurrency": "5"}
-    answer = opal.post("/groups/shared", token=token, **both, **REASON)
-    assert "concurrency was changed meanwhile" in said(opal, answer.headers["location"])
+    both = {**shown, "concurrency": "5", "queueAgeSeconds": "", "ledger": "1"}
+    refused = opal.post("/groups/shared", token=token, **both, **REASON)
+    assert refused.status_code == 409
+    told = "concurrency was changed after you opened this form (now: concurrency 3)"
+    assert told in refused.text
     assert groups.list()["shared"].values == values
+    # What was typed stays, what was not has the values of now, and the form can be sent.
+    form = form_of(refused.text, "/groups/shared")
+    kept = {"concurrency": "5", "was-concurrency": "3", "queueAgeSeconds": "60", "ledger": "1"}
+    assert form | kept | REASON == form
+    opal.post("/groups/shared", **form)
+    assert groups.list()["shared"].values == {**values, "concurrency": 5, "ledger": 1}
+    cleared = {**shown, "was-concurrency": "7", "was-queueAgeSeconds": "7"}
+    refused = opal.post("/groups/shared", token=token, **cleared, **REASON)
+    assert "concurrency and queueAgeSeconds were changed after you" in refused.text
+    assert form_of(refused.text, "/groups/shared")["concurrency"] == "", "cleared on purpose"
+
+
+def test_of_two_changes_of_a_group_at_once_one_is_told(
+    house: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opal, groups = signed_in(house, "opal", Role.OPERATOR), house.kit.connections.groups
+    look, token = groups_page._decided, opal.token()
+
+    def then_another(services: Services, name: str) -> NodeGroup:
+        """Between the look of the page and its write, another person writes."""
+        found = look(services, name)
+        monkeypatch.setattr(groups_page, "_decided", look)
+        groups.set(name, {"concurrency": 3}, actor=LOCAL, reason="a test")
+        return found
+
+    monkeypatch.setattr(groups_page, "_decided", then_another)
+    form = {"was-concurrency": "", "concurrency": "5", **REASON}
+    lost = opal.post("/groups/raced", token=token, **form)
+    assert groups.list()["raced"].values == {"concurrency": 3}
+    assert lost.status_code == 409
+    assert "concurrency was changed after you opened this form" in lost.text
+    assert [each.reason for each in noted(house, "set group", "raced")] == ["a test"]
+
+
+def form_of(page: str, action: str) -> dict[str, str]:
+    """What a browser sends if the form is sent as it is."""
+    form = page.partition(f'method="post" action="/console{action}"')[2].partition("</form>")[0]
+    found = {}
+    for tag in re.findall(r"<input[^>]*>", form):
+        name, value = (re.search(rf'{each}="([^"]*)"', tag) for each in (" name", " value"))
+        if name is not None:
+            found[name[1]] = unescape(value[1]) if value is not None else ""
+    for name, text in re.findall(
+        r'<textarea[^>]* name="(\w+)"[^>]*>\n?(.*?)</textarea>', form, re.S
+    ):
+        found[name] = unescape(text)
+    return found
 
 
 def test_a_mapping_is_compared_committed_and_put_into_use(strict: ApiHouse) -> None:
@@ -419,6 +523,9 @@ def test_a_mapping_is_compared_committed_and_put_into_use(strict: ApiHouse) -> N
     assert one in shown and two in shown and 'href="/console/pipelines/coded"' in shown
     diff = unescape(vic.get(f"/mappings/codes/diff?from={one}&to={two}").text)
     assert "-   iban: account<" in diff and "+   iban: account.iban<" in diff
+    assert f"datp mappings show codes --version {one}" in diff
+    half = vic.http.get("/console/mappings/codes/diff", params={"from": "x; touch /tmp/x"}).text
+    assert "Choose two versions" in half and "touch" not in half
     base = f"/mappings/codes/versions/{two}"
     refused = ann.post(f"{base}/commit", token=token).headers["location"]
     assert "comment" in said(ann, refused), "not without a comment"
@@ -530,6 +637,27 @@ def test_another_one_is_started_with_an_edited_input(house: ApiHouse) -> None:
     made = admin.post("/try", token=admin.token(), **given).headers["location"].rpartition("/")[2]
     assert made != tx_id
     assert house.kit.finish(made).output == {"echo": {"iban": "DE03", "amount": 5}}
+
+
+def test_another_one_is_started_with_the_largest_input_that_is_accepted(house: ApiHouse) -> None:
+    admin, bytes_max = signed_in(house, "adam", Role.ADMIN), house.kit.settings.input_bytes_max
+    # Three bytes in a form for each one; and on a line each, several times as many.
+    for data in ({"a": "{:}" * (bytes_max // 3 - 9)}, {"a": [1] * ((bytes_max - 20) // 2)}):
+        assert len(json.dumps(data, separators=(",", ":"))) > bytes_max * 0.95
+        tx_id = house.kit.submit("nap", data, owner="shop")
+        place = f"/transactions/{tx_id}"
+        shown = admin.post(f"{place}/unmask", token=admin.token(), **REASON).text
+        edit = admin.post("/try/edit", **form_of(shown, "/try/edit"))
+        assert edit.status_code == 200, edit.text[:2_000]
+        form = form_of(edit.text, "/try")
+        form["input"] = form["input"].replace('"a"', '"b"')
+        made = admin.post("/try", **form)
+        assert made.status_code == 303, made.status_code
+        tx_id = made.headers["location"].rpartition("/")[2]
+        assert house.kit.status(tx_id).input == {"b": data["a"]}
+    # Other forms do not get larger.
+    large = admin.post("/drafts/check", token=admin.token(), yaml="#" * 400_000)
+    assert large.status_code == 413
 
 
 CASES_YAML = """

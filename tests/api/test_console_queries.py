@@ -11,8 +11,9 @@ from sqlalchemy import event
 
 from datp_tasks.model.actor import Role
 from tests.support.api_house import ApiHouse
+from tests.support.console_surroundings import Surroundings
 
-#: Page -> statements, without those for the session.
+#: Page -> statements, without those for the session and for the time, which a test has itself.
 STATEMENTS = {
     "/now": 5,
     # Ids in their order, their rows, the saved views.
@@ -28,6 +29,7 @@ STATEMENTS = {
     "/pipelines/nap": 6,
     "/drafts?pipeline=nap": 2,
     "/mappings": 1,
+    "/mappings/counted": 6,
     "/groups": 1,
     "/webhooks": 3,
     "/ledgers": 3,
@@ -57,6 +59,7 @@ def counted(house: ApiHouse) -> Iterator[list[str]]:
 
 @pytest.fixture(scope="module")
 def http(house: ApiHouse) -> httpx.Client:
+    Surroundings(house.kit).mapping("counted")
     made = house.client()
     headers = {"sec-fetch-site": "same-origin"}
     key = house.new_key("ops", Role.ADMIN)

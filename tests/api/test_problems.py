@@ -78,3 +78,14 @@ def test_what_can_succeed_later_says_so_and_when(house: ApiHouse) -> None:
     assert int(refused.headers["Retry-After"]) > 0
     assert refused.headers["RateLimit-Policy"] == '"requests";q=1;w=1000'
     assert refused.headers["RateLimit"].startswith('"requests";r=0;t=')
+
+
+def test_a_field_too_many_and_one_too_few_are_said_in_words(acme: httpx.Client) -> None:
+    found = acme.post("/v1/transactions", json={"pipeline": "echo", "data": {}}).json()
+    assert {each["pointer"]: each["detail"].partition(";")[0] for each in found["errors"]} == {
+        "#/body/input": "this field is needed, and is not there",
+        "#/body/data": "there is no such field here",
+    }
+    # Where the framework reads the body, too.
+    cancel = acme.post("/v1/transactions/bulk", json={"all": []}).json()
+    assert "no such field" in str(cancel["errors"]) and "is needed" in str(cancel["errors"])

@@ -249,6 +249,26 @@ def test_where_fewer_messages_than_transactions_wait_some_bells_are_lost(datp: K
     assert rung_despite(datp, 1) == reconciler.RING_DESPITE_BACKLOG_MAX
 
 
+def test_the_longest_without_a_bell_is_rung_first_in_whichever_shard(
+    datp_servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler, "RING_DESPITE_BACKLOG_MAX", 3)
+    kit = declared(Kit(datp_servers, shards=4))
+    waiting = []
+    for _ in range(12):
+        waiting += queued(kit, "do", 1)
+        kit.clock.advance(seconds=1)
+    assert len({tx_id[1:3] for tx_id in waiting}) > 1
+    kit.lose_bells()
+    kit.clock.advance(seconds=60)
+    for run in range(4):
+        kit.send.rung.clear()
+        assert rung_despite(kit, 1) == 3
+        rung = {tx for _, pairs in kit.send.rung for tx, _ in pairs}
+        assert rung == set(waiting[3 * run : 3 * run + 3])
+    kit.close()
+
+
 def rung_despite(kit: Kit, messages: int) -> int:
     rung: int = kit.run_job("reconciler", backlog=lambda group: messages).rung
     return rung

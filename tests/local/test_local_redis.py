@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from datp_tasks.errors import LocalStackError
-from datp_tasks.local.redis_server import RedisServer
+from datp_tasks.local.redis_server import RedisServer, allocator_settings
 
 NewRedis = Callable[..., RedisServer]
 MANY_KEYS = 200_000
@@ -53,6 +53,25 @@ def test_a_killed_server_comes_back_with_its_data(new_redis: NewRedis) -> None:
     with connected(server.url) as client:
         assert client.get("kept") == "7"
         assert client.config_get("appendfsync") == {"appendfsync": "always"}
+
+
+@pytest.mark.parametrize(
+    ("library", "is_tuned"),
+    [
+        (("glibc", "2.29"), False),
+        (("glibc", "2.30"), True),
+        (("glibc", "2.4"), False),
+        (("glibc", "3.0"), True),
+        (("glibc", ""), False),
+        (("musl", "2.31"), False),
+        (("", ""), False),
+    ],
+)
+def test_the_allocator_is_tuned_only_where_its_counters_are_wide_enough(
+    library: tuple[str, str], is_tuned: bool
+) -> None:
+    """Before glibc 2.30 a list of pieces is counted in one byte."""
+    assert bool(allocator_settings(library)) is is_tuned
 
 
 def test_settings_and_access(new_redis: NewRedis) -> None:

@@ -208,6 +208,7 @@ def test_people_agree_to_an_action_its_subject_version_and_number_of_persons(
         "needed = 1",
         "role = 'operator'",
         "persons = '[\"key bob\"]'",
+        "params_hash = repeat('0', 64)",
     )
     for change in changes:
         number = asked(datp, in_doubt, "fail")

@@ -17,7 +17,13 @@ from typer.testing import CliRunner, Result
 from datp_tasks import Fail, Pipeline, Sleep, failpoints
 from datp_tasks.cli import action_list
 from datp_tasks.cli import erase as cli
-from datp_tasks.errors import ApprovalNeeded, ExternalIdConflict, FilterInvalid, WebhookErased
+from datp_tasks.errors import (
+    ApprovalNeeded,
+    ExternalIdConflict,
+    FilterInvalid,
+    SubjectMoved,
+    WebhookErased,
+)
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.approval import ApprovalState
@@ -591,6 +597,18 @@ def test_erasing_takes_another_person_for_each_run(strict: World) -> None:
     assert (details["approval"], details["requestedBy"]) == (number, "key ann1")
     assert asked(strict) != number
     assert SECRET not in dumped_tables(strict)["approval"]
+
+
+@pytest.mark.parametrize(
+    "change", ["params = '{}'", "needed = 2", "role = 'operator'", "asked_hash = repeat('0', 64)"]
+)
+def test_an_approval_to_erase_whose_row_was_altered_is_not_used(strict: World, change: str) -> None:
+    number = asked(strict)
+    strict.kit.operator.approvals.approve(number, BOB_AGREES)
+    strict.sql(f"UPDATE approval SET {change} WHERE id = :id", id=number)
+    with pytest.raises(SubjectMoved, match="not what was asked for"):
+        strict.kit.operator.eraser.permit(ANN, reason="request 7", actor=ANN_ASKS)
+    assert strict.kit.operator.approvals.store.one(number).state is ApprovalState.APPROVED
 
 
 @pytest.mark.parametrize("job_comes_by", [True, False])

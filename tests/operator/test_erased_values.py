@@ -349,6 +349,36 @@ def test_a_request_about_many_of_which_none_is_left_is_set_aside_and_says_nothin
     assert places_with(world.kit, "ann asked for it") == []
 
 
+@pytest.mark.parametrize("item", ["open", "taken", "done"])
+def test_one_of_many_is_refused_and_not_waited_for_while_they_are_acted_on(
+    world: World, item: str
+) -> None:
+    """Else its value would stay in the filter for ever: a request is changed only when over."""
+    one, two = paid(world, SECRET, "one"), paid(world, "bob-of-york", "two")
+    where = {"attributes": {"customer": SECRET}}
+    params = {"action": "cancel", "count": 2, "where": where}
+    number = ask(world, "bulk.cancel", "2 transactions x", params, state="approved")
+    add = "INSERT INTO approval_item (approval_id, tx_id, state) VALUES (:id, :tx, :state)"
+    for tx_id, state in ((one, item), (two, "open")):
+        world.sql(add, id=number, tx=tx_id, state=state)
+    engine = world.kit.connections.engine
+
+    def hurry(connection: Any) -> None:
+        connection.exec_driver_sql("SET LOCAL lock_timeout = '500ms'")
+
+    with world.kit.operator.approvals.store.carrying_out(number) as held:
+        assert held is not None
+        event.listen(engine, "begin", hurry)
+        try:
+            [refused] = erase(world, Chosen(owner="local", external_id="one"))
+        finally:
+            event.remove(engine, "begin", hurry)
+    assert f"approval {number} about it is being carried out" in refused
+    world.sql("UPDATE approval SET state = 'executed', executed_at = now()")
+    assert erase(world, Chosen(owner="local", external_id="one")) == ["erased"]
+    assert "approval" not in places_with(world.kit, SECRET)
+
+
 def test_why_a_bulk_was_cancelled_goes_with_the_last_of_its_transfers(world: World) -> None:
     bulk, one, two, other = (paid(world, "ann-of-york", name) for name in ("b", "1", "2", "o"))
     # As one commit accepts a bulk and its transfers; the other came later.

@@ -300,6 +300,13 @@ def test_a_cursor_of_a_year_that_does_not_exist_is_refused() -> None:
         NAMES.parse(text.rstrip("="), NOW)
 
 
+def test_a_cursor_that_was_made_with_another_key_is_of_another_database() -> None:
+    """A backup from before the key was made, or of another installation, was restored."""
+    text = FeedNames(b"other" * 7, OldPlaces(0, 0, 0, NOW)).text(FeedCursor(BEGINNING, NOW))
+    with pytest.raises(CursorTooOld, match="Begin anew"):
+        NAMES.parse(text, NOW)
+
+
 def test_a_cursor_that_is_older_than_what_is_kept_is_refused() -> None:
     now = NOW
     cursor = FeedCursor(FeedPlace(5, 0, 7), now - timedelta(days=29))

@@ -6,8 +6,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
+from time import sleep
 from typing import Any
 
 import pytest
@@ -193,6 +195,29 @@ def test_many_that_upgrade_at_once_do_not_disturb_each_other(new_database: str) 
     upgrades = [subprocess.Popen([sys.executable, "-c", program, new_database]) for _ in range(4)]
     assert [upgrade.wait(60) for upgrade in upgrades] == [0, 0, 0, 0]
     assert len(rows(new_database, "SELECT version_num FROM alembic_version")) == 1
+
+
+def test_an_upgrade_holds_no_signals_while_it_waits_for_an_approval(new_database: str) -> None:
+    """What acts on an approval keeps its row locked, and sends signals by another connection."""
+    config = alembic_config(new_database)
+    command.upgrade(config, "0027")
+    engine = engine_of(new_database)
+    waits = text(
+        "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'approval'::regclass"
+    )
+    with engine.begin() as acting, engine.connect() as other, ThreadPoolExecutor(1) as pool:
+        acting.execute(text("LOCK TABLE approval IN ROW EXCLUSIVE MODE"))
+        upgraded = pool.submit(command.upgrade, config, "head")
+        try:
+            while not other.execute(waits).scalar_one():
+                assert not upgraded.done()
+                sleep(0.02)
+            other.execute(text("SET lock_timeout = '500ms'"))
+            assert other.execute(text("SELECT count(*) FROM tx_signal")).scalar_one() == 0
+        finally:
+            other.rollback()
+            acting.rollback()
+        upgraded.result()
 
 
 def test_a_downgrade_to_the_beginning_leaves_nothing(new_database: str) -> None:

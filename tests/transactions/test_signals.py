@@ -5,7 +5,9 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any
 
+import psycopg2
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from datp_tasks import Pipeline, Sleep
 from datp_tasks.errors import TransactionMoved
@@ -13,6 +15,7 @@ from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.jobs import reconciler
 from datp_tasks.jobs.rebuild import SIGNALS_AGAIN_S
 from datp_tasks.model.status import Status
+from datp_tasks.record.signals import Signal, Signals
 from datp_tasks.testing.kit import Kit
 from datp_tasks.testing.servers import Servers
 from datp_tasks.transactions.send_signals import SignalSender
@@ -119,21 +122,105 @@ def test_a_switch_that_a_step_has_used_up_is_not_set_again(datp: Kit, loss: str)
     assert (datp.status(tx_id).status, len(approved)) == (Status.SUCCESS, 2)
 
 
-def lost_switch(datp: Kit, tx_id: str) -> None:
-    """A client is told that a switch is set, Redis loses it in a restart, the reconciler runs."""
+def gate_of_two(datp: Kit) -> tuple[str, list[str]]:
+    """A transaction that needs two approvals, and those that it has got."""
+    approved: list[str] = []
+
+    @datp.step("t/twice")
+    def twice(ctx: Any, data: Data) -> Sleep | None:
+        if ctx.switch("go"):
+            ctx.set_switch("go", None)
+            approved.append(ctx.tx_id)
+        return Sleep(switch="go", seconds=86_400) if len(approved) < 2 else None
+
+    datp.use(Pipeline("twice").step("t/twice", retry={"max_attempts": 1}).build())
+    return datp.submit("twice", {}), approved
+
+
+def test_a_step_waits_while_postgresql_cannot_keep_that_it_used_a_switch(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the switch would be set again after a loss of Redis: one approval, counted twice."""
+    tx_id, approved = gate_of_two(datp)
+    tries: list[Signal] = []
+    replace = Signals.replace
+
+    def unavailable_once(self: Signals, signal: Signal) -> None:
+        tries.append(signal)
+        if len(tries) == 1:
+            raise OperationalError("connect", {}, psycopg2.OperationalError("refused"))
+        replace(self, signal)
+
+    monkeypatch.setattr(Signals, "replace", unavailable_once)
+    datp.client.set_switch(tx_id, "go", True)
+    datp.recover()
+    assert len(tries) == 2
+    datp.run_job("archiver")
+    wipe(datp)
+    datp.recover()
+    assert (datp.status(tx_id).status, len(approved)) == (Status.SLEEPING, 1)
+
+
+def test_a_step_that_dies_between_both_stores_uses_a_switch_once(datp: Kit) -> None:
+    """SQL has it as replaced, Redis does not, and loses even that it was set."""
+    tx_id, approved = gate_of_two(datp)
+    datp.run_job("archiver")
+    datp.crash_at("switch.after_sql")
+    datp.client.set_switch(tx_id, "go", True)
+    assert (datp.status(tx_id).status, approved) == (Status.RUNNING, [])
+    wipe(datp)
+    datp.recover()
+    assert (datp.status(tx_id).status, len(approved)) == (Status.SLEEPING, 1)
+    datp.run_job("archiver")
+    wipe(datp)
+    datp.recover()
+    assert (datp.status(tx_id).status, len(approved)) == (Status.SLEEPING, 1)
+
+
+def test_other_switches_set_since_do_not_make_a_lost_one_count_as_replaced(datp: Kit) -> None:
+    tx_id = waiting(datp)
+    lost_switch(datp, tx_id, replaced_seq=2, others=3)
+    assert datp.status(tx_id).output == {"go": True}
+
+
+def test_a_switch_of_the_second_before_a_long_outage_of_redis_is_set_again(datp: Kit) -> None:
+    """The archiver may find the new process before the reconciler does."""
+    tx_id = waiting(datp)
+    lost_switch(datp, tx_id, down_s=2 * SIGNALS_AGAIN_S)
+    assert datp.status(tx_id).output == {"go": True}
+
+
+def lost_switch(
+    datp: Kit, tx_id: str, *, replaced_seq: int | None = None, others: int = 0, down_s: float = 0
+) -> None:
+    """A client is told that a switch is set, Redis loses it in a restart, the reconciler runs.
+
+    `replaced_seq`: the number under which a step had replaced it; `others`: switches set since.
+    """
     datp.run_job("reconciler")
     keys = datp.connections.live.keys
     before = datp.connections.live.fields_many([tx_id])[0]
     datp.lose_bells()
     datp.client.set_switch(tx_id, "go", True)
     datp.lose_bells(False)
+    if replaced_seq is not None:
+        signals = datp.connections.recovery.rebuilder.signals
+        signals.replace(Signal(tx_id, "go", "true", replaced_seq=replaced_seq))
     # Redis comes back without its last second, and as another process.
+    journal = keys.of_tx(tx_id, "journalX")
+    found: Any = datp.connections.redis.xrevrange(journal, count=1)
+    datp.connections.redis.xdel(journal, found[0][0])
     datp.connections.redis.delete(keys.state(tx_id))
     for name, value in before.items():
         datp.connections.redis.hset(keys.state(tx_id), name, value)
     datp.connections.redis.zrem(keys.of_tx(tx_id, "queuedZ"), tx_id)
     wake_ms = datp.connections.redis.hget(keys.state(tx_id), "wakeTime")
     datp.connections.redis.zadd(keys.of_tx(tx_id, "sleepingZ"), {tx_id: float(wake_ms or 0)})
+    for number in range(others):
+        datp.client.set_switch(tx_id, f"since{number}", number)
+    if down_s:
+        datp.clock.advance(seconds=down_s)
+        datp.run_job("archiver")
     with datp.connections.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE live_server SET run_id = 'the one before'")
     datp.run_job("reconciler")

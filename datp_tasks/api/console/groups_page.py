@@ -12,8 +12,9 @@ from datp_tasks.api.console.now_page import RATE_SLOTS, group_rows
 from datp_tasks.api.console.streams import LiveView, Params
 from datp_tasks.api.console.visit import Pages, Visit, with_query
 from datp_tasks.api.groups import change_group
-from datp_tasks.api.problems import Problem, invalid, not_found
+from datp_tasks.api.problems import invalid, not_found
 from datp_tasks.api.services import Services
+from datp_tasks.errors import SubjectMoved
 from datp_tasks.live.metrics import RESOLUTIONS
 from datp_tasks.live.nodes import Node
 from datp_tasks.model.node_groups import LIMITS, NodeGroup
@@ -81,12 +82,22 @@ async def groups(visit: Visit) -> Response:
 
 @pages.page("/groups/{name}")
 async def group(visit: Visit) -> Response:
-    name = _name(visit)
+    return await _group_page(visit, _name(visit), {})
+
+
+async def _group_page(
+    visit: Visit, name: str, typed: Mapping[str, int | None], trouble: str = ""
+) -> Response:
+    """The group as it is, with what the person has typed into its form."""
     found = await visit.run(read_one, visit.services, {"name": name})
-    decided = await visit.run(_decided, visit.services, name)
+    decided: NodeGroup = await visit.run(_decided, visit.services, name)
     return visit.page(
         "group.html",
+        409 if trouble else 200,
         title=name,
+        trouble=trouble,
+        typed={**decided.values, **typed},
+        reason=visit.form.get("reason", "") if trouble else "",
         live=with_query("", {"view": "group", "name": name})[1:],
         name=name,
         decided=decided,
@@ -108,17 +119,24 @@ async def change(visit: Visit) -> Response:
     wanted = {key: _value(visit, key) for key in LIMITS if key in visit.form}
     shown = {key: _shown(visit, key, decided) for key in wanted}
     changes = {key: value for key, value in wanted.items() if value != shown[key]}
-    moved = [key for key in changes if shown[key] != decided.values.get(key)]
-    if moved:
-        text = f"{', '.join(moved)} was changed meanwhile: look at the values again"
-        raise Problem(409, "subject-moved", f"Nothing is changed: {text}.")
     if not changes:
         return visit.back_to(
             f"/groups/{name}", trouble="Nothing is changed: the values are as they were."
         )
-    await visit.run(
-        change_group, visit.services, name, changes, actor=visit.caller.actor, reason=reason
-    )
+    try:
+        await visit.run(
+            change_group,
+            visit.services,
+            name,
+            changes,
+            actor=visit.caller.actor,
+            reason=reason,
+            seen={key: shown[key] for key in changes},
+        )
+    except SubjectMoved:
+        now: NodeGroup = await visit.run(_decided, visit.services, name)
+        moved = [key for key in changes if shown[key] != now.values.get(key)]
+        return await _group_page(visit, name, changes, _moved_text(moved, now))
     told = ", ".join(f"{k} {'default' if v is None else v}" for k, v in changes.items())
     return visit.back_to(f"/groups/{name}", f"Changed: {told}. Workers follow within seconds.")
 
@@ -184,6 +202,18 @@ def _name(visit: Visit) -> str:
 def _decided(services: Services, name: str) -> NodeGroup:
     with translate_outage():
         return services.node_groups.store.list().get(name, NodeGroup(name, {}))
+
+
+def _moved_text(moved: list[str], now: NodeGroup) -> str:
+    """None of them if another change has put them back by now."""
+    names = " and ".join([", ".join(moved[:-1]), moved[-1]] if len(moved) > 1 else moved)
+    what = f"{names} {'was' if len(moved) == 1 else 'were'}" if moved else "a value was"
+    values = ", ".join(f"{key} {now.values.get(key, 'default')}" for key in moved)
+    return (
+        f"Nothing was stored: {what} changed after you opened this form"
+        f"{f' (now: {values})' if values else ''}. The form has what you typed; what you send now "
+        "replaces the values of now."
+    )
 
 
 def _shown(visit: Visit, key: str, decided: NodeGroup) -> int | None:

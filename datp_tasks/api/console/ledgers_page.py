@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -154,7 +155,13 @@ async def add_service(visit: Visit) -> Response:
             )
 
     def as_it_is(known: Service) -> Response:
-        typed = {name: value for name, value in given.items() if value and name != "kind"}
+        # What was not typed has the values of now: sending it again takes back no other change.
+        typed = {
+            name: given[name]
+            for name in ("url", "secret")
+            if given[name] != form.get(f"was-{name}", "")
+        }
+        typed["reason"] = form.get("reason", "")
         is_changed = form.get("known") == known.service_id
         trouble = _changed(known) if is_changed else _exists(known)
         return _service_form(visit, _prefilled(known) | typed, trouble, 409)
@@ -191,12 +198,13 @@ def _prefilled(known: Service) -> dict[str, str]:
     """The form of a service that exists; `seen` says as what the person has seen it."""
     name = known.service_id
     given = {"service": name, "kind": known.kind, "url": known.url, "secret": known.secret or ""}
-    return given | {"known": name, "seen": _mark(known)}
+    was = {"was-url": known.url, "was-secret": known.secret or ""}
+    return given | was | {"known": name, "seen": _mark(known)}
 
 
 def _mark(known: Service) -> str:
-    """Another one after every change of the service."""
-    text = f"{known.url}\n{known.secret or ''}"
+    """Another one for every service, and after every change of it."""
+    text = json.dumps([known.service_id, known.kind, known.url, known.secret])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

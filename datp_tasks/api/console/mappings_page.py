@@ -85,11 +85,12 @@ async def compare_mappings(visit: Visit) -> Response:
     one, other = given.get("from", ""), given.get("to", "")
     found = await visit.run(read_one, visit.services, {"name": name})
     lines: list[DiffLine] = []
+    commands: list[str] = []
     if one and other:
-        lines = _differs(
-            await visit.run(_look, visit.services, name, one),
-            await visit.run(_look, visit.services, name, other),
-        )
+        both = [await visit.run(_look, visit.services, name, each) for each in (one, other)]
+        lines = _differs(*both)
+        # Only of versions that exist: the query is written by others.
+        commands = [f"datp mappings show {name} --version {each.version}" for each in both]
     return visit.page(
         "version_diff.html",
         title=f"What differs in {name}",
@@ -99,7 +100,7 @@ async def compare_mappings(visit: Visit) -> Response:
         one=one,
         other=other,
         lines=lines,
-        commands=[f"datp mappings show {name} --version {each}" for each in (one, other) if each],
+        commands=commands,
     )
 
 

@@ -279,7 +279,7 @@ class Console:
             )
         await services.admission.limits.take(owner)
         if request.method == "POST":
-            visit.form = await form_of(request, self._settings)
+            visit.form = await form_of(request, self._settings, takes_input=route.takes_input)
             if not self.desk.sessions.is_form_token(visit.session, visit.form.pop("token", "")):
                 raise forbidden("This form is not of your session. Load the page again.")
         refuse_doubled(request)

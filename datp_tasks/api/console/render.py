@@ -32,6 +32,7 @@ def environment() -> Environment:
         "duration": duration,
         "rate": rate,
         "pretty": pretty,
+        "compact": compact,
         "place": place_words,
         "told": told_words,
         "action": action_words,
@@ -133,3 +134,8 @@ def told_words(kind: str) -> str:
 
 def pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def compact(value: Any) -> str:
+    """For a form: no larger than it was accepted."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -15,6 +15,10 @@ from datp_tasks.api.problems import Problem, forbidden
 from datp_tasks.settings import Settings
 
 FORM_BYTES_MAX = 300_000
+#: Beside the input of a form: its other fields.
+AROUND_BYTES = 65_536
+#: A byte of a text has up to so many in a form.
+BYTES_OF_ONE = 3
 FORM_FIELDS_MAX = 200
 PREFIX = re.compile(r"(/[A-Za-z0-9_.~-]+){1,8}")
 
@@ -72,15 +76,23 @@ def _host_of(origin: str) -> str:
         return ""
 
 
-async def form_of(request: Request, settings: Settings) -> dict[str, str]:
-    """The fields of a form; each once, except that of several the last one counts."""
+async def form_of(
+    request: Request, settings: Settings, *, takes_input: bool = False
+) -> dict[str, str]:
+    """The fields of a form; each once, except that of several the last one counts.
+
+    With `takes_input` there is room for the largest input of a transaction.
+    """
+    bytes_max = min(FORM_BYTES_MAX, settings.input_bytes_max + AROUND_BYTES)
+    if takes_input:
+        bytes_max = BYTES_OF_ONE * settings.input_bytes_max + AROUND_BYTES
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise Problem(415, "not-a-form", "Send a form of the console.")
-    body = b""
+    body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > min(FORM_BYTES_MAX, settings.input_bytes_max + 65_536):
+        if len(body) > bytes_max:
             raise Problem(
                 413, "too-large", "The form is too large.", headers={"Connection": "close"}
             )

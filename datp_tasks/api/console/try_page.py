@@ -32,7 +32,7 @@ async def show(visit: Visit) -> Response:
     return await _page(visit, given.get("pipeline", ""), case=given.get("case", ""))
 
 
-@pages.action("/try", role=Role.VIEWER)
+@pages.action("/try", role=Role.VIEWER, takes_input=True)
 async def submit(visit: Visit) -> Response:
     """As POST /v1/transactions, in the name of who is signed in, with the grants of the key."""
     name, text = visit.form.get("pipeline", "")[:NAME_CHARS_MAX], visit.form.get("input", "")
@@ -66,11 +66,23 @@ async def submit(visit: Visit) -> Response:
     return visit.back_to(f"/transactions/{accepted.tx_id}", said)
 
 
-@pages.action("/try/edit", role=Role.VIEWER)
+@pages.action("/try/edit", role=Role.VIEWER, takes_input=True)
 async def edit(visit: Visit) -> Response:
     """The form with an input that the person has before them; nothing is handed in yet."""
-    name = visit.form.get("pipeline", "")[:NAME_CHARS_MAX]
-    return await _page(visit, name, text=visit.form.get("input", "").strip())
+    name, text = visit.form.get("pipeline", "")[:NAME_CHARS_MAX], visit.form.get("input", "")
+    bytes_max = visit.services.settings.input_bytes_max
+    return await _page(visit, name, text=await visit.run(_easy_to_read, text.strip(), bytes_max))
+
+
+def _easy_to_read(text: str, bytes_max: int) -> str:
+    """On many lines, if it can still be handed in so; as it came if it is no JSON."""
+    try:
+        easy = json.dumps(
+            parse(text, what="The input", bytes_max=bytes_max), indent=2, ensure_ascii=False
+        )
+    except NotJson:
+        return text
+    return easy if len(easy.encode()) <= bytes_max else text
 
 
 async def _page(

@@ -151,6 +151,8 @@ class ConsoleRoute:
     handle: Handle
     #: Where a person is sent who asked for something impossible; empty: an error page.
     back: str = ""
+    #: Its form holds the input of a transaction, which may be large.
+    takes_input: bool = False
 
 
 class Pages:
@@ -163,14 +165,16 @@ class Pages:
         return self._add("GET", path, role, "")
 
     def action(
-        self, path: str, *, role: Role = Role.OPERATOR, back: str = ""
+        self, path: str, *, role: Role = Role.OPERATOR, back: str = "", takes_input: bool = False
     ) -> Callable[[Handle], Handle]:
         """A form is sent here. `back` is the page that shows what was impossible."""
-        return self._add("POST", path, role, back)
+        return self._add("POST", path, role, back, takes_input)
 
-    def _add(self, method: str, path: str, role: Role, back: str) -> Callable[[Handle], Handle]:
+    def _add(
+        self, method: str, path: str, role: Role, back: str, takes_input: bool = False
+    ) -> Callable[[Handle], Handle]:
         def keep(handle: Handle) -> Handle:
-            self.routes.append(ConsoleRoute(method, path, role, handle, back))
+            self.routes.append(ConsoleRoute(method, path, role, handle, back, takes_input))
             return handle
 
         return keep

@@ -14,7 +14,7 @@ SELECT DISTINCT f.condition, f.value
 FROM (SELECT coalesce(details -> 'kept', details) -> 'where' AS filter FROM operator_action
       WHERE action IN ('bulk-cancel', 'bulk-wake', 'bulk-retry')
       UNION ALL
-      SELECT params -> 'where' FROM approval WHERE action LIKE 'bulk.%%') AS r
+      SELECT params -> 'where' FROM approval WHERE starts_with(action, 'bulk.')) AS r
 CROSS JOIN LATERAL json_each_text(r.filter -> 'attributes') AS f (condition, value)
 WHERE r.filter ->> 'owner' IS NULL
 
@@ -89,17 +89,17 @@ WHERE action IN ('bulk-cancel', 'bulk-wake', 'bulk-retry')
 SELECT DISTINCT r.id FROM approval r
 CROSS JOIN LATERAL (SELECT r.params -> 'where') w (filter)
 -- :use chosen_by_value
-WHERE r.action LIKE 'bulk.%%'
+WHERE starts_with(r.action, 'bulk.')
 
 -- :name approvals_of_many
 -- Requests about the transfers of a bulk that was erased, or about many of which none is left.
 SELECT id FROM approval
-WHERE action LIKE 'bulk.%%' AND params -> 'where' ->> 'bulkTransfer' = ANY(%(bulk)s)
+WHERE starts_with(action, 'bulk.') AND params -> 'where' ->> 'bulkTransfer' = ANY(%(bulk)s)
 UNION
-SELECT i.approval_id FROM approval_item i
-WHERE i.tx_id = ANY(%(tx_id)s)
-  AND NOT EXISTS (SELECT 1 FROM approval_item o JOIN tx_summary t ON t.tx_id = o.tx_id
-                  WHERE o.approval_id = i.approval_id AND t.erased_at IS NULL)
+SELECT r.approval_id
+FROM (SELECT DISTINCT approval_id FROM approval_item WHERE tx_id = ANY(%(tx_id)s)) AS r
+WHERE NOT EXISTS (SELECT 1 FROM approval_item o JOIN tx_summary t ON t.tx_id = o.tx_id
+                  WHERE o.approval_id = r.approval_id AND t.erased_at IS NULL)
 
 -- :name actions
 -- Rows of the audit of which something is left.

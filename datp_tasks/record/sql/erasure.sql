@@ -19,16 +19,20 @@ SELECT pg_advisory_xact_lock(hashtextextended('datp erasure', 0))
 
 -- :name lock_approvals
 -- No person decides about these, their batches, or many of which they are some, until the commit.
+-- What is being carried out is held for as long as that takes: it is not waited for, but told.
 SELECT a.id FROM approval a
-WHERE a.subject = ANY(%(tx_id)s || ARRAY(
-          SELECT b.service_id || '/' || b.batch_id FROM ledger_batch b
-          WHERE b.tx_id = ANY(%(tx_id)s)))
-   OR a.id = ANY(ARRAY(SELECT i.approval_id FROM approval_item i WHERE i.tx_id = ANY(%(tx_id)s)))
+WHERE (a.subject = ANY(%(tx_id)s || ARRAY(
+           SELECT b.service_id || '/' || b.batch_id FROM ledger_batch b
+           WHERE b.tx_id = ANY(%(tx_id)s)))
+       OR a.id = ANY(ARRAY(SELECT i.approval_id FROM approval_item i
+                           WHERE i.tx_id = ANY(%(tx_id)s))))
+  AND a.state <> 'approved'
 ORDER BY a.id FOR UPDATE
 
 -- :name lock_approvals_about
 -- No person decides about these batches until the commit.
-SELECT id FROM approval WHERE subject = ANY(%(subject)s) ORDER BY id FOR UPDATE
+SELECT id FROM approval WHERE subject = ANY(%(subject)s) AND state <> 'approved'
+ORDER BY id FOR UPDATE
 
 -- :name lock
 -- Nothing of these transactions changes until the commit.
@@ -45,12 +49,17 @@ SELECT t.tx_id, t.status, t.completed_at IS NOT NULL AS is_final, t.erased_at,
                WHERE d.tx_id = t.tx_id AND d.state = 'pending') AS is_told,
        (SELECT b.service_id || '/' || b.batch_id FROM ledger_batch b
         WHERE b.tx_id = t.tx_id AND b.final_at IS NULL LIMIT 1) AS open_batch,
-       (SELECT a.id FROM approval a
-        WHERE a.subject = ANY(t.tx_id || ARRAY(
-                  SELECT b.service_id || '/' || b.batch_id FROM ledger_batch b
-                  WHERE b.tx_id = t.tx_id))
-          AND (a.state = 'approved' OR (a.break_glass AND a.closed_by IS NULL))
-        ORDER BY a.id LIMIT 1) AS open_approval
+       coalesce(
+           (SELECT a.id FROM approval a
+            WHERE a.subject = ANY(t.tx_id || ARRAY(
+                      SELECT b.service_id || '/' || b.batch_id FROM ledger_batch b
+                      WHERE b.tx_id = t.tx_id))
+              AND (a.state = 'approved' OR (a.break_glass AND a.closed_by IS NULL))
+            ORDER BY a.id LIMIT 1),
+           -- Of many: its filter may name this one, and is not changed before all are done.
+           (SELECT a.id FROM approval_item i JOIN approval a ON a.id = i.approval_id
+            WHERE i.tx_id = t.tx_id AND a.state = 'approved'
+            ORDER BY a.id LIMIT 1)) AS open_approval
 FROM tx_summary t WHERE t.tx_id = ANY(%(tx_id)s)
 
 -- :name erase_journal

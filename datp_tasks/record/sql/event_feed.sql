@@ -118,4 +118,6 @@ WHERE kind = 'pipeline' OR %(owner)s::text IS NULL OR name = %(owner)s
 
 -- :name key
 -- What places are hidden with, and what was handed out before they were.
-SELECT key, old_xact::text AS old_xact, old_until, old_change, old_report FROM feed_key
+SELECT key, old_xact::text AS old_xact, old_until, old_change, old_report,
+       now() AS now
+FROM feed_key
