@@ -343,8 +343,8 @@ def test_test_cases_of_a_version_are_run_and_told_one_by_one(
     async def broken(*_: Any) -> None:
         raise CasesNotRun("The test cases could not be run: no answer")
 
-    for run, kind, retryable in ((busy, "cases-busy", True), (broken, "cases-not-run", False)):
-        monkeypatch.setattr(CaseRuns, "run", run)
+    for outcome, kind, retryable in ((busy, "cases-busy", True), (broken, "cases-not-run", False)):
+        monkeypatch.setattr(CaseRuns, "run", outcome)
         refused = ops.post(place)
         assert (refused.status_code, kind_of(refused)) == (409, kind)
         assert refused.json()["retryable"] is retryable
