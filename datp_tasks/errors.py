@@ -55,7 +55,7 @@ DatpError
 │   ├── ApprovalUnknown       no request of that number
 │   ├── ApprovalForbidden     this person may not decide about it
 │   ├── ApprovalOver          it was decided, has expired, or its subject has moved
-│   └── SubjectMoved          what was asked for was asked about another version
+│   └── SubjectMoved          the subject has changed since the request was made
 ├── PolicyInvalid             the file that says what needs a second person has mistakes
 ├── SealError
 │   ├── NoKeyRing             a secret cannot be stored or read without a key ring

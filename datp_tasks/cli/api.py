@@ -71,6 +71,8 @@ def api(
     KeyHash(context.settings.key_pepper, context.settings.key_pepper_previous)
     with suppress(DatabaseUnavailable):
         require_tables(context.engine)
+    # The processes of the API have connections of their own.
+    context.close()
     os.environ.update(context.environment)
     level = "info" if access_log else "warning"
     serve(host=host, port=port, workers=workers, log_level=level, access_log=access_log)

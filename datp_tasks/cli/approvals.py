@@ -88,11 +88,10 @@ def reject(
 
 def _show(found: Approval, as_json: bool, *, masked: bool = False) -> None:
     console = Console()
-    shown = found.to_json(masked=masked)
     if as_json:
-        print_json(console, shown)
+        print_json(console, found.to_json(masked=masked))
         return
-    for name, value in shown.items():
+    for name, value in found.for_people(masked=masked).items():
         if value is not None and name != "decisions":
             console.print(f"{name:14} {value}", markup=False, highlight=False)
     for each in found.given:

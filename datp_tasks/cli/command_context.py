@@ -34,10 +34,17 @@ URL_VARIABLES = ("DATP_REDIS_URL", "DATP_DATABASE_URL")
 class Context(CommandParts):
     """What commands work with; nothing is imported or connected before it is used."""
 
-    def __init__(self, settings: Settings, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        environment: Mapping[str, str] | None = None,
+        steps_of_stack: Path | None = None,
+    ) -> None:
         super().__init__(settings)
         #: What the settings were read from, beside the environment itself.
         self.environment = environment or {}
+        #: Where the `datp up` runs whose step modules the settings name; None: DATP_STEPS does.
+        self.steps_of_stack = steps_of_stack
 
     @cached_property
     def reader(self) -> StatusReader:
@@ -89,17 +96,33 @@ def is_remote() -> bool:
 def connect(directory: Path | None = None) -> Context:
     if _remote is not None:
         return _remote
-    found = {**_of_running_stack(directory)}
+    directory = directory or Path(DEFAULT_DIRECTORY)
+    found = of_running_stack(directory)
+    if _names_others(found):
+        # Its policy, pepper, key ring and steps are those of other servers.
+        found = {}
     given = {name: os.environ[name] for name in found.keys() & os.environ.keys()}
-    return Context(Settings.from_env({**found, **os.environ}), {**found, **given})
+    is_from_stack = bool(found.get(STEPS_VARIABLE)) and STEPS_VARIABLE not in given
+    return Context(
+        Settings.from_env({**found, **os.environ}),
+        {**found, **given},
+        directory.absolute() if is_from_stack else None,
+    )
+
+
+def _names_others(found: Mapping[str, str]) -> bool:
+    """Whether the environment names all servers, and not those of the stack."""
+    given = [os.environ.get(name) for name in URL_VARIABLES]
+    return all(given) and given != [found.get(name) for name in URL_VARIABLES]
 
 
 def is_running(directory: Path | None = None) -> bool:
     """Whether there are servers to use: named by the environment, or run by `datp up`."""
-    return all(os.environ.get(name) for name in URL_VARIABLES) or bool(_of_running_stack(directory))
+    return all(os.environ.get(name) for name in URL_VARIABLES) or bool(of_running_stack(directory))
 
 
-def _of_running_stack(directory: Path | None) -> dict[str, str]:
+def of_running_stack(directory: Path | None) -> dict[str, str]:
+    """The variables of the `datp up` that runs there; none if there is none."""
     run = read_run_file(directory or Path(DEFAULT_DIRECTORY))
     if run is None:
         return {}

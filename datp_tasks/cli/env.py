@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from datp_tasks.cli.api import KEY_FILE, OPERATOR_KEY_FILE, URL_FILE
-from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.command_context import connect, of_running_stack
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.private_files import read_text
 from datp_tasks.local.run_file import read_run_file
@@ -33,7 +33,8 @@ def env(
     run = read_run_file(directory)
     if run is None:
         raise LocalStackError(f"Nothing runs in {directory}; start it with `datp up`.")
-    found = dict(connect(directory).environment)
+    # Also for a shell whose variables name other servers: it asks for those of this stack.
+    found = dict(connect(directory).environment or of_running_stack(directory))
     if "api" in run.pids:
         # What is left of an earlier run with an API is of no use without one.
         found["DATP_URL"] = read_text(run.directory / URL_FILE) or ""

@@ -25,6 +25,8 @@ class Installation(Protocol):
     @property
     def settings(self) -> Settings: ...
     @property
+    def steps_of_stack(self) -> Path | None: ...
+    @property
     def pipelines(self) -> PipelineStore: ...
 
 
@@ -37,7 +39,7 @@ def run_cases(
     files: Sequence[Path],
 ) -> None:
     """Print what came of each case, and end with 1 if one has failed."""
-    import_steps(datp.settings.steps)
+    import_steps(datp.settings.steps, of_stack=datp.steps_of_stack)
     known = _pipelines(datp, name, version, files)
     definition = known.pop(name)
     wanted = [each.name for each in definition.cases if not cases or each.name in cases]

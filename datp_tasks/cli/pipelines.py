@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
 
-from datp_tasks.cli.own_steps import import_steps
+from datp_tasks.cli.own_steps import import_steps, import_what_is_here
 from datp_tasks.cli.terminal_tables import list_table, print_list, short_time
 from datp_tasks.engine.registry import param_mistakes, registry
 from datp_tasks.errors import ApprovalNeeded, PipelineInvalid
@@ -31,6 +31,8 @@ class Connected(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+    @property
+    def steps_of_stack(self) -> Path | None: ...
     @property
     def pipelines(self) -> PipelineStore: ...
     def offered_step_types(self) -> set[str] | None: ...
@@ -57,7 +59,7 @@ def apply(
     """Store each pipeline as a new version, if its content is new."""
     datp = _connect()
     definitions = load_definitions(files)
-    _check_params(definitions, datp.settings)
+    _check_params(definitions, datp)
     for definition in definitions:
         applied = datp.pipelines.apply(definition)
         done = ["new version" if applied.is_new else "unchanged"]
@@ -255,9 +257,14 @@ def _connect() -> Connected:
     return connect()
 
 
-def _check_params(definitions: list[PipelineDefinition], settings: Settings) -> None:
+def _check_params(definitions: list[PipelineDefinition], datp: Connected) -> None:
     """Ask the step types that can be imported here; the others are checked when they run."""
-    import_steps(settings.steps)
+    if datp.steps_of_stack is None:
+        import_steps(datp.settings.steps)
+    else:
+        # Its workers have them; that this process has not is no mistake of the pipelines.
+        for missing in import_what_is_here(datp.settings.steps, datp.steps_of_stack):
+            _warn(f"the params of its steps are not checked here: {missing}")
     mistakes = param_mistakes(definitions, registry)
     if mistakes:
         raise PipelineInvalid(mistakes)

@@ -27,6 +27,7 @@ from datp_tasks.cli.terminal_tables import (
 from datp_tasks.errors import DecisionInvalid
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.payload import NotJson, parse
+from datp_tasks.model.plan import place_words
 from datp_tasks.operator.doctor import Diagnosis
 from datp_tasks.operator.doubt_decisions import Decision
 from datp_tasks.operator.replay import Replay
@@ -99,7 +100,7 @@ def _show_diagnosis(console: Console, found: Diagnosis) -> None:
             (
                 each.tx_id,
                 _time(each.since_ms),
-                each.place,
+                escape(place_words(each.place)),
                 each.step_type,
                 f"[red]{escape(each.node)} (gone)[/red]" if each.orphaned else escape(each.node),
                 "in the middle of its step" if each.mid_step else "between two steps",
@@ -112,7 +113,13 @@ def _show_diagnosis(console: Console, found: Diagnosis) -> None:
         "In doubt: decide each with `datp resolve`",
         ("transaction", "since", "place", "step", "why"),
         [
-            (each.tx_id, _time(each.since_ms), each.place, each.step_type, escape(each.why))
+            (
+                each.tx_id,
+                _time(each.since_ms),
+                escape(place_words(each.place)),
+                each.step_type,
+                escape(each.why),
+            )
             for each in found.in_doubt
         ],
     )

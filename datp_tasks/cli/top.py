@@ -17,6 +17,7 @@ from datp_tasks.bells.broker import backlog, make_celery
 from datp_tasks.cli.command_context import Context, connect, is_remote
 from datp_tasks.cli.terminal_tables import list_table, print_json
 from datp_tasks.live.metrics import RESOLUTIONS, Slot, summed
+from datp_tasks.model.plan import step_words
 from datp_tasks.model.status import FINAL
 from datp_tasks.operator.doctor import InFlight
 
@@ -140,7 +141,7 @@ def _drawn(view: TopView) -> Group:
         node = f"[red]{each.node}[/red]" if each.orphaned else each.node
         since_s = max(0.0, (view.now_ms - each.since_ms) / 1_000)
         running.append(
-            (each.tx_id, f"{since_s:.1f} s", f"{each.place} {each.step_type}", node),
+            (each.tx_id, f"{since_s:.1f} s", step_words(each.place, each.step_type), node),
         )
     columns, whole = ("transaction", "for", "step", "node"), ("transaction", "for")
     long = list_table(columns, running, whole=whole, title="Longest")

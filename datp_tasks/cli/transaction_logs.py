@@ -14,6 +14,7 @@ from rich.markup import escape
 from datp_tasks.api.serializers import line_json
 from datp_tasks.cli.command_context import connect
 from datp_tasks.model.log_lines import LogLine
+from datp_tasks.model.plan import path_words
 
 COLOURS = {"warning": "yellow", "error": "red", "critical": "bold red"}
 LEVELS = ("info", "warning", "error")
@@ -61,7 +62,8 @@ def _print(console: Console, line: LogLine, as_json: bool) -> None:
         return
     at = f"{line.at:%Y-%m-%d %H:%M:%S}" if line.at else "-"
     colour = COLOURS.get(line.level, "dim")
-    where = f"{line.path} {line.step_type}" + (f" #{line.attempt}" if line.attempt > 1 else "")
+    where = f"step {path_words(line.path)} ({line.step_type})" if line.path else line.step_type
+    where += f" #{line.attempt}" if line.attempt > 1 else ""
     fields = "".join(f" {name}={value}" for name, value in (line.fields or {}).items())
     level = f"[{colour}]{line.level or '-':7}[/{colour}]"
     console.print(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
+import stat
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +16,8 @@ from typing import Any
 
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.private_files import read_text, write_private
+
+log = logging.getLogger("datp.local")
 
 #: Where `datp up` keeps its data, unless it is told otherwise.
 DEFAULT_DIRECTORY = ".datp"
@@ -31,6 +35,7 @@ OF_A_STACK = {
     "DATP_MAINTENANCE_GROUP": "maintenance",
     POLICY_VARIABLE: "single-person",
 }
+WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 LOCK_FILE = "lock"
 LOCK_TRIES = 10
 LOCK_PAUSE_S = 0.05
@@ -81,6 +86,8 @@ def read_run_file(directory: Path) -> RunInfo | None:
 def read_last_run(directory: Path) -> RunInfo | None:
     """What the run file says, whether or not that stack still runs."""
     directory = Path(directory).absolute()
+    if not all(map(_is_trusted, (directory, directory / RUN_FILE))):
+        return None
     try:
         text = read_text(directory / RUN_FILE)
         return None if text is None else _parse(directory, json.loads(text))
@@ -88,6 +95,21 @@ def read_last_run(directory: Path) -> RunInfo | None:
         raise LocalStackError(f"{directory / RUN_FILE} cannot be read: {error}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LocalStackError(f"{directory / RUN_FILE} is damaged: {error!r}") from error
+
+
+def _is_trusted(path: Path) -> bool:
+    """Whether only this user or root can have written it: it names code that commands import."""
+    try:
+        found = path.stat()
+    except OSError:
+        # Reading it says what is wrong, if it is more than missing.
+        return True
+    if found.st_uid in (os.geteuid(), 0) and not found.st_mode & WRITABLE_BY_OTHERS:
+        return True
+    log.warning(
+        "%s is not used: it belongs to another user, or others may write to it (chmod go-w)", path
+    )
+    return False
 
 
 def remove_run_file(directory: Path) -> None:

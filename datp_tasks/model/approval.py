@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from datp_tasks.model.actor import Actor, Role
 from datp_tasks.model.payload import Json, canonical
+from datp_tasks.model.plan import place_words
 from datp_tasks.model.sealed import MASK, masked
 
 #: Everything that a policy can ask a second person for.
@@ -186,6 +187,14 @@ class Approval:
             shown |= {"params": MASK, "reason": None}
         elif masked and self.params.get("output") is not None:
             shown["params"] = {**self.params, "output": MASK}
+        return shown
+
+    def for_people(self, *, masked: bool = False) -> Json:
+        """The same, with the step counted from 1, as in the notes beside it."""
+        shown = self.to_json(masked=masked)
+        params = shown["params"]
+        if self.action.startswith("resolve.") and "step" in params:
+            shown["params"] = {**params, "step": place_words(str(params["step"]))}
         return shown
 
     def _to_json(self) -> Json:

@@ -41,6 +41,16 @@ def place_words(place: str) -> str:
     return f"step {int(index) + 1} of {pipeline}" if is_place else place
 
 
+def step_words(place: str, step_type: str) -> str:
+    """The same with the type: step 2 of payout (bank/pay)."""
+    return f"{place_words(place)} ({step_type})"
+
+
+def path_words(path: str) -> str:
+    """For people, who count steps from 1: `1.0` is the first step of what step 2 called."""
+    return ".".join(str(int(each) + 1) if each.isdecimal() else each for each in path.split("."))
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
     """Run a step, undo a step, or end."""
@@ -62,9 +72,7 @@ class Action:
 
     @property
     def where(self) -> str:
-        """For people, who count steps from 1; `path` and `place` count from 0."""
-        numbers = ".".join(str(int(each) + 1) for each in self.path.split(".") if each)
-        return f"step {numbers} ({self.step_type})"
+        return step_words(self.place, self.step_type)
 
     def position(self, priority: str = "out") -> Position:
         return Position(self.group, self.step_type, self.place, priority)

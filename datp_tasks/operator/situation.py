@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.nodes import Node, NodeRegister
 from datp_tasks.live.store import LiveStore
-from datp_tasks.model.plan import place_words
+from datp_tasks.model.plan import step_words
 from datp_tasks.model.view import View
 from datp_tasks.record.groups import GroupStore
 from datp_tasks.record.record_types import Summary
@@ -36,8 +36,7 @@ class Situation:
 
     @property
     def step(self) -> str:
-        place = place_words(self.fields.get("place", "?"))
-        return f"{place} ({self.fields.get('stepType', '?')})"
+        return step_words(self.fields.get("place", "?"), self.fields.get("stepType", "?"))
 
     def ago_s(self, moment_ms: float | None) -> float:
         return 0.0 if moment_ms is None else max(0.0, (self.now_ms - moment_ms) / 1_000)

@@ -37,7 +37,8 @@ CONFLICTS = ("40001", "40P01", "55P03")
 
 NO_TABLES = (
     "The database of DATP_DATABASE_URL has no tables yet. Make them with `datp migrate`, and start "
-    "this again."
+    "this again. Or it has them, and its role may not see them: `datp db rights`, or another "
+    "search_path."
 )
 
 

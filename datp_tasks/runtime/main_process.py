@@ -92,3 +92,6 @@ def _require_tables(container: Container) -> None:
         require_tables(container.engine)
     except DatabaseUnavailable as error:
         log.warning("PostgreSQL is unavailable (%s); the worker goes on trying", error.reason)
+    except SQLAlchemyError as error:
+        # Whatever it is, a group that is stopped must stay so.
+        log.warning("it is not known whether the database has its tables: %s", error)

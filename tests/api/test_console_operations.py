@@ -31,6 +31,7 @@ from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.api.test_console_access import Guest, signed_in
 from tests.support.api_house import ApiHouse, api_house
+from tests.support.archive_world import World
 from tests.support.console_surroundings import Surroundings
 
 REASON = {"reason": "ticket 12"}
@@ -185,6 +186,15 @@ def test_deciding_about_a_batch_takes_a_reason_and_two_persons(strict: ApiHouse)
     bob.post(f"/approvals/{number}/approve", token=bob.token())
     assert state() is BatchState.INVALID
     assert ann.get("/ledgers/saw/none").status_code == 404
+
+
+def test_an_approval_counts_the_step_as_the_note_beside_it_does(strict: ApiHouse) -> None:
+    tx_id = World(strict.kit).crashed("pay", "hop.after_step", nth=2)
+    strict.kit.recover()
+    ann = signed_in(strict, "ann", Role.ADMIN)
+    form = {"decision": "redo", "token": ann.token(), **REASON}
+    page = said(ann, ann.post(f"/transactions/{tx_id}/resolve", **form).headers["location"])
+    assert '"step": "step 2 of pay"' in page and "pay/1" not in page
 
 
 def test_an_alert_is_closed_with_a_reason(house: ApiHouse) -> None:

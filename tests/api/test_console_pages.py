@@ -21,6 +21,7 @@ from datp_tasks.testing.servers import Servers
 from tests.support.api_house import PEPPER, api_house
 from tests.support.browser import opened_browser
 from tests.support.console_world import HOSTILE, ConsoleWorld, Visitor
+from tests.support.eventually import eventually
 
 #: Path, with the names of transactions of the world.
 PAGES = (
@@ -272,7 +273,8 @@ def test_a_viewer_sees_no_actions_and_a_forged_form_is_refused(world: ConsoleWor
 
 def test_texts_that_look_like_markup_stay_texts(world: ConsoleWorld) -> None:
     tx_id = world.hostile()
-    # Only what is stored can be shown.
+    # Only what is stored can be shown; a thread of the API that runs steps now takes this one, too.
+    eventually(lambda: world.kit.status(tx_id).status.is_final)
     stored = world.kit.status(tx_id)
     assert (stored.status, stored.note) == ("failed", HOSTILE)
     with world.person("opal", Role.ADMIN) as visitor:

@@ -117,6 +117,10 @@ def test_a_retry_that_needs_another_person_says_so_with_its_exit_code(datp: Kit,
     datp.recover()
     code, told = run("ann", Role.OPERATOR, "retry", tx_id, "--reason", "again")
     assert (code, f"datp approvals approve {newest(datp)}" in told) == (7, True), told
+    shown = run("bob", Role.APPROVER, "approvals", "show", newest(datp))[1]
+    assert "'step': 'step 2 of pay'" in shown and "pay/1" not in shown
+    shown = run("bob", Role.APPROVER, "approvals", "show", newest(datp), "--json")[1]
+    assert json.loads(shown)["params"]["step"] == "pay/1"
 
 
 def test_a_viewer_reads_no_payload(datp: Kit, run: Run) -> None:

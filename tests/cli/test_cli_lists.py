@@ -113,7 +113,9 @@ def test_what_runs_is_shown_with_whole_ids(
     datp.set_switch(waiting, "go", True)
     live = datp.connections.live
     live.claim_many([(waiting, int(live.fields_many([waiting])[0]["sequence"]))], "a-node-" * 5)
-    assert holds(run("top", "--once"), waiting)
+    lines = run("top", "--once")
+    assert holds(lines, waiting)
+    assert "step 1" in " ".join(lines) and "approval/0" not in "".join(lines)
 
 
 def test_alerts_are_listed_with_whole_subjects(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +13,13 @@ import typer
 from typer.testing import CliRunner, Result
 
 from datp_tasks import Pipeline
-from datp_tasks.cli import transactions
+from datp_tasks.cli import pipelines, transactions
 from datp_tasks.cli.group_watch import GroupWatch, Needs, node_groups
 from datp_tasks.cli.own_steps import import_steps
 from datp_tasks.errors import PipelineInvalid, StepTypeInvalid
 from datp_tasks.model.actor import LOCAL
 from datp_tasks.testing import Kit
+from tests.support.command_parts import command_parts
 from tests.support.eventually import eventually
 
 ORDER = """
@@ -94,6 +96,30 @@ def test_a_steps_module_that_is_not_there_is_a_sentence(in_folder: Path) -> None
         import_steps(["no_such_steps"])
     assert str(caught.value).startswith("DATP_STEPS names the module 'no_such_steps', which cannot")
     assert f"looked for in {in_folder}" in str(caught.value)
+
+
+def test_steps_of_a_running_stack_that_are_not_here_keep_no_pipeline_from_being_applied(
+    datp: Kit, in_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (in_folder / "order.yaml").write_text(ORDER)
+    (in_folder / "halfway_steps.py").write_text("1 / 0\n")
+    settings = replace(datp.settings, steps=("no_such_steps", "halfway_steps"))
+    of_stack = in_folder / ".datp"
+
+    def run(*words: str, **parts: Any) -> Result:
+        parts |= {"pipelines": datp.connections.pipelines, "offered_step_types": lambda: None}
+        context = command_parts(datp, settings=settings, **parts)
+        monkeypatch.setattr(pipelines, "_connect", lambda: context)
+        return CliRunner().invoke(pipelines.app, list(words))
+
+    refused = run("apply", "order.yaml")
+    assert isinstance(refused.exception, StepTypeInvalid), "DATP_STEPS is the word of this user"
+    applied = run("apply", "order.yaml", steps_of_stack=of_stack)
+    assert (applied.exit_code, "order" in applied.stdout) == (0, True), applied.output
+    for words in ("'no_such_steps'", "'halfway_steps'", f"`datp up` that runs in {of_stack}"):
+        assert words in applied.stderr
+    tested = run("test", "order", steps_of_stack=of_stack)
+    assert f"the `datp up` that runs in {of_stack}" in str(tested.exception)
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,8 @@ def test_an_async_step_that_obeys_its_limit_costs_no_process(kit: Kit) -> None:
     finally:
         vector.end()
     assert vector.hop.kills == 0
-    assert kit.status(tx_id).note == f"step 1 (t/maybe): the step ran longer than {LIMIT_S:g} s"
+    note = f"step 1 of p (t/maybe): the step ran longer than {LIMIT_S:g} s"
+    assert kit.status(tx_id).note == note
 
 
 def test_the_event_loop_of_a_worker_ends_with_it(kit: Kit) -> None:

@@ -31,7 +31,7 @@ def test_the_client_sees_an_error_id_and_the_operator_what_postgresql_said(datp:
     datp.use(Pipeline("p").step("t/sql").build())
     summary = datp.run("p", {})
     assert summary.status is Status.INTERNAL_ERROR
-    assert without_id(summary.note) == "step 1 (t/sql): ProgrammingError (error …)"
+    assert without_id(summary.note) == "step 1 of p (t/sql): ProgrammingError (error …)"
     answer = datp.operator.why(summary.tx_id).answer
     assert "no_such_table" in answer
     # Not what the statement was given, as SQLAlchemy would list it.

@@ -53,7 +53,7 @@ def test_review_parks_the_transaction_and_runs_nothing_again(datp: Kit, point: s
     summary = datp.status(tx_id)
     assert summary.status is Status.IN_DOUBT
     assert summary.note == (
-        "a worker was lost in the middle of step 1 (t/act); a person must decide"
+        "a worker was lost in the middle of step 1 of p (t/act); a person must decide"
     )
     datp.advance(days=2)
     assert datp.status(tx_id).status is Status.IN_DOUBT
@@ -141,7 +141,7 @@ def test_the_answer_of_a_probe_decides(
     assert asked == [({"n": 1}, f"{tx_id}:0")]
     assert len(tries) - before == int(runs_again)
     if isinstance(answer, DontKnow):
-        assert summary.note == "the probe of step 1 (t/act) does not know: bank is closed"
+        assert summary.note == "the probe of step 1 of p (t/act) does not know: bank is closed"
 
 
 def test_a_step_with_a_probe_that_did_not_crash_is_not_probed(datp: Kit) -> None:
@@ -317,7 +317,7 @@ def test_a_step_that_kills_its_workers_is_parked(datp_servers: Servers) -> None:
         kit.recover()
     summary = kit.status(tx_id)
     assert summary.status is Status.IN_DOUBT
-    assert summary.note == "step 1 (t/poison) lost its worker 3 times"
+    assert summary.note == "step 1 of p (t/poison) lost its worker 3 times"
     assert tries == [1, 2, 3]
     kit.close()
 

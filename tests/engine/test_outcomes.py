@@ -198,7 +198,7 @@ def test_an_exception_is_tried_again_after_growing_pauses_and_then_an_internal_e
     start_ms = now_ms(datp)
     summary = datp.run("p", {})
     assert summary.status is Status.INTERNAL_ERROR
-    assert without_id(summary.note) == "step 1 (t/break): RuntimeError (error …)"
+    assert without_id(summary.note) == "step 1 of p (t/break): RuntimeError (error …)"
     assert summary.output is None
     assert tries == [
         (attempt, start_ms + seconds * 1_000)

@@ -105,7 +105,7 @@ def test_an_internal_error_undoes_only_if_the_pipeline_says_so(
     datp.use(do(Pipeline("p", on_error=on_error), "a").step("bank/break").build())
     summary = datp.run("p", {})
     assert summary.status is Status.INTERNAL_ERROR
-    assert without_id(summary.note) == "step 2 (bank/break): RuntimeError (error …)"
+    assert without_id(summary.note) == "step 2 of p (bank/break): RuntimeError (error …)"
     assert bank.diary == diary
 
 
@@ -128,7 +128,7 @@ def test_a_rollback_that_never_works_is_parked_and_not_dropped(datp: Kit) -> Non
     datp.use(do(do(Pipeline("p"), "a"), "b").step("bank/fail").build())
     summary = datp.run("p", {})
     assert summary.status is Status.IN_DOUBT
-    note = "step 2 (bank/do) cannot be rolled back: OSError (error …)"
+    note = "step 2 of p (bank/do) cannot be rolled back: OSError (error …)"
     assert without_id(summary.note) == note
     assert bank.diary == ["do a", "do b", "undo b", "undo b"]
     # Days later it is still there, still with everything that must be undone.
@@ -152,7 +152,7 @@ def test_a_rollback_cannot_fail_or_abort_the_transaction(datp: Kit) -> None:
     datp.use(Pipeline("p").step("t/do").step("bank/fail").build())
     summary = datp.run("p", {})
     assert summary.status is Status.IN_DOUBT
-    assert summary.note == "step 1 (t/do) cannot be rolled back: Abort: I do not want to"
+    assert summary.note == "step 1 of p (t/do) cannot be rolled back: Abort: I do not want to"
 
 
 def test_what_a_rollback_returns_changes_nothing(datp: Kit) -> None:
@@ -167,6 +167,17 @@ def test_what_a_rollback_returns_changes_nothing(datp: Kit) -> None:
     datp.use(Pipeline("p").step("t/do").step("bank/fail").build())
     summary = datp.run("p", {})
     assert (summary.status, summary.output) == (Status.FAILED, {"why": "not today"})
+
+
+def test_a_note_about_a_child_pipeline_names_it(datp: Kit) -> None:
+    Bank(datp)
+    datp.use(
+        do(Pipeline("child", startable=False), "c").step("bank/break").build(),
+        do(Pipeline("p"), "a").step("bank/call", params={"child": "child"}).build(),
+    )
+    assert without_id(datp.run("p", {}).note) == (
+        "step 2 of child (bank/break): RuntimeError (error …)"
+    )
 
 
 def test_a_rollback_reaches_into_child_pipelines_that_are_over(datp: Kit) -> None:

@@ -48,14 +48,14 @@ def test_the_timeout_of_the_step_type_interrupts_it(datp: Kit, how: str) -> None
     datp.use(Pipeline("p").step("t/block").build())
     summary = datp.run("p", {})
     assert summary.status is Status.INTERNAL_ERROR
-    assert summary.note == "step 1 (t/block): the step ran longer than 0.05 s"
+    assert summary.note == "step 1 of p (t/block): the step ran longer than 0.05 s"
 
 
 @both
 def test_the_timeout_of_the_definition_overrules_it(datp: Kit, how: str) -> None:
     block(datp, how, timeout_s=FOR_EVER_S)
     datp.use(Pipeline("p").step("t/block", timeout_s=0.06).build())
-    assert datp.run("p", {}).note == "step 1 (t/block): the step ran longer than 0.06 s"
+    assert datp.run("p", {}).note == "step 1 of p (t/block): the step ran longer than 0.06 s"
 
 
 @both
@@ -89,7 +89,8 @@ def test_a_rollback_has_the_timeout_of_its_step(datp: Kit, how: str) -> None:
     datp.use(Pipeline("p").step("t/do").step("t/fail").build())
     summary = datp.run("p", {})
     assert summary.status is Status.IN_DOUBT
-    assert summary.note == ("step 1 (t/do) cannot be rolled back: the step ran longer than 0.05 s")
+    note = "step 1 of p (t/do) cannot be rolled back: the step ran longer than 0.05 s"
+    assert summary.note == note
 
 
 def test_a_step_in_a_thread_is_interrupted_too(datp: Kit) -> None:
@@ -105,7 +106,7 @@ def test_a_step_in_a_thread_is_interrupted_too(datp: Kit) -> None:
     thread = threading.Thread(target=lambda: notes.append(datp.run("p", {}).note))
     thread.start()
     thread.join(FOR_EVER_S)
-    assert notes == ["step 1 (t/spin): the step ran longer than 0.05 s"]
+    assert notes == ["step 1 of p (t/spin): the step ran longer than 0.05 s"]
 
 
 def test_a_time_limit_that_was_not_needed_leaves_nothing_behind(datp: Kit) -> None:

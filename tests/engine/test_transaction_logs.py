@@ -360,7 +360,7 @@ def test_the_command_shows_them_by_level_and_as_json(
     try:
         whole = CliRunner().invoke(app, [tx_id, "--follow"], catch_exceptions=False).output
         assert [line.partition(": ")[2] for line in whole.splitlines()][-1] == "at the end"
-        assert "cents=12" in whole and "0 t/talk #2" in whole
+        assert "cents=12" in whole and " step 1 (t/talk) #2: " in whole
         errors = CliRunner().invoke(app, [tx_id, "--level", "error", "--json"]).output
         assert [json.loads(line)["text"] for line in errors.splitlines()] == ["at the end"]
         assert CliRunner().invoke(app, [tx_id, "--level", "loud"]).exit_code == 2

@@ -88,7 +88,7 @@ def test_one_that_kills_its_worker_again_and_again_is_parked(datp: Kit, world: W
     give_up_nodes(datp)
     summary = datp.status(tx_id)
     assert summary.status is Status.IN_DOUBT
-    assert summary.note == "step 1 (t/book) lost its worker 3 times"
+    assert summary.note == "step 1 of quick (t/book) lost its worker 3 times"
     assert world.times("book", tx_id) == 3
     datp.operator.resolve(tx_id, "redo", reason="the memory leak is mended")
     assert datp.status(tx_id).status is Status.SUCCESS

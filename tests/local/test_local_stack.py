@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 import redis
+from typer.testing import CliRunner
 
+from datp_tasks.cli import app as whole_app
 from datp_tasks.cli.command_context import connect
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.interruptions import Interruptions
@@ -196,11 +198,71 @@ def test_a_command_beside_a_stack_knows_the_steps_of_its_workers(
     with Stack(tmp_path, environment={"DATP_STEPS": "shop, bank.steps"}, **given) as stack:  # type: ignore[arg-type]
         stack.start_servers()
         assert connect(tmp_path).settings.steps == ("shop", "bank.steps")
+        assert connect(tmp_path).steps_of_stack == tmp_path
         monkeypatch.setenv("DATP_STEPS", "mine")
-        assert connect(tmp_path).settings.steps == ("mine",)
+        context = connect(tmp_path)
+        assert (context.settings.steps, context.steps_of_stack) == (("mine",), None)
         with Stack(tmp_path / "other", **given) as other:  # type: ignore[arg-type]
             ports = {each.take_port(5_555) for each in (stack, other)}
             assert len(ports) == 2, "they may start at the same moment"
+
+
+@pytest.fixture
+def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of a stack that was given all its servers."""
+    names = ("REDIS_URL", "DATABASE_URL", "STEPS", "KEY_PEPPER", "SECURITY__POLICY_FILE")
+    for name in (f"DATP_{each}" for each in names):
+        monkeypatch.delenv(name, raising=False)
+    given = {"redis_url": "redis://r/0", "database_url": "postgresql://db/x"}
+    with Stack(tmp_path, environment={"DATP_STEPS": "shop"}, **given) as stack:  # type: ignore[arg-type]
+        stack.key_pepper()
+        stack.start_servers()
+        yield tmp_path
+
+
+def test_a_command_for_other_servers_takes_nothing_of_the_stack_beside_it(
+    beside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pepper = connect(beside).settings.key_pepper
+    assert pepper
+    # As after `export`, with the servers of this very stack.
+    monkeypatch.setenv("DATP_REDIS_URL", "redis://r/0")
+    monkeypatch.setenv("DATP_DATABASE_URL", "postgresql://db/x")
+    same = connect(beside)
+    assert (same.settings.steps, same.settings.key_pepper) == (("shop",), pepper)
+    monkeypatch.setenv("DATP_DATABASE_URL", "postgresql://production/x")
+    other = connect(beside)
+    assert (other.environment, other.steps_of_stack) == ({}, None)
+    assert (other.settings.steps, other.settings.key_pepper) == ((), "")
+    assert other.settings.policy_file != "single-person"
+    # Whoever asks for the stack gets the whole of it.
+    told = CliRunner().invoke(whole_app, ["env", "--directory", str(beside)]).output
+    assert "DATP_DATABASE_URL=postgresql://db/x" in told and f"DATP_KEY_PEPPER={pepper}" in told
+
+
+@pytest.mark.parametrize("name", [".", "run.json"])
+def test_a_run_file_that_others_may_have_written_is_not_used(
+    beside: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = beside / name
+    mode = stat.S_IMODE(path.stat().st_mode)
+    assert read_run_file(beside) is not None
+    for open_to in (stat.S_IWGRP, stat.S_IWOTH):
+        path.chmod(mode | open_to)
+        assert read_run_file(beside) is None
+    assert f"{path} is not used" in caplog.text
+    path.chmod(mode)
+    assert read_run_file(beside) is not None
+
+
+def test_a_run_file_of_another_user_is_not_used(
+    beside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() == 0:
+        os.chown(beside / "run.json", 12_345, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 12_345)
+    assert read_run_file(beside) is None
 
 
 def test_ctrl_c_stops_everything_and_the_data_stays(place: Path, process_is_gone: IsGone) -> None:

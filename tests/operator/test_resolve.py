@@ -101,7 +101,7 @@ def test_what_is_in_doubt_is_named_with_its_reason(datp: Kit, in_doubt: str) -> 
     diagnosis = datp.operator.doctor()
     [parked] = diagnosis.in_doubt
     assert (parked.tx_id, parked.place, parked.step_type) == (in_doubt, "pay/1", "t/pay")
-    assert "a worker was lost in the middle of step 2 (t/pay)" in parked.why
+    assert "a worker was lost in the middle of step 2 of pay (t/pay)" in parked.why
     assert not diagnosis.is_healthy
 
 

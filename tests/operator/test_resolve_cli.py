@@ -75,7 +75,10 @@ def test_doctor_shows_what_is_wrong_and_has_an_exit_code(
         *(stray, "Redis has lost writes in shards", "something is wrong"),
     ):
         assert words in output
+    # One number for one step: the place beside the sentence that says where it stands.
+    assert "step 2 of pay" in output and "pay/1" not in output and "quick/0" not in output
     shown = as_json("doctor", code=5)
+    assert [each["place"] for each in shown["inDoubt"]] == ["pay/1"]
     assert [each["txId"] for each in shown["inDoubt"]] == [in_doubt]
     [flying] = [each for each in shown["inFlight"] if each["txId"] == dead]
     assert (flying["orphaned"], flying["midStep"]) == (True, True)

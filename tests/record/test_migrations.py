@@ -21,8 +21,10 @@ from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ProgrammingError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import NullPool, QueuePool
 
+from datp_tasks import app as worker_app
+from datp_tasks.api import server
 from datp_tasks.bells.broker import make_celery
 from datp_tasks.cli import _of_a_server as sentence_of
 from datp_tasks.cli import api
@@ -159,8 +161,10 @@ def test_without_tables_all_that_is_started_says_what_to_run(
 ) -> None:
     settings = Settings(database_url=new_database, redis_url=f"redis://{HOST}:1/0")
     main = MainProcess(make_celery(settings), settings, WorkerInfo())
-    with pytest.raises(SettingsError, match=r"has no tables yet.*`datp migrate`"):
-        main.set_up("w@h")
+    monkeypatch.setattr(worker_app, "main_process", main)
+    # Celery would only log another exception of this signal, and start.
+    with pytest.raises(SystemExit, match=r"no tables yet.*`datp migrate`.*`datp db rights`"):
+        worker_app._set_up("w@h")
     context = Context(replace(settings, key_pepper="a pepper that is long enough to be one"))
     monkeypatch.setattr(api, "connect", lambda: context)
     with pytest.raises(SettingsError, match="has no tables yet"):
@@ -170,6 +174,47 @@ def test_without_tables_all_that_is_started_says_what_to_run(
         sql.execute(text("SELECT 1 FROM tx_summary"))
     said = sentence_of(missing.value) or ""
     assert "does not exist" in said and said.endswith("run `datp migrate`.")
+
+
+def test_without_a_database_all_that_is_started_starts(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = Settings(
+        database_url=f"postgresql://{HOST}:1/none",
+        redis_url=f"redis://{HOST}:1/0",
+        key_pepper="a pepper that is long enough to be one",
+    )
+    info = WorkerInfo()
+    monkeypatch.setattr(
+        worker_app, "main_process", MainProcess(make_celery(settings), settings, info)
+    )
+    worker_app._set_up("w@h")
+    assert (info.name, "PostgreSQL is unavailable" in caplog.text) == ("w@h", True)
+    served: list[int] = []
+    monkeypatch.setattr(api, "connect", lambda: Context(settings))
+    monkeypatch.setattr(server, "serve", lambda *, port, **_: served.append(port))
+    api.api(port=7)
+    assert served == [7]
+
+
+def test_an_api_that_serves_keeps_no_connection_of_its_first_look(
+    new_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with engine_of(new_database).begin() as connection:
+        connection.execute(text("CREATE TABLE tx_summary ()"))
+    pepper = "a pepper that is long enough to be one"
+    context = Context(Settings(database_url=new_database, key_pepper=pepper))
+    open_then: list[int] = []
+
+    def look(**_: object) -> None:
+        pool = context.engine.pool
+        assert isinstance(pool, QueuePool)
+        open_then.append(pool.checkedin())
+
+    monkeypatch.setattr(api, "connect", lambda: context)
+    monkeypatch.setattr(server, "serve", look)
+    api.api(port=7)
+    assert open_then == [0]
 
 
 def test_upgrading_twice_is_harmless(new_database: str) -> None:

@@ -20,6 +20,7 @@ def command_parts(kit: Kit, **others: Any) -> SimpleNamespace:
     live, engine = container.live, container.engine
     parts = {
         "settings": settings,
+        "steps_of_stack": None,
         "client": kit.client,
         "reader": kit.client,
         "operator": kit.operator,

@@ -68,7 +68,7 @@ async def approval(visit: Visit) -> Response:
         title=f"Approval {found.id}",
         approval=found,
         # Payloads are on the page of the transaction, for those who give a reason.
-        params=found.to_json(masked=True)["params"],
+        params=found.for_people(masked=True)["params"],
         shows_reason=sees_payloads(actor) or found.action != "step",
         page=page_of_subject(found.action, found.subject),
         is_own=is_own,
