@@ -9,7 +9,7 @@ from fastapi import Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from datp_tasks.api.console.case_runs import CaseRuns, CasesNotRun
+from datp_tasks.api.console.case_runs import CaseRuns, CasesBusy, CasesNotRun
 from datp_tasks.api.models import Given, Long, Sent, Text
 from datp_tasks.api.once import keeps
 from datp_tasks.api.pipeline_versions import Name, Version
@@ -85,6 +85,8 @@ async def run_cases(
     runs: CaseRuns = request.app.state.case_runs
     try:
         found = await runs.run([definition, *others], names, note)
+    except CasesBusy as error:
+        raise Problem(409, "cases-busy", str(error)) from None
     except CasesNotRun as error:
         raise Problem(409, "cases-not-run", str(error)) from None
     outcomes = [

@@ -80,7 +80,7 @@ class SubjectIn(Sent):
         Text, Field(pattern=r"^/[^=\x00]*$", description="A JSON pointer.", examples=["/customer"])
     ]
     value: Annotated[
-        Text,
+        Long,
         Field(min_length=1, description="A number as JSON writes it.", examples=["ann"]),
     ]
 
@@ -89,7 +89,9 @@ class ChosenIn(Sent):
     """All of an owner, one external id of an owner, or a subject (of an owner, or of all)."""
 
     owner: Annotated[Text | None, Field(min_length=1)] = None
-    external_id: Annotated[Text | None, Field(min_length=1)] = None
+    external_id: Annotated[
+        str | None, Field(min_length=1, max_length=255, pattern=r"^[^\x00]*$")
+    ] = None
     subject: Annotated[
         SubjectIn | None, Field(description="Looked for in input, metadata and output.")
     ] = None

@@ -190,7 +190,14 @@ CATALOGUE = (
         "cases-not-run",
         409,
         "The test cases could not be run",
-        "The detail says why: others are being run, or the server cannot start servers for them.",
+        "The detail says why: the server cannot start servers for them, or they took too long.",
+    ),
+    _type(
+        "cases-busy",
+        409,
+        "Other test cases are being run",
+        "A process of the API runs one set of test cases at a time. Try again in a minute.",
+        retryable=True,
     ),
     _type(
         "version-kept",

@@ -11,6 +11,8 @@ from datp_tasks.api.routing import json_response
 from datp_tasks.api.services import services_of
 
 POLICY = "default-src 'none'; frame-ancestors 'none'"
+#: A cache must not give a program what a browser got.
+VARY = {"Vary": "Accept"}
 
 routes = APIRouter(tags=["health"], redirect_slashes=False)
 
@@ -22,7 +24,7 @@ async def root(request: Request) -> Response:
     console = services_of(request).settings.console_path
     is_person = "text/html" in request.headers.get("accept", "")
     if console != "off" and is_person:
-        return RedirectResponse(f"{base}{console}/now", 303)
+        return RedirectResponse(f"{base}{console}/now", 303, headers=VARY)
     links = {
         "api": f"{base}/v1",
         "openapi": f"{base}/openapi.json",
@@ -32,8 +34,8 @@ async def root(request: Request) -> Response:
     if console != "off":
         links["console"] = f"{base}{console}"
     if is_person:
-        return HTMLResponse(_page(links), headers={"Content-Security-Policy": POLICY})
-    return json_response({"name": "DATP Tasks", "links": links})
+        return HTMLResponse(_page(links), headers={"Content-Security-Policy": POLICY, **VARY})
+    return json_response({"name": "DATP Tasks", "links": links}, headers=VARY)
 
 
 def _page(links: dict[str, str]) -> str:

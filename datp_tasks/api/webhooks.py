@@ -171,7 +171,9 @@ def _whose_secret(request: Request, owner: str | None) -> str:
     """An owner's own key, or an admin's for any."""
     caller = caller_of(request)
     check_endpoints(caller.actor)
-    return (owner if caller.is_operator else None) or caller.owner
+    if not caller.is_operator and owner not in (None, caller.owner):
+        raise forbidden("A client's key sees and rotates the secret of its own owner.")
+    return owner or caller.owner
 
 
 def _owner(request: Request) -> str | None:

@@ -16,6 +16,7 @@ from datp_tasks.cli.remote_calls import (
     refuse_over_http,
     stays_on_host,
 )
+from datp_tasks.errors import RequestError
 from datp_tasks.http.api_error import ApiError
 from datp_tasks.model.actor import Actor
 from datp_tasks.record.feed_places import BEGINNING
@@ -106,7 +107,14 @@ class RemoteDeliveries:
     def rotate(self, owner: str, *, overlap_s: float, actor: Actor | None = None) -> str:
         """Of the owner of the key; an admin's key names another."""
         body = {"owner": owner, "overlapSeconds": overlap_s}
-        return str(self._calls.post("webhook-secret", "rotate", body=body)["secret"])
+        made = self._calls.post("webhook-secret", "rotate", body=body)
+        if made["owner"] != owner:
+            # A server of an earlier release rotates the one of the key's own owner.
+            raise RequestError(
+                f"the server made a new secret for {made['owner']}, not for {owner}: use a key of "
+                f"{owner}, or an admin's"
+            )
+        return str(made["secret"])
 
     def signing_secrets(self, owners: set[str]) -> NoReturn:
         stays_on_host(

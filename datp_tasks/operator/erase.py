@@ -63,7 +63,7 @@ class HashedSubject:
         salt = secrets.token_hex(16)
         return cls(pointer, salt, _salted(salt, value))
 
-    def is_it(self, value: str | None) -> bool:
+    def matches(self, value: str | None) -> bool:
         return value is not None and _salted(self.salt, value) == self.hash
 
 
@@ -75,7 +75,7 @@ class Chosen:
     external_id: str | None = None
     #: JSON pointer and value, such as `/customer=ann`; looked for in input, metadata and output.
     subject: str | None = None
-    #: The same in an order that rests until it is carried out.
+    #: The same in an order that is stored until it is carried out.
     hashed: HashedSubject | None = None
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class Chosen:
     def is_whole_owner(self) -> bool:
         return self.owner is not None and self.external_id is None and not self.is_by_subject
 
-    def to_rest(self) -> HashedSubject | None:
+    def to_store(self) -> HashedSubject | None:
         """What tells the value from others, where the value itself must not stay."""
         if self.subject is None:
             return None
@@ -110,7 +110,7 @@ class Chosen:
     def matches(self, documents: Sequence[Any]) -> bool:
         if self.hashed is not None:
             path = _path(self.hashed.pointer)
-            return any(self.hashed.is_it(_text(_at(document, path))) for document in documents)
+            return any(self.hashed.matches(_text(_at(document, path))) for document in documents)
         if self.subject is None:
             return True
         path, value = self._parsed()

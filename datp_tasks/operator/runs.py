@@ -112,7 +112,7 @@ class OperatorRuns:
     def start_erasure(self, chosen: Chosen, *, reason: str, actor: Actor) -> OperatorRun:
         """ApprovalNeeded is raised if the policy wants another person to agree first: who asked
         comes again then. RunUnderWay if one is running, and RoleTooWeak."""
-        hashed = chosen.to_rest()
+        hashed = chosen.to_store()
         started: list[int] = []
 
         def begin(connection: Connection, allowed: ErasureOrder) -> None:

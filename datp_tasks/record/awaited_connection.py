@@ -10,7 +10,7 @@ import asyncio
 import contextvars
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from datp_tasks.record.caller_connection import (
     tell_commits_of,
     unfit,
 )
+from datp_tasks.record.caller_transaction import Query
 
 T = TypeVar("T")
 #: The driver of SQLAlchemy whose connections are taken.
@@ -48,9 +49,26 @@ class AwaitedConnection(PsycopgConnection):
     async def run(self, call: Callable[[], T]) -> T:
         """The call, in a thread. When this is over, nothing more is sent over the connection.
 
-        A thread of its own for each: in a pool, callers that wait for an external id could keep
-        the caller that holds it from its next submit.
+        All of it is undone if it fails or the caller is cancelled, also after its last statement.
+        A cancel that comes while the savepoint is released finds none to go back to: PostgreSQL
+        then fails the whole SQL transaction, and nothing of it can be committed.
         """
+        send = self._awaited.execute
+        try:
+            await _to_its_end(send(Query.savepoint_call))
+            result = await self._run_in_thread(call)
+            await _to_its_end(send(Query.release_call))
+        except BaseException:
+            if not self.is_closed():
+                # Where this fails, PostgreSQL lets the SQL transaction only be rolled back.
+                with suppress(sys.modules["psycopg"].Error):
+                    await _to_its_end(send(Query.undo_call))
+            raise
+        return result
+
+    async def _run_in_thread(self, call: Callable[[], T]) -> T:
+        """A thread of its own for each: in a pool, callers that wait for an external id could keep
+        the caller that holds it from its next submit."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
@@ -76,6 +94,22 @@ class AwaitedConnection(PsycopgConnection):
             raise
 
 
+async def _to_its_end(statement: Coroutine[Any, Any, Rows]) -> None:
+    """Also if the caller is cancelled meanwhile, who is told so after it."""
+    sent = asyncio.ensure_future(statement)
+    cancelled: asyncio.CancelledError | None = None
+    while not sent.done():
+        try:
+            await asyncio.wait({sent})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    failed = sent.exception()
+    if cancelled is not None:
+        raise cancelled
+    if failed is not None:
+        raise failed
+
+
 async def awaited_connection_of(given: object) -> AwaitedConnection:
     """What the caller gave, or CallerTransactionUnfit with what to do instead."""
     found: Any = given
@@ -96,6 +130,7 @@ async def awaited_connection_of(given: object) -> AwaitedConnection:
         )
     driver = (await found.get_raw_connection()).driver_connection
     connection = AwaitedConnection(driver, is_begun=not driver.autocommit)
+    connection.check_open()
     # Statements go past SQLAlchemy, which would else not know that there is one to commit.
     if not found.in_transaction():
         await found.begin()
@@ -130,7 +165,7 @@ class _AwaitedStatements:
             if self._stopped and not self._undoing:
                 raise CallerLeft("the caller was cancelled")
             sent = self._sent = asyncio.run_coroutine_threadsafe(
-                self._execute(statement, parameters), self._loop
+                self.execute(statement, parameters), self._loop
             )
         return sent.result()
 
@@ -151,7 +186,7 @@ class _AwaitedStatements:
             with self._lock:
                 self._undoing = False
 
-    async def _execute(self, statement: str, parameters: Any) -> Rows:
+    async def execute(self, statement: str, parameters: Any = None) -> Rows:
         psycopg = sys.modules["psycopg"]
         factory = psycopg.rows.tuple_row
         async with psycopg.AsyncClientCursor(self._driver, row_factory=factory) as cursor:

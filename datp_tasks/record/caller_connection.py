@@ -64,6 +64,11 @@ class CallerConnection(ABC):
 
     def check_open(self) -> None:
         status = self.transaction_status()
+        if status == extensions.TRANSACTION_STATUS_ACTIVE:
+            raise CallerTransactionUnfit(
+                "the answer to a statement of this connection is still being read, or was given up "
+                "halfway: read it to its end first, or use another connection"
+            )
         if status == extensions.TRANSACTION_STATUS_INERROR:
             raise CallerTransactionUnfit(
                 "a statement of this transaction has failed; roll it back first"
@@ -159,6 +164,7 @@ def _of_sqlalchemy(connection: Connection) -> CallerConnection:
         found = _Psycopg2Connection(driver, is_begun=not driver.autocommit, over=connection)
     else:
         found = PsycopgConnection(driver, is_begun=not driver.autocommit)
+        found.check_open()
         # Statements go past SQLAlchemy here, which would else not know that there is one to commit.
         if not connection.in_transaction():
             connection.begin()

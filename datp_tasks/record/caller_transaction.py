@@ -29,6 +29,9 @@ class Query(Queries, topic="caller_transaction"):
     savepoint: str
     release: str
     undo: str
+    savepoint_call: str
+    release_call: str
+    undo_call: str
     place: str
     number: str
     standing: str

@@ -28,6 +28,8 @@ SECRET_PREFIX = "whsec_"
 SECRET_BYTES = 32
 #: A day for all receivers of an owner to learn a new secret.
 SECRET_OVERLAP_S = 86_400
+#: How many sign at once; a rotation beyond that retires the oldest.
+ACTIVE_SECRETS_MAX = 5
 
 
 class Query(Queries, topic="webhooks"):
@@ -41,6 +43,7 @@ class Query(Queries, topic="webhooks"):
     active_secrets: str
     add_secrets: str
     retire_secrets: str
+    retire_surplus: str
     secrets: str
     lag: str
 
@@ -220,6 +223,8 @@ class Webhooks:
             added = self._values(owner=[owner], secret=[self._sealed(owner, made)])
             if connection.exec_driver_sql(Query.add_secrets, added).rowcount == 0:
                 raise WebhookBusy(f"the secret of {owner} is being rotated by another process")
+            surplus = self._values(owner=owner, secrets_max=ACTIVE_SECRETS_MAX)
+            connection.exec_driver_sql(Query.retire_surplus, surplus)
             self._note(connection, actor, "webhook.rotate-secret", owner, reason)
         return made
 

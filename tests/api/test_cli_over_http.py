@@ -12,9 +12,11 @@ from typer.testing import CliRunner
 
 from datp_tasks import Pipeline
 from datp_tasks.cli import app
+from datp_tasks.cli.remote_calls import RemoteCalls
 from datp_tasks.cli.remote_transactions import _sent
 from datp_tasks.client.requests import Request
-from datp_tasks.errors import DatpError
+from datp_tasks.errors import DatpError, RequestError
+from datp_tasks.http.api_error import ApiError
 from datp_tasks.ledger.batch_list import derived_id, unsigned_batch_list
 from datp_tasks.ledger.batch_types import Service
 from datp_tasks.model.actor import Role
@@ -305,6 +307,19 @@ def test_dead_letters_are_sent_again_but_for_what_was_erased(
     states = [webhooks.store.find(each).state for each in letters]
     assert states == ["pending", "dead", "pending"]
     webhooks.endpoints.delete(id)
+
+
+def test_a_secret_of_another_owner_is_not_taken_for_the_one_that_was_asked_for(
+    acme: RemoteTerminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("webhooks", "secrets", "rotate", "--owner", "zeta")
+    with pytest.raises(ApiError, match="its own owner"):
+        acme(*command)
+    # A server of an earlier release rotates without a word.
+    made = {"owner": "acme", "secret": "whsec_mine"}
+    monkeypatch.setattr(RemoteCalls, "post", lambda *_, **__: made)
+    with pytest.raises(RequestError, match="for acme, not for zeta"):
+        acme(*command)
 
 
 def test_a_url_needs_a_key(house: ApiHouse) -> None:

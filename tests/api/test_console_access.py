@@ -278,7 +278,9 @@ def test_every_answer_has_the_headers_of_the_console(house: ApiHouse) -> None:
 def test_the_root_leads_people_to_the_console_and_programs_to_links(house: ApiHouse) -> None:
     browser = house.client().get("/", headers={"accept": "text/html,*/*"})
     assert (browser.status_code, browser.headers["location"]) == (303, "/console/now")
-    links = house.client().get("/").json()["links"]
+    program = house.client().get("/")
+    assert browser.headers["vary"] == program.headers["vary"] == "Accept"
+    links = program.json()["links"]
     assert (links["console"], links["api"]) == ("/console", "/v1")
     assert house.client().get("/console").headers["location"] == "/console/now"
 
@@ -290,6 +292,7 @@ def test_without_a_console_the_root_tells_people_where_things_are(house: ApiHous
         assert page.status_code == 200 and "text/html" in page.headers["content-type"]
         assert 'href="/openapi.json"' in page.text and "needs an API key" in page.text
         assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert page.headers["vary"] == "Accept"
         assert "console" not in bare.client().get("/").json()["links"]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from datp_tasks import Pipeline
 from datp_tasks.api.console import case_runs
-from datp_tasks.api.console.case_runs import CaseRuns, CasesNotRun, ShownCase
+from datp_tasks.api.console.case_runs import CaseRuns, CasesBusy, CasesNotRun, ShownCase
 from datp_tasks.engine.registry import discover, registry
 from datp_tasks.model.actor import Role
 from datp_tasks.model.case_effects import WITHOUT_EFFECT, without_stand_in
@@ -109,7 +109,7 @@ def test_a_run_is_noted_only_if_it_starts(run: Run) -> None:
 
     async def first() -> None:
         kept.append("first")
-        with pytest.raises(CasesNotRun, match="already"):
+        with pytest.raises(CasesBusy, match="already"):
             await runs.run([pipeline], [], second)
 
     run("print('[]')")

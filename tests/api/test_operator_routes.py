@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.api.console.case_runs import CaseRuns, CasesNotRun, ShownCase
+from datp_tasks.api.console.case_runs import CaseRuns, CasesBusy, CasesNotRun, ShownCase
 from datp_tasks.model.actor import Role
 from datp_tasks.model.grants import Grants
 from tests.support.api_house import ApiHouse
@@ -338,11 +338,16 @@ def test_test_cases_of_a_version_are_run_and_told_one_by_one(
     assert ops.post("/v1/pipelines/typed/versions/none/test").status_code == 404
 
     async def busy(*_: Any) -> None:
-        raise CasesNotRun("Test cases are being run already; wait until they are over.")
+        raise CasesBusy("Test cases are being run already; wait until they are over.")
 
-    monkeypatch.setattr(CaseRuns, "run", busy)
-    refused = ops.post(place)
-    assert (refused.status_code, kind_of(refused)) == (409, "cases-not-run")
+    async def broken(*_: Any) -> None:
+        raise CasesNotRun("The test cases could not be run: no answer")
+
+    for outcome, kind, retryable in ((busy, "cases-busy", True), (broken, "cases-not-run", False)):
+        monkeypatch.setattr(CaseRuns, "run", outcome)
+        refused = ops.post(place)
+        assert (refused.status_code, kind_of(refused)) == (409, kind)
+        assert refused.json()["retryable"] is retryable
     real = ops.post("/v1/pipelines", json={"yaml": CASES.replace("stubs: {pay", "stubs: {x")})
     place = f"/v1/pipelines/cased/versions/{real.json()['version']}/test"
     assert "no stand-in for t/echo" in ops.post(place).json()["detail"]
@@ -363,10 +368,11 @@ def test_an_owner_gets_a_new_secret_for_its_urls_and_it_signs(
     shown = client.get("/v1/webhook-secret")
     assert len(shown.json()["secrets"]) == 2 and shown.json()["secrets"][0]["retiredAt"] is None
     assert secret not in shown.text and second["secret"] not in shown.text
-    # Who names another owner gets its own.
-    assert other.get("/v1/webhook-secret", params={"owner": owner}).json()["secrets"] == []
+    refused = other.get("/v1/webhook-secret", params={"owner": owner})
+    assert (refused.status_code, kind_of(refused)) == (403, "forbidden")
     theirs = other.post("/v1/webhook-secret/rotate", json={"owner": owner})
-    assert theirs.json()["owner"] != owner
+    assert (theirs.status_code, kind_of(theirs)) == (403, "forbidden")
+    assert other.get("/v1/webhook-secret").json()["secrets"] == []
     assert store.signing_secrets({owner})[owner][0] == second["secret"]
     reader = house.client(key=house.new_key(owner, grants=Grants.parse(("read",))))
     assert reader.post("/v1/webhook-secret/rotate").status_code == 403
@@ -413,6 +419,10 @@ def test_payloads_are_erased_over_http_and_the_value_is_in_no_answer(
     tx_id = house.kit.client.submit("echo", {"customer": "xaver-q"}, owner=owner).tx_id
     house.kit.advance(seconds=61)
     house.kit.run_job("archiver")
+    longest = {"owner": owner, "externalId": "o" * 255}
+    of_many = {"subject": {"pointer": "/customer", "value": "x" * 1_000}}
+    for none in (longest, of_many):
+        assert ops.post("/v1/erasures/preview", json=none).json() == {"count": 0, "more": False}
     chosen = {"subject": {"pointer": "/customer", "value": "xaver-q"}}
     counted = ops.post("/v1/erasures/preview", json=chosen)
     assert counted.json() == {"count": 1, "more": False}

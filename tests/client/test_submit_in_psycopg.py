@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any
@@ -19,6 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from datp_tasks import Pipeline, Request
+from datp_tasks.client import submit_in
 from datp_tasks.client.requests import Submitted
 from datp_tasks.errors import (
     CallerTransactionUnfit,
@@ -26,7 +28,10 @@ from datp_tasks.errors import (
     PipelineUnknown,
     TransactionUnknown,
 )
+from datp_tasks.failpoints import arm, disarm_all
 from datp_tasks.model.status import Status
+from datp_tasks.record.awaited_connection import _AwaitedStatements
+from datp_tasks.record.caller_transaction import Query
 from datp_tasks.settings import environment
 from datp_tasks.testing import Kit
 from tests.client.test_submit_in import changed, plain_url, rows
@@ -330,6 +335,68 @@ def test_a_caller_that_is_cancelled_has_sent_nothing(
     run(test())
 
 
+@AWAITED
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_cancel_after_the_last_statement_undoes_every_batch(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch, opened: Opener, batches: int
+) -> None:
+    """The cancel comes when one batch is accepted, or all are: the caller commits, and none is."""
+    monkeypatch.setattr(submit_in, "BATCH_MAX", 1)
+    reached, may_continue = threading.Event(), threading.Event()
+
+    def stop() -> None:
+        reached.set()
+        may_continue.wait(LONG_S)
+
+    async def test() -> None:
+        async with opened(datp) as sql:
+            before = await datp.client.submit_in_async(sql, "p", {})
+            arm("submit_in.after_accept", stop)
+            requests = [Request(pipeline="p", input={})] * batches
+            waiting = asyncio.create_task(datp.client.submit_many_in_async(sql, requests))
+            await asyncio.to_thread(reached.wait, LONG_S)
+            waiting.cancel()
+            # The cancel reaches the call, and only then does its thread continue.
+            await asyncio.sleep(0.01)
+            may_continue.set()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            disarm_all()
+            await sql.commit()
+        assert rows(datp) == 1
+        assert datp.status(before.tx_id).status is Status.QUEUED
+
+    run(test())
+
+
+def test_a_cancel_while_the_call_ends_leaves_nothing_that_can_be_committed(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its savepoint is released by then, so the whole SQL transaction fails."""
+    execute = _AwaitedStatements.execute
+
+    async def test() -> None:
+        async with own_awaited(datp) as sql:
+            waiting: asyncio.Task[Any]
+
+            async def release(self: Any, statement: str, parameters: Any = None) -> Any:
+                found = await execute(self, statement, parameters)
+                if statement == Query.release_call:
+                    waiting.cancel()
+                    await asyncio.sleep(0)
+                return found
+
+            monkeypatch.setattr(_AwaitedStatements, "execute", release)
+            waiting = asyncio.create_task(datp.client.submit_in_async(sql, "p", {}))
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert sql.info.transaction_status is psycopg.pq.TransactionStatus.INERROR
+            await sql.commit()
+        assert rows(datp) == 0
+
+    run(test())
+
+
 def test_of_many_tasks_exactly_those_that_commit_end(datp: Kit, runs: list[str]) -> None:
     callers = 40
 
@@ -361,6 +428,17 @@ def test_what_cannot_be_rolled_back_is_refused(datp: Kit) -> None:
             await sql.set_autocommit(True)
             with pytest.raises(CallerTransactionUnfit, match="autocommit"):
                 await datp.client.submit_in_async(sql, "p", {})
+            await sql.set_autocommit(False)
+            async with sql.cursor() as cursor:
+                async for _ in cursor.stream("SELECT generate_series(1, 2)"):
+                    with pytest.raises(CallerTransactionUnfit, match="is still being read"):
+                        await asyncio.wait_for(datp.client.submit_in_async(sql, "p", {}), 5)
+        engine = create_async_engine(psycopg_url(datp), isolation_level="AUTOCOMMIT")
+        async with engine.connect() as alone:
+            with pytest.raises(CallerTransactionUnfit, match="autocommit"):
+                await datp.client.submit_in_async(alone, "p", {})
+            assert not alone.in_transaction()
+        await engine.dispose()
 
     run(test())
     with own(datp) as sql:
@@ -376,8 +454,10 @@ def test_what_cannot_be_rolled_back_is_refused(datp: Kit) -> None:
         with pytest.raises(CallerTransactionUnfit, match="autocommit"):
             datp.client.submit_in(sql, "p", {})
     engine = create_engine(psycopg_url(datp), isolation_level="AUTOCOMMIT")
-    with engine.connect() as alone, pytest.raises(CallerTransactionUnfit, match="autocommit"):
-        datp.client.submit_in(alone, "p", {})
+    with engine.connect() as alone:
+        with pytest.raises(CallerTransactionUnfit, match="autocommit"):
+            datp.client.submit_in(alone, "p", {})
+        assert not alone.in_transaction()
     engine.dispose()
     assert rows(datp) == 0
 

@@ -53,7 +53,7 @@ def sql(kit: Kit) -> Iterator[cursor]:
         driver = connection.connection.driver_connection
         assert driver is not None
         with driver.cursor() as found:
-            found.execute("SAVEPOINT datp_item")
+            found.execute("SAVEPOINT datp_call; SAVEPOINT datp_item")
             yield found
         driver.rollback()
 

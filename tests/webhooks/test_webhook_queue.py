@@ -122,6 +122,13 @@ def test_two_that_rotate_at_once_leave_one_current_secret(kit: Kit) -> None:
     assert set(made) <= {"WebhookBusy", *(each.secret for each in store.secrets("ann"))}
 
 
+def test_at_most_five_secrets_sign_however_often_one_is_rotated(kit: Kit) -> None:
+    store = kit.connections.webhooks.store
+    made = [store.rotate("ann", overlap_s=3_600) for _ in range(7)]
+    other = store.rotate("bob", overlap_s=3_600)
+    assert store.signing_secrets({"ann", "bob"}) == {"ann": made[:1:-1], "bob": [other]}
+
+
 def test_the_pause_while_all_places_are_taken_is_the_longer_one() -> None:
     assert Pace.of(Settings()).pause_busy_ms > Pace.of(Settings()).pause_ms
     assert Pace.of(Settings(webhook_pause_ms=900)).pause_busy_ms == 900

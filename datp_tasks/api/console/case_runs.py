@@ -37,6 +37,10 @@ class CasesNotRun(DatpError):
     """Nothing is known of the cases; the text says why."""
 
 
+class CasesBusy(CasesNotRun):
+    """Others are being run; this passes."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShownCase:
     status: str
@@ -61,7 +65,7 @@ class CaseRuns:
         `note` is awaited when nothing stands in the way of the run any more, and before it.
         """
         if self._is_busy:
-            raise CasesNotRun("Test cases are being run already; wait until they are over.")
+            raise CasesBusy("Test cases are being run already; wait until they are over.")
         self._is_busy = True
         try:
             await note()

@@ -12,6 +12,18 @@ RELEASE SAVEPOINT datp_item
 -- Nothing was done since.
 ROLLBACK TO SAVEPOINT datp_item; RELEASE SAVEPOINT datp_item
 
+-- :name savepoint_call
+-- A call whose statements are awaited can be cancelled between two batches: all of it is undone.
+SAVEPOINT datp_call
+
+-- :name release_call
+-- What the call did stays, if the caller commits.
+RELEASE SAVEPOINT datp_call
+
+-- :name undo_call
+-- The call did nothing.
+ROLLBACK TO SAVEPOINT datp_call; RELEASE SAVEPOINT datp_call
+
 -- :name place
 -- Which server, database and table the statements of this connection reach. The server's number is
 -- that of its data directory: it is the same by whatever address or pooler one comes.

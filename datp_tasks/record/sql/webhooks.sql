@@ -79,6 +79,14 @@ WHERE owner = %(owner)s
   AND (retired_at IS NULL
        OR retired_at > coalesce(%(now)s, now()) + make_interval(secs => %(overlap_s)s))
 
+-- :name retire_surplus
+-- Each secret costs every webhook a signature: only the newest sign.
+UPDATE webhook_secret SET retired_at = coalesce(%(now)s, now())
+WHERE id IN (
+    SELECT id FROM webhook_secret
+    WHERE owner = %(owner)s AND (retired_at IS NULL OR retired_at > coalesce(%(now)s, now()))
+    ORDER BY created_at DESC, id DESC OFFSET %(secrets_max)s)
+
 -- :name secrets
 -- All secrets of an owner, the newest first, also those that are retired.
 SELECT secret, created_at, retired_at FROM webhook_secret
