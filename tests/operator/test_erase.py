@@ -544,6 +544,7 @@ def test_the_command_erases_and_tells_what_it_could_not(
 
     assert run("--dry-run").output == "2 would go\n"
     assert isinstance(run("--yes").exception, FilterInvalid)
+    assert found["refusedCount"] == 1
     assert run("--reason", "request 7").exit_code == 1
     assert not world.kit.status(tx_id).erased_at
     done = run("--reason", "request 7", "--yes", "--json")
