@@ -53,7 +53,11 @@ class CallerSubmits:
     def submit_many(
         self, connection: object, requests: Sequence[Request]
     ) -> list[Submitted | RequestError | PipelineError]:
-        return self._submit_many(CallerTransaction(connection_of(connection)), requests)
+        caller = CallerTransaction(connection_of(connection))
+        if len(requests) <= BATCH_MAX:
+            return self._submit_many(caller, requests)
+        with caller.as_a_whole():
+            return self._submit_many(caller, requests)
 
     async def submit_many_async(
         self, connection: object, requests: Sequence[Request]
@@ -100,7 +104,11 @@ class CallerSubmits:
                 self._pending[each.acceptance.tx_id] = _Pending(each, joined.xact, now_s)
         if self._watch is not None:
             caller.before_commit(self._watch.on_commit)
-            self._watch.start()
+            try:
+                self._watch.start()
+            except RuntimeError as error:
+                # The machine has no thread left: the reconciler finds what the caller commits.
+                log.warning("what was submitted in an SQL transaction starts later: %s", error)
 
     def place_committed(self) -> float | None:
         """Place what was committed by now. How long ago the newest was submitted that may still

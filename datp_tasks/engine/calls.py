@@ -160,6 +160,8 @@ class StepCaller:
         try:
             with self.time_limit(self.timeout_s(run)):
                 return self._probed(run, self.type_of(run))
+        except SwitchNotKept as error:
+            return Unanswered(clean_note(str(error)))
         except Exception as error:
             outcome = self.raised(run, error)
             return Unanswered(outcome.note) if isinstance(outcome, Broken | Ended) else outcome
@@ -236,9 +238,9 @@ class StepCaller:
             return self.ended(error)
         if isinstance(error, StaleFence):
             return RecordRefused()
-        if isinstance(error, SwitchNotKept) and not self.is_unsafe(run):
+        if isinstance(error, SwitchNotKept):
             log.warning("%s waits in step %s: %s", run.tx_id, run.action.path, error)
-            return Unavailable()
+            return Unavailable(is_tried=True)
         if isinstance(error, NotJson):
             note = f"the step must return a JSON object, None, Sleep or Call: {error}"
             return Broken(clean_note(note))

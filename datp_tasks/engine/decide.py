@@ -182,10 +182,10 @@ class Decider:
             case Doubt(note=note):
                 run.crashed = False
                 return Park(note)
-            case Unavailable():
-                if self._type(run).transactional and run.state.open:
-                    # A commit may have been made whose answer was lost: the next claim must find
-                    # out, before a cancel or an expiry turns the transaction around.
+            case Unavailable(is_tried=is_tried):
+                if run.state.open and (is_tried or self._type(run).transactional):
+                    # It may have had an effect, or a commit whose answer was lost: the next claim
+                    # must find out, before a cancel or an expiry turns the transaction around.
                     run.crashed = True
                 else:
                     run.crashed = False

@@ -71,7 +71,9 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """PostgreSQL was unavailable, so the step could not even be tried."""
+    """PostgreSQL was unavailable: the step could not be tried, or broke off in the middle."""
+
+    is_tried: bool = False
 
 
 @dataclass(frozen=True, slots=True)

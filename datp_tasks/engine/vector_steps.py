@@ -30,6 +30,7 @@ from datp_tasks.engine.outcomes import (
     Outcome,
     Output,
     RunAlone,
+    SwitchNotKept,
     Unanswered,
     Unavailable,
 )
@@ -336,10 +337,14 @@ class VectorSteps:
 
     def _break(self, call: _Call, run: Run, error: Exception) -> None:
         """The outcome of one that broke alone."""
-        if isinstance(error, BrokenBatch | StepError) and not isinstance(error, StepTimeout):
+        if call.purpose == "probe" and isinstance(error, SwitchNotKept):
+            outcome: Outcome = Unanswered(clean_note(str(error)))
+        elif isinstance(error, BrokenBatch | StepError) and not isinstance(
+            error, StepTimeout | SwitchNotKept
+        ):
             name = call.step_type.name
             log.error("%s: %s: %s", name, run.tx_id, error, extra=run.about("step.broken"))
-            outcome: Outcome = Broken(clean_note(f"{name}: {error}"))
+            outcome = Broken(clean_note(f"{name}: {error}"))
         else:
             outcome = self._caller.raised(run, error)
         if call.purpose == "probe" and isinstance(outcome, Broken | Ended):

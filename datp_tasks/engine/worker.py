@@ -33,7 +33,7 @@ from datp_tasks.observe.logs import hide
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.bulk_transfers import BulkRecord, TransferStanding
-from datp_tasks.record.database import is_conflict, is_outage
+from datp_tasks.record.database import is_conflict, is_outage, is_timeout
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.linked import Leg, LinkedTransactions, LinkVerdict
 from datp_tasks.record.points import Points
@@ -185,7 +185,7 @@ class WorkerServices:
         try:
             self._signals.replace(signal)
         except OperationalError as error:
-            if not is_outage(error):
+            if not (is_outage(error) or is_conflict(error) or is_timeout(error)):
                 raise
             raise SwitchNotKept(
                 f"PostgreSQL is unavailable; switch {signal.name!r} was not set"

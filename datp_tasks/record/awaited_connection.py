@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from datp_tasks.errors import CallerTransactionUnfit
 from datp_tasks.record.caller_connection import (
@@ -28,6 +29,8 @@ from datp_tasks.record.caller_transaction import Query
 T = TypeVar("T")
 #: The driver of SQLAlchemy whose connections are taken.
 DRIVER = "psycopg"
+#: Connections over which a call is under way.
+_IN_USE: WeakSet[Any] = WeakSet()
 
 
 class CallerLeft(Exception):
@@ -53,7 +56,13 @@ class AwaitedConnection(PsycopgConnection):
         A cancel that comes while the savepoint is released finds none to go back to: PostgreSQL
         then fails the whole SQL transaction, and nothing of it can be committed.
         """
-        send = self._awaited.execute
+        send, driver = self._awaited.execute, self.driver
+        if driver in _IN_USE:
+            # Their savepoints would lie in each other, and the end of one would undo the other.
+            raise CallerTransactionUnfit(
+                "another submit_in_async is under way on this connection; await it first"
+            )
+        _IN_USE.add(driver)
         try:
             await _to_its_end(send(Query.savepoint_call))
             result = await self._run_in_thread(call)
@@ -64,6 +73,8 @@ class AwaitedConnection(PsycopgConnection):
                 with suppress(sys.modules["psycopg"].Error):
                     await _to_its_end(send(Query.undo_call))
             raise
+        finally:
+            _IN_USE.discard(driver)
         return result
 
     async def _run_in_thread(self, call: Callable[[], T]) -> T:

@@ -82,6 +82,19 @@ class CallerTransaction:
             raise
         statements.exec_driver_sql(Query.release)
 
+    @contextmanager
+    def as_a_whole(self) -> Iterator[None]:
+        """All batches of a call or none: a caller that is told of an error may commit the rest."""
+        statements = self._connection.statements
+        statements.exec_driver_sql(Query.savepoint_call)
+        try:
+            yield
+        except BaseException:
+            if not self._connection.is_closed():
+                statements.exec_driver_sql(Query.undo_call)
+            raise
+        statements.exec_driver_sql(Query.release_call)
+
 
 class CallerAccepts:
     """Accepting in transactions of callers, and finding out what became of them."""

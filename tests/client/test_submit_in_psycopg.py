@@ -24,6 +24,7 @@ from datp_tasks.client import submit_in
 from datp_tasks.client.requests import Submitted
 from datp_tasks.errors import (
     CallerTransactionUnfit,
+    DatabaseUnavailable,
     ExternalIdConflict,
     PipelineUnknown,
     TransactionUnknown,
@@ -31,7 +32,7 @@ from datp_tasks.errors import (
 from datp_tasks.failpoints import arm, disarm_all
 from datp_tasks.model.status import Status
 from datp_tasks.record.awaited_connection import _AwaitedStatements
-from datp_tasks.record.caller_transaction import Query
+from datp_tasks.record.caller_transaction import CallerAccepts, Query
 from datp_tasks.settings import environment
 from datp_tasks.testing import Kit
 from tests.client.test_submit_in import changed, plain_url, rows
@@ -365,6 +366,48 @@ def test_a_cancel_after_the_last_statement_undoes_every_batch(
             await sql.commit()
         assert rows(datp) == 1
         assert datp.status(before.tx_id).status is Status.QUEUED
+
+    run(test())
+
+
+def test_a_call_of_several_batches_that_fails_has_accepted_none(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller notes that nothing was submitted, and commits that."""
+    monkeypatch.setattr(submit_in, "BATCH_MAX", 1)
+    accept = CallerAccepts.accept
+    calls: list[int] = []
+
+    def fail_at_second(self: CallerAccepts, *given: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            raise DatabaseUnavailable("a statement took too long")
+        return accept(self, *given)
+
+    monkeypatch.setattr(CallerAccepts, "accept", fail_at_second)
+    with psycopg.connect(plain_url(datp)) as sql:
+        with pytest.raises(DatabaseUnavailable):
+            datp.client.submit_many_in(sql, [Request(pipeline="p", input={})] * 3)
+        sql.commit()
+    assert (len(calls), rows(datp)) == (2, 0)
+
+
+@AWAITED
+def test_a_second_call_on_a_connection_is_refused_while_one_is_under_way(
+    datp: Kit, opened: Opener
+) -> None:
+    """Their savepoints would lie in each other: one that is undone would take the other along."""
+
+    async def test() -> None:
+        async with opened(datp) as sql:
+            first = datp.client.submit_in_async(sql, "p", {})
+            second = datp.client.submit_in_async(sql, "p", {})
+            answers = await asyncio.gather(first, second, return_exceptions=True)
+            # A session of SQLAlchemy refuses it by itself.
+            refusals = [each for each in answers if isinstance(each, Exception)]
+            assert (len(answers), len(refusals)) == (2, 1)
+            await sql.commit()
+        assert rows(datp) == 1
 
     run(test())
 

@@ -13,7 +13,7 @@ RELEASE SAVEPOINT datp_item
 ROLLBACK TO SAVEPOINT datp_item; RELEASE SAVEPOINT datp_item
 
 -- :name savepoint_call
--- A call whose statements are awaited can be cancelled between two batches: all of it is undone.
+-- A call can fail or be cancelled between two batches: all of it is undone.
 SAVEPOINT datp_call
 
 -- :name release_call
