@@ -115,6 +115,7 @@ def test_cases_go_with_the_version_also_to_another_installation(datp: Kit) -> No
 def invoke(datp: Kit, datp_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`datp pipelines …`; the servers of its test cases are a database beside this one."""
     connected = SimpleNamespace(
+        steps_of_stack=None,
         settings=datp.settings, pipelines=datp.connections.pipelines,
         redis=datp.connections.redis, keys=datp.connections.live.keys,
     )  # fmt: skip

@@ -35,6 +35,7 @@ def run(
 ) -> Run:
     """Runs a command line and returns what it printed, on both channels."""
     connected = SimpleNamespace(
+        steps_of_stack=None,
         settings=settings,
         pipelines=pipeline_store,
         offered_step_types=lambda: offered_step_types(redis, keys),

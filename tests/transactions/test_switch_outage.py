@@ -83,7 +83,7 @@ def test_items_of_a_vector_step_wait_at_no_attempt(datp: Kit, outages: list[int]
             if not item.switch("go"):
                 item.sleep(switch="go", seconds=86_400)
                 continue
-            item.set_switch("go", None)
+            item.set_switch("go", False)
             item.done()
 
     datp.use(Pipeline("bookings").step("t/books", retry={"max_attempts": 1}).build())
