@@ -1,4 +1,4 @@
-"""Commands of the in-doubt desk: doctor, resolve, replay, audit."""
+"""Commands for what is in doubt: doctor, resolve, replay, audit."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datp_tasks.bells.ringer import Ringer
 from datp_tasks.engine.decide import Decider, Follow, Move, Next, Park, Rest, Stay, close
 from datp_tasks.engine.finals import ending_of, final_of
-from datp_tasks.engine.late_success import LateDesk
-from datp_tasks.engine.point_desk import PointDesk
+from datp_tasks.engine.late_success import LateSuccesses
+from datp_tasks.engine.points_of_no_return import PointsOfNoReturn
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import StateCache
 from datp_tasks.engine.worker_parts import Stores, ThisNode
@@ -36,11 +36,12 @@ Order = tuple[ScriptCall, Callable[[Reply], None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Desks:
-    """Where the committer asks about points of no return, and tells of a success that is late."""
+class StopRules:
+    """What holds where a stop or an expiry meets a step that is done: its point of no return, and
+    a success that is late."""
 
-    points: PointDesk
-    late: LateDesk
+    points: PointsOfNoReturn
+    late: LateSuccesses
 
 
 class Committer:
@@ -52,7 +53,7 @@ class Committer:
         ringer: Ringer,
         decider: Decider,
         cache: StateCache,
-        desks: Desks,
+        stop_rules: StopRules,
     ) -> None:
         self._node = this.name
         self._registry = this.steps
@@ -64,8 +65,8 @@ class Committer:
         self._ringer = ringer
         self._decider = decider
         self._cache = cache
-        self._points = desks.points
-        self._late = desks.late
+        self._points = stop_rules.points
+        self._late = stop_rules.late
 
     def commit(self, moves: Sequence[tuple[Run, Move]], *, may_go_on: bool = True) -> list[Run]:
         """Write all moves; the runs that go on in this process."""

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from datp_tasks.engine.commit import Committer
 from datp_tasks.engine.decide import NEXT, STAY, Decider, Move, Park, close
+from datp_tasks.engine.doorbell_answers import DoorbellAnswers
 from datp_tasks.engine.execute import Executor, Way
 from datp_tasks.engine.observer import Observer
 from datp_tasks.engine.outcomes import Lost, RecordRefused, Unavailable
-from datp_tasks.engine.point_desk import PointDesk
-from datp_tasks.engine.recent_owners import SHARED, RecentOwners
+from datp_tasks.engine.points_of_no_return import PointsOfNoReturn
 from datp_tasks.engine.registry import StepType
 from datp_tasks.engine.round import Round, Stuck
 from datp_tasks.engine.run import Run
@@ -27,11 +27,8 @@ from datp_tasks.engine.state_cache import Kept, StateCache
 from datp_tasks.engine.worker_parts import Bells, Stores, ThisNode
 from datp_tasks.errors import DatabaseUnavailable, DatpError, SealError
 from datp_tasks.failpoints import reach
-from datp_tasks.live.doorbells import Doorbells, Line
 from datp_tasks.live.live_types import Claimed
 from datp_tasks.live.live_types import Refused as NotClaimed
-from datp_tasks.live.nodes import count_nodes
-from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.live.script_replies import claimed
 from datp_tasks.live.scripts import Reply, ScriptCall
 from datp_tasks.model.state import BEGIN, delta_json
@@ -48,12 +45,6 @@ _OPENS = delta_json(BEGIN)
 #: Ways to execute in which the transactions of a vector share some of the work.
 SHARING: frozenset[Way] = frozenset(("vector", "sql", "async"))
 
-#: While others have work too, the vectors of what an owner has in excess are so much shorter: the
-#: others wait until one is done.
-SHORTER = 4
-#: How often the number of processes of a node group is asked for, then.
-COUNT_NODES_S = 5.0
-
 
 @dataclass(frozen=True, slots=True)
 class Stages:
@@ -62,7 +53,7 @@ class Stages:
     executor: Executor
     decider: Decider
     committer: Committer
-    points: PointDesk
+    points: PointsOfNoReturn
 
 
 class Hop:
@@ -84,18 +75,14 @@ class Hop:
         self._record = stores.record
         self._pipelines = stores.pipelines
         self._vault = stores.vault
-        self._ringer = bells.ringer
         self._costs = bells.costs
-        self._doorbells = bells.doorbells
+        self._doorbell = DoorbellAnswers(stores.live, bells)
         self._executor = stages.executor
         self._decider = stages.decider
         self._committer = stages.committer
         self._points = stages.points
         self._cache = cache
         self._observer = observer
-        self._owners = RecentOwners(SHARED)
-        #: Node group -> its processes, and when to count them again.
-        self._nodes: dict[str, tuple[int, float]] = {}
         self.round = Round()
         #: The transactions of the current bell: all that this worker can be at work on.
         self.in_hand: frozenset[str] = frozenset()
@@ -115,11 +102,11 @@ class Hop:
         return claimed
 
     def _run(self, step_type: StepType, pairs: Pairs, answers: str) -> int:
-        is_held = self._is_held(answers)
+        is_held = self._doorbell.is_held(answers)
         claims = self._claim(step_type, pairs, "" if is_held else answers)
         reach("hop.after_claim")
         self._observer.claimed(claims)
-        self._owners.saw(run.fields.get("owner", "") for run in claims)
+        self._doorbell.saw(run.fields.get("owner", "") for run in claims)
         runs = self._committer.commit(self._admit(claims))
         place = runs[0].action.place if runs else ""
         work_s, shares = 0.0, False
@@ -133,60 +120,18 @@ class Hop:
         if place:
             self._costs.measured(place, transactions=len(claims), work_s=work_s, shares=shares)
         if is_held:
-            self._ring_for_the_rest(answers)
+            self._doorbell.ring_held(answers)
         return len(claims)
-
-    def _is_held(self, answers: str) -> bool:
-        """Whether the next message for this line waits for the end of this hop: it is of what an
-        owner has in excess, and others have work."""
-        owner = Line.parsed(answers).owner if answers else ""
-        return bool(owner) and self._owners.are_others(owner)
-
-    def _ring_for_the_rest(self, answers: str) -> None:
-        """What an owner has in excess leaves one process of its group to the others."""
-        line = Line.parsed(answers)
-        size = max(1, self._costs.vector_size(line.place) // SHORTER)
-        try:
-            messages_max = max(1, self._processes_of(line.group) - 1)
-            order = self._doorbells.answering(answers, 0, size, messages_max)
-            _, following = Doorbells.answered(self._live.run([order])[0])
-        except RedisError as error:
-            log.debug("what waits at %s is rung for later: %s", answers, error)
-            return
-        self._ringer.ring_next(answers, following, later=True)
-
-    def _processes_of(self, group: str) -> int:
-        """As far as is known: a hint, whose failure must not hold up what a bell asks for."""
-        count, until_s = self._nodes.get(group, (1, 0.0))
-        if until_s < time.monotonic():
-            try:
-                count = count_nodes(self._live.redis, self._live.keys, group)
-            except RedisError as error:
-                log.debug("the processes of %s are not counted: %s", group, error)
-            self._nodes[group] = count, time.monotonic() + COUNT_NODES_S
-        return count
 
     def _claim(self, step_type: StepType, pairs: Pairs, answers: str) -> list[Run]:
         """Through the one door, with what waits at the doorbell."""
-        orders = [self._answer(answers, len(pairs))] if answers else []
+        orders = [self._doorbell.answering(answers, len(pairs))] if answers else []
         runs, replies = self._claim_pairs(step_type, pairs, orders)
-        if replies:
-            along, following = Doorbells.answered(replies[0])
-            if following:
-                self._ringer.ring_next(answers, following)
-            if along:
-                self.in_hand = self.in_hand.union(tx_id for tx_id, _ in along)
-                runs += self._claim_pairs(step_type, along, [])[0]
+        along = self._doorbell.answered(answers, replies[0]) if replies else ()
+        if along:
+            self.in_hand = self.in_hand.union(tx_id for tx_id, _ in along)
+            runs += self._claim_pairs(step_type, along, [])[0]
         return runs
-
-    def _answer(self, place: str, rung: int) -> ScriptCall:
-        """Of a line that is not held: a worker that sees no other owner lets none pass, since
-        what waits behind its own new work all the time would never be due."""
-        line = Line.parsed(place)
-        size = self._costs.vector_size(line.place)
-        # One for each process and one to spare: another owner that comes waits for no more.
-        messages_max = self._processes_of(line.group) + 1 if line.owner else 1
-        return self._doorbells.answering(place, max(0, size - rung), size, messages_max)
 
     def _claim_pairs(
         self, step_type: StepType, pairs: Pairs, orders: list[ScriptCall]

@@ -22,7 +22,7 @@ log = logging.getLogger("datp.late")
 ALERT = "late-finish"
 
 
-class LateDesk:
+class LateSuccesses:
     def __init__(
         self, record: Record, alerts: Alerts, pipelines: Pipelines, caller: StepCaller
     ) -> None:

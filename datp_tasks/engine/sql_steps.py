@@ -14,7 +14,7 @@ from itertools import takewhile
 
 from datp_tasks.engine.calls import StepCaller
 from datp_tasks.engine.outcomes import Broken, Outcome, Output, Unavailable
-from datp_tasks.engine.point_desk import known_outcome, wanting
+from datp_tasks.engine.points_of_no_return import known_outcome, wanting
 from datp_tasks.engine.round import Round
 from datp_tasks.engine.run import Run
 from datp_tasks.errors import StepTimeout

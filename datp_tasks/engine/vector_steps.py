@@ -34,7 +34,7 @@ from datp_tasks.engine.outcomes import (
     Unanswered,
     Unavailable,
 )
-from datp_tasks.engine.point_desk import known_outcome, wanting
+from datp_tasks.engine.points_of_no_return import known_outcome, wanting
 from datp_tasks.engine.registry import StepFunction, StepType
 from datp_tasks.engine.round import Round
 from datp_tasks.engine.run import Run

@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 
 from datp_tasks.engine import state_cache
 from datp_tasks.engine.calls import StepCaller
-from datp_tasks.engine.commit import Committer, Desks
+from datp_tasks.engine.commit import Committer, StopRules
 from datp_tasks.engine.context import SwitchValue
 from datp_tasks.engine.decide import Decider
 from datp_tasks.engine.execute import Executor
 from datp_tasks.engine.hop import Hop, Stages
 from datp_tasks.engine.hop_observer import HopObserver
-from datp_tasks.engine.late_success import LateDesk
+from datp_tasks.engine.late_success import LateSuccesses
 from datp_tasks.engine.outcomes import SwitchNotKept
-from datp_tasks.engine.point_desk import PointDesk
+from datp_tasks.engine.points_of_no_return import PointsOfNoReturn
 from datp_tasks.engine.reporter import Reporter
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import StateCache
@@ -58,7 +58,7 @@ class Worker:
         self.observer = observer
         live, record, pipelines = stores.live, stores.record, stores.pipelines
         approvals = ApprovalStore(record.engine, stores.clock)
-        points = PointDesk(Points(record.engine, stores.clock), this.steps)
+        points = PointsOfNoReturn(Points(record.engine, stores.clock), this.steps)
         reporter = Reporter(live, record)
         services = WorkerServices(stores, resources, settings, reporter, approvals, points)
         caller = StepCaller(settings, this.steps, services, observer)
@@ -67,14 +67,14 @@ class Worker:
         self._executor = Executor(settings, live, begun, effects, caller)
         decider = Decider(settings, pipelines, this.steps, random.Random())
         cache = StateCache(state_cache.ENTRIES_MAX, kept_s=state_cache.KEPT_S)
-        late = LateDesk(record, Alerts(record.engine, stores.clock), pipelines, caller)
+        late = LateSuccesses(record, Alerts(record.engine, stores.clock), pipelines, caller)
         committer = Committer(
             this=this,
             stores=stores,
             ringer=bells.ringer,
             decider=decider,
             cache=cache,
-            desks=Desks(points, late),
+            stop_rules=StopRules(points, late),
         )
         self.hop = Hop(
             this=this,
@@ -107,7 +107,7 @@ class WorkerServices:
         settings: Settings,
         reporter: Reporter,
         approvals: ApprovalStore,
-        points: PointDesk,
+        points: PointsOfNoReturn,
     ) -> None:
         self._points = points
         self._bulks = BulkRecord(stores.record)

@@ -12,7 +12,7 @@ from datp_tasks import Pipeline
 from datp_tasks.bells import ringer as ringer_module
 from datp_tasks.bells.costs import CostBook
 from datp_tasks.bells.ringer import Ringer
-from datp_tasks.engine import hop as hop_module
+from datp_tasks.engine import doorbell_answers
 from datp_tasks.engine.recent_owners import RecentOwners
 from datp_tasks.live.doorbells import Doorbells, Line, Pair, Waits
 from datp_tasks.live.live_types import PRIORITIES, Bell
@@ -196,13 +196,13 @@ def queued(datp: Kit, count: int) -> list[Pair]:
 
 
 def works_beside(datp: Kit, monkeypatch: pytest.MonkeyPatch, *, others: bool) -> Any:
-    """The hop of a worker that has seen another owner than ann lately, or not."""
+    """How a worker answers that has seen another owner than ann lately, or not."""
     owners = RecentOwners(mmap.mmap(-1, mmap.PAGESIZE))
     owners.saw(["bob"] if others else ["ann"])
     assert datp.send.process is not None
-    hop = datp.send.process.worker.hop
-    monkeypatch.setattr(hop, "_owners", owners)
-    return hop
+    answers = datp.send.process.worker.hop._doorbell
+    monkeypatch.setattr(answers, "_owners", owners)
+    return answers
 
 
 def waits(pairs: list[Pair]) -> list[Waits]:
@@ -308,14 +308,14 @@ def test_an_excess_has_as_many_messages_as_there_are_processes_for_it(
     line = f"{PLACE}|ann"
     doorbells = Doorbells(datp.connections.live)
     monkeypatch.setattr(CostBook, "vector_size", lambda book, place: 4)
-    hop = works_beside(datp, monkeypatch, others=others)
+    answers = works_beside(datp, monkeypatch, others=others)
     node_keys = datp.connections.live.keys
     registered = {f"master/n{number}": 1_000_000.0 for number in range(3)}
     # One of the same group that fell silent long ago, and one of another group.
     registered |= {"master/gone": 1.0, "other/n9": 1_000_000.0}
     datp.connections.redis.delete(registered_key(node_keys))
     datp.connections.redis.zadd(registered_key(node_keys), registered)
-    hop._nodes.clear()
+    answers._nodes.clear()
     sent: list[int] = []
     monkeypatch.setattr(
         Ringer, "ring_next", lambda ringer, name, vectors, **how: sent.append(len(vectors))
@@ -340,7 +340,7 @@ def test_processes_that_cannot_be_counted_hold_nothing_up(
     def refused(*_: object) -> int:
         raise RedisConnectionError
 
-    monkeypatch.setattr(hop_module, "count_nodes", refused)
+    monkeypatch.setattr(doorbell_answers, "count_nodes", refused)
     doorbells.ring(line, waits(pairs[:1]))
     doorbells.ring(line, waits(pairs[1:]))
     datp.send("t/step", pairs[:1], group="master", priority="in", answers=line)

@@ -1,4 +1,4 @@
-"""The in-doubt desk: doctor tells what is wrong, resolve decides, the audit table keeps why."""
+"""What is in doubt: doctor tells what is wrong, resolve decides, the audit table keeps why."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ async def audit(visit: Visit) -> Response:
         title="Audit",
         given=given,
         is_first=not before,
-        now_ms=1_000 * await visit.desk.sessions.clock.now_s(),
+        now_ms=1_000 * await visit.console.sessions.clock.now_s(),
         page_of=page_of_subject,
         **found,
     )

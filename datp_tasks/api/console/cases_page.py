@@ -61,7 +61,7 @@ async def run_tests(visit: Visit) -> Response:
         await visit.run(note_test, services, stored, names, (visit.caller.actor, reason))
 
     try:
-        found = await visit.desk.case_runs.run([stored.definition, *others], names, note)
+        found = await visit.console.case_runs.run([stored.definition, *others], names, note)
     except CasesNotRun as error:
         return visit.back_to(place, trouble=str(error))
     return await show_version(visit, stored, results=found)

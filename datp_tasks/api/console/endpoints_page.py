@@ -206,7 +206,7 @@ async def confirm(visit: Visit) -> Response:
     if action is None:
         raise not_found("such action")
     found: Endpoint = await visit.run(_find, visit.services, visit.part("id"))
-    fields = _fields(visit.part("action"), await visit.desk.sessions.clock.now_s())
+    fields = _fields(visit.part("action"), await visit.console.sessions.clock.now_s())
     values = {each.name: each.value for each in fields}
     return confirm_page(
         visit,

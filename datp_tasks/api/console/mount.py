@@ -51,8 +51,8 @@ from datp_tasks.api.console.sessions import COOKIE, Session, Sessions, SignedOut
 from datp_tasks.api.console.static_files import static_response
 from datp_tasks.api.console.streams import STREAMS_MAX, LiveView, Streams, TabStream
 from datp_tasks.api.console.visit import (
+    ConsoleParts,
     ConsoleRoute,
-    Desk,
     Visit,
     base_of,
     keep_session,
@@ -143,10 +143,10 @@ class Console:
         self._settings = settings
         self._identity = load_identity(settings.identity_file)
         self._oidc = Oidc(self._identity.oidc, settings) if self._identity.oidc else None
-        self._desk: Desk | None = None
+        self._parts: ConsoleParts | None = None
 
     def open(self, services: Services, case_runs: CaseRuns) -> None:
-        self._desk = Desk(
+        self._parts = ConsoleParts(
             services=services,
             case_runs=case_runs,
             sessions=Sessions(services, self._settings),
@@ -155,8 +155,8 @@ class Console:
         )
 
     def end_streams(self) -> None:
-        if self._desk is not None:
-            self._desk.streams.end_all()
+        if self._parts is not None:
+            self._parts.streams.end_all()
 
     def close(self) -> None:
         self.end_streams()
@@ -164,9 +164,9 @@ class Console:
             self._oidc.close()
 
     @property
-    def desk(self) -> Desk:
-        assert self._desk is not None, "the console is opened with the services"
-        return self._desk
+    def parts(self) -> ConsoleParts:
+        assert self._parts is not None, "the console is opened with the services"
+        return self._parts
 
     def install(self, app: FastAPI) -> None:
         path = self._settings.console_path
@@ -202,9 +202,9 @@ class Console:
 
     async def _sign_in(self, request: Request) -> Response:
         if request.method == "GET":
-            return await sign_in.show(request, self.desk)
+            return await sign_in.show(request, self.parts)
         refuse_other_sites(request)
-        return await sign_in.with_key(request, self.desk, await form_of(request, self._settings))
+        return await sign_in.with_key(request, self.parts, await form_of(request, self._settings))
 
     async def _sign_out(self, request: Request) -> Response:
         refuse_other_sites(request)
@@ -213,25 +213,25 @@ class Console:
     async def _oidc_begin(self, request: Request) -> Response:
         if self._oidc is None:
             raise not_found("OIDC provider")
-        return await self._oidc.begin(request, self.desk)
+        return await self._oidc.begin(request, self.parts)
 
     async def _oidc_callback(self, request: Request) -> Response:
         if self._oidc is None:
             raise not_found("OIDC provider")
-        return await self._oidc.come_back(request, self.desk)
+        return await self._oidc.come_back(request, self.parts)
 
     # With a session.
 
     async def _live(self, request: Request) -> Response:
         """One stream per tab; a tab without a session is told so by the status."""
-        desk = self.desk
+        parts = self.parts
         try:
             session, caller = await self._who(request)
         except SignedOut as error:
             raise Problem(401, "unauthorized", str(error) or "Sign in first.") from None
         if not caller.actor.has(Role.VIEWER):
             raise forbidden("This needs a key with a role.")
-        await desk.services.admission.limits.take(caller.owner)
+        await parts.services.admission.limits.take(caller.owner)
         refuse_doubled(request)
         params = dict(request.query_params)
         view = VIEWS.get(params.pop("view", ""))
@@ -240,13 +240,13 @@ class Console:
 
         async def is_good() -> bool:
             try:
-                await desk.sessions.caller(session, request)
+                await parts.sessions.caller(session, request)
             except SignedOut:
                 return False
-            return not await desk.sessions.is_over(session)
+            return not await parts.sessions.is_over(session)
 
         params["base"] = base_of(request)
-        source = desk.streams.follow(view, params, caller.owner, is_good)
+        source = parts.streams.follow(view, params, caller.owner, is_good)
         return TabStream(source, [])  # type: ignore[return-value]
 
     def _guarded(self, route: ConsoleRoute) -> Endpoint:
@@ -256,7 +256,7 @@ class Console:
                 session, caller = await self._who(request)
             except SignedOut as error:
                 return self._not_signed_in(request, str(error))
-            visit = Visit(request=request, desk=self.desk, caller=caller, session=session)
+            visit = Visit(request=request, console=self.parts, caller=caller, session=session)
             try:
                 return await self._answer(visit, route)
             except ApprovalNeeded as error:
@@ -269,7 +269,7 @@ class Console:
         return endpoint
 
     async def _answer(self, visit: Visit, route: ConsoleRoute) -> Response:
-        services, request, owner = self.desk.services, visit.request, visit.caller.owner
+        services, request, owner = self.parts.services, visit.request, visit.caller.owner
         if request.method == "POST":
             refuse_other_sites(request)
         if not visit.has(route.role):
@@ -280,18 +280,18 @@ class Console:
         await services.admission.limits.take(owner)
         if request.method == "POST":
             visit.form = await form_of(request, self._settings, takes_input=route.takes_input)
-            if not self.desk.sessions.is_form_token(visit.session, visit.form.pop("token", "")):
+            if not self.parts.sessions.is_form_token(visit.session, visit.form.pop("token", "")):
                 raise forbidden("This form is not of your session. Load the page again.")
         refuse_doubled(request)
         with services.admission.requests.held(owner), acting_for(owner):
             response = await route.handle(visit)
-        renewed = await self.desk.sessions.renewed(visit.session)
+        renewed = await self.parts.sessions.renewed(visit.session)
         if renewed is not None and visit.session.way != "proxy":
-            keep_session(request, response, self.desk.sessions, renewed)
+            keep_session(request, response, self.parts.sessions, renewed)
         return response
 
     async def _who(self, request: Request) -> tuple[Session, Any]:
-        sessions = self.desk.sessions
+        sessions = self.parts.sessions
         session = vouched_for(request, self._identity)
         if session is None:
             session = await sessions.of_cookie(request.cookies.get(COOKIE, ""))

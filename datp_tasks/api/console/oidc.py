@@ -21,7 +21,7 @@ from fastapi.responses import RedirectResponse, Response
 from datp_tasks.api.console.identity_file import OidcSettings, checked_name, role_of
 from datp_tasks.api.console.sessions import Signer, person
 from datp_tasks.api.console.sign_in import ask_to_sign_in, local_path, signed_in
-from datp_tasks.api.console.visit import Desk, base_of, cookie_options
+from datp_tasks.api.console.visit import ConsoleParts, base_of, cookie_options
 from datp_tasks.api.shares import Shares
 from datp_tasks.outbound.address_guard import AnyAddress
 from datp_tasks.outbound.http_client import Manners
@@ -74,19 +74,19 @@ class Oidc:
         self._http.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def begin(self, request: Request, desk: Desk) -> Response:
+    async def begin(self, request: Request, console: ConsoleParts) -> Response:
         """Send the person to the provider; what comes back must fit what is kept in a cookie."""
         try:
             places = await self._in_thread(request, self._discover)
         except ProviderTrouble as error:
-            return _refused(request, desk, "The sign-in provider does not answer.", error)
+            return _refused(request, console, "The sign-in provider does not answer.", error)
         verifier = secrets.token_urlsafe(48)
         flow = {
             "state": secrets.token_urlsafe(24),
             "nonce": secrets.token_urlsafe(24),
             "verifier": verifier,
             "on": local_path(request.query_params.get("on", "/now"))[:500],
-            "until": await desk.sessions.clock.now_s() + FLOW_S,
+            "until": await console.sessions.clock.now_s() + FLOW_S,
         }
         challenge = base64.urlsafe_b64encode(sha256(verifier.encode()).digest()).decode()
         asked = {
@@ -108,23 +108,23 @@ class Oidc:
         response.set_cookie(COOKIE, self._signer.sign(flow), **{**options, "samesite": "lax"})
         return response
 
-    async def come_back(self, request: Request, desk: Desk) -> Response:
+    async def come_back(self, request: Request, console: ConsoleParts) -> Response:
         """From the provider: with a code that is good for a token, or with an error."""
         given = request.query_params
         flow = self._signer.read(request.cookies.get(COOKIE, ""))
-        if flow is None or flow["until"] <= await desk.sessions.clock.now_s():
-            return _refused(request, desk, "Signing in took too long. Try again.")
+        if flow is None or flow["until"] <= await console.sessions.clock.now_s():
+            return _refused(request, console, "Signing in took too long. Try again.")
         if not secrets.compare_digest(given.get("state", "").encode(), flow["state"].encode()):
-            return _refused(request, desk, "This answer belongs to another attempt. Try again.")
+            return _refused(request, console, "This answer belongs to another attempt. Try again.")
         if "code" not in given:
-            return _refused(request, desk, "The sign-in provider refused.", given.get("error"))
+            return _refused(request, console, "The sign-in provider refused.", given.get("error"))
         try:
             claims = await self._in_thread(
                 request, self._claims, given["code"], flow, _redirect_uri(request)
             )
         except (ProviderTrouble, jwt.PyJWTError) as error:
             return _refused(
-                request, desk, "The sign-in provider did not answer as it should.", error
+                request, console, "The sign-in provider did not answer as it should.", error
             )
         found = claims.get(self._given.role_claim)
         listed = found if isinstance(found, list) else [found]
@@ -132,9 +132,9 @@ class Oidc:
         name = checked_name(self._name(claims))
         if name is None or role is None:
             text = "The sign-in provider knows you, but gives you no role here."
-            return _refused(request, desk, text, f"{name}: {found!r:.200}")
+            return _refused(request, console, text, f"{name}: {found!r:.200}")
         actor = person("oidc", name, role)
-        response = await signed_in(request, desk, actor, "oidc", flow["on"], by_page=True)
+        response = await signed_in(request, console, actor, "oidc", flow["on"], by_page=True)
         response.delete_cookie(COOKIE, path=base_of(request))
         return response
 
@@ -222,8 +222,8 @@ def _redirect_uri(request: Request) -> str:
     return f"{request.url.scheme}://{request.headers['host']}{base_of(request)}/oidc/callback"
 
 
-def _refused(request: Request, desk: Desk, text: str, reason: object = None) -> Response:
+def _refused(request: Request, console: ConsoleParts, text: str, reason: object = None) -> Response:
     log.warning("a person could not sign in: %s %s", text, reason or "")
-    response = ask_to_sign_in(request, desk, trouble=text, status=403)
+    response = ask_to_sign_in(request, console, trouble=text, status=403)
     response.delete_cookie(COOKIE, path=base_of(request))
     return response

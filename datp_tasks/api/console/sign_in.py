@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from datp_tasks.api.console.render import html
 from datp_tasks.api.console.sessions import COOKIE
 from datp_tasks.api.console.static_files import content_mark
-from datp_tasks.api.console.visit import Desk, base_of, keep_session, with_query
+from datp_tasks.api.console.visit import ConsoleParts, base_of, keep_session, with_query
 from datp_tasks.api.problems import Problem
 from datp_tasks.model.actor import Actor
 
@@ -39,9 +39,14 @@ def outside_page(request: Request, template: str, status: int = 200, **context: 
 
 
 def ask_to_sign_in(
-    request: Request, desk: Desk, *, trouble: str = "", status: int = 200, on: str = "/now"
+    request: Request,
+    console: ConsoleParts,
+    *,
+    trouble: str = "",
+    status: int = 200,
+    on: str = "/now",
 ) -> Response:
-    has_oidc = desk.identity.oidc is not None
+    has_oidc = console.identity.oidc is not None
     return outside_page(request, "sign_in.html", status, trouble=trouble, on=on, has_oidc=has_oidc)
 
 
@@ -59,17 +64,17 @@ def go_to_sign_in(request: Request, trouble: str) -> Response:
     return response
 
 
-async def show(request: Request, desk: Desk) -> Response:
+async def show(request: Request, console: ConsoleParts) -> Response:
     trouble = "The session has ended. Sign in again." if "ended" in request.query_params else ""
     on = local_path(request.query_params.get("on", "/now"))
-    return ask_to_sign_in(request, desk, trouble=trouble, on=on)
+    return ask_to_sign_in(request, console, trouble=trouble, on=on)
 
 
-async def with_key(request: Request, desk: Desk, form: dict[str, str]) -> Response:
+async def with_key(request: Request, console: ConsoleParts, form: dict[str, str]) -> Response:
     """Flooding it with wrong keys is refused by the same gate that guards the API."""
     on = local_path(form.get("on", "/now"))
     try:
-        caller = await desk.services.admission.gate.admit(
+        caller = await console.services.admission.gate.admit(
             f"Bearer {form.get('key', '').strip()}",
             request_id=request.state.request_id,
             address=request.client.host if request.client else "",
@@ -79,21 +84,27 @@ async def with_key(request: Request, desk: Desk, form: dict[str, str]) -> Respon
         if problem.status_code == 401:
             trouble = "This API key is unknown, has expired or was revoked."
         status = problem.status_code
-        return ask_to_sign_in(request, desk, trouble=trouble, status=status, on=on)
+        return ask_to_sign_in(request, console, trouble=trouble, status=status, on=on)
     if not caller.is_operator:
-        return ask_to_sign_in(request, desk, trouble=NOT_AN_OPERATOR, status=403, on=on)
-    return await signed_in(request, desk, caller.actor, "key", on)
+        return ask_to_sign_in(request, console, trouble=NOT_AN_OPERATOR, status=403, on=on)
+    return await signed_in(request, console, caller.actor, "key", on)
 
 
 async def signed_in(
-    request: Request, desk: Desk, actor: Actor, way: str, on: str, *, by_page: bool = False
+    request: Request,
+    console: ConsoleParts,
+    actor: Actor,
+    way: str,
+    on: str,
+    *,
+    by_page: bool = False,
 ) -> Response:
     """`by_page`: a redirect that another site began would not carry the new cookie along."""
     place = base_of(request) + on
     response: Response = RedirectResponse(place, 303)
     if by_page:
         response = outside_page(request, "go_on.html", place=place)
-    keep_session(request, response, desk.sessions, await desk.sessions.begin(actor, way))
+    keep_session(request, response, console.sessions, await console.sessions.begin(actor, way))
     return response
 
 

@@ -51,7 +51,7 @@ BELONGS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class ConsoleParts:
     """What all pages of one process share."""
 
     services: Services
@@ -64,14 +64,14 @@ class Desk:
 @dataclass(slots=True, kw_only=True)
 class Visit:
     request: Request
-    desk: Desk
+    console: ConsoleParts
     caller: Caller
     session: Session
     form: dict[str, str] = field(default_factory=dict)
 
     @property
     def services(self) -> Services:
-        return self.desk.services
+        return self.console.services
 
     @property
     def base(self) -> str:
@@ -99,7 +99,7 @@ class Visit:
     def page(self, template: str, status: int = 200, **context: Any) -> Response:
         """A page as this person sees it."""
         actor = self.caller.actor
-        note = self.desk.sessions.read_note(self.request.cookies.get(NOTE_COOKIE, ""))
+        note = self.console.sessions.read_note(self.request.cookies.get(NOTE_COOKIE, ""))
         shared = {
             "base": self.base,
             "static": f"{self.base}/static/{content_mark()}",
@@ -113,7 +113,7 @@ class Visit:
             },
             "may_act": self.has(Role.OPERATOR),
             "may_decide": self.has(Role.APPROVER),
-            "token": self.desk.sessions.form_token(self.session),
+            "token": self.console.sessions.form_token(self.session),
             "note": note,
             "live": "",
         }
@@ -128,12 +128,12 @@ class Visit:
         note = {"text": trouble or said, "trouble": bool(trouble)}
         if note["text"]:
             response.set_cookie(
-                NOTE_COOKIE, self.desk.sessions.signed_note(note), **self._cookie_options(NOTE_S)
+                NOTE_COOKIE, self.console.sessions.signed_note(note), **self._cookie_options(NOTE_S)
             )
         return response
 
     def keep_session(self, response: Response, session: Session) -> None:
-        keep_session(self.request, response, self.desk.sessions, session)
+        keep_session(self.request, response, self.console.sessions, session)
 
     def _cookie_options(self, kept_s: int) -> dict[str, Any]:
         return cookie_options(self.request, kept_s)

@@ -32,7 +32,7 @@ from datp_tasks.record.sql_errors import OperationalError
 log = logging.getLogger("datp.hop")
 
 
-class PointDesk:
+class PointsOfNoReturn:
     def __init__(self, points: Points, registry: Registry) -> None:
         self._points = points
         self._registry = registry
