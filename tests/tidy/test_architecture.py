@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,25 +19,48 @@ RINGS = {
     *("acceptance", "benchmarks", "chaos", "cluster", "docs", "examples", "mutants", "support"),
     *("tidy", "typing", "upgrade"),
 }
+LINE_MAX = 120
 #: Files and folders that a page names: with a folder, from the package or from the top.
 PATH = re.compile(r"`([a-z_]+/[\w/.]*)`")
 
 
-def rows(heading: str) -> list[str]:
-    """First cells of the first table below a heading."""
-    part = PAGE.partition(f"\n{heading}\n")[2].partition("\n## ")[0].partition("\n### ")[0]
-    return re.findall(r"^\| (`.+?) \|", part, re.MULTILINE)
+def part(heading: str) -> str:
+    """What stands below a heading, up to the next one."""
+    return PAGE.partition(f"\n{heading}\n")[2].partition("\n## ")[0].partition("\n### ")[0]
+
+
+def rooms_of_the_page() -> list[str]:
+    items = re.findall(r"^- (`\w+/`(?:, `\w+/`)*):", part("## The rooms"), re.MULTILINE)
+    return [name for item in items for name in re.findall(r"`(\w+)/`", item)]
 
 
 def test_the_jobs_are_those_that_beat_runs() -> None:
-    assert [row.strip("`") for row in rows("### Jobs")] != []
-    assert sorted(row.strip("`") for row in rows("### Jobs")) == sorted(schedule.JOBS)
+    rows = re.findall(r"^\| `(.+?)` \|", part("### Jobs"), re.MULTILINE)
+    assert rows != []
+    assert sorted(rows) == sorted(schedule.JOBS)
 
 
-def test_every_room_has_a_row() -> None:
-    named = {name for row in rows("## The rooms") for name in re.findall(r"`(\w+)/`", row)}
-    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert named == rooms
+def test_every_room_has_a_line() -> None:
+    rooms = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+    assert sorted(rooms_of_the_page()) == rooms
+
+
+def test_rooms_are_told_in_the_order_of_imports() -> None:
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    [layers] = [each["layers"] for each in contract["contracts"] if each["type"] == "layers"]
+    level = {
+        name.strip().removeprefix("datp_tasks."): number
+        for number, layer in enumerate(layers)
+        for name in layer.split("|")
+    }
+    levels = [level[room] for room in rooms_of_the_page()]
+    assert levels == sorted(levels)
+
+
+def test_lines_are_short_enough_to_be_read_and_compared() -> None:
+    """Rows of tables, which Markdown does not wrap, may be longer."""
+    lines = [line for line in PAGE.splitlines() if not line.startswith("|")]
+    assert [line for line in lines if len(line) > LINE_MAX] == []
 
 
 def test_tests_mirror_the_rooms() -> None:
