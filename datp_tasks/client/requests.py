@@ -78,7 +78,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request in the two shapes in which it is stored."""
+    """A request in the two shapes in which it is stored: `acceptance` in SQL, `new` in Redis."""
 
     acceptance: Acceptance
     new: NewTransaction

@@ -152,8 +152,8 @@ class RequestAcceptor:
     def _unless_accepted(
         self, requests: Sequence[Request], prepared: Sequence[Preparing]
     ) -> list[Answerable]:
-        """What would be refused now is found if it was accepted when it was not: a client that is
-        told "refused" pays elsewhere, while the first one runs."""
+        """What would be refused now may have been accepted before, under its external id: then that
+        is the answer. A client that is told "refused" pays elsewhere, while the first one runs."""
         answers: list[Answerable] = [
             each.overdue or each if isinstance(each, Prepared) else each for each in prepared
         ]
@@ -168,15 +168,16 @@ class RequestAcceptor:
         """Into Redis and to a worker. What fails here is only late: SQL has it."""
         new = [each.new for each in accepted]
         # A bell for one that was there already is a bell for nothing.
-        along = self.ringer.ring_along([each.bell(FIRST_SEQUENCE) for each in new])
+        ring = self.ringer.ring_along([each.bell(FIRST_SEQUENCE) for each in new])
+        ring_call, rung = ring or (None, None)
         try:
-            bells, replies = self.live.create_and(new, [along[0]] if along else [])
+            bells, replies = self.live.create_and(new, [ring_call] if ring_call else [])
         except RedisError as error:
             log.warning("%d accepted transactions wait for Redis: %s", len(accepted), error)
             return
         reach("submit.after_create")
-        if along:
-            along[1](replies[0])
+        if rung:
+            rung(replies[0])
         else:
             self.ringer.ring(bells, requeued=False)
 

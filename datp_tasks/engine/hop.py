@@ -124,7 +124,7 @@ class Hop:
         return len(claims)
 
     def _claim(self, step_type: StepType, pairs: Pairs, answers: str) -> list[Run]:
-        """Through the one door, with what waits at the doorbell."""
+        """The transactions of the bell, and what waits at its doorbell."""
         orders = [self._doorbell.answering(answers, len(pairs))] if answers else []
         runs, replies = self._claim_pairs(step_type, pairs, orders)
         along = self._doorbell.answered(answers, replies[0]) if replies else ()

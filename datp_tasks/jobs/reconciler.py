@@ -13,7 +13,7 @@ Bound:    LINE_PAGES_MAX pages of the line of queued transactions, FRESH_PAGES_M
           and one page of older ones, CANCEL_PAGES_MAX pages of cancels since the last run; a page
           has BATCH_MAX rows. Where a run ends, the next one goes on, round and round.
           A rebuild goes on for up to REBUILD_RUN_S.
-Overlap:  harmless: a second bell finds the door shut, a second create finds the transaction, a
+Overlap:  harmless: `claim` refuses a second bell, a second create finds the transaction, a
           second restore finds a newer version. One rebuilds at a time.
 Crash:    the next run does the rest.
 """

@@ -2,7 +2,7 @@
 
 `WHERE` and `FIELDS` are the table of modes: for each status the lists that a transaction is in,
 and the fields that it has. One mode differs from the original table on purpose: a running
-transaction is not in `queuedZ`, because a bell for it would find the door shut.
+transaction is not in `queuedZ`, because `claim` would refuse a bell for it.
 
 Operators call `check_all`; tests call `check_transaction` after every move.
 """

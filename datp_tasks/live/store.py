@@ -111,7 +111,7 @@ class LiveStore(Reading):
         begin: str = "",
         held: Mapping[str, str] | None = None,
     ) -> list[Claimed | Refused]:
-        """The one door: queued -> running, for each bell that is still right.
+        """The only start of work: queued -> running, for each bell that is still right.
 
         `begin` is the delta that opens a step of that type; `held` names the states that the
         worker still has ("<JSON version>/<fence>"), which need not be sent again.

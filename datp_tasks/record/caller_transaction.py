@@ -100,7 +100,7 @@ class CallerAccepts:
     """Accepting in transactions of callers, and finding out what became of them."""
 
     def __init__(self, engine: Engine, record: Record) -> None:
-        self._alone = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._record = record
         #: Where the tables of this installation are, once it was asked for.
         self._place: tuple[str, str] | None = None
@@ -153,7 +153,7 @@ class CallerAccepts:
 
     def _check_place(self, here: Any) -> None:
         if self._place is None:
-            with self._alone.connect() as own:
+            with self._autocommit.connect() as own:
                 found = own.exec_driver_sql(Query.place).one()
                 self._place = found.place, found.database
         place, database = self._place
@@ -173,7 +173,7 @@ class CallerAccepts:
     def standing(self, pending: Sequence[tuple[str, str]]) -> list[CallerOutcome]:
         """What became of these (transaction, number of the caller's transaction)."""
         values = {"tx_id": [tx_id for tx_id, _ in pending], "xact": [xact for _, xact in pending]}
-        with self._alone.connect() as own:
+        with self._autocommit.connect() as own:
             rows = own.exec_driver_sql(Query.standing, values)
             return [CallerOutcome(row.tx_id, bool(row.is_queued), row.is_over) for row in rows]
 

@@ -126,32 +126,32 @@ class FeedPage:
 
 class EventFeed:
     def __init__(self, engine: Engine) -> None:
-        self._alone = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @cached_property
     def names(self) -> FeedNames:
         """What clients see of places; read once, it never changes."""
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             row = connection.exec_driver_sql(Query.key).one()
         old = OldPlaces(int(row.old_xact), row.old_change, row.old_report, row.old_until)
         return FeedNames(bytes.fromhex(row.key), old, now=row.now)
 
     def head(self) -> FeedHead:
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             row = connection.exec_driver_sql(Query.head).one()
         cursor = FeedCursor(FeedPlace(int(row.xmin), CHANGES, 0), row.at)
         return FeedHead(cursor, int(row.xmax), self.names)
 
     def rule_days(self, owner: str | None) -> int:
         """The shortest retention rule of an owner (None: of all) and of pipelines; 0: none."""
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             row = connection.exec_driver_sql(Query.rule_days, {"owner": owner}).one()
         return int(row.days or 0)
 
     def renumber(self, rows_max: int) -> int:
         """Rows that come from another server, with transaction ids that this one has not reached;
         they could not be told. Each look is one probe of an index."""
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             limit = {"limit": rows_max}
             changes = connection.exec_driver_sql(Query.renumber_changes, limit).rowcount
             return changes + connection.exec_driver_sql(Query.renumber_reports, limit).rowcount
@@ -165,7 +165,7 @@ class EventFeed:
         early_s = (moment - datetime.min.replace(tzinfo=UTC)).total_seconds()
         wanted = moment - timedelta(seconds=min(WRITER_S_MAX, early_s))
         low, high = 0, self.head().cursor.place.xact
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             while low < high:
                 middle = (low + high) // 2
                 values = {"owner": owner, "xact": str(middle)}
@@ -186,7 +186,7 @@ class EventFeed:
         if owner is not None:
             return self.pages([(owner, after)], rows_max)[owner]
         values = {"xact": str(after.xact), "limit": rows_max, **_bounds(after)}
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             rows = connection.exec_driver_sql(Query.page_of_all, values).all()
         return self._page(rows, rows_max)
 
@@ -200,7 +200,7 @@ class EventFeed:
             "report": [each["report"] for each in bounds],
             "limit": rows_max,
         }
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             rows = connection.exec_driver_sql(Query.pages, values).all()
         found: dict[str, list[Any]] = {}
         for row in rows:

@@ -32,10 +32,10 @@ class Query(Queries, topic="ledger_sql"):
 
 
 class Sql:
-    def __init__(self, engine: Engine, alone: Engine, clock: Clock) -> None:
-        """`alone` is an engine whose statements are transactions of their own."""
+    def __init__(self, engine: Engine, autocommit: Engine, clock: Clock) -> None:
+        """`autocommit` is an engine whose statements are transactions of their own."""
         self.engine = engine
-        self._alone = alone
+        self._autocommit = autocommit
         self._clock = clock
         #: Counted for the benchmark and for tests.
         self.commits = 0
@@ -47,7 +47,7 @@ class Sql:
         """One statement, which is one transaction; its rows."""
 
         def once() -> list[Any]:
-            with self._alone.connect() as connection:
+            with self._autocommit.connect() as connection:
                 return self.rows(connection, statement, values)
 
         self.commits += 1

@@ -64,18 +64,18 @@ class Points:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
         #: Each statement is a transaction of its own.
-        self._alone = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._clock = clock
 
     def pass_many(self, claims: Sequence[PointClaim]) -> dict[str, Passage]:
         """Record points, in one commit; for each whether it passed."""
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             return pass_points(connection, claims, self._clock.now())
 
     def end_forward(self, claims: Sequence[tuple[str, int]]) -> None:
         """Other systems have answered: these may expire and be cancelled again."""
         columns = {"tx_id": [tx for tx, _ in claims], "fence": [fence for _, fence in claims]}
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             connection.exec_driver_sql(Query.end_forward, {**columns, "now": self._clock.now()})
 
     def confirm_stops(self, stops: Sequence[tuple[str, int, str]]) -> set[str]:
@@ -85,12 +85,12 @@ class Points:
             "fence": [fence for _, fence, _ in stops],
             "request": [request for _, _, request in stops],
         }
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             return {row.tx_id for row in connection.exec_driver_sql(Query.confirm_stop, columns)}
 
     def bound(self, tx_ids: Sequence[str]) -> dict[str, PointKind]:
         """Those that cannot expire, for good or for now."""
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             rows = connection.exec_driver_sql(Query.bound, {"tx_id": list(tx_ids)})
             return {row.tx_id: row.kind for row in rows}
 
@@ -115,7 +115,7 @@ class Points:
     ) -> dict[str, StopRecorded]:
         """The same for many by one commit; for a row that is locked then by a commit of its own."""
         values = {"tx_id": list(tx_ids), "value": request.to_text()}
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             rows = connection.exec_driver_sql(Query.ask_many_to_stop, values)
             found = {row.tx_id: _recorded(row) for row in rows}
         left = [tx_id for tx_id in tx_ids if tx_id not in found]
@@ -125,7 +125,7 @@ class Points:
         """A cancel that was new is refused for another reason; it must not hold up the
         transaction."""
         values = {"tx_id": tx_id, "value": request.to_text()}
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             connection.exec_driver_sql(Query.take_back, values)
 
 

@@ -21,12 +21,12 @@ from datp_tasks.record.array_text import with_array_texts
 class SoleStatements:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._alone = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     def execute(self, sql: str, values: Mapping[str, Any]) -> list[Any]:
         """The rows; errors are those that SQLAlchemy would raise."""
         if self._engine.dispatch.before_cursor_execute:
-            with self._alone.connect() as connection:
+            with self._autocommit.connect() as connection:
                 return list(connection.exec_driver_sql(sql, dict(values)).all())
         try:
             lent = self._engine.raw_connection()

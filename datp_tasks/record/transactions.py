@@ -73,8 +73,8 @@ class Record:
     ) -> None:
         self.engine = engine
         #: Each statement is a transaction of its own, which saves two round trips.
-        self._alone = engine.execution_options(isolation_level="AUTOCOMMIT")
-        #: For those that a lone transaction waits for.
+        self._autocommit = engine.execution_options(isolation_level="AUTOCOMMIT")
+        #: The same at less cost, for those that a client or a worker waits for each time.
         self._sole = SoleStatements(engine)
         self.clock = clock
         #: Called after a commit that made webhooks due.
@@ -121,7 +121,7 @@ class Record:
 
     def find_existing(self, names: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Existing]:
         """The transactions that have these external ids, by owner and external id."""
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             return existing_of(connection, names)
 
     def finish_many(self, finals: Sequence[Final]) -> set[str]:
@@ -172,7 +172,7 @@ class Record:
         """Record a report; its number, or None if it has ended or a newer fence is known."""
         values = {"tx_id": tx_id, "fence": fence, "progress": progress_json, "now": self._now()}
         self.commits += 1
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             row = connection.exec_driver_sql(Query.report_progress, values).first()
         if row is None:
             return None
@@ -207,7 +207,7 @@ class Record:
             yield connection
             return
         self.commits += 1
-        with self._alone.connect() as own:
+        with self._autocommit.connect() as own:
             yield own
 
     def take_fences(self, claims: Sequence[tuple[str, int]]) -> set[str]:
@@ -223,13 +223,13 @@ class Record:
 
     def _take_fences(self, columns: dict[str, Any]) -> set[str]:
         self.commits += 1
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             return {row.tx_id for row in connection.exec_driver_sql(Query.take_fences, columns)}
 
     def mark_expiring(self, tx_ids: Sequence[str]) -> set[str]:
         """They expire although work had begun; those that are not final and not locked now."""
         self.commits += 1
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             rows = connection.exec_driver_sql(
                 Query.mark_expiring, {"tx_id": list(tx_ids), "now": self._now()}
             )
@@ -238,7 +238,7 @@ class Record:
     def note_late(self, tx_id: str) -> None:
         """The history tells, once, that a success was refused."""
         self.commits += 1
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             connection.exec_driver_sql(Query.note_late, {"tx_id": tx_id, "now": self._now()})
 
     def mark(self, tx_id: str, fence: int, status: Status, note: str) -> bool:
@@ -271,7 +271,7 @@ class Record:
         given = self._now()
         if given is not None:
             return given
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             now: datetime = connection.exec_driver_sql(Query.server_now).scalar_one()
             return now
 
@@ -283,7 +283,7 @@ class Record:
 
     def count(self) -> int:
         """About how many transactions there are."""
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             found = connection.exec_driver_sql(Query.count).scalar_one()
             return int(found)
 
@@ -293,13 +293,13 @@ class Record:
 
     def log_page(self, before: int | None, rows_max: int) -> list[Change]:
         """Rows of the log of state changes, the newest first, from the one before on."""
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             rows = connection.exec_driver_sql(Query.log_page, {"before": before, "limit": rows_max})
             return [Change(row.id, row.tx_id, Status(row.status), row.created_at) for row in rows]
 
     def finals(self, tx_ids: Sequence[str]) -> dict[str, str]:
         """The final status of each of these that has ended."""
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             rows = connection.exec_driver_sql(Query.finals, {"tx_id": list(tx_ids)})
             return {row.tx_id: row.status for row in rows}
 
@@ -333,7 +333,7 @@ class Record:
             "limit": rows_max,
         }
         sql = Query.open_ids_newest_first if newest_first else Query.open_ids
-        with self._alone.connect() as connection:
+        with self._autocommit.connect() as connection:
             rows = connection.exec_driver_sql(sql, values)
             return [(row.created_at, row.tx_id) for row in rows]
 

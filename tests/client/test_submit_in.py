@@ -274,7 +274,7 @@ def test_the_thread_rests_when_nothing_is_pending(datp: Kit, orders: Engine, wat
     connection_commits(datp, orders, watching)
     eventually(lambda: watching.rung)
     asked: list[str] = []
-    engine = watching._caller_submits._accepts._alone
+    engine = watching._caller_submits._accepts._autocommit
 
     @event.listens_for(engine, "before_cursor_execute")
     def note(_: Any, __: Any, statement: str, *more: Any) -> None:

@@ -84,7 +84,7 @@ if rebuilt == '1' then
   version = following(before, now)
   journal(stream, tx_id, version, before, fence, 'rebuild', lines, status)
 end
--- The bells of before must find the door shut, and how many there were is not known.
+-- `claim` must refuse the bells of before, and how many there were is not known.
 sequence = following(sequence, math.floor(now / 1000))
 redis.call('HSET', state, 'status', status, 'fence', fence, 'sequence', sequence,
   'version', version, 'jsonVersion', version, unpack(ARGV, fields, #ARGV))

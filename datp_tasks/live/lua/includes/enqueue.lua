@@ -1,4 +1,4 @@
--- Into the queue: due for a bell, and a new sequence so that older bells find the door shut.
+-- Into the queue: due for a bell, and a new sequence so that `claim` refuses older bells.
 local function enqueue(state, queued, tx_id, now)
   redis.call('HSET', state, 'status', 'queued')
   redis.call('HDEL', state, 'node', 'wakeTime', 'wakeSwitch', 'problem')
