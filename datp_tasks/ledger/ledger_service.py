@@ -85,8 +85,8 @@ class Ledger:
         secret: Secret,
     ) -> Ledger:
         """Nothing is connected before it is used."""
-        alone = make_engine(settings, autocommit=True)
-        sql = Sql(engine, alone, clock)
+        autocommit = make_engine(settings, autocommit=True)
+        sql = Sql(engine, autocommit, clock)
         alerts = Alerts(engine, clock)
         once = [kind.name for kind in KINDS.values() if kind.drops_duplicates]
         batches = BatchStore(sql, alerts, settings, drops_duplicates=once)
@@ -111,7 +111,7 @@ class Ledger:
                     ring=ring_all,
                 ),
             ),
-            connections=LedgerConnections(wire=wire, engine=alone),
+            connections=LedgerConnections(wire=wire, engine=autocommit),
         )
 
     def close(self) -> None:

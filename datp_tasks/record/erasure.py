@@ -9,8 +9,8 @@ none of them can be altered or taken out unnoticed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -85,11 +85,9 @@ class Erasure:
         self._engine = engine
         self._clock = clock
 
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> AbstractContextManager[Connection]:
         """A transaction of the record, for what must be decided before anything goes."""
-        with self._engine.begin() as connection:
-            yield connection
+        return self._engine.begin()
 
     def may_erase(self) -> bool:
         """Not as a role that may only add to the audit (`datp db rights`)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -80,11 +80,9 @@ class OperatorRunStore:
         self._engine = engine
         self._clock = clock
 
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> AbstractContextManager[Connection]:
         """Everything that is written inside is one commit."""
-        with self._engine.begin() as connection:
-            yield connection
+        return self._engine.begin()
 
     def add(self, connection: Connection, order: RunOrder) -> int:
         """Its id. RunUnderWay is raised if one of its kind is running."""

@@ -44,31 +44,32 @@ def test_what_an_exception_said_is_masked(house: ApiHouse, kit: Kit) -> None:
         assert "DE02secret" not in shown.text
 
 
-def test_a_live_page_ends_with_the_longest_time_of_its_session(
-    house: ApiHouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def live_page_ends_after(
+    house: ApiHouse, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> httpx.Client:
+    """A live page that is open for so long is told that it is signed out; its browser."""
     monkeypatch.setattr("datp_tasks.api.console.sessions.CLOCK_S", -1)
     monkeypatch.setattr("datp_tasks.api.console.streams.BEAT_S", 0.05)
     ann = person(house, "ann", Role.VIEWER)
     with ann.stream("GET", "/console/live?view=approvals") as response:
         lines = response.iter_lines()
         assert next(line for line in lines if line.startswith("event: ")) == "event: parts"
-        house.kit.clock.advance(seconds=SESSION_S + 1)
+        house.kit.clock.advance(seconds=seconds)
         assert "event: signed-out" in islice(lines, LINES_MAX)
+    return ann
+
+
+def test_a_live_page_ends_with_the_longest_time_of_its_session(
+    house: ApiHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live_page_ends_after(house, monkeypatch, SESSION_S + 1)
 
 
 def test_a_live_page_ends_with_the_idle_time_of_its_session(
     house: ApiHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An open tab is no use: it does not keep the session alive."""
-    monkeypatch.setattr("datp_tasks.api.console.sessions.CLOCK_S", -1)
-    monkeypatch.setattr("datp_tasks.api.console.streams.BEAT_S", 0.05)
-    ann = person(house, "ann", Role.VIEWER)
-    with ann.stream("GET", "/console/live?view=approvals") as response:
-        lines = response.iter_lines()
-        assert next(line for line in lines if line.startswith("event: ")) == "event: parts"
-        house.kit.clock.advance(seconds=IDLE_S + 1)
-        assert "event: signed-out" in islice(lines, LINES_MAX)
+    ann = live_page_ends_after(house, monkeypatch, IDLE_S + 1)
     assert ann.get("/console/live?view=approvals").status_code == 401
 
 

@@ -45,14 +45,20 @@ Data = dict[str, Any]
 SOON_S = 1.0
 
 
-@pytest.fixture(autouse=True)
-def runs(datp: Kit) -> list[str]:
+def runs_of_step(datp: Kit) -> list[str]:
+    """The transactions for which the step `t/run` has run."""
     ran: list[str] = []
 
     @datp.step("t/run")
     def run(ctx: Any, data: Data) -> None:
         ran.append(ctx.tx_id)
 
+    return ran
+
+
+@pytest.fixture(autouse=True)
+def runs(datp: Kit) -> list[str]:
+    ran = runs_of_step(datp)
     datp.use(Pipeline("p").step("t/run").build())
     datp.use(Pipeline("hidden", sealed=True).step("t/run").build())
     return ran

@@ -35,7 +35,7 @@ from datp_tasks.record.awaited_connection import _AwaitedStatements
 from datp_tasks.record.caller_transaction import CallerAccepts, Query
 from datp_tasks.settings import environment
 from datp_tasks.testing import Kit
-from tests.client.test_submit_in import changed, plain_url, rows
+from tests.client.test_submit_in import changed, plain_url, rows, runs_of_step
 from tests.support.eventually import eventually
 
 Data = dict[str, Any]
@@ -46,12 +46,7 @@ LONG_S = 30.0
 
 @pytest.fixture(autouse=True)
 def runs(datp: Kit) -> list[str]:
-    ran: list[str] = []
-
-    @datp.step("t/run")
-    def run(ctx: Any, data: Data) -> None:
-        ran.append(ctx.tx_id)
-
+    ran = runs_of_step(datp)
     datp.use(
         Pipeline("p", search={"n": {"from": "input.n", "type": "string"}}).step("t/run").build()
     )

@@ -5,13 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError, RedisError, ResponseError
 
-from datp_tasks.live import pipelining as wire
 from datp_tasks.live.cluster import slot_of
 from datp_tasks.live.cluster_redis import ClusterRedis
 from datp_tasks.live.connect import make_redis
@@ -21,7 +19,7 @@ from datp_tasks.local.redis_cluster import ClusterMember, RedisCluster
 from datp_tasks.settings import Settings
 from datp_tasks.testing.servers import Servers
 from tests.support.eventually import eventually
-from tests.support.live_states import NODE, STEP, Stage
+from tests.support.live_states import NODE, STEP, Stage, interrupted_read
 
 SHARDS = [f"{number:02d}" for number in range(16)]
 
@@ -110,24 +108,10 @@ def test_an_error_of_one_command_does_not_shift_the_replies_of_the_others(stage:
     assert answers[0] == 1
 
 
-def test_one_that_is_interrupted_leaves_no_reply_on_any_connection(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_is_interrupted_leaves_no_reply_on_any_connection(stage: Stage) -> None:
     bells = [stage.queued(shard=shard) for shard in SHARDS]
-    read = wire._read
-    left = 12
-
-    def interrupted(connection: Any) -> Any:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            raise KeyboardInterrupt
-        return read(connection)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(wire, "_read", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            stage.live.claim_many([(b.tx_id, b.sequence) for b in bells], NODE, step_type=STEP)
+    with interrupted_read(12):
+        stage.live.claim_many([(b.tx_id, b.sequence) for b in bells], NODE, step_type=STEP)
     names = [stage.live.keys.in_shard(shard, "name") for shard in SHARDS]
     stage.live.send([("SET", name, name) for name in names])
     assert stage.live.send([("GET", name) for name in names]) == names

@@ -84,8 +84,9 @@ def kit(datp_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kit]
     kit.close()
 
 
-def test_what_waited_behind_a_stuck_probe_and_had_happened_is_not_run_again(kit: Kit) -> None:
-    asked = Asked(kit, Done)
+def asked_with_a_stuck_probe(kit: Kit, answer: Any) -> Asked:
+    """One probe is stuck, and the two behind it are asked by other workers."""
+    asked = Asked(kit, answer)
     txs = asked.start("stuck", "behind", "last")
     try:
         eventually(asked.hop.looks)
@@ -97,22 +98,15 @@ def test_what_waited_behind_a_stuck_probe_and_had_happened_is_not_run_again(kit:
     assert asked.probed[0] == "stuck"
     # What goes on elsewhere is rung shard by shard, in any order.
     assert sorted(asked.probed[1:]) == ["behind", "last"]
-    assert asked.ran == []
+    return asked
+
+
+def test_what_waited_behind_a_stuck_probe_and_had_happened_is_not_run_again(kit: Kit) -> None:
+    assert asked_with_a_stuck_probe(kit, Done).ran == []
 
 
 def test_what_waited_behind_a_stuck_probe_and_had_not_happened_runs_once(kit: Kit) -> None:
-    asked = Asked(kit, NotDone)
-    txs = asked.start("stuck", "behind", "last")
-    try:
-        eventually(asked.hop.looks)
-        asked.hop.hear()
-        assert asked.hop.statuses(txs) == [Status.RUNNING, Status.SUCCESS, Status.SUCCESS]
-    finally:
-        asked.end()
-    assert asked.hop.statuses(txs) == [Status.SUCCESS] * 3
-    assert asked.probed[0] == "stuck"
-    # What goes on elsewhere is rung shard by shard, in any order.
-    assert sorted(asked.probed[1:]) == ["behind", "last"]
+    asked = asked_with_a_stuck_probe(kit, NotDone)
     assert (sorted(asked.ran[:2]), asked.ran[2:]) == (["behind", "last"], ["stuck"])
 
 

@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
-from datp_tasks.live import pipelining as wire
 from datp_tasks.live import scripts
 from datp_tasks.live.live_types import Claimed
-from tests.support.live_states import NODE, Stage
+from tests.support.live_states import NODE, Stage, interrupted_read
 
 
-def test_a_call_that_is_interrupted_leaves_no_reply_for_the_next_one(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_that_is_interrupted_leaves_no_reply_for_the_next_one(stage: Stage) -> None:
     stage.claimed()
     bells = [stage.queued(shard=shard) for shard in ("01", "02", "03")]
     pairs = [(bell.tx_id, bell.sequence) for bell in bells]
-    read = wire._read
-    left = 2
-
-    def interrupted(connection: Any) -> Any:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            raise KeyboardInterrupt
-        return read(connection)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(wire, "_read", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            stage.live.claim_many(pairs, NODE)
+    with interrupted_read(2):
+        stage.live.claim_many(pairs, NODE)
     fresh = stage.queued()
     claim = stage.live.claim_many([(fresh.tx_id, fresh.sequence)], NODE)[0]
     assert isinstance(claim, Claimed)

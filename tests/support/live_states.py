@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from redis import Redis
 
 from datp_tasks.clock import Clock, VirtualClock
+from datp_tasks.live import pipelining
 from datp_tasks.live.cluster_redis import servers_of
 from datp_tasks.live.connect import make_redis
 from datp_tasks.live.invariants import Observed, check_transaction, look
@@ -415,3 +417,21 @@ class Stage:
 
 def held(claim: Claimed) -> Held:
     return Held(claim.tx_id, claim.fence, (PASSED,))
+
+
+@contextmanager
+def interrupted_read(number: int) -> Iterator[None]:
+    """Ctrl-C comes when the reply of this number is about to be read."""
+    read, left = pipelining._read, number
+
+    def interrupted(connection: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+        return read(connection)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipelining, "_read", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            yield

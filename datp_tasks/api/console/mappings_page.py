@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -11,8 +11,8 @@ from urllib.parse import quote
 from fastapi.responses import Response
 
 from datp_tasks.api.console.confirming import Confirm, confirm_page
-from datp_tasks.api.console.payload_diff import DiffLine
 from datp_tasks.api.console.streams import LiveView, Params
+from datp_tasks.api.console.version_diff import compared, diff_page
 from datp_tasks.api.console.visit import Pages, Visit, with_query
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.services import Services
@@ -26,8 +26,6 @@ from datp_tasks.record.database import translate_outage
 pages = Pages()
 
 T = TypeVar("T")
-#: Lines before the changes begin: the names of the two.
-DIFF_HEAD = 2
 
 
 def read(services: Services, _: Params) -> Mapping[str, Any]:
@@ -81,32 +79,21 @@ async def mapping(visit: Visit) -> Response:
 @pages.page("/mappings/{name}/diff")
 async def compare_mappings(visit: Visit) -> Response:
     """What changed from one version to another."""
-    name, given = visit.part("name"), visit.request.query_params
-    one, other = given.get("from", ""), given.get("to", "")
+    name = visit.part("name")
     found = await visit.run(read_one, visit.services, {"name": name})
-    lines: list[DiffLine] = []
-    commands: list[str] = []
-    if one and other:
-        both = [await visit.run(_look, visit.services, name, each) for each in (one, other)]
-        lines = _differs(*both)
-        # Only of versions that exist: the query is written by others.
-        commands = [f"datp mappings show {name} --version {each.version}" for each in both]
-    return visit.page(
-        "version_diff.html",
-        title=f"What differs in {name}",
-        name=name,
+    # Only versions that exist come into the commands: the query is written by others.
+    both = [await visit.run(_look, visit.services, name, each) for each in compared(visit) if each]
+    return diff_page(
+        visit,
         home=place_of(name),
         versions=found["versions"],
-        one=one,
-        other=other,
-        lines=lines,
-        commands=commands,
+        unified=_differs(*both) if both else (),
+        commands=[f"datp mappings show {name} --version {each.version}" for each in both],
     )
 
 
-def _differs(one: StoredMapping, other: StoredMapping) -> list[DiffLine]:
-    lines = difflib.unified_diff(_yaml(one).splitlines(), _yaml(other).splitlines(), lineterm="")
-    return [DiffLine(line[:1], line[1:]) for line in list(lines)[DIFF_HEAD:]]
+def _differs(one: StoredMapping, other: StoredMapping) -> Iterable[str]:
+    return difflib.unified_diff(_yaml(one).splitlines(), _yaml(other).splitlines(), lineterm="")
 
 
 @pages.action(

@@ -11,8 +11,8 @@ from fastapi.responses import Response
 
 from datp_tasks.api.console.case_runs import ShownCase
 from datp_tasks.api.console.confirming import Confirm, breaks_glass, confirm_page
-from datp_tasks.api.console.payload_diff import DiffLine
 from datp_tasks.api.console.streams import LiveView, Params
+from datp_tasks.api.console.version_diff import compared, diff_page
 from datp_tasks.api.console.visit import Pages, Visit, with_query
 from datp_tasks.api.problems import not_found
 from datp_tasks.api.services import Services
@@ -29,8 +29,6 @@ pages = Pages()
 T = TypeVar("T")
 #: Of what goes on and of what ended last; counted in some milliseconds, whatever is stored.
 COUNTED_MAX = 5_000
-#: Lines before the changes begin: the names of the two.
-DIFF_HEAD = 2
 
 
 def read(services: Services, _: Params) -> Mapping[str, Any]:
@@ -117,30 +115,20 @@ async def show_version(
 @pages.page("/pipelines/{name}/diff")
 async def compare(visit: Visit) -> Response:
     """What changed from one version to another."""
-    name, given = visit.part("name"), visit.request.query_params
-    one, other = given.get("from", ""), given.get("to", "")
-    versions = await visit.run(
-        _stored, visit.services.pipelines, lambda store: store.versions(name)
-    )
-    lines: list[DiffLine] = []
-    if one and other:
-        work = partial(PipelineStore.diff, name=name, a=one, b=other)
-        lines = _lines(await visit.run(_stored, visit.services.pipelines, work))
-    return visit.page(
-        "version_diff.html",
-        title=f"What differs in {name}",
-        name=name,
+    name, store = visit.part("name"), visit.services.pipelines
+    one, other = compared(visit)
+    versions = await visit.run(_stored, store, lambda store: store.versions(name))
+    if not one:
+        return diff_page(visit, home=place_of(name), versions=versions)
+    work = partial(PipelineStore.diff, name=name, a=one, b=other)
+    unified: str = await visit.run(_stored, store, work)
+    return diff_page(
+        visit,
         home=place_of(name),
         versions=versions,
-        one=one,
-        other=other,
-        lines=lines,
-        commands=[f"datp pipelines diff {name} {one} {other}"] if one and other else [],
+        unified=unified.splitlines(),
+        commands=[f"datp pipelines diff {name} {one} {other}"],
     )
-
-
-def _lines(text: str) -> list[DiffLine]:
-    return [DiffLine(line[:1], line[1:]) for line in text.splitlines()[DIFF_HEAD:]]
 
 
 @pages.action(
