@@ -71,7 +71,8 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """PostgreSQL was unavailable: the step could not be tried, or broke off in the middle."""
+    """PostgreSQL could not do its part just now: the step could not be tried, or broke off in the
+    middle."""
 
     is_tried: bool = False
 
@@ -117,4 +118,4 @@ Outcome = (
 
 
 class SwitchNotKept(StepError):
-    """PostgreSQL was unavailable when a step set a switch; Redis was not told of it."""
+    """PostgreSQL could not keep just now that a step set a switch; Redis was not told of it."""

@@ -33,12 +33,12 @@ from datp_tasks.observe.logs import hide
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.bulk_transfers import BulkRecord, TransferStanding
-from datp_tasks.record.database import is_conflict, is_outage, is_timeout
+from datp_tasks.record.database import is_conflict, is_outage, passing_reason
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.linked import Leg, LinkedTransactions, LinkVerdict
 from datp_tasks.record.points import Points
 from datp_tasks.record.signals import Signal, Signals
-from datp_tasks.record.sql_errors import OperationalError
+from datp_tasks.record.sql_errors import OperationalError, PoolTimeout
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.settings import Settings
 
@@ -184,12 +184,11 @@ class WorkerServices:
         """
         try:
             self._signals.replace(signal)
-        except OperationalError as error:
-            if not (is_outage(error) or is_conflict(error) or is_timeout(error)):
+        except (OperationalError, PoolTimeout) as error:
+            reason = passing_reason(error)
+            if not reason:
                 raise
-            raise SwitchNotKept(
-                f"PostgreSQL is unavailable; switch {signal.name!r} was not set"
-            ) from error
+            raise SwitchNotKept(f"{reason}; switch {signal.name!r} was not set") from error
 
     def submit_batch(
         self, run: Run, service_id: str, batch_id: str, payload: bytes, switch: str

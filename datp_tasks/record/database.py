@@ -9,6 +9,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from datp_tasks.errors import DatabaseUnavailable, SettingsError
 from datp_tasks.record.lent_connection import LentConnection
@@ -119,6 +120,19 @@ def is_conflict(error: OperationalError) -> bool:
 def is_timeout(error: OperationalError) -> bool:
     """PostgreSQL ended the statement because it took too long."""
     return getattr(error.orig, "pgcode", None) == CANCELED
+
+
+def passing_reason(error: Exception) -> str:
+    """Why PostgreSQL cannot do now what it may do later; empty if it refuses for good."""
+    if isinstance(error, PoolTimeout):
+        return "all connections of this process to PostgreSQL are in use"
+    if not isinstance(error, OperationalError):
+        return ""
+    if is_outage(error):
+        return "PostgreSQL is unavailable"
+    if is_conflict(error):
+        return "another transaction is in the way in PostgreSQL"
+    return "PostgreSQL took too long" if is_timeout(error) else ""
 
 
 @contextmanager

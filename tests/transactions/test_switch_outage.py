@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import psycopg2
 import pytest
+from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
 from datp_tasks import Batch, Pipeline, Sleep
@@ -30,6 +33,57 @@ def outages(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(Signals, "replace", perhaps)
     return left
+
+
+def refused(datp: Kit, code: str) -> None:
+    """PostgreSQL refuses a statement with this code."""
+    with datp.connections.engine.connect() as connection:
+        connection.exec_driver_sql(f"DO $$ BEGIN RAISE SQLSTATE '{code}'; END $$")
+
+
+def all_in_use(datp: Kit) -> None:
+    """A process that has one connection wants a second one."""
+    engine = create_engine(
+        datp.settings.database_url, pool_size=1, max_overflow=0, pool_timeout=0.01
+    )
+    try:
+        with engine.connect(), engine.connect():
+            pass
+    finally:
+        engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("fails", "said"),
+    [
+        (partial(refused, code="55P03"), "another transaction is in the way in PostgreSQL"),
+        (partial(refused, code="40P01"), "another transaction is in the way in PostgreSQL"),
+        (partial(refused, code="57014"), "PostgreSQL took too long"),
+        (all_in_use, "all connections of this process to PostgreSQL are in use"),
+    ],
+    ids=["locked", "deadlock", "too-long", "pool"],
+)
+def test_what_passes_costs_no_attempt_and_is_called_by_its_name(
+    datp: Kit,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    fails: Callable[[Kit], None],
+    said: str,
+) -> None:
+    replace, tries = Signals.replace, [0]
+
+    def once(self: Signals, signal: Signal) -> None:
+        tries[0] += 1
+        if tries[0] == 1:
+            fails(datp)
+        replace(self, signal)
+
+    monkeypatch.setattr(Signals, "replace", once)
+    tx_id, done = booked(datp, retry={"max_attempts": 1})
+    assert (datp.status(tx_id).status, done) == (Status.SLEEPING, ["book"])
+    assert f"{tx_id} waits in step 0: {said}; switch 'go' was not set" in caplog.messages
+    datp.recover()
+    assert (datp.status(tx_id).status, done) == (Status.SUCCESS, ["book", "book"])
 
 
 def booked(datp: Kit, **options: Any) -> tuple[str, list[str]]:
