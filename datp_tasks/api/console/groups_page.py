@@ -10,11 +10,11 @@ from fastapi.responses import Response
 from datp_tasks.api.console.confirming import Confirm, confirm_page
 from datp_tasks.api.console.now_page import RATE_SLOTS, group_rows
 from datp_tasks.api.console.streams import LiveView, Params
-from datp_tasks.api.console.visit import Pages, Visit, with_query
+from datp_tasks.api.console.visit import Pages, Visit, problem_text, with_query
 from datp_tasks.api.groups import change_group
-from datp_tasks.api.problems import invalid, not_found
+from datp_tasks.api.problems import Problem, invalid, not_found, problem_of
 from datp_tasks.api.services import Services
-from datp_tasks.errors import SubjectMoved
+from datp_tasks.errors import DatpError, SubjectMoved
 from datp_tasks.live.metrics import RESOLUTIONS
 from datp_tasks.live.nodes import Node
 from datp_tasks.model.node_groups import LIMITS, NodeGroup
@@ -86,17 +86,27 @@ async def group(visit: Visit) -> Response:
 
 
 async def _group_page(
-    visit: Visit, name: str, typed: Mapping[str, int | None], trouble: str = ""
+    visit: Visit,
+    name: str,
+    typed: Mapping[str, int | str | None],
+    trouble: str = "",
+    *,
+    was: Mapping[str, str] | None = None,
+    status: int = 200,
 ) -> Response:
-    """The group as it is, with what the person has typed into its form."""
+    """The group as it is, with what the person has typed into its form.
+
+    `was`: what the form has shown before, if it goes on from there; else it shows what is now.
+    """
     found = await visit.run(read_one, visit.services, {"name": name})
     decided: NodeGroup = await visit.run(_decided, visit.services, name)
     return visit.page(
         "group.html",
-        409 if trouble else 200,
+        status,
         title=name,
         trouble=trouble,
         typed={**decided.values, **typed},
+        was={**decided.values, **(was or {})},
         reason=visit.form.get("reason", "") if trouble else "",
         live=with_query("", {"view": "group", "name": name})[1:],
         name=name,
@@ -113,7 +123,19 @@ async def change(visit: Visit) -> Response:
 
     What another person has changed meanwhile stays, and is not written over.
     """
-    name = _name(visit)
+    name, form = _name(visit), visit.form
+    try:
+        return await _change(visit, name)
+    except (DatpError, Problem) as error:
+        problem = problem_of(error)
+        if problem.status_code != 422:
+            raise
+        typed = {key: form[key] for key in LIMITS if key in form}
+        was = {key: form[f"was-{key}"] for key in LIMITS if f"was-{key}" in form}
+        return await _group_page(visit, name, typed, problem_text(problem), was=was, status=422)
+
+
+async def _change(visit: Visit, name: str) -> Response:
     reason = visit.reason()
     decided = await visit.run(_decided, visit.services, name)
     wanted = {key: _value(visit, key) for key in LIMITS if key in visit.form}
@@ -136,7 +158,7 @@ async def change(visit: Visit) -> Response:
     except SubjectMoved:
         now: NodeGroup = await visit.run(_decided, visit.services, name)
         moved = [key for key in changes if shown[key] != now.values.get(key)]
-        return await _group_page(visit, name, changes, _moved_text(moved, now))
+        return await _group_page(visit, name, changes, _moved_text(moved, now), status=409)
     told = ", ".join(f"{k} {'default' if v is None else v}" for k, v in changes.items())
     return visit.back_to(f"/groups/{name}", f"Changed: {told}. Workers follow within seconds.")
 
