@@ -15,7 +15,7 @@ from datp_tasks.api import waiting
 from datp_tasks.api.event_streams import EventStreams
 from datp_tasks.api.models import FeedPageShown
 from datp_tasks.api.problems import answer_of, forbidden, invalid
-from datp_tasks.api.routing import by_key, grants, json_response, router
+from datp_tasks.api.routing import VARY, by_key, grants, json_response, router
 from datp_tasks.api.serializers import time_text
 from datp_tasks.api.services import Services, caller_of, services_of
 from datp_tasks.api.threads import acting_for
@@ -101,10 +101,10 @@ async def events(
         with translate_outage():
             shown = [shape.of(each) for each in page.events if shape.wants(each)]
         if BATCH in accept:
-            headers = {"Datp-Next-Cursor": cursor_text, "Datp-Has-More": str(page.is_full).lower()}
-            return Response(encode(shown), headers=headers, media_type=BATCH)
+            told = {"Datp-Next-Cursor": cursor_text, "Datp-Has-More": str(page.is_full).lower()}
+            return Response(encode(shown), headers={**told, **VARY}, media_type=BATCH)
         about = {"nextCursor": cursor_text, "hasMore": page.is_full, "limit": limit}
-        return json_response({"events": shown, **about})
+        return json_response({"events": shown, **about}, headers=VARY)
 
     # Opening what is sealed may ask PostgreSQL for its key.
     return await services.threads.run(answer)
@@ -239,7 +239,7 @@ class EventStream(Response):
     def __init__(
         self, request: Request, shape: Shape, owner: str | None, cursor: FeedCursor
     ) -> None:
-        super().__init__(headers={"Cache-Control": "no-store"}, media_type=STREAM)
+        super().__init__(headers={"Cache-Control": "no-store", **VARY}, media_type=STREAM)
         self._request = request
         self._services = services_of(request)
         self._streams: EventStreams = self._services.waits.streams

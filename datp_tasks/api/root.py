@@ -7,12 +7,10 @@ from html import escape
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from datp_tasks.api.routing import json_response
+from datp_tasks.api.routing import VARY, json_response
 from datp_tasks.api.services import services_of
 
 POLICY = "default-src 'none'; frame-ancestors 'none'"
-#: A cache must not give a program what a browser got.
-VARY = {"Vary": "Accept"}
 
 routes = APIRouter(tags=["health"], redirect_slashes=False)
 

@@ -188,6 +188,10 @@ def refuse_doubled(request: Request) -> None:
         raise invalid([{"loc": ("query", name), "msg": "this was given more than once"}])
 
 
+#: Of what depends on the header Accept: a cache must not give one client what another one got.
+VARY = {"Vary": "Accept"}
+
+
 def json_response(
     content: Any, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:

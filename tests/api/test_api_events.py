@@ -58,6 +58,7 @@ def stream(client: httpx.Client, **options: Any) -> Iterator[Lines]:
     with client.stream("GET", "/v1/events", headers=headers, timeout=10, **options) as response:
         assert response.status_code == 200, response.read()
         assert response.headers["content-type"].startswith("text/event-stream")
+        assert response.headers["vary"] == "Accept"
         yield _messages(response)
 
 
@@ -172,12 +173,14 @@ def test_cloud_events(acme: httpx.Client, how: str) -> None:
         batch = "application/cloudevents-batch+json"
         response = acme.get("/v1/events", headers={"Accept": batch})
         assert response.headers["content-type"] == batch
+        assert response.headers["vary"] == "Accept"
         assert response.headers["datp-has-more"] == "false"
         [_, end] = response.json()
         after = response.headers["datp-next-cursor"]
         assert all_events(acme, after=after) == []
     else:
         [_, end] = all_events(acme, format="cloudevents")
+        assert acme.get("/v1/events").headers["vary"] == "Accept"
     assert end["specversion"] == "1.0"
     assert (end["type"], end["subject"]) == ("transaction.completed", tx_id)
     assert end["source"].startswith("/datp/owners/acme")
