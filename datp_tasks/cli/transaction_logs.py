@@ -62,7 +62,7 @@ def _print(console: Console, line: LogLine, as_json: bool) -> None:
         return
     at = f"{line.at:%Y-%m-%d %H:%M:%S}" if line.at else "-"
     colour = COLOURS.get(line.level, "dim")
-    where = f"step {path_words(line.path)} ({line.step_type})" if line.path else line.step_type
+    where = f"{path_words(line.path)} ({line.step_type})" if line.path else line.step_type
     where += f" #{line.attempt}" if line.attempt > 1 else ""
     fields = "".join(f" {name}={value}" for name, value in (line.fields or {}).items())
     level = f"[{colour}]{line.level or '-':7}[/{colour}]"

@@ -47,8 +47,11 @@ def step_words(place: str, step_type: str) -> str:
 
 
 def path_words(path: str) -> str:
-    """For people, who count steps from 1: `1.0` is the first step of what step 2 called."""
-    return ".".join(str(int(each) + 1) if each.isdecimal() else each for each in path.split("."))
+    """For people, who count steps from 1: `1.0` is step 1 of the child of step 2."""
+    inner_first = path.split(".")[::-1]
+    if not all(each.isdecimal() for each in inner_first):
+        return f"step {path}"
+    return " of the child of ".join(f"step {int(each) + 1}" for each in inner_first)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from datp_tasks.model.approval import ACTIONS, STEP
 from datp_tasks.model.grants import Grants
 from datp_tasks.model.ledger_batch import BatchState
 from datp_tasks.model.node_groups import LIMITS, NodeGroup
-from datp_tasks.model.plan import place_words
+from datp_tasks.model.plan import path_words, place_words
 from datp_tasks.model.status import Status
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.audit_chain import AuditChain, Noted
@@ -654,6 +654,13 @@ def test_people_count_steps_from_1_and_read_words() -> None:
         "",
         "a/b",
         "/1",
+    ]
+    deep = ("3", "1.0", "1.0.4", "x")
+    assert [path_words(each) for each in deep] == [
+        "step 4",
+        "step 1 of the child of step 2",
+        "step 5 of the child of step 1 of the child of step 2",
+        "step x",
     ]
     assert all(action_words(each) != each for each in (*ACTIONS, STEP))
     assert told_words("final") == "how it ended"

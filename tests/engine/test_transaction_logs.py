@@ -364,5 +364,10 @@ def test_the_command_shows_them_by_level_and_as_json(
         errors = CliRunner().invoke(app, [tx_id, "--level", "error", "--json"]).output
         assert [json.loads(line)["text"] for line in errors.splitlines()] == ["at the end"]
         assert CliRunner().invoke(app, [tx_id, "--level", "loud"]).exit_code == 2
+        reports = Pipeline("caller").step("util/progress-report", params={"report": {"at": 1}})
+        talk.use(reports.step("util/child-pipeline", params={"pipeline": "talk"}).build())
+        called = talk.run("caller", {}).tx_id
+        inside = CliRunner().invoke(app, [called], catch_exceptions=False).output
+        assert " step 1 of the child of step 2 (t/talk) #2: " in inside
     finally:
         here.close()
