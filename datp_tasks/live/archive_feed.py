@@ -178,6 +178,16 @@ class ArchiveFeed:
 
     def copies(self, tx_ids: Sequence[str]) -> list[tuple[dict[str, str], list[str]]]:
         """Fields of each transaction, and the deltas since its JSON was written."""
+        commands = [("HGETALL", self._keys.state(tx)) for tx in tx_ids]
+        states = dict(zip(tx_ids, map(_fields, self._live.send(commands)), strict=True))
+        # Most have ended with a new JSON, and so have no deltas.
+        later = [tx for tx, fields in states.items() if _has_deltas(fields)]
+        with_deltas = dict(zip(later, self._copies_with_deltas(later), strict=True))
+        return [with_deltas.get(tx) or (states[tx], []) for tx in tx_ids]
+
+    def _copies_with_deltas(
+        self, tx_ids: Sequence[str]
+    ) -> Iterator[tuple[dict[str, str], list[str]]]:
         commands: list[tuple[str | int, ...]] = []
         for tx in tx_ids:
             commands.append(("HGET", self._keys.state(tx), "version"))
@@ -185,10 +195,9 @@ class ArchiveFeed:
             commands.append(("HGETALL", self._keys.state(tx)))
         answers = self._live.send(commands)
         found = zip(tx_ids, answers[::3], answers[1::3], map(_fields, answers[2::3]), strict=True)
-        return [
-            (fields, deltas) if fields.get("version") == version else self._copy_at_once(tx)
-            for tx, version, deltas, fields in found
-        ]
+        for tx, version, deltas, fields in found:
+            is_whole = fields.get("version") == version
+            yield (fields, deltas) if is_whole else self._copy_at_once(tx)
 
     def _copy_at_once(self, tx_id: str) -> tuple[dict[str, str], list[str]]:
         """It changed while it was read, and fields and deltas must belong together."""
@@ -207,6 +216,11 @@ class ArchiveFeed:
 
 def _fields(answer: Any) -> dict[str, str]:
     return answer if isinstance(answer, dict) else flat_to_dict(answer)
+
+
+def _has_deltas(fields: Mapping[str, str]) -> bool:
+    """Something has changed since the JSON was written."""
+    return fields.get("version") != fields.get("jsonVersion")
 
 
 def _entries(flat: Sequence[str]) -> Iterator[tuple[str, Entry]]:

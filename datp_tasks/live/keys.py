@@ -125,6 +125,7 @@ SHARED_LISTS = {
         *("queuedZ", "processingZ", "runningS", "sleepingZ", "exceptionZ"),
         *("toArchiveZ", "journalX", "countsH"),
     ),
+    "confirm_archived": ("toArchiveZ",),
 }
 
 

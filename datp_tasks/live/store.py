@@ -287,11 +287,14 @@ class LiveStore(Reading):
     def confirm_archived_many(self, written: Sequence[tuple[str, str]]) -> int:
         """Transactions whose given version is in SQL may leave; how many do."""
         stay_ms = (self._settings.state_ttl_s * 1_000, self.sleeping_ttl_ms)
-        confirm = script("confirm_archived")
-        calls: list[ScriptCall] = []
-        for tx, version in written:
-            keys = (*self._own(tx), self.keys.of_tx(tx, "toArchiveZ"))
-            calls.append(call(confirm, keys, (self._now(), tx, version, *stay_ms)))
+        calls = [
+            ScriptCall(
+                self._frame("confirm_archived", tx, arguments=stay_ms),
+                self._own(tx),
+                (tx, version),
+            )
+            for tx, version in written
+        ]
         return sum(reply[0] == "OK" and reply[1] == 1 for reply in self.run(calls))
 
     def restore_many(self, wanted: Sequence[Restored]) -> list[Bell | Refused]:
