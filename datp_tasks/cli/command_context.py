@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from datp_tasks.errors import LocalStackError
 from datp_tasks.local.private_files import read_text
 from datp_tasks.local.run_file import (
     DEFAULT_DIRECTORY,
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
     from datp_tasks.pipelines.version_store import PipelineStore
 
 URL_VARIABLES = ("DATP_REDIS_URL", "DATP_DATABASE_URL")
+#: This machine by its name, which is also written as one of two addresses.
+LOOPBACK = "localhost"
+#: Of a URL that names none.
+USUAL_PORTS = {"redis": 6379, "rediss": 6379, "postgresql": 5432}
 
 
 class Context(CommandParts):
@@ -98,22 +104,49 @@ def connect(directory: Path | None = None) -> Context:
         return _remote
     directory = directory or Path(DEFAULT_DIRECTORY)
     found = of_running_stack(directory)
-    if _names_others(found):
+    if found and _names_others(found, directory):
         # Its policy, pepper, key ring and steps are those of other servers.
         found = {}
-    given = {name: os.environ[name] for name in found.keys() & os.environ.keys()}
+    # An address that is empty is none.
+    own = {name: text for name, text in os.environ.items() if text or name not in URL_VARIABLES}
+    given = {name: own[name] for name in found.keys() & own.keys()}
     is_from_stack = bool(found.get(STEPS_VARIABLE)) and STEPS_VARIABLE not in given
     return Context(
-        Settings.from_env({**found, **os.environ}),
+        Settings.from_env({**found, **own}),
         {**found, **given},
         directory.absolute() if is_from_stack else None,
     )
 
 
-def _names_others(found: Mapping[str, str]) -> bool:
-    """Whether the environment names all servers, and not those of the stack."""
-    given = [os.environ.get(name) for name in URL_VARIABLES]
-    return all(given) and given != [found.get(name) for name in URL_VARIABLES]
+def _names_others(found: Mapping[str, str], directory: Path) -> bool:
+    """Whether the environment names other servers than those of the stack.
+
+    One of another and one of the stack would be two halves that know nothing of each other.
+    """
+    given = {name: os.environ[name] for name in URL_VARIABLES if os.environ.get(name)}
+    others = [name for name, url in given.items() if server_of(url) != server_of(found[name])]
+    missing = [name for name in URL_VARIABLES if name not in given]
+    if others and missing:
+        raise LocalStackError(
+            f"{others[0]} names another server than the `datp up` that runs in {directory}, and "
+            f"{missing[0]} names none: set both for other servers, or neither for `datp up`."
+        )
+    return bool(others)
+
+
+def server_of(url: str) -> tuple[object, ...]:
+    """What a URL leads to, however it is spelled, for any user."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return (url,)
+    scheme = parts.scheme.partition("+")[0]
+    host = LOOPBACK if parts.hostname in ("127.0.0.1", "::1") else parts.hostname
+    name, usual_port = parts.path.strip("/"), USUAL_PORTS.get(scheme)
+    if scheme in ("redis", "rediss"):
+        name = name or "0"
+    return scheme, host, port or usual_port, name, parts.query
 
 
 def is_running(directory: Path | None = None) -> bool:

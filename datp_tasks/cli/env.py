@@ -34,7 +34,10 @@ def env(
     if run is None:
         raise LocalStackError(f"Nothing runs in {directory}; start it with `datp up`.")
     # Also for a shell whose variables name other servers: it asks for those of this stack.
-    found = dict(connect(directory).environment or of_running_stack(directory))
+    try:
+        found = dict(connect(directory).environment or of_running_stack(directory))
+    except LocalStackError:
+        found = of_running_stack(directory)
     if "api" in run.pids:
         # What is left of an earlier run with an API is of no use without one.
         found["DATP_URL"] = read_text(run.directory / URL_FILE) or ""

@@ -240,6 +240,49 @@ def test_a_command_for_other_servers_takes_nothing_of_the_stack_beside_it(
     assert "DATP_DATABASE_URL=postgresql://db/x" in told and f"DATP_KEY_PEPPER={pepper}" in told
 
 
+@pytest.mark.parametrize(
+    ("redis_url", "database_url"),
+    [
+        ("redis://localhost:6379/0", "postgresql+psycopg2://me@127.0.0.1/x"),
+        ("redis://127.0.0.1", "postgresql://127.0.0.1:5432/x"),
+        ("redis://:secret@[::1]/", ""),
+    ],
+)
+def test_servers_of_the_stack_are_known_however_they_are_spelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redis_url: str, database_url: str
+) -> None:
+    of_stack = {
+        "redis_url": "redis://127.0.0.1:6379/0",
+        "database_url": "postgresql+psycopg2://datp:pw@localhost:5432/x",
+    }
+    for name, url in (("DATP_REDIS_URL", redis_url), ("DATP_DATABASE_URL", database_url)):
+        monkeypatch.setenv(name, url)
+    with Stack(tmp_path, environment={"DATP_STEPS": "shop"}, **of_stack) as stack:  # type: ignore[arg-type]
+        stack.start_servers()
+        settings = connect(tmp_path).settings
+    assert (settings.steps, settings.redis_url) == (("shop",), redis_url)
+    assert settings.database_url == (database_url or of_stack["database_url"])
+
+
+def test_one_server_of_another_and_one_of_the_stack_are_refused(
+    beside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, url, missing in (
+        ("DATP_REDIS_URL", "redis://r/1", "DATP_DATABASE_URL"),
+        ("DATP_DATABASE_URL", "postgresql://production/x", "DATP_REDIS_URL"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, url)
+            with pytest.raises(LocalStackError) as refused:
+                connect(beside)
+            assert f"{name} names another server than the `datp up`" in str(refused.value)
+            assert f"{missing} names none: set both" in str(refused.value)
+            # `datp env` is how a shell gets back to the stack.
+            told = CliRunner().invoke(whole_app, ["env", "--directory", str(beside)]).output
+        assert "DATP_DATABASE_URL=postgresql://db/x" in told
+        assert "DATP_REDIS_URL=redis://r/0" in told
+
+
 @pytest.mark.parametrize("name", [".", "run.json"])
 def test_a_run_file_that_others_may_have_written_is_not_used(
     beside: Path, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
