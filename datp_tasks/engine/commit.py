@@ -31,9 +31,9 @@ from datp_tasks.transactions.follow_record import follow_summaries
 
 log = logging.getLogger("datp.hop")
 
-#: A script call, what to do with its reply, and whose it is. The plan, which holds the orders, is
+#: A script call, what to do with its reply, and whose it is. `Writes`, which holds the orders, is
 #: given to them and not held by them: such rings cost the garbage collector a tenth of a hop.
-Order = tuple[ScriptCall, "Callable[[Run, Reply, Plan], None]", Run]
+Order = tuple[ScriptCall, "Callable[[Run, Reply, Writes], None]", Run]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,57 +73,57 @@ class Committer:
         """Write all moves; the runs that go on in this process."""
         staying: list[Run] = []
         while moves:
-            plan = Plan(may_go_on)
+            writes = Writes(may_go_on)
             for run, move in moves:
-                self._sort(run, move, plan)
-            self._park(plan)
-            self._end(plan.finals, plan)
-            self._follow_sql(plan.refused, plan)
-            self._send(plan)
-            staying += plan.staying
+                self._sort(run, move, writes)
+            self._park(writes)
+            self._end(writes.finals, writes)
+            self._follow_sql(writes.refused, writes)
+            self._send(writes)
+            staying += writes.staying
             # A cancel, a switch or an expiry that came meanwhile makes another small round.
-            moves = plan.again
+            moves = writes.again
         return staying
 
-    def _sort(self, run: Run, move: Move, plan: Plan) -> None:
+    def _sort(self, run: Run, move: Move, writes: Writes) -> None:
         match move:
             case Next():
-                self._next(run, move, plan)
+                self._next(run, move, writes)
             case Stay():
-                plan.staying.append(run)
+                writes.staying.append(run)
             case Rest():
-                plan.orders.append(self._rest(run, move))
+                writes.orders.append(self._rest(run, move))
             case Park(note=note):
-                plan.parked.append((run, note))
+                writes.parked.append((run, note))
             case Follow():
-                plan.refused.append(run)
+                writes.refused.append(run)
 
     def _is_own_message(self, before: Action, action: Action) -> bool:
         """Whether the step is to have a message of its own, and has not just got it."""
         own = self._own_messages if action.own_message is None else action.own_message
         return own and (action.path != before.path or action.kind != before.kind)
 
-    def _next(self, run: Run, move: Next, plan: Plan) -> None:
+    def _next(self, run: Run, move: Next, writes: Writes) -> None:
         before = run.action
         action = run.plan(self._pipelines.version)
         if action.kind == "end":
-            plan.finals.append(run)
+            writes.finals.append(run)
             return
         if run.is_overdue and action.kind == "run":
-            plan.orders.append(self._rest(run, self._decider.wait_for_handler()))
+            writes.orders.append(self._rest(run, self._decider.wait_for_handler()))
             return
         known = self._registry.find(action.step_type)
         here = action.group == run.group or action.group in self._groups
         if (
             known
             and here
-            and plan.may_go_on
+            and writes.may_go_on
             and not move.alone
             and not self._is_own_message(before, action)
         ):
             if action.kind == "undo" or not known.is_unsafe:
                 run.change(BEGIN)
-            plan.orders.append(self._go_on(run, snapshot=_is_due(before, run)))
+            writes.orders.append(self._go_on(run, snapshot=_is_due(before, run)))
         else:
             order = self._hand_over(
                 run,
@@ -132,7 +132,7 @@ class Committer:
                 snapshot=_is_due(before, run),
                 alone=move.alone,
             )
-            plan.orders.append(order)
+            writes.orders.append(order)
 
     # What each script call and its answer mean.
 
@@ -149,16 +149,16 @@ class Committer:
         call = self._live.call_checkpoint(run.take_pending(), where, snapshot=snapshot)
         return call, self._gone_on, run
 
-    def _gone_on(self, run: Run, reply: Reply, plan: Plan) -> None:
+    def _gone_on(self, run: Run, reply: Reply, writes: Writes) -> None:
         if reply[0] != "OK":
             return self._lost(run, reply)
         if int(reply[3]) > run.switch_seq:
-            plan.refresh.append(run)
+            writes.refresh.append(run)
         if reply[2] and run.state.ending is None and self._points.may_stop(run, reply[2]):
             self._decider.stop(run)
-            plan.again.append((run, Next()))
+            writes.again.append((run, Next()))
         else:
-            plan.staying.append(run)
+            writes.staying.append(run)
         return None
 
     def _hand_over(
@@ -173,17 +173,17 @@ class Committer:
         close(run)
         held, state_json = run.take_pending(), run.state_json()
 
-        def answered(run: Run, reply: Reply, plan: Plan) -> None:
+        def answered(run: Run, reply: Reply, writes: Writes) -> None:
             if reply[0] != "OK":
                 return self._lost(run, reply)
             self._cache.put(run.tx_id, (reply[2], run.fence), run.state, state_json, run.edge)
             where = (to.group, to.step_type, to.place, to.priority)
             bell = Bell(run.tx_id, reply[1], *where, alone, run.fields.get("owner", ""))
             if known or to.group != run.group:
-                plan.bells.append(bell)
+                writes.bells.append(bell)
             else:
                 # Ringing at once would only bring it back here; the reconciler tries later.
-                plan.unknown.append(bell)
+                writes.unknown.append(bell)
             return None
 
         call = self._live.call_hand_over(held, self._node, state_json, to, snapshot=snapshot)
@@ -192,7 +192,7 @@ class Committer:
     def _rest(self, run: Run, rest: Rest) -> Order:
         held, state_json = run.take_pending(), run.state_json()
 
-        def answered(run: Run, reply: Reply, plan: Plan) -> None:
+        def answered(run: Run, reply: Reply, writes: Writes) -> None:
             match reply[0]:
                 case "OK":
                     version = (reply[2], run.fence)
@@ -200,14 +200,14 @@ class Committer:
                 case "AWAKE":
                     run.refresh(flat_to_dict(reply[1]))
                     run.pending = list(held.deltas)
-                    plan.again.append((run, Next()))
+                    writes.again.append((run, Next()))
                 case "STOP":
                     run.pending = list(held.deltas)
                     if self._points.may_stop(run, reply[1]):
                         self._decider.stop(run)
-                        plan.again.append((run, Next()))
+                        writes.again.append((run, Next()))
                     else:
-                        plan.again.append((run, self._decider.sleep_on(run, rest)))
+                        writes.again.append((run, self._decider.sleep_on(run, rest)))
                 case _:
                     self._lost(run, reply)
 
@@ -224,21 +224,21 @@ class Committer:
         )
         return call, answered, run
 
-    def _park(self, plan: Plan) -> None:
+    def _park(self, writes: Writes) -> None:
         """SQL first: after a loss of Redis, what is in doubt must not run again."""
-        if not plan.parked:
+        if not writes.parked:
             return
-        marks = [Mark(run.tx_id, run.fence, note) for run, note in plan.parked]
+        marks = [Mark(run.tx_id, run.fence, note) for run, note in writes.parked]
         marked = self._record.mark_many(marks, Status.IN_DOUBT)
         reach("hop.after_park_mark")
-        for run, note in plan.parked:
+        for run, note in writes.parked:
             if run.tx_id not in marked:
-                plan.refused.append(run)
+                writes.refused.append(run)
                 continue
             log.error("%s is parked in doubt: %s", run.tx_id, note, extra=run.about("tx.parked"))
             run.restate_error()
             call = self._live.call_park(run.take_pending(), self._node, run.state_json(), note)
-            plan.orders.append((call, _parked, run))
+            writes.orders.append((call, _parked, run))
 
     def _lost(self, run: Run, reply: Reply) -> None:
         about = run.about("tx.lost")
@@ -246,7 +246,7 @@ class Committer:
 
     # The end.
 
-    def _end(self, runs: list[Run], plan: Plan) -> None:
+    def _end(self, runs: list[Run], writes: Writes) -> None:
         if not runs:
             return None
         reach("hop.before_final")
@@ -256,13 +256,13 @@ class Committer:
             log.warning("PostgreSQL is unavailable; %d end later: %s", len(runs), error)
             return self._hand_back(runs)
         except DBAPIError as error:
-            return self._end_one_by_one(runs, error, plan)
+            return self._end_one_by_one(runs, error, writes)
         reach("hop.after_final")
         for run in runs:
             if run.tx_id in won:
-                plan.orders.append(self._finish(run))
+                writes.orders.append(self._finish(run))
             else:
-                plan.refused.append(run)
+                writes.refused.append(run)
         return None
 
     def _finish(self, run: Run) -> Order:
@@ -270,20 +270,20 @@ class Committer:
         call = self._live.call_finish(held, self._node, status, run.state_json())
         return call, _finished, run
 
-    def _end_one_by_one(self, runs: list[Run], error: DBAPIError, plan: Plan) -> None:
+    def _end_one_by_one(self, runs: list[Run], error: DBAPIError, writes: Writes) -> None:
         """SQL refuses a value: find out whose, and let the neighbours end."""
         if len(runs) > 1:
             for run in runs:
-                self._end([run], plan)
+                self._end([run], writes)
             return
         run, kind = runs[0], type(error).__name__
         note = run.note_error(f"its ending cannot be stored: {kind}", repr(error.orig))
         log.error("%s: %s: %s", run.tx_id, note, error, extra=run.about("tx.unwritable"))
-        parking = Plan(plan.may_go_on)
+        parking = Writes(writes.may_go_on)
         parking.parked.append((run, note))
         self._park(parking)
-        plan.orders += parking.orders
-        plan.refused += parking.refused
+        writes.orders += parking.orders
+        writes.refused += parking.refused
 
     def _hand_back(self, runs: list[Run]) -> None:
         """Back into the queue. An ending is in the state, so only its commit is tried again."""
@@ -300,7 +300,7 @@ class Committer:
             calls.append(self._live.call_hand_over(held, self._node, run.state_json(), here))
         self._live.run(calls)
 
-    def _follow_sql(self, lost: Sequence[Run], plan: Plan) -> None:
+    def _follow_sql(self, lost: Sequence[Run], writes: Writes) -> None:
         """SQL decided otherwise. Where that is final, Redis follows; else a new claim must."""
         if not lost:
             return
@@ -317,34 +317,34 @@ class Committer:
             if run.tx_id in turned:
                 note = "it was done only after its expiry"
                 run.change(ending(Status.EXPIRED, note, None, rollback=True))
-                plan.again.append((run, Next()))
+                writes.again.append((run, Next()))
         self._hand_back([run for run in lost if run.tx_id not in final.keys() | turned])
 
     # Sending.
 
-    def _send(self, plan: Plan) -> None:
-        if plan.orders:
-            replies = self._live.run([call for call, _, _ in plan.orders])
-            if plan.finals:
+    def _send(self, writes: Writes) -> None:
+        if writes.orders:
+            replies = self._live.run([call for call, _, _ in writes.orders])
+            if writes.finals:
                 reach("hop.after_finish")
             reach("hop.after_checkpoint")
-            for (_, answered, run), reply in zip(plan.orders, replies, strict=True):
-                answered(run, reply, plan)
-            self._follow_sql(plan.stale, plan)
-        if plan.refresh:
-            found = self._live.fields_many([run.tx_id for run in plan.refresh])
-            for run, fields in zip(plan.refresh, found, strict=True):
+            for (_, answered, run), reply in zip(writes.orders, replies, strict=True):
+                answered(run, reply, writes)
+            self._follow_sql(writes.stale, writes)
+        if writes.refresh:
+            found = self._live.fields_many([run.tx_id for run in writes.refresh])
+            for run, fields in zip(writes.refresh, found, strict=True):
                 run.refresh(fields)
-        if plan.bells:
+        if writes.bells:
             reach("hop.after_hand_over")
-            self._ringer.ring(plan.bells)
-        for bell in plan.unknown:
+            self._ringer.ring(writes.bells)
+        for bell in writes.unknown:
             problem = f"no worker of {bell.group} that took it offers the step {bell.step_type}"
             self._live.note_problems([(bell.tx_id, bell.sequence)], problem)
 
 
-class Plan:
-    """What one pass of `commit` collects."""
+class Writes:
+    """What one pass of `commit` collects to be written, and what comes of it."""
 
     def __init__(self, may_go_on: bool) -> None:
         self.may_go_on = may_go_on
@@ -361,13 +361,13 @@ class Plan:
         self.unknown: list[Bell] = []
 
 
-def _parked(run: Run, reply: Reply, plan: Plan) -> None:
+def _parked(run: Run, reply: Reply, writes: Writes) -> None:
     """SQL has marked it: whichever node holds the live one, it does not run."""
 
 
-def _finished(run: Run, reply: Reply, plan: Plan) -> None:
+def _finished(run: Run, reply: Reply, writes: Writes) -> None:
     if reply[0] == "STALE":
-        plan.stale.append(run)
+        writes.stale.append(run)
 
 
 def _is_due(before: Action, run: Run) -> bool:
