@@ -198,7 +198,7 @@ class LiveStore(Reading):
 
     def report_progress(self, tx_id: str, fence: int, progress_json: str) -> Refused | None:
         keys = (self.keys.state(tx_id), self._journal(tx_id))
-        arguments = (self._now(), tx_id, fence, progress_json, self.keys.notify)
+        arguments = (self.given_now(), tx_id, fence, progress_json, self.keys.notify)
         word, found = self.run([call(script("report_progress"), keys, arguments)])[0]
         return None if word == "OK" else Refused(tx_id, word, found)
 
@@ -208,7 +208,7 @@ class LiveStore(Reading):
         self, tx_ids: Sequence[str], *, only_due: bool, seen: str = ""
     ) -> list[Bell | Refused]:
         calls: list[ScriptCall] = [
-            call(script("wake"), self._wake_keys(tx), (self._now(), tx, int(only_due), seen))
+            call(script("wake"), self._wake_keys(tx), (self.given_now(), tx, int(only_due), seen))
             for tx in tx_ids
         ]
         return bells_of(tx_ids, self.run(calls))
@@ -223,7 +223,7 @@ class LiveStore(Reading):
         """
         limit = SWITCHES_MAX
         claim: Argument = "" if fence is None else fence
-        order = (self._now(), tx_id, name, value_json, limit, claim, seen)
+        order = (self.given_now(), tx_id, name, value_json, limit, claim, seen)
         word, found = self.run([call(script("set_switch"), self._wake_keys(tx_id), order)])[0]
         return bell_or_refused(tx_id, word, found, "WOKEN")
 
@@ -250,7 +250,7 @@ class LiveStore(Reading):
                 *(self.keys.of_tx(tx_id, "sleepingZ"), self.keys.of_tx(tx_id, "toArchiveZ")),
                 self._journal(tx_id),
             )
-            order = (self._now(), tx_id, request.to_text(), node, int(only_seize), seen)
+            order = (self.given_now(), tx_id, request.to_text(), node, int(only_seize), seen)
             calls.append(call(script("stop"), keys, order))
         answers: list[Claimed | Bell | Refused] = []
         for (tx_id, _), reply in zip(wanted, self.run(calls), strict=True):
@@ -270,7 +270,7 @@ class LiveStore(Reading):
         calls: list[ScriptCall] = []
         for tx in tx_ids:
             keys = (self.keys.state(tx), self.keys.of_tx(tx, "queuedZ"))
-            calls.append(call(script("ring_again"), keys, (self._now(), tx)))
+            calls.append(call(script("ring_again"), keys, (self.given_now(), tx)))
         return bells_of(tx_ids, self.run(calls))
 
     def take_over_many(
@@ -280,7 +280,7 @@ class LiveStore(Reading):
         calls: list[ScriptCall] = []
         for tx, fence, new_fence in taken:
             keys = (*self._own(tx), *self._queues(tx, node), self._journal(tx))
-            order = (self._now(), tx, fence, new_fence, delta_json(CRASH))
+            order = (self.given_now(), tx, fence, new_fence, delta_json(CRASH))
             calls.append(call(script("take_over"), keys, order))
         return bells_of([tx for tx, _, _ in taken], self.run(calls))
 
@@ -310,7 +310,7 @@ class LiveStore(Reading):
             self._journal(tx),
         )
         pairs = [part for pair in back.fields.items() for part in pair]
-        head = (self._now(), tx, back.node, back.version, back.fence, back.status)
+        head = (self.given_now(), tx, back.node, back.version, back.fence, back.status)
         tail = (back.wake_ms, back.ttl_ms, int(back.rebuilt), back.lines, back.until_ms)
         return call(script("restore"), keys, (*head, *tail, *pairs))
 
@@ -324,7 +324,7 @@ class LiveStore(Reading):
             *(of_tx(tx, "queuedZ"), of_tx(tx, "exceptionZ"), of_tx(tx, "toArchiveZ")),
             self._journal(tx),
         )
-        head = (self._now(), tx, version, held.fence, held.lines, state_json)
+        head = (self.given_now(), tx, version, held.fence, held.lines, state_json)
         order = call(script("resolve"), keys, (*head, *(to.pairs() if to else ())))
         return bells_of([tx], self.run([order]))[0]
 
@@ -340,12 +340,12 @@ class LiveStore(Reading):
 
     def beat(self, node: str) -> None:
         keys = (self.keys.nodes, self.keys.stale_nodes)
-        self.run([call(script("beat"), keys, (self._now(), node))])
+        self.run([call(script("beat"), keys, (self.given_now(), node))])
 
     def silent_nodes(self) -> list[str]:
         keys = (self.keys.nodes, self.keys.stale_nodes)
         limits = (self._settings.node_stale_ms, self._settings.node_grace_ms)
-        reply = self.run([call(script("silent_nodes"), keys, (self._now(), *limits))])[0]
+        reply = self.run([call(script("silent_nodes"), keys, (self.given_now(), *limits))])[0]
         return list(reply[1])
 
     def forget_node(self, node: str) -> None:
@@ -360,7 +360,7 @@ class LiveStore(Reading):
         self, name: str, tx_id: str, node: str = "", arguments: tuple[Argument, ...] = ()
     ) -> Frame:
         """What the calls of a script for transactions of one shard share; time comes first."""
-        shard, now = tx_id[1:3], self._now()
+        shard, now = tx_id[1:3], self.given_now()
         wanted = (name, shard, node, now, arguments)
         frame = self._frames.get(wanted)
         if frame is None:
@@ -375,9 +375,6 @@ class LiveStore(Reading):
 
     def given_now(self) -> int | str:
         """The time that a test injects, or nothing: then scripts use the server's."""
-        return self._now()
-
-    def _now(self) -> int | str:
         now_ms = self._clock.now_ms()
         return "" if now_ms is None else now_ms
 
