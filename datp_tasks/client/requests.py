@@ -160,7 +160,7 @@ def prepare(
             submitted_by=by.name if by else None,
             origin=by.origin if by else None,
             webhook_style=request.webhook_style,
-            attributes=attributes_of(definition.search, "input", given),
+            attributes=_attributes(definition, given),
             payee_json=_payee_json(definition, given),
         ),
         NewTransaction(
@@ -194,6 +194,13 @@ def _in_language(
     if wanted is None or "lang" in (metadata or {}):
         return None
     return encode({**(metadata or {}), "lang": wanted})
+
+
+def _attributes(
+    definition: PipelineDefinition, given: Mapping[str, Any]
+) -> tuple[tuple[str, str], ...]:
+    search = definition.search
+    return attributes_of(search, "input", given) if search else ()
 
 
 def _payee_json(definition: PipelineDefinition, given: Mapping[str, Any]) -> str | None:

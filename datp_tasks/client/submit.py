@@ -167,8 +167,11 @@ class RequestAcceptor:
     def place(self, accepted: Sequence[Prepared]) -> None:
         """Into Redis and to a worker. What fails here is only late: SQL has it."""
         new = [each.new for each in accepted]
-        # A bell for one that was there already is a bell for nothing.
-        ring = self.ringer.ring_along([each.bell(FIRST_SEQUENCE) for each in new])
+        ring = None
+        # More than a vector need more than one message.
+        if len(new) < self.settings.vector_max:
+            # A bell for one that was there already is a bell for nothing.
+            ring = self.ringer.ring_along([each.bell(FIRST_SEQUENCE) for each in new])
         ring_call, rung = ring or (None, None)
         try:
             bells, replies = self.live.create_and(new, [ring_call] if ring_call else [])

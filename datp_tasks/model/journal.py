@@ -15,13 +15,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 _ESCAPED = re.compile(r"\\[\\n]")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
+    """A tuple, because the archiver makes one of each change of each transaction."""
+
     version: int
     #: The version before, 0 for the first.
     before: int
@@ -48,7 +49,7 @@ class Entry:
 
     def without_payload(self) -> Entry:
         """What happened and when, but nothing of what it was about."""
-        return replace(self, lines="", extra="")
+        return self._replace(lines="", extra="")
 
     @property
     def deltas(self) -> list[str]:

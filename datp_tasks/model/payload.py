@@ -9,7 +9,7 @@ path per value would cost time that grows with the square of the text.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any, NoReturn
 
@@ -64,7 +64,21 @@ def _as_float(value: object) -> float:
     raise TypeError(f"{_kind(value)} is not JSON")
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+def _quick_encoder() -> Callable[[object], str]:
+    """What `JSONEncoder.encode` does, with the encoder of the C library made once and not for each
+    value; where Python has none, as it is."""
+    whole = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return whole.encode
+    # No markers (a value that was checked is no ring), no indent, and neither sorted nor skipped
+    # keys, nor NaN.
+    options = (None, whole.default, json.encoder.encode_basestring, None, ":", ",")
+    parts = make(*options, False, False, False)
+    return lambda value: "".join(parts(value, 0))
+
+
+_encode = _quick_encoder()
 _encode_sorted = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True, default=_as_float
 ).encode

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from datp_tasks.errors import CursorInvalid, TransactionUnknown
 from datp_tasks.live.archive_feed import ArchiveFeed
@@ -69,7 +69,7 @@ def _opened(tx_id: str, entry: Entry, vault: Vault) -> Entry:
     for delta in deltas:
         if delta.get("log"):
             delta["log"] = vault.open(tx_id, delta["log"])
-    return replace(entry, lines="\n".join(json.dumps(d, separators=(",", ":")) for d in deltas))
+    return entry._replace(lines="\n".join(json.dumps(d, separators=(",", ":")) for d in deltas))
 
 
 def _after(entries: list[Entry], version: int) -> list[Entry]:

@@ -13,9 +13,10 @@ from datp_tasks.model.sealed import data_key_of, masked
 from datp_tasks.model.status import Status
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Acceptance:
-    """A checked request, ready to be committed."""
+    """A checked request, ready to be committed. Not frozen: that would double the time that making
+    one takes, and each request makes one."""
 
     tx_id: str
     owner: str
