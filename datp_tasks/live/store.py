@@ -287,14 +287,10 @@ class LiveStore(Reading):
     def confirm_archived_many(self, written: Sequence[tuple[str, str]]) -> int:
         """Transactions whose given version is in SQL may leave; how many do."""
         stay_ms = (self._settings.state_ttl_s * 1_000, self.sleeping_ttl_ms)
-        calls = [
-            ScriptCall(
-                self._frame("confirm_archived", tx, arguments=stay_ms),
-                self._own(tx),
-                (tx, version),
-            )
-            for tx, version in written
-        ]
+        calls = []
+        for tx, version in written:
+            frame = self._frame("confirm_archived", tx, arguments=stay_ms)
+            calls.append(ScriptCall(frame, self._own(tx), (tx, version)))
         return sum(reply[0] == "OK" and reply[1] == 1 for reply in self.run(calls))
 
     def restore_many(self, wanted: Sequence[Restored]) -> list[Bell | Refused]:

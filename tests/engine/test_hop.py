@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from typing import Any
 
@@ -115,6 +116,23 @@ def test_a_vector_shares_round_trips_and_commits(
     assert costs[1] == costs[2]
     # The claim, the checkpoint between two steps, and the end, which is the commit.
     assert costs[2] == (3, 1)
+
+
+def test_a_hop_leaves_nothing_for_the_garbage_collector(datp: Kit, calls: list[Any]) -> None:
+    """What a transaction made is gone with it. Rings of a few objects each cost more to find than
+    the step that they are left of."""
+    found = []
+    for size in (50, 5, 50):
+        pairs = queue(datp, "p", [{"what": "ok", "n": 1}] * size)
+        gc.collect()
+        gc.disable()
+        try:
+            assert ring(datp, "t/anything", pairs) == size
+            found.append(gc.collect())
+        finally:
+            gc.enable()
+    # The first time things are loaded and compiled.
+    assert found[2] < found[1] + 45
 
 
 def test_a_bell_larger_than_allowed_is_run_in_parts(datp: Kit, calls: list[Any]) -> None:

@@ -30,6 +30,23 @@ def test_deltas_leave_together_with_their_state(stage: Stage) -> None:
     assert abs(left_ms[0] - left_ms[1]) < 1_000
 
 
+def test_each_of_a_vector_leaves_or_stays_by_itself(stage: Stage) -> None:
+    """They share one call and one ZREM; one that changed meanwhile stays due."""
+    first, changed, last = stage.finished(), stage.parked(), stage.finished()
+    gone = f"t07-{'0' * 32}"
+    stage.redis.zadd(stage.live.keys.of_tx(gone, "toArchiveZ"), {gone: 1})
+    written = [(each.tx_id, stage.version(each.tx_id)) for each in (first, changed, last)]
+    stage.live.set_switch(changed.tx_id, "kyc", "1")
+    round_trips = stage.live.round_trips
+    assert stage.live.confirm_archived_many([*written, (gone, "")]) == 2
+    assert stage.live.round_trips == round_trips + 1
+    keys = (stage.live.keys.state(each.tx_id) for each in (first, changed, last))
+    assert [stage.redis.pttl(key) > 0 for key in keys] == [True, False, True]
+    due = [stage.score(each, "toArchiveZ") for each in (first.tx_id, last.tx_id, gone)]
+    assert due == [None, None, None]
+    assert stage.score(changed.tx_id, "toArchiveZ") is not None
+
+
 def test_confirming_twice_is_harmless(stage: Stage) -> None:
     claim = stage.finished()
     written = [(claim.tx_id, stage.version(claim.tx_id))]
