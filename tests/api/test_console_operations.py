@@ -34,6 +34,8 @@ from tests.support.api_house import ApiHouse, api_house
 from tests.support.archive_world import World
 from tests.support.console_surroundings import Surroundings
 
+#: The lines that name the two files of a unified diff are left out.
+DIFF_BEGINS = r'<pre class="diff"[^>]*><span class="quiet">@@'
 REASON = {"reason": "ticket 12"}
 YAML = "pipeline: greet\ndescription: {}\nsteps:\n  - type: t/echo\n"
 
@@ -91,6 +93,7 @@ def test_a_change_of_a_pipeline_goes_from_a_draft_to_use_by_two_persons(strict: 
     assert versions[1] == version
     diff = ann.get(f"/pipelines/greet/diff?from={version}&to={versions[0]}").text
     assert "- description: one" in unescape(diff) and "+ description: two" in unescape(diff)
+    assert re.search(DIFF_BEGINS, diff)
     ann.post("/pipelines/greet/disable", token=token, **REASON)
     assert [each.reason for each in noted(strict, "pipeline.disable", "greet")] == ["ticket 12"]
 
@@ -560,6 +563,7 @@ def test_a_mapping_is_compared_committed_and_put_into_use(strict: ApiHouse) -> N
     assert one in shown and two in shown and 'href="/console/pipelines/coded"' in shown
     diff = unescape(vic.get(f"/mappings/codes/diff?from={one}&to={two}").text)
     assert "-   iban: account<" in diff and "+   iban: account.iban<" in diff
+    assert re.search(DIFF_BEGINS, diff)
     assert f"datp mappings show codes --version {one}" in diff
     half = vic.http.get("/console/mappings/codes/diff", params={"from": "x; touch /tmp/x"}).text
     assert "Choose two versions" in half and "touch" not in half
