@@ -136,6 +136,14 @@ class Stack:
                 return
             time.sleep(REWRITE_POLL_S)
 
+    def rest(self) -> None:
+        """What the servers do by themselves some time after many writes."""
+        self.shrink_log()
+        with self.engine.connect() as connection:
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+            connection.execute(text("VACUUM ANALYZE"))
+            connection.execute(text("CHECKPOINT"))
+
     @contextmanager
     def server(self) -> Iterator[Connection]:
         """A connection to PostgreSQL for making and dropping databases."""

@@ -17,13 +17,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import text
-
 from benchmarks.bench import Bench
 from benchmarks.engine import Engine
 from benchmarks.report import Figures, Step
 from benchmarks.rounds import Rounds
-from benchmarks.stack import Stack
 from datp_tasks.local.processes import ManagedProcess
 
 POLL_S = 0.005
@@ -44,7 +41,8 @@ def run(bench: Bench) -> Figures:
         engine.start_worker()
         engine.many("three", 5 * shallow)
         with _standing_still(engine) as worker:
-            _rest(bench.stack, rest_s)
+            bench.stack.rest()
+            time.sleep(rest_s)
             for number in range(rounds):
                 step.doing(f"{shallow:,} queued, round {number + 1} of {rounds}")
                 _fill(engine, shallow, step)
@@ -52,7 +50,8 @@ def run(bench: Bench) -> Figures:
                 step.done()
             _fill(engine, deep, step)
             step.doing("the machine rests")
-            _rest(bench.stack, rest_s)
+            bench.stack.rest()
+            time.sleep(rest_s)
             for number in range(rounds):
                 step.doing(f"{deep:,} queued, round {number + 1} of {rounds}")
                 found.found["deep"].append(_rate(engine, worker, shallow))
@@ -106,16 +105,6 @@ def _fill(engine: Engine, count: int, step: Step) -> None:
         if count > CHUNK:
             step.doing(f"{start + CHUNK:,} of {count:,} handed in")
             step.done()
-
-
-def _rest(stack: Stack, rest_s: float) -> None:
-    """What the servers do by themselves some time after so many writes, and a pause."""
-    stack.shrink_log()
-    with stack.engine.connect() as connection:
-        connection.execution_options(isolation_level="AUTOCOMMIT")
-        connection.execute(text("VACUUM ANALYZE"))
-        connection.execute(text("CHECKPOINT"))
-    time.sleep(rest_s)
 
 
 def _rate(engine: Engine, worker: Worker, count: int) -> float:

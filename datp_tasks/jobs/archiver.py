@@ -44,6 +44,9 @@ ENTRIES_MAX = 5_000
 BYTES_MAX = 67_108_864
 #: A state holds its input and the outputs of steps that may be undone: about so many of them.
 OUTPUTS_IN_A_STATE = 8
+#: So many times as many states are read at a time as before, if those were small: each reading
+#: waits for the vectors of busy workers.
+PART_GROWTH = 8
 
 #: A transaction, its fields, and the deltas since its JSON.
 Found = tuple[str, tuple[dict[str, str], list[str]]]
@@ -218,13 +221,13 @@ class Archiver:
         at_a_time = max(1, bytes_max // (OUTPUTS_IN_A_STATE * payload.OUTPUT_BYTES_MAX))
         found: list[Found] = []
         chars = 0
-        for first in range(0, len(due), at_a_time):
-            part = due[first : first + at_a_time]
+        while len(found) < len(due) and chars < bytes_max:
+            part = due[len(found) : len(found) + at_a_time]
             copies = self._feed.copies(part)
             found += zip(part, copies, strict=True)
             chars += sum(map(_chars, copies))
-            if chars >= bytes_max:
-                break
+            fitting = (bytes_max - chars) * len(found) // max(1, chars)
+            at_a_time = max(1, min(PART_GROWTH * at_a_time, fitting))
         # Each shard gives only its share of a batch.
         fullest = max(Counter(tx[1:3] for tx in due).values(), default=0)
         is_full = fullest >= self._live.share_of(batch_max) or len(due) >= batch_max

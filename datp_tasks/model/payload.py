@@ -71,8 +71,8 @@ def _quick_encoder() -> Callable[[object], str]:
     make = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return whole.encode
-    # No markers (a value that was checked is no ring), no indent, and neither sorted nor skipped
-    # keys, nor NaN.
+    # No markers (what was checked or made by us is no ring), no indent, and neither sorted nor
+    # skipped keys, nor NaN.
     options = (None, whole.default, json.encoder.encode_basestring, None, ":", ",")
     parts = make(*options, False, False, False)
     return lambda value: "".join(parts(value, 0))

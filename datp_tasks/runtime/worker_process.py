@@ -254,7 +254,9 @@ class WorkerProcess:
 
 
 def _collect_rarely() -> None:
-    """What was imported stays for good, and is not looked through again."""
+    """What was imported stays for good, and is not looked through again. A module of steps that
+    looks more rarely, or not at all, has its way."""
     gc.freeze()
-    _, middle, old = gc.get_threshold()
-    gc.set_threshold(NEW_OBJECTS_MAX, middle, old)
+    young, middle, old = gc.get_threshold()
+    if 0 < young < NEW_OBJECTS_MAX:
+        gc.set_threshold(NEW_OBJECTS_MAX, middle, old)

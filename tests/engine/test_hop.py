@@ -118,12 +118,15 @@ def test_a_vector_shares_round_trips_and_commits(
     assert costs[2] == (3, 1)
 
 
-def test_a_hop_leaves_nothing_for_the_garbage_collector(datp: Kit, calls: list[Any]) -> None:
+@pytest.mark.parametrize("what", ["ok", "sleep", "call", "abort", "break", "wrong"])
+def test_a_hop_leaves_nothing_for_the_garbage_collector(
+    datp: Kit, calls: list[Any], what: str
+) -> None:
     """What a transaction made is gone with it. Rings of a few objects each cost more to find than
     the step that they are left of."""
     found = []
     for size in (50, 5, 50):
-        pairs = queue(datp, "p", [{"what": "ok", "n": 1}] * size)
+        pairs = queue(datp, "p", [{"what": what, "n": 1}] * size)
         gc.collect()
         gc.disable()
         try:

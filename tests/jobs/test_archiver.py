@@ -185,11 +185,12 @@ def _overtake(kit: Kit, world: World, tx_id: str) -> None:
     )
 
 
-@pytest.mark.parametrize("position", [1, 2])
+@pytest.mark.parametrize(("reading", "position"), [(1, 1), (2, 1), (2, 2)])
 def test_fields_and_deltas_of_a_copy_belong_together(
-    datp: Kit, world: World, monkeypatch: pytest.MonkeyPatch, position: int
+    datp: Kit, world: World, monkeypatch: pytest.MonkeyPatch, reading: int, position: int
 ) -> None:
-    """A pipeline of reads is not one moment: a hop may come between any two of them."""
+    """A pipeline of reads is not one moment: a hop may come between any two of them. All fields are
+    read first, and again with the deltas of those that have some."""
     live = datp.connections.live
     send = live.send
     tx_id = world.crashed("hop", "hop.after_claim")
@@ -198,7 +199,12 @@ def test_fields_and_deltas_of_a_copy_belong_together(
     # It has a delta by now; the next hop replaces that by the whole JSON.
     assert live.redis.llen(live.keys.deltas(tx_id)) > 0
 
+    readings: list[int] = []
+
     def interrupted(commands: Sequence[tuple[str | int, ...]]) -> list[Any]:
+        readings.append(len(commands))
+        if len(readings) < reading:
+            return send(commands)
         monkeypatch.setattr(live, "send", send)
         before = send(commands[:position])
         world.run_one_hop()
@@ -206,6 +212,7 @@ def test_fields_and_deltas_of_a_copy_belong_together(
 
     monkeypatch.setattr(live, "send", interrupted)
     [(fields, deltas)] = ArchiveFeed(live).copies([tx_id])
+    assert readings == [1, 3][:reading]
     assert fields["jsonVersion"] == fields["version"]
     replay = datp.operator.replay(tx_id)
     assert replay.view is not None

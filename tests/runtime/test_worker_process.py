@@ -21,6 +21,14 @@ def _as_before() -> Iterator[None]:
     gc.unfreeze()
 
 
+@pytest.mark.parametrize("chosen", [0, 100_000])
+def test_a_module_of_steps_that_looks_more_rarely_has_its_way(datp: Kit, chosen: int) -> None:
+    gc.set_threshold(chosen, 10, 10)
+    process = WorkerProcess(app, datp.settings, connect=lambda: datp.connections, watch=False)
+    process.join()
+    assert gc.get_threshold()[0] == chosen
+
+
 def test_a_worker_looks_for_rings_of_objects_once_in_thousands(datp: Kit) -> None:
     process = WorkerProcess(app, datp.settings, connect=lambda: datp.connections, watch=False)
     process.join()
