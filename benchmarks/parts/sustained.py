@@ -57,8 +57,8 @@ def run(bench: Bench) -> Figures:
         f"{total:,} transactions of 3 steps in a row with beat and all its jobs",
         ("", "figure"),
         (
-            (f"a second, without beat, {at_once:,} at once, before", " ".join(shown(before))),
-            ("the same after it", " ".join(shown(after))),
+            (f"a second, without beat, {at_once:,} at once, before", _figure(before)),
+            ("the same after it", _figure(after)),
             ("a second, with beat, until all are final", f"{per_s:,.0f}"),
             ("ratio", f"{ratio:.2f}"),
             ("journal entries not yet in SQL at the end", f"{journal:,}"),
@@ -81,6 +81,11 @@ def _peaks(engine: Engine, at_once: int, rounds: int, step: Step) -> list[float]
         found.append(engine.many("three", at_once))
         step.done()
     return found
+
+
+def _figure(peaks: list[float]) -> str:
+    middle, spread = shown(peaks)
+    return f"{middle} ({spread})"
 
 
 def _start_beat(stack: Stack, engine: Engine) -> ManagedProcess:
