@@ -33,7 +33,7 @@ from datp_tasks.observe.logs import hide
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.approvals import ApprovalStore
 from datp_tasks.record.bulk_transfers import BulkRecord, TransferStanding
-from datp_tasks.record.database import is_conflict, is_outage, passing_reason
+from datp_tasks.record.database import ALL_IN_USE, is_conflict, is_outage, passing_reason
 from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.linked import Leg, LinkedTransactions, LinkVerdict
 from datp_tasks.record.points import Points
@@ -184,7 +184,10 @@ class WorkerServices:
         """
         try:
             self._signals.replace(signal)
-        except (OperationalError, PoolTimeout) as error:
+        except PoolTimeout as error:
+            # No outage: a pool that is too small stays too small, so this try has failed.
+            raise StepError(f"{ALL_IN_USE}; switch {signal.name!r} was not set") from error
+        except OperationalError as error:
             reason = passing_reason(error)
             if not reason:
                 raise

@@ -11,7 +11,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from datp_tasks.errors import DatabaseUnavailable, SettingsError
+from datp_tasks.errors import DatabaseUnavailable, SettingsError, StepError
 from datp_tasks.record.lent_connection import LentConnection
 from datp_tasks.record.queries import Queries
 from datp_tasks.settings import Settings
@@ -38,6 +38,10 @@ CONFLICTS = ("40001", "40P01", "55P03")
 #: SQLSTATE of a statement that was ended from outside, as by statement_timeout.
 CANCELED = "57014"
 
+ALL_IN_USE = (
+    "all connections to PostgreSQL of this process are in use; raise DATP_SQL__POOL_SIZE or use "
+    "fewer threads"
+)
 NO_TABLES = (
     "The database of DATP_DATABASE_URL has no tables yet. Make them with `datp migrate`, and start "
     "this again. Or it has them, and its role may not see them: `datp db rights`, or another "
@@ -122,12 +126,16 @@ def is_timeout(error: OperationalError) -> bool:
     return getattr(error.orig, "pgcode", None) == CANCELED
 
 
-def passing_reason(error: Exception) -> str:
+def connect_for_step(engine: Engine) -> Connection:
+    """StepError if all connections are in use: a pool that is too small stays too small."""
+    try:
+        return engine.connect()
+    except PoolTimeout as error:
+        raise StepError(ALL_IN_USE) from error
+
+
+def passing_reason(error: OperationalError) -> str:
     """Why PostgreSQL cannot do now what it may do later; empty if it refuses for good."""
-    if isinstance(error, PoolTimeout):
-        return "all connections of this process to PostgreSQL are in use"
-    if not isinstance(error, OperationalError):
-        return ""
     if is_outage(error):
         return "PostgreSQL is unavailable"
     if is_conflict(error):

@@ -22,7 +22,7 @@ from datp_tasks.errors import StepError
 from datp_tasks.failpoints import reach
 from datp_tasks.model.payload import Json, encode
 from datp_tasks.record.array_text import with_array_texts
-from datp_tasks.record.database import is_outage
+from datp_tasks.record.database import connect_for_step, is_outage
 from datp_tasks.record.lent_connection import OWN_COMMIT, LentConnection
 from datp_tasks.record.points import PointClaim, expiry_text, pass_points
 from datp_tasks.record.queries import Queries
@@ -175,7 +175,7 @@ class EffectStore:
 
         `lock_ms`: how long a statement may wait for a lock, 0 for as long as any statement may.
         """
-        with self._engine.connect() as connection:
+        with connect_for_step(self._engine) as connection:
             effects = Effects(connection, self._clock, wanted)
             effects.hold(idle_s, lock_ms)
             effects.lend()

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import psycopg2
 import pytest
-from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
 from datp_tasks import Batch, Pipeline, Sleep
 from datp_tasks.model.status import Status
+from datp_tasks.record.effects import Effects, EffectStore, WantedEffect
 from datp_tasks.record.signals import Signal, Signals
 from datp_tasks.testing.kit import Kit
 
 Data = dict[str, Any]
+
+ALL_IN_USE = (
+    "all connections to PostgreSQL of this process are in use; "
+    "raise DATP_SQL__POOL_SIZE or use fewer threads"
+)
 
 
 @pytest.fixture
@@ -41,33 +46,36 @@ def refused(datp: Kit, code: str) -> None:
         connection.exec_driver_sql(f"DO $$ BEGIN RAISE SQLSTATE '{code}'; END $$")
 
 
-def all_in_use(datp: Kit) -> None:
-    """A process that has one connection wants a second one."""
-    engine = create_engine(
-        datp.settings.database_url, pool_size=1, max_overflow=0, pool_timeout=0.01
-    )
-    try:
-        with engine.connect(), engine.connect():
-            pass
-    finally:
-        engine.dispose()
+@contextmanager
+def all_in_use(datp: Kit) -> Iterator[None]:
+    """The process has no free connection to PostgreSQL."""
+    with ExitStack() as held:
+        for _ in range(datp.settings.sql_pool_size):
+            held.enter_context(datp.connections.engine.connect())
+        yield
+
+
+@pytest.fixture
+def impatient(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A free connection is waited for as briefly as can be, and the pool does not grow."""
+    monkeypatch.setattr(datp.connections.engine.pool, "_timeout", 0.001)
+    monkeypatch.setattr(datp.connections.engine.pool, "_max_overflow", 0)
 
 
 @pytest.mark.parametrize(
-    ("fails", "said"),
+    ("code", "said"),
     [
-        (partial(refused, code="55P03"), "another transaction is in the way in PostgreSQL"),
-        (partial(refused, code="40P01"), "another transaction is in the way in PostgreSQL"),
-        (partial(refused, code="57014"), "PostgreSQL took too long"),
-        (all_in_use, "all connections of this process to PostgreSQL are in use"),
+        ("55P03", "another transaction is in the way in PostgreSQL"),
+        ("40P01", "another transaction is in the way in PostgreSQL"),
+        ("57014", "PostgreSQL took too long"),
     ],
-    ids=["locked", "deadlock", "too-long", "pool"],
+    ids=["locked", "deadlock", "too-long"],
 )
 def test_what_passes_costs_no_attempt_and_is_called_by_its_name(
     datp: Kit,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    fails: Callable[[Kit], None],
+    code: str,
     said: str,
 ) -> None:
     replace, tries = Signals.replace, [0]
@@ -75,7 +83,7 @@ def test_what_passes_costs_no_attempt_and_is_called_by_its_name(
     def once(self: Signals, signal: Signal) -> None:
         tries[0] += 1
         if tries[0] == 1:
-            fails(datp)
+            refused(datp, code)
         replace(self, signal)
 
     monkeypatch.setattr(Signals, "replace", once)
@@ -147,3 +155,83 @@ def test_items_of_a_vector_step_wait_at_no_attempt(datp: Kit, outages: list[int]
         datp.advance(seconds=10)
         datp.recover()
     assert datp.status(tx_id).status == Status.SUCCESS
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("on_crash", "vector"),
+    [("rerun", False), ("review", False), ("rerun", True)],
+    ids=["alone", "review", "vector"],
+)
+def test_without_a_free_connection_a_try_has_failed(
+    datp: Kit, caplog: pytest.LogCaptureFixture, on_crash: str, vector: bool
+) -> None:
+    """A pool that is too small stays too small: the step must not run again without end."""
+    tries = [0]
+
+    def pay(it: Any) -> Sleep | None:
+        if not it.switch("go"):
+            return Sleep(switch="go", seconds=86_400)
+        tries[0] += 1
+        with all_in_use(datp):
+            it.set_switch("go", None)
+        return None
+
+    if vector:
+
+        @datp.step("t/pay", vector=True, on_crash=on_crash)
+        def pay_all(batch: Batch) -> None:
+            for item in batch:
+                if pay(item):
+                    item.sleep(switch="go", seconds=86_400)
+                else:
+                    item.done()
+
+    else:
+
+        @datp.step("t/pay", on_crash=on_crash)
+        def pay_one(ctx: Any, data: Data) -> Sleep | None:
+            return pay(ctx)
+
+    datp.use(Pipeline("paying").step("t/pay", retry={"max_attempts": 2}).build())
+    tx_id = datp.submit("paying", {})
+    datp.client.set_switch(tx_id, "go", True)
+    for _ in range(3):
+        datp.advance(seconds=600)
+        datp.recover()
+    shown = datp.status(tx_id)
+    assert (shown.status, tries) == (Status.INTERNAL_ERROR, [2])
+    assert f"{ALL_IN_USE}; switch 'go' was not set" in (shown.note or "")
+    assert "QueuePool" not in (shown.note or "") + caplog.text
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("vector", [False, True], ids=["alone", "vector"])
+def test_without_a_free_connection_a_transactional_step_says_so_as_well(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, vector: bool
+) -> None:
+    opened, tries = EffectStore.open, [0]
+
+    @contextmanager
+    def full(
+        self: EffectStore, wanted: Sequence[WantedEffect], *, idle_s: float, lock_ms: int
+    ) -> Iterator[Effects]:
+        tries[0] += 1
+        with all_in_use(datp), opened(self, wanted, idle_s=idle_s, lock_ms=lock_ms) as effects:
+            yield effects
+
+    monkeypatch.setattr(EffectStore, "open", full)
+
+    @datp.step("t/pay", transactional=True, vector=vector)
+    def pay(*given: Any) -> None:
+        raise AssertionError("it has no transaction to run in")
+
+    datp.use(Pipeline("paying").step("t/pay", retry={"max_attempts": 2}).build())
+    tx_id = datp.submit("paying", {})
+    for _ in range(3):
+        datp.advance(seconds=600)
+        datp.recover()
+    shown = datp.status(tx_id)
+    assert (shown.status, tries) == (Status.INTERNAL_ERROR, [2])
+    assert ALL_IN_USE in (shown.note or "")
+    assert "QueuePool" not in (shown.note or "") + caplog.text
