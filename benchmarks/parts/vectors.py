@@ -9,7 +9,7 @@ from benchmarks.engine import Engine
 from benchmarks.report import Figures
 
 #: K -> transactions in a round.
-FULL = {1: 600, 8: 3_000, 32: 6_000, 100: 9_000}
+FULL = {1: 600, 8: 3_000, 32: 6_000, 100: 9_000, 200: 9_000}
 QUICK = {1: 40, 100: 300}
 
 
