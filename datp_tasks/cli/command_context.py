@@ -165,7 +165,7 @@ def server_of(url: str) -> tuple[str, ...]:
     # Drivers take the query for the place before the rest of the URL.
     query = {name: ",".join(values) for name, values in parse_qs(parts.query).items()}
     host = query.get("host") or parts.hostname or ""
-    named_port = query.get("port") or str(port or USUAL_PORTS.get(scheme, ""))
+    named_port = query.get("port") or str(port or USUAL_PORTS.get(scheme))
     place = (scheme, LOOPBACK if host in ("127.0.0.1", "::1") else host, named_port)
     path = parts.path.strip("/")
     match scheme:
