@@ -23,8 +23,8 @@ from datp_tasks.live.store import LiveStore
 
 log = logging.getLogger("datp.hop")
 
-#: While others have work too, the vectors of what an owner has in excess are so much shorter, and no
-#: longer than that: the others wait until one is done.
+#: While others have work too, the vectors of what an owner has in excess are so much shorter, and
+#: have no more than so many: the others wait until one is done.
 SHORTER = 4
 SHORT_MAX = 25
 #: How often the number of processes of such a node group is counted.
