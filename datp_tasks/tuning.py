@@ -37,8 +37,8 @@ class Tuning:
     pipeline_reload_s: float = number(2.0, 0, 60)
 
     # Vectors.
-    #: Twice as many as 100 cost a tenth less each; twice again help short pipelines alone, and
-    #: others wait longer for their turn (docs/scaling.md).
+    #: Each of 200 costs a tenth less than each of 100. More help short pipelines alone, and others
+    #: wait longer for their turn (docs/scaling.md).
     vector_max: int = number(200, 1, 1_000)
 
     # Nodes.

@@ -154,25 +154,37 @@ def problem_of(error: Exception) -> Problem:
     """How an error is shown; an unexpected one is shown without its text."""
     if isinstance(error, Problem):
         return error
-    for each in type(error).__mro__:
-        if each in KINDS:
-            status, kind = KINDS[each]
-            detail = SHOWN.get(kind) or str(error)
-            if status == 503:
-                return unavailable(kind, detail, error)
-            problem = Problem(status, kind, detail)
-            if isinstance(error, errors.InputInvalid) and error.mistakes:
-                problem.members["errors"] = [
-                    {"pointer": f"#/body{place}", "detail": mistake}
-                    for place, mistake in error.mistakes
-                ]
-            return problem
+    known = _kind_of(error)
+    if known:
+        status, kind = known
+        detail = SHOWN.get(kind) or str(error)
+        if status == 503:
+            return unavailable(kind, detail, error)
+        problem = Problem(status, kind, detail)
+        if isinstance(error, errors.InputInvalid) and error.mistakes:
+            problem.members["errors"] = [
+                {"pointer": f"#/body{place}", "detail": mistake}
+                for place, mistake in error.mistakes
+            ]
+        return problem
     if isinstance(error, OperationalError):
         return unavailable("busy", SHOWN["busy"], error)
     number = new_error_id()
     log.error("request failed, error %s", number, exc_info=error)
     detail = f"The server made a mistake; its log says more under {number}."
     return Problem(500, "internal-error", detail, errorId=number)
+
+
+def _kind_of(error: Exception) -> tuple[int, str] | None:
+    return next((KINDS[each] for each in type(error).__mro__ if each in KINDS), None)
+
+
+def status_of(error: Exception) -> int:
+    """The status of its problem, for those who may raise it again: nothing is logged yet."""
+    if isinstance(error, Problem):
+        return error.status_code
+    known = _kind_of(error)
+    return known[0] if known else 500
 
 
 def unavailable(kind: str, detail: str, error: Exception) -> Problem:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.private_files import read_text
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from datp_tasks.pipelines.mapping_store import MappingStore
     from datp_tasks.pipelines.version_store import PipelineStore
 
-URL_VARIABLES = ("DATP_REDIS_URL", "DATP_DATABASE_URL")
+DATABASE_VARIABLE = "DATP_DATABASE_URL"
+URL_VARIABLES = ("DATP_REDIS_URL", DATABASE_VARIABLE)
+ALL_URL_VARIABLES = (*URL_VARIABLES, "DATP_BROKER_URL")
 #: This machine by its name, which is also written as one of two addresses.
 LOOPBACK = "localhost"
 #: Of a URL that names none.
@@ -100,15 +102,24 @@ def is_remote() -> bool:
 
 
 def connect(directory: Path | None = None) -> Context:
-    if _remote is not None:
-        return _remote
-    directory = directory or Path(DEFAULT_DIRECTORY)
+    return _remote or _context(directory or Path(DEFAULT_DIRECTORY), URL_VARIABLES)
+
+
+def connect_sql() -> Context:
+    """For commands that use PostgreSQL alone: it does not matter which Redis is named."""
+    return _remote or _context(Path(DEFAULT_DIRECTORY), (DATABASE_VARIABLE,))
+
+
+def _context(directory: Path, used: Sequence[str]) -> Context:
     found = of_running_stack(directory)
-    if found and _names_others(found, directory):
+    if found and _names_others(found, directory, used):
         # Its policy, pepper, key ring and steps are those of other servers.
         found = {}
-    # An address that is empty is none.
-    own = {name: text for name, text in os.environ.items() if text or name not in URL_VARIABLES}
+    own = {
+        name: text
+        for name, text in os.environ.items()
+        if name not in ALL_URL_VARIABLES or given_url(name)
+    }
     given = {name: own[name] for name in found.keys() & own.keys()}
     is_from_stack = bool(found.get(STEPS_VARIABLE)) and STEPS_VARIABLE not in given
     return Context(
@@ -118,40 +129,57 @@ def connect(directory: Path | None = None) -> Context:
     )
 
 
-def _names_others(found: Mapping[str, str], directory: Path) -> bool:
+def given_url(name: str) -> str:
+    """The address that the environment names; one of blanks is none."""
+    return os.environ.get(name, "").strip()
+
+
+def _names_others(found: Mapping[str, str], directory: Path, used: Sequence[str]) -> bool:
     """Whether the environment names other servers than those of the stack.
 
     One of another and one of the stack would be two halves that know nothing of each other.
     """
-    given = {name: os.environ[name] for name in URL_VARIABLES if os.environ.get(name)}
-    others = [name for name, url in given.items() if server_of(url) != server_of(found[name])]
-    missing = [name for name in URL_VARIABLES if name not in given]
-    if others and missing:
+    given = {name: given_url(name) for name in used}
+    others = [
+        name for name in used if server_of(given[name] or found[name]) != server_of(found[name])
+    ]
+    of_stack = [name for name in used if name not in others]
+    if others and of_stack:
+        named = "a server of it" if given[of_stack[0]] else "none"
         raise LocalStackError(
             f"{others[0]} names another server than the `datp up` that runs in {directory}, and "
-            f"{missing[0]} names none: set both for other servers, or neither for `datp up`."
+            f"{of_stack[0]} names {named}: set both for other servers, or neither for `datp up`."
         )
     return bool(others)
 
 
-def server_of(url: str) -> tuple[object, ...]:
-    """What a URL leads to, however it is spelled, for any user."""
+def server_of(url: str) -> tuple[str, ...]:
+    """What a URL leads to, however it is spelled, for any user and with any options."""
+    url = url.strip()
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
         return (url,)
     scheme = parts.scheme.partition("+")[0]
-    host = LOOPBACK if parts.hostname in ("127.0.0.1", "::1") else parts.hostname
-    name, usual_port = parts.path.strip("/"), USUAL_PORTS.get(scheme)
-    if scheme in ("redis", "rediss"):
-        name = name or "0"
-    return scheme, host, port or usual_port, name, parts.query
+    # Drivers take the query for the place before the rest of the URL.
+    query = {name: ",".join(values) for name, values in parse_qs(parts.query).items()}
+    host = query.get("host") or parts.hostname or ""
+    named_port = query.get("port") or str(port or USUAL_PORTS.get(scheme))
+    place = (scheme, LOOPBACK if host in ("127.0.0.1", "::1") else host, named_port)
+    path = parts.path.strip("/")
+    match scheme:
+        case "redis" | "rediss":
+            return *place, query.get("db") or path or "0"
+        case "unix":
+            return *place, path, query.get("db") or "0"
+        case _:
+            return *place, query.get("dbname") or path
 
 
 def is_running(directory: Path | None = None) -> bool:
     """Whether there are servers to use: named by the environment, or run by `datp up`."""
-    return all(os.environ.get(name) for name in URL_VARIABLES) or bool(of_running_stack(directory))
+    return all(given_url(name) for name in URL_VARIABLES) or bool(of_running_stack(directory))
 
 
 def of_running_stack(directory: Path | None) -> dict[str, str]:

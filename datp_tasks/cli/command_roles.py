@@ -66,14 +66,14 @@ def guarded(path: str, command: Any) -> Any:
 
 def check(path: str) -> None:
     """Raise NotGranted if the key that the person acts with does not allow it."""
-    from datp_tasks.cli.command_context import connect, is_remote
+    from datp_tasks.cli.command_context import connect_sql, is_remote
 
     role = needed(path)
     # Over HTTP the server checks the key that it is given.
     if role is None or is_remote() or not os.environ.get(KEY_VARIABLE):
         return
 
-    if not connect().actor.has(role):
+    if not connect_sql().actor.has(role):
         raise NotGranted(f"`datp {path}` needs a key with the role {role} in {KEY_VARIABLE}.")
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.command_context import connect_sql
 from datp_tasks.record.table_rights import apply_rights, rights_sql
 
 app = typer.Typer(help="The database: rights of its roles.", no_args_is_help=True)
@@ -35,7 +35,7 @@ def rights(
     """
     statements = rights_sql(role)
     if apply:
-        apply_rights(connect().engine, role)
+        apply_rights(connect_sql().engine, role)
         typer.echo(f"done: {role} can add to the audit, and change nothing in it")
         return
     for statement in statements:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from datp_tasks.cli.api import KEY_FILE, OPERATOR_KEY_FILE, URL_FILE
-from datp_tasks.cli.command_context import connect, of_running_stack
-from datp_tasks.errors import LocalStackError
+from datp_tasks.cli.command_context import ALL_URL_VARIABLES, connect, of_running_stack
+from datp_tasks.errors import LocalStackError, SettingsError
 from datp_tasks.local.private_files import read_text
 from datp_tasks.local.run_file import read_run_file
 from datp_tasks.local.stack import DEFAULT_DIRECTORY
@@ -33,11 +34,11 @@ def env(
     run = read_run_file(directory)
     if run is None:
         raise LocalStackError(f"Nothing runs in {directory}; start it with `datp up`.")
-    # Also for a shell whose variables name other servers: it asks for those of this stack.
-    try:
-        found = dict(connect(directory).environment or of_running_stack(directory))
-    except LocalStackError:
-        found = of_running_stack(directory)
+    found = of_running_stack(directory)
+    urls = {name: found[name] for name in ALL_URL_VARIABLES}
+    # A shell whose variables name other servers, or these with an old password, asks for these.
+    with suppress(LocalStackError, SettingsError):
+        found |= {**connect(directory).environment, **urls}
     if "api" in run.pids:
         # What is left of an earlier run with an API is of no use without one.
         found["DATP_URL"] = read_text(run.directory / URL_FILE) or ""

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from datp_tasks.api.serializers import line_json, time_text
-from datp_tasks.cli.command_context import Context, connect, is_remote
+from datp_tasks.cli.command_context import Context, connect, connect_sql, is_remote
 from datp_tasks.cli.remote_calls import stays_on_host
 from datp_tasks.cli.terminal_tables import (
     as_mapping,
@@ -95,7 +95,7 @@ def drop(file: File, key_id: KeyId) -> None:
         ring = keyring.read(file)
         if key_id == ring.active or key_id not in ring.keys:
             raise SettingsError(f"{key_id!r} is the active key of {file}, or not in it")
-        used = [each for each in _rekeying(connect(), ring).usage() if each.key_id == key_id]
+        used = [each for each in _rekeying(connect_sql(), ring).usage() if each.key_id == key_id]
         if used:
             rows = ", ".join(f"{each.rows} rows of {each.table}" for each in used)
             raise SealBroken(f"{key_id} still seals {rows}: run `datp keyring rotate` first")
@@ -106,7 +106,7 @@ def drop(file: File, key_id: KeyId) -> None:
 @rings.command("list")
 def list_keys(as_json: AsJson = False) -> None:
     """Show the ids of the keys, and how many rows each seals; never a key."""
-    context = connect()
+    context = connect_sql()
     if is_remote():
         found = cast("RemoteContext", context).key_ring()
     else:
@@ -131,7 +131,7 @@ def list_keys(as_json: AsJson = False) -> None:
 def rotate() -> None:
     """Seal everything anew that is not sealed under the active key, page by page."""
     _refuse_if_remote()
-    context = connect()
+    context = connect_sql()
     ring = _ring(context)
     counts: dict[str, int] = {}
     unreadable: list[str] = []
@@ -168,7 +168,7 @@ def _rekeying(context: Context, ring: keyring.KeyRing) -> Rekeying:
 @secrets_app.command("set")
 def set_secret(name: Name) -> None:
     """Store a secret. Its value is read from the terminal or from standard input."""
-    context = connect()
+    context = connect_sql()
     is_new = context.secrets.put(name, _value(name), actor=context.actor)
     typer.echo(f"stored {name}" if is_new else f"{name} has a new value; workers use it in seconds")
 
@@ -176,7 +176,7 @@ def set_secret(name: Name) -> None:
 @secrets_app.command("rotate")
 def rotate_secret(name: Name) -> None:
     """Give a secret that exists a new value."""
-    context = connect()
+    context = connect_sql()
     value = _value(name)
     context.secrets.put(name, value, actor=context.actor, must_exist=True)
     typer.echo(f"{name} has a new value; workers use it in seconds")
@@ -185,7 +185,7 @@ def rotate_secret(name: Name) -> None:
 @secrets_app.command("list")
 def list_secrets(as_json: AsJson = False) -> None:
     """Show the names of the secrets; values are never shown."""
-    found = connect().secrets.list()
+    found = connect_sql().secrets.list()
     if as_json:
         shown = [
             {"name": each.name, "key": each.key_id, "changedAt": time_text(each.changed_at)}
@@ -201,7 +201,7 @@ def list_secrets(as_json: AsJson = False) -> None:
 @secrets_app.command("delete")
 def delete_secret(name: Name) -> None:
     """Forget a secret; steps that name it fail from then on."""
-    context = connect()
+    context = connect_sql()
     context.secrets.remove(name, actor=context.actor)
     typer.echo(f"{name} is gone")
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from datp_tasks.cli.api import LocalApi, start_local_api
-from datp_tasks.cli.command_context import Context, connect, is_running
+from datp_tasks.cli.command_context import Context, connect, connect_sql, given_url, is_running
 from datp_tasks.cli.demo import run_demo
 from datp_tasks.cli.demo_plan import example
 from datp_tasks.cli.flower import Flower, start_flower
@@ -131,7 +131,7 @@ def demo(
 
 def migrate_command() -> None:
     """Create the tables in PostgreSQL, or bring them up to date."""
-    migrate(connect().settings.database_url)
+    migrate(connect_sql().settings.database_url)
     typer.echo("the tables are up to date")
 
 
@@ -179,9 +179,9 @@ def _started(
     stack = Stack(
         directory,
         say=_say_to(console),
-        redis_url=os.environ.get("DATP_REDIS_URL") or None,
-        broker_url=os.environ.get("DATP_BROKER_URL") or None,
-        database_url=os.environ.get("DATP_DATABASE_URL") or None,
+        redis_url=given_url("DATP_REDIS_URL") or None,
+        broker_url=given_url("DATP_BROKER_URL") or None,
+        database_url=given_url("DATP_DATABASE_URL") or None,
         concurrency=concurrency,
         environment=_worker_environment(with_example),
     )

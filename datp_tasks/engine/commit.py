@@ -32,7 +32,8 @@ from datp_tasks.transactions.follow_record import follow_summaries
 log = logging.getLogger("datp.hop")
 
 #: A script call, what to do with its reply, and whose it is. `Writes`, which holds the orders, is
-#: given to them and not held by them: such rings cost the garbage collector a tenth of a hop.
+#: given to them and not held by them: such reference cycles cost the garbage collector a tenth of a
+#: hop.
 Order = tuple[ScriptCall, "Callable[[Run, Reply, Writes], None]", Run]
 
 

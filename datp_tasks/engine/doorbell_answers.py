@@ -23,10 +23,11 @@ from datp_tasks.live.store import LiveStore
 
 log = logging.getLogger("datp.hop")
 
-#: While others have work too, the vectors of what an owner has in excess are so much shorter: the
-#: others wait until one is done.
+#: While others have work too, the vectors of what an owner has in excess are so much shorter, and
+#: have no more than so many: the others wait until one is done.
 SHORTER = 4
-#: How often the number of processes of a node group is asked for, then.
+SHORT_MAX = 25
+#: How often the number of processes of such a node group is counted.
 COUNT_NODES_S = 5.0
 
 
@@ -55,8 +56,8 @@ class DoorbellAnswers:
     def answering(self, line: str, rung: int) -> ScriptCall:
         """The call that answers a line that is not held, by a worker with so many transactions.
 
-        A worker that sees no other owner lets none pass, since what waits behind its own new work
-        all the time would never be due.
+        Where a worker has seen no other owner lately, an owner's excess is as urgent as its new
+        work: behind that it would wait without end.
         """
         of = Line.parsed(line)
         size = self._costs.vector_size(of.place)
@@ -74,7 +75,7 @@ class DoorbellAnswers:
     def ring_held(self, line: str) -> None:
         """Ring for a line that was held: one process of its group is left to the others."""
         of = Line.parsed(line)
-        size = max(1, self._costs.vector_size(of.place) // SHORTER)
+        size = max(1, min(SHORT_MAX, self._costs.vector_size(of.place) // SHORTER))
         try:
             messages_max = max(1, self._processes_of(of.group) - 1)
             order = self._doorbells.answering(line, 0, size, messages_max)

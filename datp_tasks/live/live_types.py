@@ -103,7 +103,8 @@ class Claimed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The door was shut, or another worker owns the transaction: the word says why."""
+    """A script refused: another worker owns the transaction, or its status is another. The word
+    says which."""
 
     tx_id: str
     word: str

@@ -33,7 +33,7 @@ from datp_tasks.runtime.job_runner import JobRunner
 from datp_tasks.runtime.main_process import WorkerInfo
 from datp_tasks.settings import Settings
 
-#: So many objects more than before, and Python looks for rings among the new ones. A vector makes
+#: So many objects more than before, and Python looks for reference cycles. A vector makes
 #: thousands, which go without that; with Python's own 700 it took a sixth of the worker's time.
 NEW_OBJECTS_MAX = 20_000
 #: While beat is silent, one process looks so often for alerts to tell.

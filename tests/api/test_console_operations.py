@@ -12,11 +12,12 @@ from html import unescape
 import pytest
 
 from datp_tasks import Pipeline
-from datp_tasks.api.console import groups_page, ledgers_page
+from datp_tasks.api.console import groups_page, ledgers_page, try_page
 from datp_tasks.api.console.render import action_words, rate, told_words
 from datp_tasks.api.console.subject_links import page_of_subject, page_or_search
 from datp_tasks.api.console.transactions_page import conditions_of
 from datp_tasks.api.services import Services
+from datp_tasks.errors import DatabaseUnavailable
 from datp_tasks.ledger.batch_types import Service
 from datp_tasks.model.actor import LOCAL, Role
 from datp_tasks.model.approval import ACTIONS, STEP
@@ -96,6 +97,29 @@ def test_a_change_of_a_pipeline_goes_from_a_draft_to_use_by_two_persons(strict: 
     assert re.search(DIFF_BEGINS, diff)
     ann.post("/pipelines/greet/disable", token=token, **REASON)
     assert [each.reason for each in noted(strict, "pipeline.disable", "greet")] == ["ticket 12"]
+
+
+@pytest.mark.parametrize(
+    ("path", "given"),
+    [("/groups/typed", {"concurrency": "4"}), ("/try", {"pipeline": "nap", "input": "{}"})],
+)
+def test_an_outage_during_a_form_is_logged_once_under_the_id_that_is_shown(
+    house: ApiHouse,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    path: str,
+    given: dict[str, str],
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise DatabaseUnavailable("PostgreSQL is unavailable")
+
+    monkeypatch.setattr(groups_page, "change_group", fail)
+    monkeypatch.setattr(try_page, "hand_in", fail)
+    opal = signed_in(house, "opal", Role.OPERATOR)
+    answer = opal.post(path, token=opal.token(), **given, **REASON)
+    [logged] = [each.message for each in caplog.records if "record-unavailable" in each.message]
+    [number] = re.findall(r"error (\w+):", logged)
+    assert number in answer.text + answer.headers.get("location", "")
 
 
 def test_counts_of_a_version_are_of_its_transactions(house: ApiHouse) -> None:

@@ -59,7 +59,8 @@ def run(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     )
     app = typer.Typer()
     for module in MODULES:
-        monkeypatch.setattr(module, "connect", lambda: context, raising=False)
+        for name in ("connect", "connect_sql"):
+            monkeypatch.setattr(module, name, lambda: context, raising=False)
         module.add_commands(app)
     monkeypatch.setattr(top, "backlog", lambda celery, group: 0)
     monkeypatch.setenv("COLUMNS", str(COLUMNS))

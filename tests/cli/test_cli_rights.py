@@ -27,6 +27,7 @@ def here(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> Iterator[Context]:
     """What a command would connect to."""
     made = Context(replace(datp.settings, key_pepper=PEPPER))
     monkeypatch.setattr(command_context, "connect", lambda: made)
+    monkeypatch.setattr(command_context, "connect_sql", lambda: made)
     monkeypatch.setattr(action_list, "connect", lambda: made)
     monkeypatch.setenv("COLUMNS", "200")
     yield made

@@ -36,7 +36,8 @@ def datp_command(datp: Kit, ring_file: Path, monkeypatch: pytest.MonkeyPatch) ->
     def connect() -> Context:
         return Context(replace(datp.settings, keyring="", keyring_file=str(ring_file)))
 
-    monkeypatch.setattr(sealing, "connect", connect)
+    for name in ("connect", "connect_sql"):
+        monkeypatch.setattr(sealing, name, connect)
 
     def run(*argv: str, given: str | None = None) -> Result:
         return CliRunner().invoke(app, list(argv), input=given, catch_exceptions=False)

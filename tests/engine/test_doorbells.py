@@ -272,6 +272,21 @@ def test_the_excess_of_an_owner_goes_on_after_each_vector_while_others_have_work
     assert all(datp.status(tx).status is Status.SUCCESS for tx, _ in pairs)
 
 
+def test_others_wait_for_a_few_of_an_owners_excess_however_large_a_vector_may_be(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = declared(datp)
+    pairs = queued(datp, 60)
+    line = f"{PLACE}|ann"
+    doorbells = Doorbells(datp.connections.live)
+    monkeypatch.setattr(CostBook, "vector_size", lambda book, place: 200)
+    works_beside(datp, monkeypatch, others=True)
+    doorbells.ring(line, waits(pairs[:1]))
+    doorbells.ring(line, waits(pairs[1:]))
+    datp.send("t/step", pairs[:1], group="master", priority="in", answers=line)
+    assert sizes == [1, 25, 25, 9]
+
+
 @pytest.mark.parametrize("others", [True, False])
 def test_the_excess_of_an_owner_lets_others_pass_but_not_its_own_newer_work(
     datp: Kit, monkeypatch: pytest.MonkeyPatch, others: bool

@@ -122,8 +122,8 @@ def test_a_vector_shares_round_trips_and_commits(
 def test_a_hop_leaves_nothing_for_the_garbage_collector(
     datp: Kit, calls: list[Any], what: str
 ) -> None:
-    """What a transaction made is gone with it. Rings of a few objects each cost more to find than
-    the step that they are left of."""
+    """What a transaction made is gone with it. Reference cycles of a few objects each cost
+    more to find than the step that left them."""
     found = []
     for size in (50, 5, 50):
         pairs = queue(datp, "p", [{"what": what, "n": 1}] * size)

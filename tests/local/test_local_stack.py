@@ -14,7 +14,7 @@ import redis
 from typer.testing import CliRunner
 
 from datp_tasks.cli import app as whole_app
-from datp_tasks.cli.command_context import connect
+from datp_tasks.cli.command_context import connect, connect_sql, server_of
 from datp_tasks.errors import LocalStackError
 from datp_tasks.local.interruptions import Interruptions
 from datp_tasks.local.stack import Stack, read_run_file
@@ -207,13 +207,17 @@ def test_a_command_beside_a_stack_knows_the_steps_of_its_workers(
             assert len(ports) == 2, "they may start at the same moment"
 
 
+OF_BESIDE = {"DATP_REDIS_URL": "redis://r/0", "DATP_DATABASE_URL": "postgresql://db/x"}
+
+
 @pytest.fixture
 def beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of a stack that was given all its servers."""
-    names = ("REDIS_URL", "DATABASE_URL", "STEPS", "KEY_PEPPER", "SECURITY__POLICY_FILE")
-    for name in (f"DATP_{each}" for each in names):
+    names = ("BROKER_URL", "STEPS", "KEY_PEPPER", "SECURITY__POLICY_FILE")
+    for name in (*OF_BESIDE, *(f"DATP_{each}" for each in names)):
         monkeypatch.delenv(name, raising=False)
-    given = {"redis_url": "redis://r/0", "database_url": "postgresql://db/x"}
+    redis_url, database_url = OF_BESIDE.values()
+    given = {"redis_url": redis_url, "database_url": database_url}
     with Stack(tmp_path, environment={"DATP_STEPS": "shop"}, **given) as stack:  # type: ignore[arg-type]
         stack.key_pepper()
         stack.start_servers()
@@ -230,6 +234,7 @@ def test_a_command_for_other_servers_takes_nothing_of_the_stack_beside_it(
     monkeypatch.setenv("DATP_DATABASE_URL", "postgresql://db/x")
     same = connect(beside)
     assert (same.settings.steps, same.settings.key_pepper) == (("shop",), pepper)
+    monkeypatch.setenv("DATP_REDIS_URL", "redis://production/0")
     monkeypatch.setenv("DATP_DATABASE_URL", "postgresql://production/x")
     other = connect(beside)
     assert (other.environment, other.steps_of_stack) == ({}, None)
@@ -246,6 +251,9 @@ def test_a_command_for_other_servers_takes_nothing_of_the_stack_beside_it(
         ("redis://localhost:6379/0", "postgresql+psycopg2://me@127.0.0.1/x"),
         ("redis://127.0.0.1", "postgresql://127.0.0.1:5432/x"),
         ("redis://:secret@[::1]/", ""),
+        ("redis://127.0.0.1?socket_timeout=5", "postgresql://127.0.0.1/x?sslmode=disable"),
+        ("redis://127.0.0.1/7?db=0", "postgresql:///x?host=localhost&port=5432"),
+        ("redis://127.0.0.1", "  "),
     ],
 )
 def test_servers_of_the_stack_are_known_however_they_are_spelled(
@@ -261,7 +269,24 @@ def test_servers_of_the_stack_are_known_however_they_are_spelled(
         stack.start_servers()
         settings = connect(tmp_path).settings
     assert (settings.steps, settings.redis_url) == (("shop",), redis_url)
-    assert settings.database_url == (database_url or of_stack["database_url"])
+    assert settings.database_url == (database_url.strip() or of_stack["database_url"])
+
+
+def test_what_a_url_leads_to_is_not_its_options() -> None:
+    others = [
+        "redis://h/0",
+        "redis://h/0?db=1",
+        "rediss://h/0",
+        "unix:///run/r.sock",
+        "unix:///run/r.sock?db=1",
+        "postgresql://h/x",
+        "postgresql://h/x?host=g",
+        "postgresql://h/x?port=5433",
+        "postgresql://h/x?dbname=y",
+        "postgresql://h:port/x",
+    ]
+    assert len({server_of(each) for each in others}) == len(others)
+    assert server_of(" unix:///run/r.sock?db=0 ") == server_of("unix:///run/r.sock")
 
 
 def test_one_server_of_another_and_one_of_the_stack_are_refused(
@@ -279,8 +304,56 @@ def test_one_server_of_another_and_one_of_the_stack_are_refused(
             assert f"{missing} names none: set both" in str(refused.value)
             # `datp env` is how a shell gets back to the stack.
             told = CliRunner().invoke(whole_app, ["env", "--directory", str(beside)]).output
+            # As after `eval "$(datp env)"`: the second one is named, and is the stack's.
+            patch.setenv(missing, OF_BESIDE[missing])
+            with pytest.raises(LocalStackError, match=f"{missing} names a server of it: set both"):
+                connect(beside)
         assert "DATP_DATABASE_URL=postgresql://db/x" in told
         assert "DATP_REDIS_URL=redis://r/0" in told
+
+
+def test_a_command_that_uses_sql_alone_needs_no_redis_of_the_same_place(
+    beside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside.rename(beside.parent / ".datp")
+    monkeypatch.chdir(beside.parent)
+    migrated: list[str] = []
+    monkeypatch.setattr("datp_tasks.cli.up.migrate", migrated.append)
+    try:
+        assert connect_sql().settings.steps == ("shop",)
+        for redis_url in ("", "redis://r/0", "redis://production/0"):
+            monkeypatch.setenv("DATP_REDIS_URL", redis_url)
+            monkeypatch.setenv("DATP_DATABASE_URL", "postgresql://staging/x")
+            context = connect_sql()
+            assert context.settings.database_url == "postgresql://staging/x"
+            assert (context.environment, context.settings.steps) == ({}, ())
+            assert CliRunner().invoke(whole_app, ["migrate"]).exit_code == 0
+            assert migrated.pop() == "postgresql://staging/x"
+            monkeypatch.delenv("DATP_DATABASE_URL")
+            assert connect_sql().settings.database_url == OF_BESIDE["DATP_DATABASE_URL"]
+    finally:
+        (beside.parent / ".datp").rename(beside)
+
+
+@pytest.mark.parametrize(
+    ("redis_url", "database_url"),
+    [
+        ("redis://:old@r/0", "postgresql://me:old@db/x"),
+        ("redis://h:port", "mysql://db"),
+    ],
+)
+def test_env_prints_the_addresses_of_the_stack_and_not_those_of_the_shell(
+    beside: Path, monkeypatch: pytest.MonkeyPatch, redis_url: str, database_url: str
+) -> None:
+    for name, url in (
+        ("DATP_REDIS_URL", redis_url),
+        ("DATP_DATABASE_URL", database_url),
+        ("DATP_BROKER_URL", "redis://:old@r/1"),
+    ):
+        monkeypatch.setenv(name, url)
+    told = CliRunner().invoke(whole_app, ["env", "--directory", str(beside)]).output.splitlines()
+    for name, url in {**OF_BESIDE, "DATP_BROKER_URL": "''"}.items():
+        assert f"export {name}={url}" in told
 
 
 @pytest.mark.parametrize("name", [".", "run.json"])

@@ -29,7 +29,7 @@ def test_a_module_of_steps_that_looks_more_rarely_has_its_way(datp: Kit, chosen:
     assert gc.get_threshold()[0] == chosen
 
 
-def test_a_worker_looks_for_rings_of_objects_once_in_thousands(datp: Kit) -> None:
+def test_a_worker_looks_for_reference_cycles_once_in_thousands_of_objects(datp: Kit) -> None:
     process = WorkerProcess(app, datp.settings, connect=lambda: datp.connections, watch=False)
     process.join()
     assert gc.get_threshold()[0] == worker_process.NEW_OBJECTS_MAX

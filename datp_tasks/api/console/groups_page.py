@@ -12,7 +12,7 @@ from datp_tasks.api.console.now_page import RATE_SLOTS, group_rows
 from datp_tasks.api.console.streams import LiveView, Params
 from datp_tasks.api.console.visit import Pages, Visit, problem_text, with_query
 from datp_tasks.api.groups import change_group
-from datp_tasks.api.problems import Problem, invalid, not_found, problem_of
+from datp_tasks.api.problems import Problem, invalid, not_found, problem_of, status_of
 from datp_tasks.api.services import Services
 from datp_tasks.errors import DatpError, SubjectMoved
 from datp_tasks.live.metrics import RESOLUTIONS
@@ -127,9 +127,9 @@ async def change(visit: Visit) -> Response:
     try:
         return await _change(visit, name)
     except (DatpError, Problem) as error:
-        problem = problem_of(error)
-        if problem.status_code != 422:
+        if status_of(error) != 422:
             raise
+        problem = problem_of(error)
         typed = {key: form[key] for key in LIMITS if key in form}
         was = {key: form[f"was-{key}"] for key in LIMITS if f"was-{key}" in form}
         return await _group_page(visit, name, typed, problem_text(problem), was=was, status=422)

@@ -8,7 +8,7 @@ import uuid_utils
 from fastapi.responses import Response
 
 from datp_tasks.api.console.visit import Pages, Visit
-from datp_tasks.api.problems import Problem, problem_of
+from datp_tasks.api.problems import Problem, problem_of, status_of
 from datp_tasks.api.services import Services
 from datp_tasks.api.transactions import hand_in
 from datp_tasks.client.requests import Request as Wanted
@@ -58,10 +58,10 @@ async def submit(visit: Visit) -> Response:
     except NotGranted:
         raise
     except (DatpError, Problem) as error:
-        problem = problem_of(error)
-        if problem.status_code >= 500 or problem.status_code == 429:
+        status = status_of(error)
+        if status >= 500 or status == 429:
             raise
-        return await _page(visit, name, text=text, trouble=str(problem.detail))
+        return await _page(visit, name, text=text, trouble=str(problem_of(error).detail))
     said = "It was accepted before." if accepted.duplicate else "It is accepted."
     return visit.back_to(f"/transactions/{accepted.tx_id}", said)
 
