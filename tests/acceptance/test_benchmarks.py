@@ -26,9 +26,9 @@ SANE = {
     "ten_step_ratio_to_celery_chain": (1, 1_000),
     "one_tx_p50_ms": (0.5, 2_000),
     "one_tx_p99_ms": (0.5, 10_000),
-    # A bell has at most a hundred transactions, and a transaction needs one.
-    "messages_per_tx": (0.01, 1),
-    "commits_per_tx": (0.01, 2),
+    # A bell has at most two hundred transactions, and a transaction needs one.
+    "messages_per_tx": (0.005, 1),
+    "commits_per_tx": (0.005, 2),
     "redis_round_trips_per_tx": (0.02, 10),
     "scripts_per_tx": (0.01, 10),
     "redis_calls_per_tx": (0.5, 100),

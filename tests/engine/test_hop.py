@@ -118,24 +118,24 @@ def test_a_vector_shares_round_trips_and_commits(
     assert costs[2] == (3, 1)
 
 
-@pytest.mark.parametrize("what", ["ok", "sleep", "call", "abort", "break", "wrong"])
+@pytest.mark.parametrize("what", ["ok", "sleep", "call", "break"])
 def test_a_hop_leaves_nothing_for_the_garbage_collector(
     datp: Kit, calls: list[Any], what: str
 ) -> None:
     """What a transaction made is gone with it. Reference cycles of a few objects each cost
     more to find than the step that left them."""
-    found = []
-    for size in (50, 5, 50):
+    found: dict[int, list[int]] = {2: [], 20: []}
+    for size in (2, 20) * 3:
         pairs = queue(datp, "p", [{"what": what, "n": 1}] * size)
         gc.collect()
         gc.disable()
         try:
             assert ring(datp, "t/anything", pairs) == size
-            found.append(gc.collect())
+            found[size].append(gc.collect())
         finally:
             gc.enable()
-    # The first time things are loaded and compiled.
-    assert found[2] < found[1] + 45
+    # The least of three: things are loaded and compiled once, and other threads leave some, too.
+    assert min(found[20]) < min(found[2]) + 18
 
 
 def test_a_bell_larger_than_allowed_is_run_in_parts(datp: Kit, calls: list[Any]) -> None:
