@@ -41,7 +41,7 @@ quick: $(STAMP) ## Tests that need no worker processes: a minute and a half on t
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q -m "not acceptance" $(QUICK)
 
 test: $(STAMP) ## All tests, on real servers that the tests start themselves
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -q
 
 test-failed: $(STAMP) ## What failed in the last run once more, alone; not if more than five did
 	$(BIN)/python -m tools.few_failed --max 5
