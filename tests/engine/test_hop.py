@@ -134,7 +134,7 @@ def test_a_hop_leaves_nothing_for_the_garbage_collector(
             found[size].append(gc.collect())
         finally:
             gc.enable()
-    # Some are left by what is loaded once and by other threads, however many transactions there are.
+    # Some are left by what is loaded once and by other threads, however many transactions run.
     assert min(found[40]) < max(found[2]) + 40
 
 
