@@ -50,7 +50,7 @@ class Travellers:
         request = Request(pipeline=PIPELINE, input=PAYLOAD)
         now = self.connections.record.server_now
         #: All travellers are alike but for their ids.
-        self._like = prepare(request, definition, given, now)
+        self._like = prepare(request, definition, given, now, "00")
         self._where = Position("master", "util/delay", f"{PIPELINE}/1")
 
     def close(self) -> None:

@@ -120,7 +120,7 @@ def _writing(stack: Stack, travellers: Travellers, rows: int) -> dict[str, float
     role = ArchiverRole("bench", connections.live.server_now_ms())
     rates: dict[str, list[float]] = {"copy": [], "save": []}
     for number in range(ROUNDS):
-        fresh = [replace(each, tx_id=f"{each.tx_id}-{number}") for each in copies]
+        fresh = [each._replace(tx_id=f"{each.tx_id}-{number}") for each in copies]
         batches = [fresh[start : start + BATCH] for start in range(0, len(fresh), BATCH)]
         texts = [copy_text(batch, "2027-01-15T08:00:00+00:00") for batch in batches]
         began_s = time.perf_counter()

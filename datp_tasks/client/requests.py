@@ -12,7 +12,6 @@ from typing import Any, Literal
 import uuid_utils
 
 from datp_tasks.errors import ExternalIdInvalid, InputInvalid, PipelineNotStartable, RequestError
-from datp_tasks.live.keys import shard_of_external_id
 from datp_tasks.live.live_types import NewTransaction
 from datp_tasks.model.actor import Actor
 from datp_tasks.model.input_schema import check_input
@@ -84,7 +83,8 @@ class Prepared:
     new: NewTransaction
     #: Its expiry has passed: good only if it was accepted before, under the same external id.
     overdue: ExpiryPast | None = None
-    #: What the client asked for, as one text: the fingerprint is a hash of it.
+    #: What the client asked for, as one text: the fingerprint is a hash of it. Empty without an
+    #: external id, under which alone it could come a second time.
     asked: str = ""
 
     def sealed(self, key: DataKey) -> Prepared:
@@ -95,7 +95,7 @@ class Prepared:
         given = self.acceptance
         input_json = encode(key.seal_text(given.tx_id, given.input_json))
         state_json = first_state_json(given.pipeline, given.version, input_json)
-        fingerprint = key.fingerprint(self.asked)
+        fingerprint = key.fingerprint(self.asked) if self.asked else ""
         acceptance = replace(
             given,
             input_json=input_json,
@@ -115,7 +115,7 @@ class Prepared:
 
 
 def prepare(
-    request: Request, definition: PipelineDefinition, settings: Settings, now: Now
+    request: Request, definition: PipelineDefinition, settings: Settings, now: Now, shard: str
 ) -> Prepared:
     """Check a request, or raise a RequestError or PipelineError that says what is wrong."""
     if not definition.startable:
@@ -139,16 +139,18 @@ def prepare(
         expires_at = checked_expiry(request.expires_at, request.expires_in_s, definition, now)
     except ExpiryPast as error:
         overdue = error
-    tx_id = new_tx_id(owner, external_id, settings.shards)
-    asked = [*_asked_expiry(request), *_asked_webhook(request)]
-    whole = canonical([definition.name, given, metadata, *asked])
+    tx_id = new_tx_id(shard)
+    whole = ""
+    if external_id is not None:
+        asked = [*_asked_expiry(request), *_asked_webhook(request)]
+        whole = canonical([definition.name, given, metadata, *asked])
     first = definition.steps[0]
     return Prepared(
         Acceptance(
             tx_id=tx_id,
             owner=owner,
             external_id=external_id,
-            fingerprint=fingerprint_of(whole),
+            fingerprint=fingerprint_of(whole) if whole else "",
             pipeline=definition.name,
             version=definition.version,
             input_json=input_json,
@@ -263,14 +265,9 @@ def _asked_webhook(request: Request) -> list[dict[str, object]]:
     return [asked]
 
 
-def new_tx_id(owner: str, external_id: str | None, shards: int) -> str:
+def new_tx_id(shard: str) -> str:
     """Ids grow with time, so that new rows lie together; the shard is part of the id."""
-    unique = uuid_utils.uuid7()
-    if external_id is None:
-        shard = f"{unique.int % shards:02d}"
-    else:
-        shard = shard_of_external_id(owner, external_id, shards)
-    return f"t{shard}-{unique.hex}"
+    return f"t{shard}-{uuid_utils.uuid7().hex}"
 
 
 def _checked_owner(owner: str) -> str:

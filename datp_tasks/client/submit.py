@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -26,6 +26,7 @@ from datp_tasks.errors import (
     SealError,
 )
 from datp_tasks.failpoints import reach
+from datp_tasks.live.keys import shards_for
 from datp_tasks.live.live_types import FIRST_SEQUENCE
 from datp_tasks.live.redis_errors import RedisError
 from datp_tasks.live.store import LiveStore
@@ -43,6 +44,9 @@ log = logging.getLogger("datp.client")
 
 #: Beyond a few hundred rows in one commit the gain is below what can be measured.
 BATCH_MAX = 500
+#: Of many requests the first few are accepted alone, so that workers have something to do while
+#: the others are.
+FIRST_BATCH_MAX = 100
 Preparing = Prepared | RequestError | PipelineError
 #: What can be accepted, or the answer to a request that need not or cannot be.
 Answerable = Prepared | Submitted | RequestError | PipelineError
@@ -60,10 +64,10 @@ class RequestPreparer:
     #: None: nothing is traced.
     tracing: Tracing | None
 
-    def prepare(self, request: Request, now: Now) -> Preparing:
+    def prepare(self, request: Request, now: Now, shard: str) -> Preparing:
         try:
             definition = self.catalogue.current(request.pipeline)
-            prepared = prepare(request, definition, self.settings, now)
+            prepared = prepare(request, definition, self.settings, now, shard)
             if self.catalogue.seals(definition):
                 prepared = prepared.sealed(self.vault.key_for(prepared.acceptance.owner))
             if self.tracing:
@@ -94,8 +98,7 @@ class RequestAcceptor:
         self, requests: Sequence[Request]
     ) -> list[Submitted | RequestError | PipelineError]:
         answers: list[Submitted | RequestError | PipelineError] = []
-        for start in range(0, len(requests), BATCH_MAX):
-            batch = requests[start : start + BATCH_MAX]
+        for batch in _batches(requests):
             try:
                 answers += self._submit_batch(batch)
             except DataKeyGone as error:
@@ -119,7 +122,11 @@ class RequestAcceptor:
         """Each request as it can be accepted, or the answer to it; and the former alone."""
         with translate_outage():
             now = cache(self.record.server_now)
-            tried = [self.preparer.prepare(each, now) for each in requests]
+            shards = shards_for(len(requests), self.settings.shards)
+            tried = [
+                self.preparer.prepare(each, now, shard)
+                for each, shard in zip(requests, shards, strict=True)
+            ]
             prepared = self._unless_accepted(requests, tried)
         return prepared, [each for each in prepared if isinstance(each, Prepared)]
 
@@ -212,3 +219,11 @@ class RequestAcceptor:
             f"external id {external_id!r} was already used for {other}, "
             f"transaction {existing.tx_id}"
         )
+
+
+def _batches(requests: Sequence[Request]) -> Iterator[Sequence[Request]]:
+    """What is accepted by one commit each."""
+    start, size = 0, FIRST_BATCH_MAX if len(requests) > BATCH_MAX else BATCH_MAX
+    while start < len(requests):
+        yield requests[start : start + size]
+        start, size = start + size, BATCH_MAX

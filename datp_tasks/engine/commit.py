@@ -139,15 +139,20 @@ class Committer:
 
     def _go_on(self, run: Run, *, snapshot: bool) -> Order:
         action = run.action
-        where: tuple[str, ...] = ("stepType", action.step_type, "place", action.place)
+        fields: tuple[str, ...] = ()
         if run.mid_way:
-            where += ("unsafe", "")
+            fields = ("unsafe", "")
             run.mid_way = False
         if action.group != run.group:
             run.group = action.group
-            where += ("group", action.group)
-
-        call = self._live.call_checkpoint(run.take_pending(), where, snapshot=snapshot)
+            fields += ("group", action.group)
+        call = self._live.call_checkpoint(
+            run.take_pending(),
+            fields,
+            step_type=action.step_type,
+            place=action.place,
+            snapshot=snapshot,
+        )
         return call, self._gone_on, run
 
     def _gone_on(self, run: Run, reply: Reply, writes: Writes) -> None:

@@ -179,7 +179,7 @@ class Archiver:
         except JournalRefused as error:
             return self._drain_in_parts(sorted(drained.upto), drained.stream_entries, error)
         if self._files:
-            self._files.append(drained.changes, self._live.server_now_ms())
+            self._files.append(drained.entries, self._live.server_now_ms())
         reach("archiver.after_journal")
         self._feed.drop_journal(drained)
         return drained.count, set(drained.behind)

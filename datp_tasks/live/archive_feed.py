@@ -10,7 +10,7 @@ from datp_tasks.live.cluster_redis import servers_of
 from datp_tasks.live.live_types import flat_to_dict
 from datp_tasks.live.scripts import CALL_BYTES_MAX, call, script
 from datp_tasks.live.store import LiveStore
-from datp_tasks.model.journal import Entry
+from datp_tasks.model.journal import Entry, RawEntry
 
 READ_MAX = 5_000
 #: A page may have so many times the entries of the one before it.
@@ -23,7 +23,7 @@ TX_CHARS = 36
 class Drained:
     """Entries read from the journals of all shards, not yet taken out."""
 
-    changes: Mapping[str, Sequence[Entry]]
+    changes: Mapping[str, Sequence[RawEntry]]
     #: Shard -> how often its journal was read, counted after reading.
     marks: Mapping[str, int]
     #: Shard -> the first entry that stays.
@@ -33,6 +33,11 @@ class Drained:
     stream_entries: int
     #: Shards that gave as much as they may at a time, so that there may be more.
     behind: frozenset[str]
+
+    @property
+    def entries(self) -> dict[str, list[Entry]]:
+        """The changes, read in full."""
+        return {tx: [raw.entry for raw in entries] for tx, entries in self.changes.items()}
 
 
 class ArchiveFeed:
@@ -78,7 +83,7 @@ class ArchiveFeed:
         """
         shards = self._live.shards if shards is None else shards
         found, behind = self._read(shards, entries_max, bytes_max, entry_bytes_max)
-        changes: dict[str, list[Entry]] = {}
+        changes: dict[str, list[RawEntry]] = {}
         for flat in (flat for part in found.values() for _, flat in part):
             for tx_id, entry in _entries(flat):
                 changes.setdefault(tx_id, []).append(entry)
@@ -150,7 +155,7 @@ class ArchiveFeed:
                 for _, flat in page:
                     for tx_id, entry in _entries(flat):
                         if tx_id in wanted:
-                            found.setdefault(tx_id, []).append(entry)
+                            found.setdefault(tx_id, []).append(entry.entry)
                 if len(page) < READ_MAX:
                     break
                 start = _after(page[-1][0])
@@ -223,16 +228,16 @@ def _has_deltas(fields: Mapping[str, str]) -> bool:
     return fields.get("version") != fields.get("jsonVersion")
 
 
-def _entries(flat: Sequence[str]) -> Iterator[tuple[str, Entry]]:
+def _entries(flat: Sequence[str]) -> Iterator[tuple[str, RawEntry]]:
     """A vector leaves one entry in the stream: names of transactions, and what happened to each.
 
     Releases before 0.2 wrote the field `e`: the transaction, a space, and what happened.
     """
     for name, text in zip(flat[::2], flat[1::2], strict=True):
         if name == "e":
-            yield text[:TX_CHARS], Entry.from_text(text[TX_CHARS + 1 :])
+            yield text[:TX_CHARS], RawEntry.from_text(text[TX_CHARS + 1 :])
         else:
-            yield name, Entry.from_text(text)
+            yield name, RawEntry.from_text(text)
 
 
 def _after(stream_id: str) -> str:

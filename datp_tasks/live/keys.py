@@ -91,11 +91,14 @@ for a request to stop in the field `cancel`. The same holds for the entries of t
 
 from __future__ import annotations
 
+import random
 import re
-import zlib
 from dataclasses import dataclass
 
 TX_ID = re.compile(r"t(\d{2})-[0-9a-f]{32}")
+
+#: Transactions in one script call: more brings nothing, and Redis serves no one else meanwhile.
+CALL_TRANSACTIONS_MAX = 100
 
 #: Lists that hold transactions, in every shard.
 LISTS = ("queuedZ", "processingZ", "sleepingZ", "toArchiveZ", "exceptionZ")
@@ -107,10 +110,14 @@ def shard_of_tx(tx_id: str) -> str | None:
     return match.group(1) if match else None
 
 
-def shard_of_external_id(owner: str, external_id: str, shards: int) -> str:
-    """One external id leads to one shard, whichever process accepts it."""
-    checksum = zlib.crc32(f"{owner}\n{external_id}".encode())
-    return f"{checksum % shards:02d}"
+def shards_for(count: int, shards: int) -> list[str]:
+    """A shard for each of so many new transactions, all as likely as each other.
+
+    Neighbours share one: a script call moves transactions of one shard, so that few calls move
+    what is accepted together.
+    """
+    first = random.randrange(shards)
+    return [f"{(first + n // CALL_TRANSACTIONS_MAX) % shards:02d}" for n in range(count)]
 
 
 #: The lists that all transactions of a call share, by script; `runningS` is that of a node.

@@ -66,24 +66,27 @@ class NewTransaction:
 
     def fields(self) -> dict[str, str]:
         """Those of the hash that its client decided, and where it begins."""
-        fields = {
-            "owner": self.owner,
-            "pipeline": self.pipeline,
-            "group": self.group,
-            "stepType": self.step_type,
-            "place": self.place,
-            "priority": "in",
-            "state": self.state_json,
-        }
-        optional = {
-            "metadata": self.metadata_json,
-            "externalId": self.external_id,
-            "expiresAt": None if self.expires_at_ms is None else str(self.expires_at_ms),
-            "trace": self.trace,
-            "fence": str(self.fence or ""),
-            "recreated": "1" if self.recreated else "",
-        }
-        return fields | {name: text for name, text in optional.items() if text}
+        pairs = self.other_pairs()
+        first = {"owner": self.owner, "pipeline": self.pipeline, "group": self.group}
+        return first | dict(zip(pairs[::2], pairs[1::2], strict=True))
+
+    def other_pairs(self) -> list[str]:
+        """Names and values of the fields, but for owner, pipeline and group."""
+        pairs = ["stepType", self.step_type, "place", self.place]
+        pairs += ("priority", "in", "state", self.state_json)
+        if self.metadata_json:
+            pairs += ("metadata", self.metadata_json)
+        if self.external_id:
+            pairs += ("externalId", self.external_id)
+        if self.expires_at_ms is not None:
+            pairs += ("expiresAt", str(self.expires_at_ms))
+        if self.trace:
+            pairs += ("trace", self.trace)
+        if self.fence:
+            pairs += ("fence", str(self.fence))
+        if self.recreated:
+            pairs += ("recreated", "1")
+        return pairs
 
     def bell(self, sequence: int) -> Bell:
         where = (self.group, self.step_type, self.place)

@@ -25,14 +25,13 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from datp_tasks.live import transition_log
 from datp_tasks.live.cluster_redis import ClusterRedis
+from datp_tasks.live.keys import CALL_TRANSACTIONS_MAX
 from datp_tasks.live.pipelining import Command, exchange
 
 FOLDER = Path(__file__).resolve().parent / "lua"
 INCLUDE = re.compile(r'^--- @include "(\w+)"$', re.MULTILINE)
 SECTION = re.compile(r"^(Moves|KEYS|ARGV|EACH_KEYS|EACH_ARGV|Returns):$", re.MULTILINE)
 
-#: Transactions in one call: more brings nothing, and Redis serves no one else meanwhile.
-CALL_TRANSACTIONS_MAX = 100
 #: Characters in one call, beyond which no other transaction is added to it. So what a vector leaves
 #: in the journal can be read again in bounded parts.
 CALL_BYTES_MAX = 1_000_000

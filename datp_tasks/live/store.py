@@ -96,8 +96,7 @@ class LiveStore(Reading):
 
     def _call_create(self, new: NewTransaction) -> ScriptCall:
         frame = self._frame("create", new.tx_id)
-        pairs = [part for pair in new.fields().items() for part in pair]
-        own = (new.tx_id, new.group, new.pipeline, new.owner, *pairs)
+        own = (new.tx_id, new.group, new.pipeline, new.owner, *new.other_pairs())
         return ScriptCall(frame, (self.keys.state(new.tx_id),), own)
 
     # The hop.
@@ -139,12 +138,18 @@ class LiveStore(Reading):
         return ScriptCall(frame, self._own(tx_id), (tx_id, str(sequence), held))
 
     def call_checkpoint(
-        self, held: Held, fields: tuple[str, ...] = (), *, snapshot: bool = False
+        self,
+        held: Held,
+        fields: tuple[str, ...] = (),
+        *,
+        step_type: str = "",
+        place: str = "",
+        snapshot: bool = False,
     ) -> ScriptCall:
+        """`step_type`, `place`: of the step that it goes on with, if it leaves the one it is at."""
         tx = held.tx_id
-        frame = self._frame("checkpoint", tx)
-        head = (tx, str(held.fence), "1" if snapshot else "0", held.lines)
-        return ScriptCall(frame, self._own(tx), (*head, *fields))
+        frame = self._frame("checkpoint", tx, "", (step_type, place, "1" if snapshot else "0"))
+        return ScriptCall(frame, self._own(tx), (tx, str(held.fence), held.lines, *fields))
 
     def call_hand_over(
         self, held: Held, node: str, state_json: str, to: Position, *, snapshot: bool = False

@@ -21,8 +21,6 @@ _ESCAPED = re.compile(r"\\[\\n]")
 
 
 class Entry(NamedTuple):
-    """A tuple, because the archiver makes one of each change of each transaction."""
-
     version: int
     #: The version before, 0 for the first.
     before: int
@@ -56,12 +54,38 @@ class Entry(NamedTuple):
         return self.lines.split("\n") if self.lines else []
 
 
+class RawEntry(NamedTuple):
+    """An entry on its way to SQL, which gets its text as it is: only its place in the chain is
+    read. The archiver makes one of each change of each transaction."""
+
+    version: int
+    before: int
+    text: str
+
+    @classmethod
+    def from_text(cls, text: str) -> RawEntry:
+        try:
+            version, before, _ = text.split(" ", 2)
+            return cls(int(version[1:]), int(before), text)
+        except ValueError as error:
+            raise BrokenJournal(f"not an entry: {text[:80]!r}") from error
+
+    @property
+    def entry(self) -> Entry:
+        return Entry.from_text(self.text)
+
+
 class BrokenJournal(Exception):
     """The journal of a transaction does not lead to a state; the message says where it breaks."""
 
 
+def texts_of(text: str) -> list[str]:
+    """Those of the entries that a row holds."""
+    return [f"@{part}" for part in text.removeprefix("@").split("\n@")]
+
+
 def entries_from_text(text: str) -> list[Entry]:
-    return [Entry.from_text(f"@{part}") for part in text.removeprefix("@").split("\n@")]
+    return list(map(Entry.from_text, texts_of(text)))
 
 
 def _unescaped(text: str) -> str:

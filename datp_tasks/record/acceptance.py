@@ -8,6 +8,7 @@ from typing import Any
 
 from datp_tasks.errors import DataKeyGone
 from datp_tasks.model.status import Status
+from datp_tasks.record.array_text import if_any
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.record_types import Acceptance, Existing
 
@@ -33,21 +34,21 @@ def accept_statement(
     return Query.accept, {
         "tx_id": [each.tx_id for each in wanted],
         "owner": [each.owner for each in wanted],
-        "external_id": [each.external_id for each in wanted],
+        "external_id": if_any([each.external_id for each in wanted]),
         "fingerprint": [each.fingerprint for each in wanted],
         "pipeline": [each.pipeline for each in wanted],
         "version": [each.version for each in wanted],
         "input": [each.input_json for each in wanted],
-        "metadata": [each.metadata_json for each in wanted],
-        "expires_at": [each.expires_at for each in wanted],
-        "webhook": [each.webhook for each in wanted],
+        "metadata": if_any([each.metadata_json for each in wanted]),
+        "expires_at": if_any([each.expires_at for each in wanted]),
+        "webhook": if_any([each.webhook for each in wanted]),
         "progress_reports": [each.progress_reports for each in wanted],
         "cancel_webhook_on_poll": [each.cancel_webhook_on_poll for each in wanted],
-        "trace": [each.trace for each in wanted],
-        "submitted_by": [each.submitted_by for each in wanted],
-        "origin": [each.origin for each in wanted],
-        "webhook_style": [each.webhook_style for each in wanted],
-        "payee": [each.payee_json for each in wanted],
+        "trace": if_any([each.trace for each in wanted]),
+        "submitted_by": if_any([each.submitted_by for each in wanted]),
+        "origin": if_any([each.origin for each in wanted]),
+        "webhook_style": if_any([each.webhook_style for each in wanted]),
+        "payee": if_any([each.payee_json for each in wanted]),
         "now": now,
     }
 

@@ -26,6 +26,12 @@ def array_text(column: list[Any]) -> Any:
         return column
 
 
+def if_any(column: list[Any]) -> list[Any]:
+    """The column, or an empty one if it holds nothing but NULL: where `unnest` takes several, it
+    fills the shorter ones up with NULL."""
+    return [] if column.count(None) == len(column) else column
+
+
 def _quoted(value: str) -> str:
     if "\\" in value:
         value = value.replace("\\", "\\\\")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -221,7 +221,7 @@ def without_payload(row: Row, before: str) -> Row:
     text = entries_to_text([each.without_payload() for each in entries_from_text(row.entries)])
     content = content_hash(row.entries)
     chained = erased_hash(before, row.tx_id, (row.hash, content, text))
-    return replace(row, entries=text, content_hash=content, erased_hash=chained)
+    return row._replace(entries=text, content_hash=content, erased_hash=chained)
 
 
 def _erase_journal(connection: Connection, tx_ids: Sequence[str]) -> dict[str, str]:

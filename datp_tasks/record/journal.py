@@ -7,8 +7,8 @@ Redis is harmless: what is recorded already is left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -17,9 +17,10 @@ from datp_tasks.clock import Clock
 from datp_tasks.errors import JournalRefused
 from datp_tasks.model.journal import (
     Entry,
+    RawEntry,
     chained_hash,
     entries_from_text,
-    entries_to_text,
+    texts_of,
 )
 from datp_tasks.record.archiver_role import ArchiverRole, guard
 from datp_tasks.record.array_text import with_array_texts
@@ -35,7 +36,7 @@ COLUMNS = ("tx_id", "number", "first_version", "last_version", "entries", "hash"
 #: Ended so long before the last entries were recorded, it may still have been on its way.
 MARGIN = timedelta(minutes=2)
 
-ByTransaction = Mapping[str, Sequence[Entry]]
+ByTransaction = Mapping[str, Sequence[RawEntry]]
 
 
 class Query(Queries, topic="journal"):
@@ -50,8 +51,9 @@ class Query(Queries, topic="journal"):
     note_server: str
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
+    """A tuple, because the archiver makes one of each transaction that changed."""
+
     tx_id: str
     number: int
     first_version: int
@@ -63,8 +65,8 @@ class Row:
     erased_hash: str | None = None
 
     @classmethod
-    def after(cls, head: Row | None, tx_id: str, entries: Sequence[Entry]) -> Row:
-        text = entries_to_text(entries)
+    def after(cls, head: Row | None, tx_id: str, entries: Sequence[RawEntry]) -> Row:
+        text = "\n".join([entry.text for entry in entries])
         number, previous = (head.number + 1, head.hash) if head else (1, "")
         versions = entries[0].version, entries[-1].version
         return cls(tx_id, number, *versions, text, chained_hash(previous, tx_id, text))
@@ -116,8 +118,8 @@ class Journal:
             recorded.setdefault(row.tx_id, []).append(row)
         rows = []
         for tx, entries in changes.items():
-            known = {e for row in recorded.get(tx, ()) for e in entries_from_text(row.entries)}
-            new = [entry for entry in entries if entry not in known]
+            known = {text for row in recorded.get(tx, ()) for text in texts_of(row.entries)}
+            new = [entry for entry in entries if entry.text not in known]
             if new:
                 head = recorded[tx][-1] if tx in recorded else None
                 rows.append(Row.after(head, tx, new))
@@ -201,12 +203,12 @@ def rows_of(connection: Connection, tx_ids: Sequence[str]) -> Iterator[Row]:
         yield Row(*row)
 
 
-def _next(head: Row | None, tx_id: str, entries: Sequence[Entry]) -> list[Row]:
+def _next(head: Row | None, tx_id: str, entries: Sequence[RawEntry]) -> list[Row]:
     if _is_behind(head, entries):
         return []
     return [Row.after(head, tx_id, entries)]
 
 
-def _is_behind(head: Row | None, entries: Sequence[Entry]) -> bool:
+def _is_behind(head: Row | None, entries: Sequence[RawEntry]) -> bool:
     """Some were recorded before, or the clock of Redis went back: that needs a closer look."""
     return head is not None and entries[0].version <= head.last_version

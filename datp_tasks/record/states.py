@@ -6,8 +6,8 @@ import io
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import Connection, Engine
 
@@ -26,8 +26,7 @@ class Query(Queries, topic="states"):
     versions: str
 
 
-@dataclass(frozen=True, slots=True)
-class StateCopy:
+class StateCopy(NamedTuple):
     """A live hash as it was at one version; `fields` as JSON."""
 
     tx_id: str

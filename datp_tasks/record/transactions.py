@@ -18,6 +18,7 @@ from sqlalchemy.exc import OperationalError
 from datp_tasks.clock import Clock
 from datp_tasks.model.status import Status
 from datp_tasks.record.acceptance import accept_statement, existing_of, hold_keys
+from datp_tasks.record.array_text import if_any
 from datp_tasks.record.attributes import set_attributes
 from datp_tasks.record.queries import Queries
 from datp_tasks.record.record_types import (
@@ -150,9 +151,9 @@ class Record:
             "tx_id": [final.tx_id for final in finals],
             "fence": [final.fence for final in finals],
             "status": [str(final.status) for final in finals],
-            "output": [final.output_json for final in finals],
-            "note": [final.note for final in finals],
-            "progress": [final.progress_json for final in finals],
+            "output": if_any([final.output_json for final in finals]),
+            "note": if_any([final.note for final in finals]),
+            "progress": if_any([final.progress_json for final in finals]),
             "is_begun": [final.is_begun for final in finals],
             "now": self._now(),
         }

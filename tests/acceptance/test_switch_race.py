@@ -47,7 +47,7 @@ class Race:
         return self.run(tries).get(("OK", "SET"), 0)
 
     def _claimed(self) -> Claimed:
-        tx_id = new_tx_id("o", None, 16)
+        tx_id = new_tx_id("07")
         new = NewTransaction(tx_id, "o", None, "p", "g", "t", "p/0", "{}", None)
         self._live.create_many([new])
         claimed = self._live.claim_many([(tx_id, 1)], NODE)[0]

@@ -155,6 +155,17 @@ def test_transaction_ids_name_their_shard_and_differ(datp: Kit) -> None:
     assert all(0 <= int(tx[1:3]) < datp.settings.shards for tx in txs)
 
 
+def test_what_is_accepted_together_lies_in_few_shards_which_differ_each_time(datp: Kit) -> None:
+    datp.lose_bells()
+    many = [Request(pipeline="p", input={}, external_id=f"e-{n}") for n in range(250)]
+    shards = [answer.tx_id[1:3] for answer in answers_of(datp, many)]
+    assert len(set(shards)) == 3
+    assert all(len(set(shards[start : start + 100])) == 1 for start in (0, 100, 200))
+
+    lone = {answers_of(datp, [Request(pipeline="p", input={})])[0].tx_id[1:3] for _ in range(100)}
+    assert len(lone) > 8
+
+
 def answers_of(kit: Kit, requests: list[Request]) -> list[Any]:
     return kit.client.submit_many(requests)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from datp_tasks import Pipeline, Sleep
+from datp_tasks import Pipeline, Request, Sleep
+from datp_tasks.client.requests import Submitted
 from datp_tasks.errors import SwitchInvalid, TransactionFinal, TransactionUnknown
 from datp_tasks.live import store
-from datp_tasks.live.keys import shard_of_external_id
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -214,9 +214,9 @@ def test_the_sleeper_wakes_all_that_are_due_also_when_they_share_a_shard(
 ) -> None:
     kit = Kit(datp_servers, shards=4, sleeper_batch_max=8)
     kit.use(Pipeline("p").step("util/delay", params={"seconds": 60}).build())
-    names = (f"order-{number}" for number in range(200))
-    same_shard = [name for name in names if shard_of_external_id("local", name, 4) == "02"][:15]
-    txs = [kit.submit("p", {}, external_id=name) for name in same_shard]
+    accepted = kit.client.submit_many([Request(pipeline="p", input={})] * 15)
+    txs = [each.tx_id for each in accepted if isinstance(each, Submitted)]
+    assert len({tx_id[1:3] for tx_id in txs}) == 1
     kit.advance(seconds=60)
     assert [kit.status(tx).status for tx in txs] == [Status.SUCCESS] * 15
     kit.close()

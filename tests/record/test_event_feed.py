@@ -44,7 +44,7 @@ def feed(datp: Kit) -> EventFeed:
 
 def acceptance(owner: str = "acme") -> Acceptance:
     return Acceptance(
-        tx_id=new_tx_id(owner, None, 16),
+        tx_id=new_tx_id("07"),
         owner=owner,
         external_id=None,
         fingerprint="",

@@ -31,7 +31,7 @@ OPEN_ROWS = {
 def accepted(kit: Kit, number: int) -> list[str]:
     wanted = [
         Acceptance(
-            tx_id=new_tx_id("local", None, 16),
+            tx_id=new_tx_id("07"),
             owner="local",
             external_id=None,
             fingerprint="",

@@ -16,7 +16,6 @@ from datp_tasks.clock import VirtualClock
 from datp_tasks.engine.registry import discover, registry
 from datp_tasks.jobs.schedule import JOBS
 from datp_tasks.live.archive_feed import ArchiveFeed
-from datp_tasks.live.keys import shard_of_external_id
 from datp_tasks.model.payload import Json
 from datp_tasks.operator.doubt_decisions import Decision
 from datp_tasks.record.database import migrate
@@ -108,9 +107,6 @@ class Upgraded(Kit):
             redis.delete(key)
 
     # Looking.
-
-    def shard_of(self, external_id: str) -> str:
-        return shard_of_external_id("local", external_id, self.settings.shards)
 
     def named(self, name: str) -> Summary:
         return self.client.status(ABOUT["transactions"][name])

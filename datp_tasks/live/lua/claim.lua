@@ -47,10 +47,14 @@ local begin = ARGV[4]
 
 local now = clock(now_ms)
 local left, taken, times, entries, counted = {}, {}, {}, {}, {}
+local found = {}
 
 local function claim(state, deltas, tx_id, sequence, held)
   local flat = redis.call('HGETALL', state)
-  local found, at = {}, nil
+  local at = nil
+  for name in pairs(found) do
+    found[name] = nil
+  end
   for index = 1, #flat, 2 do
     found[flat[index]] = flat[index + 1]
     at = flat[index] == 'state' and index + 1 or at

@@ -12,10 +12,10 @@ EACH_KEYS:
   state        hash    the transaction
 EACH_ARGV:
   tx_id        str     transaction id
-  group        str     node group, for the meter
-  pipeline     str     its pipeline, for the meter
-  owner        str     whose it is, for the meter
-  fields       pairs   names and values of the hash
+  group        str     node group
+  pipeline     str     its pipeline
+  owner        str     whose it is
+  fields       pairs   names and values of what else is in the hash
 Returns:
   OK           sequence
   EXISTS       status found; nothing was changed
@@ -39,7 +39,7 @@ local function create(state, tx_id, group, pipeline, owner, ...)
   end
   local sequence = 1
   redis.call('HSET', state, 'status', 'queued', 'sequence', sequence, 'fence', 0,
-    'version', 0, 'jsonVersion', 0, ...)
+    'version', 0, 'jsonVersion', 0, 'group', group, 'pipeline', pipeline, 'owner', owner, ...)
   put(placed, now, tx_id)
   tally(counted, 'queued', group, pipeline, owner)
   return {'OK', sequence}
