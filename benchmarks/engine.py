@@ -94,8 +94,9 @@ class System:
 
     def still_open(self) -> int:
         self.polls += 1
-        sizes = self.connections.live.sizes()
-        return sum(sizes[name] for name in OPEN_LISTS)
+        live = self.connections.live
+        lists = [live.keys.in_shard(shard, name) for shard in live.shards for name in OPEN_LISTS]
+        return sum(live.send([("ZCARD", each) for each in lists]))
 
     def check_all_succeeded(self) -> None:
         if self._stack.sql(NOT_SUCCESS):

@@ -44,8 +44,8 @@ log = logging.getLogger("datp.client")
 
 #: Beyond a few hundred rows in one commit the gain is below what can be measured.
 BATCH_MAX = 500
-#: Of many requests the first few are accepted alone, so that workers have something to do while
-#: the others are.
+#: Of many requests the first few are accepted alone, each batch twice as many as the one before, so
+#: that workers have something to do while the others are.
 FIRST_BATCH_MAX = 100
 Preparing = Prepared | RequestError | PipelineError
 #: What can be accepted, or the answer to a request that need not or cannot be.
@@ -223,7 +223,9 @@ class RequestAcceptor:
 
 def _batches(requests: Sequence[Request]) -> Iterator[Sequence[Request]]:
     """What is accepted by one commit each."""
-    start, size = 0, FIRST_BATCH_MAX if len(requests) > BATCH_MAX else BATCH_MAX
+    start, size = 0, BATCH_MAX
+    if len(requests) > BATCH_MAX:
+        size = min(FIRST_BATCH_MAX, BATCH_MAX)
     while start < len(requests):
         yield requests[start : start + size]
-        start, size = start + size, BATCH_MAX
+        start, size = start + size, min(2 * size, BATCH_MAX)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks import Pipeline, Request
+from datp_tasks.client import submit
 from datp_tasks.client.requests import Submitted
 from datp_tasks.errors import (
     DatpError,
@@ -22,6 +23,8 @@ from datp_tasks.errors import (
     RequestError,
 )
 from datp_tasks.model.status import Status
+from datp_tasks.record.record_types import Acceptance, Existing
+from datp_tasks.record.transactions import Record
 from datp_tasks.testing import Kit
 
 Data = dict[str, Any]
@@ -164,6 +167,32 @@ def test_what_is_accepted_together_lies_in_few_shards_which_differ_each_time(dat
 
     lone = {answers_of(datp, [Request(pipeline="p", input={})])[0].tx_id[1:3] for _ in range(100)}
     assert len(lone) > 8
+
+
+def test_the_first_of_many_are_accepted_in_small_batches(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers begin with those while the others are accepted."""
+    datp.lose_bells()
+    monkeypatch.setattr(submit, "FIRST_BATCH_MAX", 2)
+    monkeypatch.setattr(submit, "BATCH_MAX", 5)
+    sizes: list[int] = []
+    accept = Record.accept_many
+
+    def accept_many(record: Record, wanted: Sequence[Acceptance]) -> list[Existing | None]:
+        sizes.append(len(wanted))
+        return accept(record, wanted)
+
+    monkeypatch.setattr(Record, "accept_many", accept_many)
+    many = [Request(pipeline="p", input={"n": n}) for n in range(17)]
+    answers = answers_of(datp, many)
+    assert sizes == [2, 4, 5, 5, 1]
+    inputs = [datp.client.status(answer.tx_id).input for answer in answers]
+    assert inputs == [request.input for request in many]
+
+    sizes.clear()
+    answers_of(datp, many[:5])
+    assert sizes == [5]
 
 
 def answers_of(kit: Kit, requests: list[Request]) -> list[Any]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from datp_tasks.live.live_types import Bell, Claimed, Refused
+from datp_tasks.live.live_types import Bell, Claimed, NewTransaction, Refused, switches_of
 from datp_tasks.model.journal import Entry
 from tests.support.live_states import NODE, OPENS, OTHER_NODE, STATE_JSON, STEP, Stage
 
@@ -29,6 +31,57 @@ def test_a_queued_transaction_runs_on_the_node_that_claims_it(stage: Stage) -> N
     assert stage.score(claim.tx_id, "queuedZ") is None
     assert stage.score(claim.tx_id, "processingZ") == stage.now_ms
     assert stage.live.running_on(NODE) == [claim.tx_id]
+
+
+def plain(stage: Stage) -> NewTransaction:
+    """With no field that only some have."""
+    return replace(stage.new(), metadata_json=None)
+
+
+def claim_of(stage: Stage, new: NewTransaction) -> Claimed:
+    stage.live.create_many([new])
+    claim = stage.live.claim_many([(new.tx_id, 1)], NODE, step_type=STEP, begin=OPENS)[0]
+    assert isinstance(claim, Claimed)
+    return claim
+
+
+def test_of_a_new_one_that_has_nothing_special_only_the_needed_fields_are_sent(
+    stage: Stage,
+) -> None:
+    new = plain(stage)
+    claim = claim_of(stage, new)
+    needed = ("owner", "group", "pipeline", "stepType", "place", "state")
+    assert claim.fields == {name: new.fields()[name] for name in needed}
+    assert (claim.opened, claim.deltas) == (True, [])
+    assert stage.deltas(new.tx_id) == [OPENS]
+    assert stage.fields(new.tx_id)["node"] == NODE
+
+
+@pytest.mark.parametrize(
+    "special",
+    [
+        {"metadata_json": "{}"},
+        {"external_id": "e-1"},
+        {"expires_at_ms": 10**15},
+        {"trace": "00-1-2-01"},
+        {"fence": 5},
+        {"recreated": True},
+    ],
+)
+def test_of_a_new_one_with_anything_special_all_fields_are_sent(
+    stage: Stage, special: dict[str, Any]
+) -> None:
+    new = replace(plain(stage), **special)
+    assert claim_of(stage, new).fields.items() >= new.fields().items()
+
+
+def test_what_came_before_the_first_claim_is_sent(stage: Stage) -> None:
+    new = plain(stage)
+    stage.live.create_many([new])
+    stage.live.set_switch(new.tx_id, "kyc", "true")
+    claim = stage.live.claim_many([(new.tx_id, 1)], NODE, step_type=STEP, begin=OPENS)[0]
+    assert isinstance(claim, Claimed)
+    assert switches_of(claim.fields) == {"kyc": "true"}
 
 
 def test_a_doubled_bell_finds_the_door_shut(stage: Stage) -> None:

@@ -215,10 +215,13 @@ class LiveMachine(RuleBasedStateMachine):
 
     def create(self, dice: Dice) -> None:
         if sum(not tx.ended for tx in self.model.values()) < LIVE_MAX:
-            self._create(f"e{len(self.model)}" if dice.yes() else None)
+            self._create(f"e{len(self.model)}" if dice.yes() else None, plain=dice.yes())
 
-    def _create(self, external_id: str | None) -> None:
+    def _create(self, external_id: str | None, *, plain: bool = False) -> None:
         new = self.stage.new(external_id=external_id)
+        if plain:
+            # With no field that only some have.
+            new = replace(new, metadata_json=None)
         assert self.live.create_many([new]) == [new.bell(1)]
         self.accepted[new.tx_id] = new
         self.model[new.tx_id] = Modelled(new.tx_id, new.state_json, self.log)

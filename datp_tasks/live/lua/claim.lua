@@ -23,7 +23,8 @@ EACH_ARGV:
   sequence     int   as the bell says
   held         str   "<version>/<fence>" of the JSON that the worker holds, or empty
 Returns:
-  OK           fence, fields, deltas before this claim, 1 if the step was opened
+  OK           fence, 1 if the step was opened, fields, deltas before this claim
+  NEW          the same two, owner, group, pipeline, step type, place, state: all there is to know
   UNKNOWN      no such transaction here
   NOT_QUEUED   status found
   OLD_BELL     sequence found
@@ -31,6 +32,7 @@ Returns:
 --- @include "clock"
 --- @include "following"
 --- @include "each"
+--- @include "fields_of"
 --- @include "put"
 --- @include "entry"
 --- @include "tally"
@@ -47,51 +49,50 @@ local begin = ARGV[4]
 
 local now = clock(now_ms)
 local left, taken, times, entries, counted = {}, {}, {}, {}, {}
-local found = {}
+
+-- How many fields `create` gives to one of which its client said nothing special.
+local plain = 12
 
 local function claim(state, deltas, tx_id, sequence, held)
-  local flat = redis.call('HGETALL', state)
-  local at = nil
-  for name in pairs(found) do
-    found[name] = nil
-  end
-  for index = 1, #flat, 2 do
-    found[flat[index]] = flat[index + 1]
-    at = flat[index] == 'state' and index + 1 or at
-  end
-  if not found.status then
+  local status, number, last, before, json_version, owner, group, pipeline, kind, place, json,
+    expires, problem = unpack(redis.call('HMGET', state, 'status', 'sequence', 'fence', 'version',
+    'jsonVersion', 'owner', 'group', 'pipeline', 'stepType', 'place', 'state', 'expiresAt',
+    'problem'))
+  if not status then
     left[#left + 1] = tx_id
     return {'UNKNOWN', ''}
-  elseif found.status ~= 'queued' then
-    return {'NOT_QUEUED', found.status}
-  elseif found.sequence ~= sequence then
-    return {'OLD_BELL', found.sequence}
+  elseif status ~= 'queued' then
+    return {'NOT_QUEUED', status}
+  elseif number ~= sequence then
+    return {'OLD_BELL', number}
   end
-  local fence = following(found.fence, now)
-  local version = following(found.version, now)
-  local before = found.version == found.jsonVersion and {} or redis.call('LRANGE', deltas, 0, -1)
-  local expired = found.expiresAt and tonumber(found.expiresAt) <= now
-  local opens = begin ~= '' and found.stepType == step_type and not expired
+  local is_new = before == '0' and last == '0' and redis.call('HLEN', state) == plain
+  local flat = not is_new and fields_of(state, json_version .. '/' .. last == held)
+  local told = before == json_version and {} or redis.call('LRANGE', deltas, 0, -1)
+  local fence = following(last, now)
+  local version = following(before, now)
+  local expired = expires and tonumber(expires) <= now
+  local opens = begin ~= '' and kind == step_type and not expired
   if opens then
     redis.call('HSET', state, 'status', 'running', 'fence', fence, 'node', node,
-      'version', version, 'begun', 1)
+      'version', version, 'begun', '1')
     redis.call('RPUSH', deltas, begin)
   else
     redis.call('HSET', state, 'status', 'running', 'fence', fence, 'node', node,
       'version', version)
   end
-  if found.problem then
+  if problem then
     redis.call('HDEL', state, 'problem')
   end
-  entry(entries, tx_id, version, found.version, fence, 'claim', opens and begin or '', node)
-  tally(counted, 'started', found.group, found.pipeline, found.owner)
+  entry(entries, tx_id, version, before, fence, 'claim', opens and begin or '', node)
+  tally(counted, 'started', group, pipeline, owner)
   left[#left + 1] = tx_id
   taken[#taken + 1] = tx_id
   put(times, now, tx_id)
-  if found.jsonVersion .. '/' .. found.fence == held then
-    flat[at] = ''
+  if is_new then
+    return {'NEW', fence, opens and 1 or 0, owner, group, pipeline, kind, place, json}
   end
-  return {'OK', fence, flat, before, opens and 1 or 0}
+  return {'OK', fence, opens and 1 or 0, flat, told}
 end
 
 local answers = each(KEYS, 6, 2, ARGV, 5, claim)
