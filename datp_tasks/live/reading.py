@@ -145,8 +145,8 @@ class Reading:
     def first_in_line(self, rows_max: int) -> list[tuple[str, float]]:
         """Group of each of those that are queued first in their shard, and since when in ms.
 
-        Each shard gives its share: transactions are spread evenly, and a whole front of each
-        would be read to drop nearly all of it.
+        Each shard gives its share: a whole front of each would be read to drop nearly all of it. A
+        group whose few wait behind many of another group in their shard is not among them.
         """
         pipeline = self.redis.pipeline(transaction=False)
         last = self.share_of(rows_max) - 1

@@ -65,10 +65,12 @@ class RawEntry(NamedTuple):
     @classmethod
     def from_text(cls, text: str) -> RawEntry:
         try:
-            version, before, _ = text.split(" ", 2)
-            return cls(int(version[1:]), int(before), text)
-        except ValueError as error:
-            raise BrokenJournal(f"not an entry: {text[:80]!r}") from error
+            version, before, _, _, _ = text.split(" ", 4)
+            if version[0] == "@":
+                return cls(int(version[1:]), int(before), text)
+        except (ValueError, IndexError):
+            pass
+        raise BrokenJournal(f"not an entry: {text[:80]!r}")
 
     @property
     def entry(self) -> Entry:

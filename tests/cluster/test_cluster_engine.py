@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from datp_tasks import Pipeline, Request
-from datp_tasks.client.requests import Submitted
+from datp_tasks import Pipeline
 from datp_tasks.errors import ExternalIdConflict
 from datp_tasks.jobs.rebuild import REDIS_LOSS
 from datp_tasks.live.archive_feed import ArchiveFeed
@@ -52,9 +51,8 @@ def masters_of(live: LiveStore, tx_ids: list[str]) -> Counter[str]:
     return found
 
 
-def test_transactions_of_one_call_lie_on_all_masters_and_all_end(datp: Kit, world: World) -> None:
-    wanted = [Request(pipeline="quick", input={"n": n}) for n in range(MANY)]
-    tx_ids = [each.tx_id for each in datp.client.submit_many(wanted) if isinstance(each, Submitted)]
+def test_transactions_of_many_calls_lie_on_all_masters_and_all_end(datp: Kit, world: World) -> None:
+    tx_ids = [datp.submit("quick", {"n": n}) for n in range(MANY)]
     spread = masters_of(datp.connections.live, tx_ids)
     assert len(spread) == 3
     assert spread.total() == MANY

@@ -25,6 +25,28 @@ def test_a_checkpoint_appends_its_deltas_under_one_new_version(stage: Stage) -> 
     assert stage.score(claim.tx_id, "toArchiveZ") is None
 
 
+def test_a_checkpoint_says_where_its_transaction_goes_on(stage: Stage) -> None:
+    claim = stage.claimed()
+    held = Held(claim.tx_id, claim.fence)
+    stage.live.run([stage.live.call_checkpoint(held, step_type="t/next", place="p/1")])
+    fields = stage.fields(claim.tx_id)
+    assert (fields["stepType"], fields["place"]) == ("t/next", "p/1")
+    stage.live.run([stage.live.call_checkpoint(held, ("begun", "1"))])
+    fields = stage.fields(claim.tx_id)
+    assert (fields["stepType"], fields["place"]) == ("t/next", "p/1")
+
+
+def test_checkpoints_of_one_call_go_on_at_different_places(stage: Stage) -> None:
+    first, second = stage.claimed(), stage.claimed()
+    calls = [
+        stage.live.call_checkpoint(Held(each.tx_id, each.fence), step_type="t/next", place=place)
+        for each, place in ((first, "p/1"), (second, "q/1"))
+    ]
+    stage.live.run(calls)
+    assert stage.fields(first.tx_id)["place"] == "p/1"
+    assert stage.fields(second.tx_id)["place"] == "q/1"
+
+
 def test_a_checkpoint_without_deltas_is_a_version_too_and_adds_no_delta(stage: Stage) -> None:
     claim = stage.claimed()
     before = stage.fields(claim.tx_id)

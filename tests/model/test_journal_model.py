@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from datp_tasks.model.journal import (
     BrokenJournal,
     Entry,
+    RawEntry,
     chained_hash,
     entries_from_text,
     living_branch,
@@ -167,6 +168,15 @@ ENTRIES = st.builds(
 
 @settings(max_examples=100, **CAREFREE)
 @given(st.lists(ENTRIES, min_size=1, max_size=4))
+def test_an_entry_on_its_way_to_sql_keeps_its_text(entries: list[Entry]) -> None:
+    for entry in entries:
+        raw = RawEntry.from_text(entry.to_text())
+        assert (raw.version, raw.before, raw.text) == (entry[0], entry[1], entry.to_text())
+        assert raw.entry == entry
+
+
+@settings(max_examples=100, **CAREFREE)
+@given(st.lists(ENTRIES, min_size=1, max_size=4))
 def test_entries_come_back_from_their_text(entries: list[Entry]) -> None:
     assert entries_from_text("\n".join(each.to_text() for each in entries)) == entries
 
@@ -175,6 +185,14 @@ def test_entries_come_back_from_their_text(entries: list[Entry]) -> None:
 def test_what_is_no_entry_is_an_error(text: str) -> None:
     with pytest.raises(BrokenJournal, match="not an entry"):
         entries_from_text(text)
+    with pytest.raises(BrokenJournal, match="not an entry"):
+        RawEntry.from_text(text)
+
+
+def test_an_entry_on_its_way_without_its_mark_is_an_error() -> None:
+    """It would become a part of the entry before it."""
+    with pytest.raises(BrokenJournal, match="not an entry"):
+        RawEntry.from_text("1 0 0 wake ")
 
 
 def sealed(tx_id: str, texts: Sequence[str]) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from datp_tasks.record.array_text import array_text, with_array_texts
+from datp_tasks.record.array_text import array_text, if_any, with_array_texts
 from datp_tasks.record.database import make_engine
 from datp_tasks.record.sole_statement import SoleStatements
 from datp_tasks.testing import Kit
@@ -95,3 +95,15 @@ def test_status_words_are_texts_too() -> None:
 
     column = [Word("a")]
     assert array_text(column) is column
+
+
+def test_a_column_of_nothing_is_filled_up_beside_others(engine: Engine) -> None:
+    some, none = [1, None, 3], [None, None, None]
+    assert if_any(some) == some
+    assert if_any(none) == []
+    with engine.connect() as connection:
+        found = connection.exec_driver_sql(
+            "SELECT * FROM unnest(%(a)s::bigint[], %(b)s::text[])",
+            {"a": if_any(some), "b": if_any(none)},
+        )
+        assert list(map(tuple, found)) == [(1, None), (None, None), (3, None)]

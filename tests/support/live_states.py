@@ -350,11 +350,14 @@ class Stage:
         """The journal of a shard: id, transaction and entry."""
         # Not by redis-py's method: what stands twice in an entry would be there once.
         found = self.live.send([("XRANGE", self.live.keys.in_shard(shard, "journalX"), since, "+")])
-        return [
-            (each, tx_id, Entry.from_text(text))
+        texts = [
+            (each, tx_id, text)
             for each, flat in found[0]
             for tx_id, text in zip(flat[::2], flat[1::2], strict=True)
         ]
+        # SQL gets the text of the script, and knows by it what it has already.
+        assert [text for _, _, text in texts] == [Entry.from_text(t).to_text() for _, _, t in texts]
+        return [(each, tx_id, Entry.from_text(text)) for each, tx_id, text in texts]
 
     def view(self, tx_id: str) -> View:
         return View.from_fields(self.fields(tx_id), self.deltas(tx_id))
