@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.bench import Bench
 from benchmarks.parts import DEFAULT, PARTS
 from benchmarks.report import LATEST, Figures, Report, save
-from benchmarks.stack import DATA, PROCESSES, Stack
+from benchmarks.stack import DATA, EMPTY_STEP_PROCESSES, PROCESSES, Stack
 
 
 def main() -> int:
@@ -23,7 +23,8 @@ def main() -> int:
         for server, setting in stack.durability():
             report.say(f"[bold]{server}[/bold]: {setting}")
         report.say(
-            f"One worker with {PROCESSES} processes on each side; everything on one machine."
+            f"One worker with {PROCESSES} processes on each side ({EMPTY_STEP_PROCESSES} for "
+            "throughput and sustained); everything on one machine."
         )
 
         def run(name: str) -> Figures:

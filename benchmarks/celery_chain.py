@@ -9,7 +9,7 @@ from celery import chain
 from redis import Redis
 
 from benchmarks import chain_app
-from benchmarks.stack import Stack
+from benchmarks.stack import PROCESSES, Stack
 from datp_tasks.local.processes import ManagedProcess
 
 POLL_S = 0.01
@@ -20,8 +20,9 @@ class Chain:
     #: What the worker imports.
     app = "benchmarks.chain_app"
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: Stack, *, processes: int = PROCESSES) -> None:
         self._stack = stack
+        self._processes = processes
         self._redis = Redis.from_url(stack.chain_url)
         self._worker: ManagedProcess | None = None
         chain_app.app.conf.broker_url = stack.chain_url
@@ -32,7 +33,9 @@ class Chain:
     def start_worker(self) -> None:
         """Start it and warm it up."""
         if self._worker is None:
-            self._worker = self._stack.start_worker(self.app, chain_app.QUEUE, self.environment())
+            self._worker = self._stack.start_worker(
+                self.app, chain_app.QUEUE, self.environment(), processes=self._processes
+            )
             self.warm_up()
 
     def warm_up(self) -> None:

@@ -106,8 +106,9 @@ class System:
 class Engine(System):
     """With steps that do nothing, so that what is left is the engine."""
 
-    def __init__(self, stack: Stack, **settings: Any) -> None:
-        super().__init__(stack, steps="benchmarks.steps", env=environment(settings))
+    def __init__(self, stack: Stack, *, processes: int = PROCESSES, **settings: Any) -> None:
+        env = environment(settings)
+        super().__init__(stack, steps="benchmarks.steps", processes=processes, env=env)
         for name, steps in STEPS.items():
             pipeline = Pipeline(name)
             for _ in range(steps):

@@ -18,7 +18,7 @@ from benchmarks.stack import Stack
 
 #: Figure -> which process that is.
 TITLES = {
-    "worker": "worker children, two processes",
+    "worker": "worker children",
     "valkey": "Redis (Valkey)",
     "client": "client, handing in",
     "postgres": "PostgreSQL, all its processes",

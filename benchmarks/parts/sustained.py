@@ -16,7 +16,7 @@ from benchmarks.bench import Bench
 from benchmarks.engine import POLL_S, Engine
 from benchmarks.report import Figures, Step
 from benchmarks.rounds import shown
-from benchmarks.stack import Stack
+from benchmarks.stack import EMPTY_STEP_PROCESSES, Stack
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.local.processes import ManagedProcess
 
@@ -31,7 +31,11 @@ ARCHIVED = "SELECT count(*) FROM tx_state"
 def run(bench: Bench) -> Figures:
     rounds = bench.choose(4, 1)
     at_once, total = bench.choose((5_000, 100_000), (300, 1_500))
-    engine = Engine(bench.stack, delay_before_archiving_s=ARCHIVING_DELAY_S)
+    engine = Engine(
+        bench.stack,
+        processes=EMPTY_STEP_PROCESSES,
+        delay_before_archiving_s=ARCHIVING_DELAY_S,
+    )
     with bench.report.progress("sustained", 2 * rounds + -(-total // CHUNK)) as step:
         try:
             step.doing("worker warms up")

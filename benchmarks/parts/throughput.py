@@ -6,16 +6,19 @@ neighbour hits both sides; the figures are medians.
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from statistics import median
 
 from benchmarks.bench import Bench
-from benchmarks.engine import STEPS
+from benchmarks.celery_chain import Chain
+from benchmarks.engine import STEPS, Engine
 from benchmarks.report import Figures
 from benchmarks.rounds import shown
+from benchmarks.stack import EMPTY_STEP_PROCESSES
 
 #: Pipeline -> transactions and chains in a round: a second or two each, so that both sides of a
 #: round meet the same weather.
-FULL = {"three": (5_000, 250), "ten": (2_500, 80)}
+FULL = {"three": (10_000, 400), "ten": (5_000, 160)}
 QUICK = {"three": (600, 40), "ten": (300, 12)}
 
 
@@ -24,17 +27,21 @@ def run(bench: Bench) -> Figures:
     sizes = bench.choose(FULL, QUICK)
     figures: Figures = {}
     rows = []
-    with bench.report.progress("throughput", 2 * rounds * len(sizes)) as step:
+    with ExitStack() as exits:
+        step = exits.enter_context(bench.report.progress("throughput", 2 * rounds * len(sizes)))
+        of_each = {"processes": EMPTY_STEP_PROCESSES}
+        engine = exits.enter_context(closing(Engine(bench.stack, **of_each)))
+        chain = exits.enter_context(closing(Chain(bench.stack, **of_each)))
         step.doing("workers warm up")
-        bench.engine.start_worker()
-        bench.chain.start_worker()
+        engine.start_worker()
+        chain.start_worker()
         for name, (transactions, chains) in sizes.items():
             ours, theirs = [], []
             for number in range(rounds):
                 step.doing(f"{STEPS[name]} steps, round {number + 1} of {rounds}")
-                ours.append(bench.engine.many(name, transactions))
+                ours.append(engine.many(name, transactions))
                 step.done()
-                theirs.append(bench.chain.many(STEPS[name], chains))
+                theirs.append(chain.many(STEPS[name], chains))
                 step.done()
             ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
             figures[f"{name}_step_tx_per_s"] = median(ours)
