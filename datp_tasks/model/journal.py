@@ -54,25 +54,14 @@ class Entry(NamedTuple):
         return self.lines.split("\n") if self.lines else []
 
 
-class RawEntry(NamedTuple):
-    """An entry on its way to SQL, which gets its text as it is: only its place in the chain is
-    read. The archiver makes one of each change of each transaction."""
-
-    version: int
-    before: int
-    text: str
-
-    @classmethod
-    def from_text(cls, text: str) -> RawEntry:
-        try:
-            version, before, _ = text.split(" ", 2)
-            return cls(int(version[1:]), int(before), text)
-        except ValueError as error:
-            raise BrokenJournal(f"not an entry: {text[:80]!r}") from error
-
-    @property
-    def entry(self) -> Entry:
-        return Entry.from_text(self.text)
+def place_of(text: str) -> tuple[int, int]:
+    """The version of an entry and the one before it, from its text. The archiver passes texts on
+    as they are, and only needs to know where they belong."""
+    try:
+        version, before, _ = text.split(" ", 2)
+        return int(version[1:]), int(before)
+    except ValueError as error:
+        raise BrokenJournal(f"not an entry: {text[:80]!r}") from error
 
 
 class BrokenJournal(Exception):
