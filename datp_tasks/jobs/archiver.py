@@ -38,8 +38,9 @@ log = logging.getLogger("datp.archiver")
 JOURNAL_STUCK = "journal-stuck"
 #: Ends before the next run begins.
 RUN_S = 4.0
-#: Entries of the journal at a time: some megabytes for one COPY.
-ENTRIES_MAX = 5_000
+#: Entries of the journal at a time: some megabytes for one COPY. What a busy installation leaves
+#: between two runs should fit: a transaction whose entries are read at two times has two rows.
+ENTRIES_MAX = 40_000
 #: Journal entries, and states, in memory at a time; one that is larger goes alone.
 BYTES_MAX = 67_108_864
 #: A state holds its input and the outputs of steps that may be undone: about so many of them.
@@ -129,10 +130,12 @@ class Archiver:
         until_s = time.monotonic() + RUN_S
         if self._files:
             self._files.catch_up()
-        is_full = True
+        is_full, is_drained = True, False
         # Under its own name the role is not renewed, so that nodes take turns.
         while is_full and time.monotonic() < until_s:
-            entries, behind = self.drain()
+            # Draining after each reading of states is enough, once there was nothing left: the
+            # fewer drains, the more entries of a transaction share a row.
+            entries, behind = (0, set[str]()) if is_drained else self.drain()
             copied = archived = 0
             is_full = bool(behind)
             if not is_full:
@@ -144,6 +147,7 @@ class Archiver:
                 led_to = [each for each in found if self._is_led_to(each[0], behind)]
                 copied, archived = self.save_states(led_to)
                 is_full = (is_full and bool(led_to)) or bool(behind)
+            is_drained = not behind
             before = self.result
             self.result = Result(
                 entries=before.entries + entries,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from datp_tasks.live.cluster_redis import servers_of
 from datp_tasks.live.live_types import flat_to_dict
 from datp_tasks.live.scripts import CALL_BYTES_MAX, call, script
 from datp_tasks.live.store import LiveStore
-from datp_tasks.model.journal import Entry, RawEntry
+from datp_tasks.model.journal import Entry, checked_text
 
 READ_MAX = 5_000
 #: A page may have so many times the entries of the one before it.
@@ -23,7 +23,8 @@ TX_CHARS = 36
 class Drained:
     """Entries read from the journals of all shards, not yet taken out."""
 
-    changes: Mapping[str, Sequence[RawEntry]]
+    #: Transaction -> its entries, as text.
+    changes: Mapping[str, Sequence[str]]
     #: Shard -> how often its journal was read, counted after reading.
     marks: Mapping[str, int]
     #: Shard -> the first entry that stays.
@@ -37,7 +38,7 @@ class Drained:
     @property
     def entries(self) -> dict[str, list[Entry]]:
         """The changes, read in full."""
-        return {tx: [raw.entry for raw in entries] for tx, entries in self.changes.items()}
+        return {tx: list(map(Entry.from_text, texts)) for tx, texts in self.changes.items()}
 
 
 class ArchiveFeed:
@@ -83,10 +84,10 @@ class ArchiveFeed:
         """
         shards = self._live.shards if shards is None else shards
         found, behind = self._read(shards, entries_max, bytes_max, entry_bytes_max)
-        changes: dict[str, list[RawEntry]] = {}
+        changes: dict[str, list[str]] = {}
         for flat in (flat for part in found.values() for _, flat in part):
-            for tx_id, entry in _entries(flat):
-                changes.setdefault(tx_id, []).append(entry)
+            for tx_id, text in _texts(flat):
+                changes.setdefault(tx_id, []).append(checked_text(text))
         upto = {shard: _after(part[-1][0]) for shard, part in found.items() if part}
         marks = self._live.send([("INCR", self._mark(shard)) for shard in upto])
         return Drained(
@@ -123,7 +124,7 @@ class ArchiveFeed:
             )
             for shard, page in zip(list(starts), pages, strict=True):
                 found[shard] += [(stream_id, flat) for stream_id, flat in page]
-                chars += sum(len(text) for _, flat in page for text in flat)
+                chars += sum(sum(map(len, flat)) for _, flat in page)
                 sizes[shard] += sum(len(flat) // 2 for _, flat in page)
                 pages_read += len(page)
                 del starts[shard]
@@ -153,9 +154,9 @@ class ArchiveFeed:
                 command = ("XRANGE", self._journal(shard), start, "+", "COUNT", READ_MAX)
                 page = self._live.send([command])[0]
                 for _, flat in page:
-                    for tx_id, entry in _entries(flat):
+                    for tx_id, text in _texts(flat):
                         if tx_id in wanted:
-                            found.setdefault(tx_id, []).append(entry.entry)
+                            found.setdefault(tx_id, []).append(Entry.from_text(text))
                 if len(page) < READ_MAX:
                     break
                 start = _after(page[-1][0])
@@ -228,16 +229,15 @@ def _has_deltas(fields: Mapping[str, str]) -> bool:
     return fields.get("version") != fields.get("jsonVersion")
 
 
-def _entries(flat: Sequence[str]) -> Iterator[tuple[str, RawEntry]]:
+def _texts(flat: Sequence[str]) -> Iterable[tuple[str, str]]:
     """A vector leaves one entry in the stream: names of transactions, and what happened to each.
 
     Releases before 0.2 wrote the field `e`: the transaction, a space, and what happened.
     """
-    for name, text in zip(flat[::2], flat[1::2], strict=True):
-        if name == "e":
-            yield text[:TX_CHARS], RawEntry.from_text(text[TX_CHARS + 1 :])
-        else:
-            yield name, RawEntry.from_text(text)
+    pairs = zip(flat[::2], flat[1::2], strict=True)
+    if flat[0] != "e":
+        return pairs
+    return [(text[:TX_CHARS], text[TX_CHARS + 1 :]) for _, text in pairs]
 
 
 def _after(stream_id: str) -> str:

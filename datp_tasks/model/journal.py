@@ -54,27 +54,21 @@ class Entry(NamedTuple):
         return self.lines.split("\n") if self.lines else []
 
 
-class RawEntry(NamedTuple):
-    """An entry on its way to SQL, which gets its text as it is: only its place in the chain is
-    read. The archiver makes one of each change of each transaction."""
+def place_of(text: str) -> tuple[int, int]:
+    """The version of an entry and the one before it, from its text. The archiver passes texts on
+    as they are, and only needs to know where they belong."""
+    try:
+        version, before, _, _, _ = text.split(" ", 4)
+        return int(checked_text(version)[1:]), int(before)
+    except ValueError as error:
+        raise BrokenJournal(f"not an entry: {text[:80]!r}") from error
 
-    version: int
-    before: int
-    text: str
 
-    @classmethod
-    def from_text(cls, text: str) -> RawEntry:
-        try:
-            version, before, _, _, _ = text.split(" ", 4)
-            if version[0] == "@":
-                return cls(int(version[1:]), int(before), text)
-        except (ValueError, IndexError):
-            pass
+def checked_text(text: str) -> str:
+    """An entry that begins as one: else it would become a part of the one before it."""
+    if text[:1] != "@":
         raise BrokenJournal(f"not an entry: {text[:80]!r}")
-
-    @property
-    def entry(self) -> Entry:
-        return Entry.from_text(self.text)
+    return text
 
 
 class BrokenJournal(Exception):

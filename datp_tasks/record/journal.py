@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from psycopg2 import Error as DriverError
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, OperationalError
 
@@ -17,13 +18,14 @@ from datp_tasks.clock import Clock
 from datp_tasks.errors import JournalRefused
 from datp_tasks.model.journal import (
     Entry,
-    RawEntry,
     chained_hash,
     entries_from_text,
+    place_of,
     texts_of,
 )
 from datp_tasks.record.archiver_role import ArchiverRole, guard
 from datp_tasks.record.array_text import with_array_texts
+from datp_tasks.record.copying import copy_in, escaped
 from datp_tasks.record.database import is_conflict, is_outage
 from datp_tasks.record.queries import Queries
 
@@ -36,10 +38,12 @@ COLUMNS = ("tx_id", "number", "first_version", "last_version", "entries", "hash"
 #: Ended so long before the last entries were recorded, it may still have been on its way.
 MARGIN = timedelta(minutes=2)
 
-ByTransaction = Mapping[str, Sequence[RawEntry]]
+#: Transaction -> its entries, as text.
+ByTransaction = Mapping[str, Sequence[str]]
 
 
 class Query(Queries, topic="journal"):
+    copy_in: str
     insert_rows: str
     heads: str
     rows: str
@@ -65,11 +69,11 @@ class Row(NamedTuple):
     erased_hash: str | None = None
 
     @classmethod
-    def after(cls, head: Row | None, tx_id: str, entries: Sequence[RawEntry]) -> Row:
-        text = "\n".join([entry.text for entry in entries])
+    def after(cls, head: Row | None, tx_id: str, texts: Sequence[str]) -> Row:
+        text = "\n".join(texts)
         number, previous = (head.number + 1, head.hash) if head else (1, "")
-        versions = entries[0].version, entries[-1].version
-        return cls(tx_id, number, *versions, text, chained_hash(previous, tx_id, text))
+        first, last = place_of(texts[0])[0], place_of(texts[-1])[0]
+        return cls(tx_id, number, first, last, text, chained_hash(previous, tx_id, text))
 
 
 class Journal:
@@ -87,24 +91,48 @@ class Journal:
             raise JournalRefused(str(error.orig).strip().partition("\n")[0]) from error
 
     def _append(self, role: ArchiverRole, changes: ByTransaction, marks: Mapping[str, int]) -> int:
+        # The first entry of a transaction follows version 0: most need no look at SQL.
+        going_on = [tx for tx, texts in changes.items() if place_of(texts[0])[1]]
+        try:
+            with self._engine.begin() as connection:
+                now = guard(connection, role)
+                rows, behind = self._new_rows(connection, changes, going_on)
+                copy_in(connection, Query.copy_in, _copy_text(rows, (self._now() or now)))
+                written = len(rows) + len(self._catch_up(connection, behind))
+                _note_marks(connection, marks)
+            return written
+        except DriverError:
+            # COPY took none of them. Some were read before, in a run that was cut off between SQL
+            # and Redis; or PostgreSQL refuses them for another reason, which inserting tells.
+            return self._append_one_by_one(role, changes, going_on, marks)
+
+    def _append_one_by_one(
+        self,
+        role: ArchiverRole,
+        changes: ByTransaction,
+        going_on: Sequence[str],
+        marks: Mapping[str, int],
+    ) -> int:
+        """The same where some rows are there already: those are left out."""
         with self._engine.begin() as connection:
             guard(connection, role)
-            # The first entry of a transaction follows version 0: most need no look at SQL.
-            going_on = [tx for tx, entries in changes.items() if entries[0].before]
-            heads = self._heads(connection, going_on)
-            rows = [
-                row for tx, entries in changes.items() for row in _next(heads.get(tx), tx, entries)
-            ]
+            rows, behind = self._new_rows(connection, changes, going_on)
             written = self._insert(connection, rows)
-            refused = [row.tx_id for row in rows if row.tx_id not in written]
-            if refused:
-                # Read before, in a run that was cut off between SQL and Redis.
-                written |= self._catch_up(connection, {tx: changes[tx] for tx in refused})
-            behind = [tx for tx in going_on if _is_behind(heads.get(tx), changes[tx])]
-            if behind:
-                written |= self._catch_up(connection, {tx: changes[tx] for tx in behind})
+            refused = {row.tx_id: changes[row.tx_id] for row in rows if row.tx_id not in written}
+            written |= self._catch_up(connection, {**refused, **behind})
             _note_marks(connection, marks)
         return len(written)
+
+    def _new_rows(
+        self, connection: Connection, changes: ByTransaction, going_on: Sequence[str]
+    ) -> tuple[list[Row], ByTransaction]:
+        """A row for each transaction, and the changes of those that need a closer look first."""
+        heads = self._heads(connection, going_on)
+        behind = {tx: changes[tx] for tx, head in heads.items() if _is_behind(head, changes[tx])}
+        rows = [
+            Row.after(heads.get(tx), tx, texts) for tx, texts in changes.items() if tx not in behind
+        ]
+        return rows, behind
 
     def note_loss(self, marks: Mapping[str, int]) -> dict[str, int]:
         """Redis has these marks, which are behind; those that SQL has from now on."""
@@ -113,13 +141,15 @@ class Journal:
 
     def _catch_up(self, connection: Connection, changes: ByTransaction) -> set[str]:
         """The entries that are not recorded yet, wherever they belong."""
+        if not changes:
+            return set()
         recorded: dict[str, list[Row]] = {}
         for row in rows_of(connection, list(changes)):
             recorded.setdefault(row.tx_id, []).append(row)
         rows = []
-        for tx, entries in changes.items():
+        for tx, texts in changes.items():
             known = {text for row in recorded.get(tx, ()) for text in texts_of(row.entries)}
-            new = [entry for entry in entries if entry.text not in known]
+            new = [text for text in texts if text not in known]
             if new:
                 head = recorded[tx][-1] if tx in recorded else None
                 rows.append(Row.after(head, tx, new))
@@ -203,12 +233,17 @@ def rows_of(connection: Connection, tx_ids: Sequence[str]) -> Iterator[Row]:
         yield Row(*row)
 
 
-def _next(head: Row | None, tx_id: str, entries: Sequence[RawEntry]) -> list[Row]:
-    if _is_behind(head, entries):
-        return []
-    return [Row.after(head, tx_id, entries)]
-
-
-def _is_behind(head: Row | None, entries: Sequence[RawEntry]) -> bool:
+def _is_behind(head: Row, texts: Sequence[str]) -> bool:
     """Some were recorded before, or the clock of Redis went back: that needs a closer look."""
-    return head is not None and entries[0].version <= head.last_version
+    return place_of(texts[0])[0] <= head.last_version
+
+
+def _copy_text(rows: Sequence[Row], now: datetime) -> str:
+    end = f"\t{now.isoformat()}\n"
+    return "".join(
+        [
+            f"{escaped(row.tx_id)}\t{row.number}\t{row.first_version}\t{row.last_version}\t"
+            f"{escaped(row.entries)}\t{row.hash}{end}"
+            for row in rows
+        ]
+    )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -13,9 +11,9 @@ from sqlalchemy import Connection, Engine
 
 from datp_tasks.clock import Clock
 from datp_tasks.record.archiver_role import ArchiverRole, guard
+from datp_tasks.record.array_text import with_array_texts
+from datp_tasks.record.copying import copy_in, escaped
 from datp_tasks.record.queries import Queries
-
-_MUST_NOT = re.compile("[\n\r\t]")
 
 
 class Query(Queries, topic="states"):
@@ -36,15 +34,10 @@ class StateCopy(NamedTuple):
 
 
 def copy_text(copies: Iterable[StateCopy], now: str) -> str:
-    """As COPY takes them. In JSON nothing but the backslash needs to be escaped."""
+    """As COPY takes them."""
     return "".join(
-        f"{c.tx_id}\t{c.version}\t{c.status}\t{_escaped(c.fields)}\t{now}\n" for c in copies
+        [f"{c.tx_id}\t{c.version}\t{c.status}\t{escaped(c.fields)}\t{now}\n" for c in copies]
     )
-
-
-def _escaped(json_text: str) -> str:
-    assert not _MUST_NOT.search(json_text), "control characters are escaped in JSON"
-    return json_text.replace("\\", "\\\\")
 
 
 def version_of(fields: Mapping[str, str] | None) -> int:
@@ -68,12 +61,7 @@ class States:
             replaced = [copy.tx_id for copy in new if copy.tx_id in found]
             if replaced:
                 connection.exec_driver_sql(Query.delete, {"tx_id": replaced})
-            text = copy_text(new, (self._given() or now).isoformat())
-            # The raw cursor is the only way to COPY with this driver.
-            driver = connection.connection.driver_connection
-            assert driver is not None
-            with driver.cursor() as cursor:
-                cursor.copy_expert(Query.copy_in, io.StringIO(text))
+            copy_in(connection, Query.copy_in, copy_text(new, (self._given() or now).isoformat()))
 
     def load(self, tx_ids: Iterable[str]) -> dict[str, dict[str, str]]:
         """The fields of each transaction that was archived."""
@@ -91,7 +79,8 @@ class States:
             return self._versions(connection, tx_ids)
 
     def _versions(self, connection: Connection, tx_ids: Iterable[str]) -> dict[str, int]:
-        rows = connection.exec_driver_sql(Query.versions, {"tx_id": list(tx_ids)})
+        values = with_array_texts({"tx_id": list(tx_ids)})
+        rows = connection.exec_driver_sql(Query.versions, values)
         return {row.tx_id: row.version for row in rows}
 
     def _given(self) -> datetime | None:

@@ -97,6 +97,26 @@ def test_an_entry_that_is_larger_than_the_limit_goes_alone(
     assert world.archived_version(tx_id)
 
 
+def test_the_journal_is_drained_once_for_each_reading_of_states(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the first reading, and once after each: what happens meanwhile shares a row."""
+    world = make_world(shards=1, archiver_batch_max=5)
+    for _ in range(20):
+        world.kit.submit("wait", {})
+    told: list[str] = []
+    for name in ("drain", "read_states"):
+        method = getattr(archiver.Archiver, name)
+
+        def noted(self: archiver.Archiver, name: str = name, method: Any = method) -> Any:
+            told.append(name)
+            return method(self)
+
+        monkeypatch.setattr(archiver.Archiver, name, noted)
+    assert world.archiver().work().copied == 20
+    assert told == ["drain", *["read_states", "drain"] * 4, "read_states"]
+
+
 # What PostgreSQL refuses.
 
 

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
 from datp_tasks import failpoints
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.model.journal import chained_hash
+from datp_tasks.record.archiver_role import ArchiverRole
+from datp_tasks.record.copying import copy_in
 from datp_tasks.record.journal import Journal
 from datp_tasks.record.states import States
 from datp_tasks.testing import Kit
@@ -80,6 +83,43 @@ def test_what_is_read_twice_is_recorded_once(
     assert [each.kind for each in sound.entries(neighbour)] == kinds
     assert [each.kind for each in sound.entries(tx_id)] == kinds + ["switch", "switch"] * more
     in_order(sound, tx_id)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["copied", "inserted"])
+def test_a_row_has_its_entries_to_the_letter(
+    datp: Kit, again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows travel as one text; one that is there already makes the others go another way."""
+    connections = datp.connections
+    journal = Journal(connections.engine, connections.clock)
+    role = ArchiverRole("test", 10**15)
+    plain = {"t00-plain": ["@1 0 0 claim "]}
+    if again:
+        journal.append(role, plain, {})
+    else:
+        monkeypatch.delattr(Journal, "_append_one_by_one")
+    text = '@1 0 0 claim \\ \\n \\N \\.\t\r,"\'é\u2028\n{"k":"a\\\\b\\n"}\n\\.'
+    assert journal.append(role, {**plain, "t00-odd": [text]}, {}) == 2 - again
+    [row] = journal.rows(["t00-odd"])
+    assert row.entries == text
+    assert (row.first_version, row.last_version) == (1, 1)
+    assert [each.number for each in journal.rows(["t00-plain"])] == [1]
+
+
+def test_a_connection_that_is_lost_while_rows_are_copied_is_no_fault_of_theirs(
+    datp: Kit, sound: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They go over a new connection, and the one that is gone does not come back from the pool."""
+    tx_id = datp.submit("wait", {})
+
+    def cut(connection: Connection, statement: str, text: str) -> None:
+        pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar()
+        sound.sql("SELECT pg_terminate_backend(:pid, 5000)", pid=pid)
+        copy_in(connection, statement, text)
+
+    monkeypatch.setattr("datp_tasks.record.journal.copy_in", cut)
+    assert sound.archive().entries == 2
+    assert len(sound.journal(tx_id)) == 1
 
 
 def test_what_did_not_reach_sql_stays_in_redis(datp: Kit, sound: World) -> None:

@@ -16,4 +16,4 @@ SELECT tx_id, status FROM tx_state WHERE tx_id = ANY(%(tx_id)s)
 
 -- :name versions
 -- Which version of each transaction is archived.
-SELECT tx_id, version FROM tx_state WHERE tx_id = ANY(%(tx_id)s)
+SELECT tx_id, version FROM tx_state WHERE tx_id = ANY(%(tx_id)s::text[])

@@ -1,0 +1,39 @@
+"""COPY: many rows as one stream, without a statement to parse and with one entry of the WAL a page.
+
+It is all or nothing, and it has no ON CONFLICT.
+"""
+
+from __future__ import annotations
+
+import io
+
+import psycopg2
+from sqlalchemy import Connection
+
+
+def copy_in(connection: Connection, statement: str, text: str) -> None:
+    """Rows in the text format of COPY. An error is one of the driver, not of SQLAlchemy."""
+    # The raw cursor is the only way to COPY with this driver.
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    try:
+        with driver.cursor() as cursor:
+            cursor.copy_expert(statement, io.StringIO(text))
+    except psycopg2.Error as error:
+        if driver.closed:
+            # SQLAlchemy sees only its own statements fail, and would roll back what is gone.
+            connection.invalidate(error)
+        raise
+
+
+def escaped(value: str) -> str:
+    """A text as the field of a row."""
+    if "\\" in value:
+        value = value.replace("\\", "\\\\")
+    if "\n" in value:
+        value = value.replace("\n", "\\n")
+    if "\t" in value:
+        value = value.replace("\t", "\\t")
+    if "\r" in value:
+        value = value.replace("\r", "\\r")
+    return value
