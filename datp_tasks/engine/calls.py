@@ -34,6 +34,7 @@ from datp_tasks.model import payload
 from datp_tasks.model.notes import clean_note
 from datp_tasks.model.outcome import Abort, Call, Done, DontKnow, Fail, NotDone, Sleep
 from datp_tasks.model.payload import Json, NotJson, checked, copied
+from datp_tasks.model.plan import Action
 from datp_tasks.model.status import Status
 from datp_tasks.observe.logs import without_secrets
 from datp_tasks.settings import Settings
@@ -59,11 +60,15 @@ class StepCaller:
         self.services = services
         self._observer = observer
         self.time_limit = TimeLimit()
+        #: The action that was asked about last, its type and its limit: neighbours share them.
+        self._last: tuple[Action | None, StepType | None, float] = (None, None, 0.0)
+        #: Run or undo a step in this thread; errors of the SQL transaction are the caller's.
+        self.call = self._traced_call if observer.traces else self._limited
 
     # What a call is.
 
     def type_of(self, run: Run) -> StepType:
-        return self._registry.get(run.action.step_type)
+        return self._about(run.action)[0]
 
     def must_ask(self, run: Run) -> bool:
         """After a crash, a step that is not safe to run again is not simply run again."""
@@ -87,26 +92,27 @@ class StepCaller:
 
     def timeout_s(self, run: Run) -> float:
         action = run.action
-        limit_s = action.step.timeout_s if action.step else None
-        if limit_s is None:
-            limit_s = self._registry.get(action.step_type).timeout_s
-        if limit_s is None:
-            limit_s = self._settings.step_timeout_s
-        if run.expiry_ms is None or action.kind != "run":
+        _, limit_s = self._about(action)
+        if run.expires_at_ms is None or action.kind != "run":
             return limit_s
         left_s = run.left_s
         # What runs after the expiry is there to find out what a lost worker did.
         return limit_s if left_s is None or left_s <= 0 else min(limit_s, left_s)
 
+    def _about(self, action: Action) -> tuple[StepType, float]:
+        """The type of its step, and for how long that may run if nothing expires."""
+        last, step_type, limit_s = self._last
+        if last is action and step_type is not None:
+            return step_type, limit_s
+        step_type = self._registry.get(action.step_type)
+        limits = (action.step.timeout_s if action.step else None, step_type.timeout_s)
+        limit_s = next((each for each in limits if each is not None), self._settings.step_timeout_s)
+        self._last = (action, step_type, limit_s)
+        return step_type, limit_s
+
     # Calling.
 
-    def call(self, run: Run, sql: Connection | None = None) -> Outcome:
-        """Run or undo a step in this thread; errors of the SQL transaction are the caller's."""
-        if self._observer.traces:
-            return self._traced_call(run, sql)
-        return self._limited(run, sql)
-
-    def _traced_call(self, run: Run, sql: Connection | None) -> Outcome:
+    def _traced_call(self, run: Run, sql: Connection | None = None) -> Outcome:
         with self._observer.step(run) as span:
             try:
                 outcome = self._limited(run, sql)
@@ -119,7 +125,7 @@ class StepCaller:
             self._observer.step_ended(span, outcome)
         return outcome
 
-    def _limited(self, run: Run, sql: Connection | None) -> Outcome:
+    def _limited(self, run: Run, sql: Connection | None = None) -> Outcome:
         with self.time_limit(self.timeout_s(run)):
             return self.returned(run, self._called(run, self.type_of(run), sql))
 

@@ -8,7 +8,7 @@ to sleep, parked or ended. Nothing final reaches Redis before SQL has decided.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from datp_tasks.bells.ringer import Ringer
@@ -19,22 +19,18 @@ from datp_tasks.engine.points_of_no_return import PointsOfNoReturn
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import StateCache
 from datp_tasks.engine.worker_parts import Stores, ThisNode
+from datp_tasks.engine.writes import Order, Passage, Writes
 from datp_tasks.failpoints import reach
 from datp_tasks.live.live_types import Bell, flat_to_dict
-from datp_tasks.live.scripts import Reply, ScriptCall
+from datp_tasks.live.scripts import Reply
 from datp_tasks.model.plan import Action, Position
-from datp_tasks.model.state import BEGIN, ending
+from datp_tasks.model.state import BEGIN, delta_lines, ending
 from datp_tasks.model.status import Status
 from datp_tasks.record.record_types import Mark
 from datp_tasks.record.sql_errors import DBAPIError, OperationalError
 from datp_tasks.transactions.follow_record import follow_summaries
 
 log = logging.getLogger("datp.hop")
-
-#: A script call, what to do with its reply, and whose it is. `Writes`, which holds the orders, is
-#: given to them and not held by them: such reference cycles cost the garbage collector a tenth of a
-#: hop.
-Order = tuple[ScriptCall, "Callable[[Run, Reply, Writes], None]", Run]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +73,8 @@ class Committer:
             writes = Writes(may_go_on)
             for run, move in moves:
                 self._sort(run, move, writes)
+            for passage in writes.passages:
+                writes.orders += self._go_on(passage)
             self._park(writes)
             self._end(writes.finals, writes)
             self._follow_sql(writes.refused, writes)
@@ -113,47 +111,55 @@ class Committer:
         if run.is_overdue and action.kind == "run":
             writes.orders.append(self._rest(run, self._decider.wait_for_handler()))
             return
-        known = self._registry.find(action.step_type)
-        here = action.group == run.group or action.group in self._groups
-        if (
-            known
-            and here
-            and writes.may_go_on
-            and not move.alone
-            and not self._is_own_message(before, action)
-        ):
-            if action.kind == "undo" or not known.is_unsafe:
+        snapshot = _is_due(before, run)
+        passage = writes.passage(before, action, run.group, snapshot)
+        if passage is None:
+            passage = self._passage(before, action, run.group, snapshot=snapshot)
+            writes.passages.append(passage)
+        if passage.is_here and writes.may_go_on and not move.alone:
+            if passage.opens:
                 run.change(BEGIN)
-            writes.orders.append(self._go_on(run, snapshot=_is_due(before, run)))
+            passage.runs.append(run)
         else:
             order = self._hand_over(
                 run,
                 action.position(move.priority),
-                known=known is not None,
-                snapshot=_is_due(before, run),
+                known=passage.is_known,
+                snapshot=snapshot,
                 alone=move.alone,
             )
             writes.orders.append(order)
 
+    def _passage(self, before: Action, action: Action, group: str, *, snapshot: bool) -> Passage:
+        known = self._registry.find(action.step_type)
+        is_near = action.group == group or action.group in self._groups
+        return Passage(
+            before=before,
+            action=action,
+            group=group,
+            snapshot=snapshot,
+            is_known=known is not None,
+            is_here=bool(known) and is_near and not self._is_own_message(before, action),
+            opens=known is not None and (action.kind == "undo" or not known.is_unsafe),
+        )
+
     # What each script call and its answer mean.
 
-    def _go_on(self, run: Run, *, snapshot: bool) -> Order:
-        action = run.action
-        fields: tuple[str, ...] = ()
-        if run.mid_way:
-            fields = ("unsafe", "")
-            run.mid_way = False
-        if action.group != run.group:
-            run.group = action.group
-            fields += ("group", action.group)
-        call = self._live.call_checkpoint(
-            run.take_pending(),
-            fields,
-            step_type=action.step_type,
-            place=action.place,
-            snapshot=snapshot,
-        )
-        return call, self._gone_on, run
+    def _go_on(self, passage: Passage) -> list[Order]:
+        action = passage.action
+        moved = []
+        for run in passage.runs:
+            fields: tuple[str, ...] = ()
+            if run.mid_way:
+                fields = ("unsafe", "")
+                run.mid_way = False
+            if action.group != run.group:
+                run.group = action.group
+                fields += ("group", action.group)
+            moved.append((run.tx_id, str(run.fence), delta_lines(run.take_deltas()), *fields))
+        where = (action.step_type, action.place)
+        calls = self._live.calls_checkpoint(moved, *where, snapshot=passage.snapshot)
+        return [(call, self._gone_on, run) for call, run in zip(calls, passage.runs, strict=True)]
 
     def _gone_on(self, run: Run, reply: Reply, writes: Writes) -> None:
         if reply[0] != "OK":
@@ -264,17 +270,15 @@ class Committer:
         except DBAPIError as error:
             return self._end_one_by_one(runs, error, writes)
         reach("hop.after_final")
+        ended = []
         for run in runs:
             if run.tx_id in won:
-                writes.orders.append(self._finish(run))
+                ended.append(run)
             else:
                 writes.refused.append(run)
+        calls = self._live.calls_finish([_finish(run) for run in ended], self._node)
+        writes.orders += [(call, _finished, run) for call, run in zip(calls, ended, strict=True)]
         return None
-
-    def _finish(self, run: Run) -> Order:
-        status, held = ending_of(run).status, run.take_pending()
-        call = self._live.call_finish(held, self._node, status, run.state_json())
-        return call, _finished, run
 
     def _end_one_by_one(self, runs: list[Run], error: DBAPIError, writes: Writes) -> None:
         """SQL refuses a value: find out whose, and let the neighbours end."""
@@ -349,26 +353,14 @@ class Committer:
             self._live.note_problems([(bell.tx_id, bell.sequence)], problem)
 
 
-class Writes:
-    """What one pass of `commit` collects to be written, and what comes of it."""
-
-    def __init__(self, may_go_on: bool) -> None:
-        self.may_go_on = may_go_on
-        self.orders: list[Order] = []
-        self.finals: list[Run] = []
-        self.parked: list[tuple[Run, str]] = []
-        #: SQL has a final status or a newer fence, or Redis has one for what SQL let end.
-        self.refused: list[Run] = []
-        self.stale: list[Run] = []
-        self.staying: list[Run] = []
-        self.again: list[tuple[Run, Move]] = []
-        self.refresh: list[Run] = []
-        self.bells: list[Bell] = []
-        self.unknown: list[Bell] = []
-
-
 def _parked(run: Run, reply: Reply, writes: Writes) -> None:
     """SQL has marked it: whichever node holds the live one, it does not run."""
+
+
+def _finish(run: Run) -> tuple[str, ...]:
+    """What the script that ends it takes of it."""
+    lines = delta_lines(run.take_deltas())
+    return run.tx_id, str(run.fence), ending_of(run).status, lines, run.state_json()
 
 
 def _finished(run: Run, reply: Reply, writes: Writes) -> None:

@@ -78,10 +78,11 @@ class StepContext:
         self._params: Mapping[str, Any] | None = None
         self._metadata: Json | None = None
         action = self._action = run.action
-        self.attempt = run.state.attempt
-        self.sleeps = run.state.sleeps
+        state = run.state
+        self.attempt = state.attempt
+        self.sleeps = state.sleeps
         if data is None:
-            data = action.undo.data if action.undo else run.state.data
+            data = action.undo.data if action.undo else state.data
         # A copy: what a step does to its input must not reach the state.
         self.data = copied(data)
         self._key = idempotency_key

@@ -106,7 +106,8 @@ class Decider:
     def decide(self, run: Run) -> Move:
         """Change the state by what came of the run's action; say what to do with it."""
         outcome, run.outcome = run.outcome, None
-        _bind(run, outcome)
+        if run.wants_point:
+            _bind(run, outcome)
         if type(outcome) is Output and run.action.kind == "run":
             return self._done(run, outcome)
         if not isinstance(outcome, Output):
@@ -157,7 +158,7 @@ class Decider:
 
     def _done(self, run: Run, output: Output) -> Move:
         run.crashed = False
-        undoable = self._type(run).rollback_function is not None
+        undoable = self._registry.get(run.action.step_type).rollback_function is not None
         if output.data is None:
             run.change(passed(undoable=undoable))
         else:
@@ -348,7 +349,7 @@ class Decider:
 
 def _bind(run: Run, outcome: Outcome | None) -> None:
     """The point of no return was recorded in the commit of the step's effects."""
-    if run.wants_point and isinstance(outcome, Output):
+    if isinstance(outcome, Output):
         run.change(bound("final", run.action.path))
     run.wants_point = False
 

@@ -64,11 +64,13 @@ class Executor:
         A step that is not safe to run again gets a round of its own, so that its outcome is
         written down before the next one begins: a crash then puts no neighbour in doubt.
         """
-        ways = [self._way(run) for run in runs]
-        chosen_way = min(ways, key=lambda each: _ORDER[each[0]])
+        ways = self._ways_of(runs)
+        chosen_way = ways[0]
+        if ways.count(chosen_way) < len(runs):
+            chosen_way = min(ways, key=lambda each: _ORDER[each[0]])
+        elif chosen_way[0] != "unsafe":
+            return chosen_way[0], runs, []
         way = chosen_way[0]
-        if way != "unsafe" and ways.count(chosen_way) == len(runs):
-            return way, runs, []
         chosen = [run for run, each in zip(runs, ways, strict=True) if each == chosen_way]
         if way == "unsafe":
             chosen = chosen[:1]
@@ -97,6 +99,18 @@ class Executor:
             self.caller.time_limit.disarm()
         round.finish(settled)
         reach("hop.after_step")
+
+    def _ways_of(self, runs: list[Run]) -> list[tuple[Way, str]]:
+        """The way of each; those of a vector are mostly at the same action, and share it."""
+        ways: list[tuple[Way, str]] = []
+        action, crashed = runs[0].action, runs[0].crashed
+        way = self._way(runs[0])
+        for run in runs:
+            if run.action is not action or run.crashed != crashed:
+                action, crashed = run.action, run.crashed
+                way = self._way(run)
+            ways.append(way)
+        return ways
 
     def _way(self, run: Run) -> tuple[Way, str]:
         about = (run.action.step_type, run.action.kind, run.crashed)

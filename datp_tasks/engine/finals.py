@@ -6,6 +6,7 @@ from typing import Any
 
 from datp_tasks.engine.decide import Pipelines
 from datp_tasks.engine.run import Run
+from datp_tasks.model.payload import Json
 from datp_tasks.model.search_attributes import attributes_of
 from datp_tasks.model.status import Status
 from datp_tasks.record.record_types import Final
@@ -22,7 +23,7 @@ def final_of(run: Run, pipelines: Pipelines) -> Final:
         tx_id=run.tx_id,
         fence=run.fence,
         status=Status(ending.status),
-        output_json=_output_json(run),
+        output_json=_output_json(run, ending.output),
         note=ending.note or None,
         progress_json=run.progress,
         trace=run.fields.get("trace", ""),
@@ -30,8 +31,7 @@ def final_of(run: Run, pipelines: Pipelines) -> Final:
     )
 
 
-def _output_json(run: Run) -> str | None:
-    output = ending_of(run).output
+def _output_json(run: Run, output: Json | None) -> str | None:
     if output is run.state.data:
         return run.data_json
     return None if output is None else run.rest_json(output)

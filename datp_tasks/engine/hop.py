@@ -143,8 +143,11 @@ class Hop:
         calls = []
         for tx, sequence in pairs:
             held = kept[tx].name if tx in kept else ""
-            order = {"step_type": name, "begin": begin, "held": held}
-            calls.append(self._live.call_claim(tx, sequence, self._node, **order))
+            calls.append(
+                self._live.call_claim(
+                    tx, sequence, self._node, step_type=name, begin=begin, held=held
+                )
+            )
         replies = self._live.run([*orders, *calls])
         runs = []
         for (tx, _), reply in zip(pairs, replies[len(orders) :], strict=True):

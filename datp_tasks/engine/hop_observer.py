@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -114,10 +115,7 @@ class HopObserver(Observer):
     def claimed(self, runs: Sequence[Run]) -> None:
         self._claims = runs
         if self._counts is not None:
-            for run in runs:
-                # Neither a worker before nor an earlier hop has begun it.
-                if "begun" not in run.fields and run.state.path == "0" and not run.crashed:
-                    self._count_pipeline(run, run.state.frame.pipeline)
+            self._count_pipelines((run, run.state.frame.pipeline) for run in runs if _is_new(run))
         if self._spans is not None:
             self._spans.begin(runs)
 
@@ -172,15 +170,19 @@ class HopObserver(Observer):
         }
         self._round_began_s = time.perf_counter()
 
-    def _count_pipeline(self, run: Run, pipeline: str) -> None:
+    def _count_pipelines(self, begun: Iterable[tuple[Run, str]]) -> None:
         assert self._counts is not None
-        self._counts.add(PIPELINE, run.group, pipeline, run.fields.get("owner", ""))
+        found = Counter(
+            (run.group, pipeline, run.fields.get("owner", "")) for run, pipeline in begun
+        )
+        for label, times in found.items():
+            self._counts.add(PIPELINE, *label, times=times)
 
     def round_ended(self, runs: Sequence[Run]) -> None:
         if self._counts is not None:
-            for run in runs:
-                if type(run.outcome) is Call:
-                    self._count_pipeline(run, run.outcome.pipeline)
+            self._count_pipelines(
+                (run, run.outcome.pipeline) for run in runs if type(run.outcome) is Call
+            )
         if not self._events:
             return
         took_s = time.perf_counter() - self._round_began_s
@@ -200,6 +202,13 @@ class HopObserver(Observer):
         ids = shown_ids(run.tx_id for run in members)
         retries = max(run.state.errors for run in members)
         return self._events.received(task, ids, parent=parent, retries=retries)
+
+
+def _is_new(run: Run) -> bool:
+    """Neither a worker before nor an earlier hop has begun it."""
+    stack = run.state.stack
+    is_first = len(stack) == 1 and stack[0].index == 0
+    return is_first and "begun" not in run.fields and not run.crashed
 
 
 def _why(failed: Sequence[Run], of: int) -> str:

@@ -99,8 +99,8 @@ class PointsOfNoReturn:
 
     def pass_points(self, runs: Sequence[Run]) -> list[Run]:
         """Record what the steps of these mean; those that must not be called, with outcomes."""
-        due = [run for run in runs if self._kind_due(run) is not None]
-        back = [run for run in runs if self._is_back(run)]
+        due = [run for run in runs if run.action.binds and self._kind_due(run) is not None]
+        back = [run for run in runs if run.state.point is not None and self._is_back(run)]
         if not due and not back:
             return []
         try:
@@ -116,7 +116,7 @@ class PointsOfNoReturn:
 
     def _kind_due(self, run: Run) -> PointKind | None:
         step, point = run.action.step, run.state.point
-        if step is None or run.action.kind != "run" or not (step.final_from or step.forwards):
+        if step is None or not run.action.binds:
             return None
         if point is not None and (point.kind == "final" or point.is_at(run.action.path)):
             return None

@@ -15,7 +15,7 @@ from datp_tasks.engine.state_cache import Kept
 from datp_tasks.live.live_types import Claimed, Held, switches_of
 from datp_tasks.model.log_lines import CUT, TRANSACTION_CHARS_MAX, chars_of, logged
 from datp_tasks.model.notes import error_note, error_text, new_error_id
-from datp_tasks.model.payload import SEALED, Json, encode
+from datp_tasks.model.payload import SEALED, Json, decode, encode
 from datp_tasks.model.plan import Action, VersionOf, next_action
 from datp_tasks.model.state import (
     BEGIN,
@@ -25,10 +25,10 @@ from datp_tasks.model.state import (
     apply,
     done,
     restated,
-    state_with_payloads,
     succeeded,
     told,
 )
+from datp_tasks.model.state_payloads import state_with_payloads
 from datp_tasks.model.status import Status
 from datp_tasks.record.record_types import Stop
 from datp_tasks.record.vault import Vault
@@ -100,7 +100,7 @@ class Run:
             state, edge = kept.state, kept.edge
         for lines in claimed.deltas:
             for line in lines.split("\n"):
-                delta = json.loads(line)
+                delta = decode(line)
                 apply(state, delta if edge is None else edge.opened_delta(delta))
         crashed = state.open
         state.open = crashed or claimed.opened
@@ -166,7 +166,7 @@ class Run:
         if deltas:
             last = deltas[-1]
             if last.get("status") == Status.SUCCESS and last["out"] is self.state.data:
-                deltas[-1] = succeeded(self.state.data, self.data_json)
+                deltas[-1] = succeeded(last, self.data_json)
             self.pending.extend(deltas)
         return self.action
 
@@ -206,12 +206,16 @@ class Run:
 
     def take_pending(self) -> Held:
         """What the next script must write; from here on it counts as written."""
+        return Held(self.tx_id, self.fence, tuple(self.take_deltas()))
+
+    def take_deltas(self) -> list[Delta]:
+        """The same without its id and fence."""
         pending, self.pending = self.pending, []
         if self.lines:
             pending = self._with_lines(pending)
         if self.edge is not None:
             pending = self.edge.sealed_deltas(pending)
-        return Held(self.tx_id, self.fence, tuple(pending))
+        return pending
 
     def refresh(self, fields: Mapping[str, str]) -> None:
         """Switches as Redis has them now."""
@@ -243,6 +247,8 @@ class Run:
     @property
     def is_overdue(self) -> bool:
         """It has expired: nothing new is begun, and the timeout handler decides."""
+        if self.expires_at_ms is None:
+            return False
         left_s = self.left_s
         return left_s is not None and left_s <= 0
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from datp_tasks.model.payload import encode
 from datp_tasks.model.sealed import data_key_of
-from datp_tasks.model.state import Delta, State, state_with_payloads, with_payloads
+from datp_tasks.model.state import Delta, State
+from datp_tasks.model.state_payloads import state_with_payloads, with_payloads
 from datp_tasks.record.vault import Vault
 from datp_tasks.seals.data_key import DataKey
 

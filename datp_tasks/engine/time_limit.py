@@ -30,13 +30,15 @@ _again: dict[int, Callable[[], None]] = {}
 
 
 class TimeLimit:
-    """Raises StepTimeout inside a `with` block that takes longer than its seconds.
+    """Raises StepTimeout inside a `with` block that takes longer than its seconds; for blocks of
+    the thread that makes it.
 
     The alarm of a main thread is set once for many blocks: it looks at the deadline of the block
     it meets and is set again if that is later. So a block without trouble costs no system call.
     """
 
     def __init__(self) -> None:
+        self._is_main = threading.current_thread() is threading.main_thread()
         self._seconds = 0.0
         self._deadline_s = _NEVER
         #: When the alarm comes, by the monotonic clock.
@@ -48,7 +50,7 @@ class TimeLimit:
         return self
 
     def __enter__(self) -> None:
-        if threading.current_thread() is not threading.main_thread():
+        if not self._is_main:
             self._injection = _Injection(self._seconds)
             return
         # Known before the alarm is set, which may come at once.

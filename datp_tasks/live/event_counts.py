@@ -32,9 +32,9 @@ class EventCounts:
         self._sent_s = time.monotonic()
         self._lock = threading.Lock()
 
-    def add(self, what: str, group: str, pipeline: str, owner: str) -> None:
+    def add(self, what: str, group: str, pipeline: str, owner: str, *, times: int = 1) -> None:
         with self._lock:
-            self._counts[Label(what, group, pipeline, owner)] += 1
+            self._counts[Label(what, group, pipeline, owner)] += times
         if time.monotonic() - self._sent_s >= SEND_EVERY_S:
             self.send()
 

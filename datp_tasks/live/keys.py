@@ -151,6 +151,11 @@ class Keys:
     def deltas(self, tx_id: str) -> str:
         return f"{self.prefix}:{{{tx_id[1:3]}}}:deltaL:{tx_id}"
 
+    def own(self, tx_id: str) -> tuple[str, str]:
+        """State and deltas: what most scripts take of each transaction."""
+        shard = f"{self.prefix}:{{{tx_id[1:3]}}}"
+        return f"{shard}:stateH:{tx_id}", f"{shard}:deltaL:{tx_id}"
+
     def of_tx(self, tx_id: str, name: str) -> str:
         """A list of the shard that the transaction lives in."""
         return f"{self.prefix}:{{{tx_id[1:3]}}}:{name}"

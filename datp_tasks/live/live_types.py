@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from datp_tasks.model.state import Delta, delta_json
+from datp_tasks.model.state import Delta, delta_lines
 
 #: Priority classes of bells, most urgent first, with the number that the broker sorts by.
 #: What one owner has in excess goes after all others, and there, too, out before in.
@@ -125,7 +125,7 @@ class Held(NamedTuple):
     @property
     def lines(self) -> str:
         """The deltas as the journal and `deltaL` have them: JSON, one a line."""
-        return "\n".join(map(delta_json, self.deltas))
+        return delta_lines(self.deltas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,8 @@ class Restored:
 
 
 def flat_to_dict(flat: list[Any]) -> dict[str, str]:
-    return dict(zip(flat[::2], flat[1::2], strict=True))
+    each = iter(flat)
+    return dict(zip(each, each, strict=True))
 
 
 def switches_of(fields: Mapping[str, str]) -> dict[str, str]:

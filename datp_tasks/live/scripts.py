@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -155,9 +155,9 @@ class ScriptRunner:
         if not calls:
             return []
         replies: list[Any] = [None] * len(calls)
-        vectors = sorted(_vectors(calls))
-        for places, reply in zip(vectors, self._send(calls, vectors), strict=True):
-            _spread(calls[places[0]], places, reply, replies)
+        vectors = _vectors(calls)
+        for vector, reply in zip(vectors, self._send(vectors), strict=True):
+            vector.spread(reply, replies)
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
@@ -165,12 +165,12 @@ class ScriptRunner:
             transition_log.say(calls, replies)
         return replies
 
-    def _send(self, calls: Sequence[ScriptCall], vectors: Sequence[list[int]]) -> list[Any]:
-        replies = self.send([_command(calls, places) for places in vectors])
+    def _send(self, vectors: Sequence[_Vector]) -> list[Any]:
+        replies = self.send([vector.command() for vector in vectors])
         missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if missing:
             # With its source a script runs on any server, and is known there from then on.
-            sources = [_command(calls, vectors[i], with_source=True) for i in missing]
+            sources = [vectors[i].command(with_source=True) for i in missing]
             for i, reply in zip(missing, self.send(sources), strict=True):
                 replies[i] = reply
         return replies
@@ -184,51 +184,63 @@ class ScriptRunner:
         return exchange([(self._redis, commands)])[0]
 
 
-def _vectors(calls: Sequence[ScriptCall]) -> Iterator[list[int]]:
-    """Places in `calls` that go together: those that share a frame, up to a limit."""
-    together: dict[Frame, list[int]] = {}
-    sizes: dict[Frame, int] = {}
-    for place, (frame, _, arguments) in enumerate(calls):
-        places = together.get(frame)
-        if places is None:
-            if not frame.script.own_keys:
-                yield [place]
-                continue
-            places, sizes[frame] = together.setdefault(frame, []), 0
-        elif len(places) >= CALL_TRANSACTIONS_MAX or sizes[frame] >= CALL_BYTES_MAX:
-            yield places
-            places = together[frame] = []
-            sizes[frame] = 0
-        places.append(place)
-        try:
-            sizes[frame] += sum(map(len, arguments))  # type: ignore[arg-type]
-        except TypeError:
-            # Numbers are short.
-            sizes[frame] += sum([len(each) for each in arguments if type(each) is str])
-    yield from together.values()
+@dataclass(slots=True)
+class _Vector:
+    """Calls that go together: their places among all calls, and what their command takes."""
+
+    frame: Frame
+    keys: list[str]
+    arguments: list[Argument]
+    places: list[int]
+    #: Characters in the arguments, where they are counted.
+    size: int = 0
+
+    def command(self, *, with_source: bool = False) -> Command:
+        script = self.frame.script
+        head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
+        return (*head, len(self.keys), *self.keys, *self.arguments)
+
+    def spread(self, reply: Any, replies: list[Any]) -> None:
+        """Give each transaction its answer; an error of the call is that of each."""
+        if not self.frame.script.own_keys or isinstance(reply, Exception):
+            for place in self.places:
+                replies[place] = reply
+            return
+        for place, answer in zip(self.places, reply, strict=True):
+            replies[place] = ResponseError(answer[1]) if answer[0] == "ERROR" else answer
 
 
-def _command(
-    calls: Sequence[ScriptCall], places: Sequence[int], *, with_source: bool = False
-) -> Command:
-    frame = calls[places[0]].frame
-    keys: list[str] = list(frame.keys)
-    arguments: list[Argument] = list(frame.arguments)
-    for place in places:
-        call = calls[place]
-        keys += call.keys
-        if frame.script.own_keys:
-            arguments.append(len(call.arguments))
-        arguments += call.arguments
-    head = ("EVAL", frame.script.source) if with_source else ("EVALSHA", frame.script.sha)
-    return (*head, len(keys), *keys, *arguments)
+def _vectors(calls: Sequence[ScriptCall]) -> list[_Vector]:
+    """Those that share a frame go together, up to a limit; in the order of their first calls."""
+    vectors: list[_Vector] = []
+    together: dict[Frame, _Vector] = {}
+    # Only where all of them are long together can a vector be too long.
+    is_long = _size([each for call in calls for each in call.arguments]) >= CALL_BYTES_MAX
+    for place, (frame, keys, arguments) in enumerate(calls):
+        if not frame.script.own_keys:
+            alone = _Vector(frame, [*frame.keys, *keys], [*frame.arguments, *arguments], [place])
+            vectors.append(alone)
+            continue
+        vector = together.get(frame)
+        if (
+            vector is None
+            or vector.size >= CALL_BYTES_MAX
+            or len(vector.places) >= CALL_TRANSACTIONS_MAX
+        ):
+            vector = together[frame] = _Vector(frame, [*frame.keys], [*frame.arguments], [])
+            vectors.append(vector)
+        vector.places.append(place)
+        vector.keys += keys
+        vector.arguments.append(len(arguments))
+        vector.arguments += arguments
+        if is_long:
+            vector.size += _size(arguments)
+    return vectors
 
 
-def _spread(first: ScriptCall, places: Sequence[int], reply: Any, replies: list[Any]) -> None:
-    """Give each transaction of a vector its answer; an error of the call is that of each."""
-    if not first.frame.script.own_keys or isinstance(reply, Exception):
-        for place in places:
-            replies[place] = reply
-        return
-    for place, answer in zip(places, reply, strict=True):
-        replies[place] = ResponseError(answer[1]) if answer[0] == "ERROR" else answer
+def _size(arguments: Sequence[Argument]) -> int:
+    """Characters in them; numbers are short."""
+    try:
+        return sum(map(len, arguments))  # type: ignore[arg-type]
+    except TypeError:
+        return sum([len(each) for each in arguments if type(each) is str])

@@ -12,7 +12,8 @@ from typing import Any
 from redis import Redis
 
 from datp_tasks.clock import Clock
-from datp_tasks.live.keys import SHARED_LISTS, Keys
+from datp_tasks.live.frames import Frames
+from datp_tasks.live.keys import Keys
 from datp_tasks.live.live_types import (
     Bell,
     Claimed,
@@ -24,7 +25,7 @@ from datp_tasks.live.live_types import (
 )
 from datp_tasks.live.reading import Reading
 from datp_tasks.live.script_replies import bell_or_refused, bells_of, claimed
-from datp_tasks.live.scripts import Argument, Frame, Reply, ScriptCall, ScriptRunner, call, script
+from datp_tasks.live.scripts import Argument, Reply, ScriptCall, ScriptRunner, call, script
 from datp_tasks.model.plan import Position
 from datp_tasks.model.state import CRASH, delta_json
 from datp_tasks.model.stop_request import StopRequest
@@ -34,9 +35,6 @@ from datp_tasks.settings import Settings
 SLEEPING_TTL_S = 300
 #: Of a transaction. Each is a field of the hash that every claim reads.
 SWITCHES_MAX = 64
-#: Frames kept for reuse: some for each shard, script and node. Only tests, whose time moves, need
-#: more.
-FRAMES_MAX = 2_000
 
 
 class LiveStore(Reading):
@@ -46,11 +44,12 @@ class LiveStore(Reading):
         self._settings = settings
         self._clock = clock
         self._runner = ScriptRunner(redis)
-        self._archive_ms = settings.delay_before_archiving_s * 1_000
+        #: How long a final one stays before it is archived, and whom its end is told.
+        self._at_end = (settings.delay_before_archiving_s * 1_000, self.keys.notify)
         self._shards = [f"{number:02d}" for number in range(settings.shards)]
-        #: By script, shard, node, time and arguments: calls with one and the same frame travel
-        #: together.
-        self._frames: dict[tuple[str, str, str, Argument, tuple[Argument, ...]], Frame] = {}
+        frames = Frames(self.keys, self.given_now)
+        self._frame, self._calls = frames.frame, frames.calls
+        self._own = self.keys.own
 
     @property
     def round_trips(self) -> int:
@@ -138,18 +137,17 @@ class LiveStore(Reading):
         return ScriptCall(frame, self._own(tx_id), (tx_id, str(sequence), held))
 
     def call_checkpoint(
-        self,
-        held: Held,
-        fields: tuple[str, ...] = (),
-        *,
-        step_type: str = "",
-        place: str = "",
-        snapshot: bool = False,
+        self, held: Held, fields: tuple[str, ...] = (), *, snapshot: bool = False
     ) -> ScriptCall:
-        """`step_type`, `place`: of the step that it goes on with, if it leaves the one it is at."""
-        tx = held.tx_id
-        frame = self._frame("checkpoint", tx, "", (step_type, place, "1" if snapshot else "0"))
-        return ScriptCall(frame, self._own(tx), (tx, str(held.fence), held.lines, *fields))
+        """Of one that stays at its step."""
+        own = (held.tx_id, str(held.fence), held.lines, *fields)
+        return self.calls_checkpoint([own], "", "", snapshot=snapshot)[0]
+
+    def calls_checkpoint(
+        self, held: Sequence[tuple[str, ...]], step_type: str, place: str, *, snapshot: bool
+    ) -> list[ScriptCall]:
+        """Of many that go on with the same step, each as its id, fence, lines and fields."""
+        return self._calls("checkpoint", held, "", (step_type, place, "1" if snapshot else "0"))
 
     def call_hand_over(
         self, held: Held, node: str, state_json: str, to: Position, *, snapshot: bool = False
@@ -185,10 +183,13 @@ class LiveStore(Reading):
         self, held: Held, node: str, status: str, state_json: str, *, follow_sql: bool = False
     ) -> ScriptCall:
         """`follow_sql`: the record is final, whichever node holds the live transaction."""
-        tx = held.tx_id
-        frame = self._frame("finish", tx, node, (self._archive_ms, self.keys.notify))
         fence = "" if follow_sql else str(held.fence)
-        return ScriptCall(frame, self._own(tx), (tx, fence, status, held.lines, state_json))
+        own = (held.tx_id, fence, status, held.lines, state_json)
+        return self.calls_finish([own], node)[0]
+
+    def calls_finish(self, ended: Sequence[tuple[str, ...]], node: str) -> list[ScriptCall]:
+        """Of many that this node holds, each as its id, fence, status, lines and state."""
+        return self._calls("finish", ended, node, self._at_end)
 
     def follow_sql(self, ended: Sequence[tuple[str, str]]) -> None:
         """The record has these final statuses: the live ones end, whichever node has them."""
@@ -357,30 +358,10 @@ class LiveStore(Reading):
 
     # Keys.
 
-    def _frame(
-        self, name: str, tx_id: str, node: str = "", arguments: tuple[Argument, ...] = ()
-    ) -> Frame:
-        """What the calls of a script for transactions of one shard share; time comes first."""
-        shard, now = tx_id[1:3], self.given_now()
-        wanted = (name, shard, node, now, arguments)
-        frame = self._frames.get(wanted)
-        if frame is None:
-            if len(self._frames) >= FRAMES_MAX:
-                self._frames.clear()
-            lists = [
-                f"{each}:{node}" if each == "runningS" else each for each in SHARED_LISTS[name]
-            ]
-            keys = tuple(self.keys.in_shard(shard, each) for each in lists)
-            frame = self._frames[wanted] = Frame(script(name), keys, (now, *arguments))
-        return frame
-
     def given_now(self) -> int | str:
         """The time that a test injects, or nothing: then scripts use the server's."""
         now_ms = self._clock.now_ms()
         return "" if now_ms is None else now_ms
-
-    def _own(self, tx_id: str) -> tuple[str, str]:
-        return self.keys.state(tx_id), self.keys.deltas(tx_id)
 
     def _queues(self, tx_id: str, node: str) -> tuple[str, str, str]:
         of_tx = self.keys.of_tx

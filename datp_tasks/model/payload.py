@@ -26,6 +26,10 @@ SHOWN_CHARS_MAX = 60
 SEALED = "$sealed"
 
 
+#: Most values are one of these, and need no copy.
+_SCALARS = frozenset((str, int, float, bool, type(None)))
+
+
 class NotJson(ValueError):
     """The value cannot go through as JSON; the message says where and why."""
 
@@ -79,6 +83,7 @@ def _quick_encoder() -> Callable[[object], str]:
 
 
 _encode = _quick_encoder()
+_whole = json.JSONDecoder()
 _encode_sorted = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=True, default=_as_float
 ).encode
@@ -89,6 +94,13 @@ def encode(value: object) -> str:
     return _encode(value)
 
 
+def decode(text: str) -> Any:
+    """The value of JSON that was made by us, so that nothing needs to be looked for around it."""
+    value, end = _whole.raw_decode(text)
+    # The other one says what is wrong with what comes after it.
+    return value if end == len(text) else json.loads(text)
+
+
 def canonical(value: object) -> str:
     """JSON with sorted keys: the same text for the same content."""
     return _encode_sorted(value)
@@ -97,9 +109,11 @@ def canonical(value: object) -> str:
 def copied(value: Any) -> Any:
     """A copy of JSON that was checked, much quicker than deepcopy."""
     if isinstance(value, dict):
-        return {key: copied(item) for key, item in value.items()}
+        return {
+            key: item if type(item) in _SCALARS else copied(item) for key, item in value.items()
+        }
     if isinstance(value, list):
-        return [copied(item) for item in value]
+        return [item if type(item) in _SCALARS else copied(item) for item in value]
     return value
 
 

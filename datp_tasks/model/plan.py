@@ -14,7 +14,8 @@ from datp_tasks.model.status import Status
 VersionOf = Callable[[str, str], PipelineDefinition]
 
 #: What a pipeline does at a step never changes: its version is the hash of its content.
-_ACTIONS: dict[tuple[str, str, str], Action] = {}
+#: By pipeline, version and path, where the path of one that no other pipeline called is a number.
+_ACTIONS: dict[tuple[str, str, str | int], Action] = {}
 ACTIONS_MAX = 10_000
 
 
@@ -68,10 +69,15 @@ class Action:
     own_message: bool | None = None
     #: Asked for several times in each round, so it is not looked up each time.
     step_type: str = field(init=False, default="")
+    #: Running it means a point of no return, or that it is forwarded.
+    binds: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        if self.step:
-            object.__setattr__(self, "step_type", self.step.type)
+        step = self.step
+        if step:
+            object.__setattr__(self, "step_type", step.type)
+            is_bound = self.kind == "run" and (step.final_from or step.forwards)
+            object.__setattr__(self, "binds", bool(is_bound))
 
     @property
     def where(self) -> str:
@@ -99,7 +105,7 @@ def next_action(state: State, version_of: VersionOf) -> tuple[list[Delta], Actio
         if state.ending is not None:
             return deltas, _unwind(state, version_of)
         frame = state.stack[-1]
-        path = state.path
+        path = frame.index if len(state.stack) == 1 else state.path
         place = (frame.pipeline, frame.version, path)
         known = _ACTIONS.get(place)
         if known is not None:
@@ -108,7 +114,7 @@ def next_action(state: State, version_of: VersionOf) -> tuple[list[Delta], Actio
         if frame.index < len(definition.steps):
             if len(_ACTIONS) >= ACTIONS_MAX:
                 _ACTIONS.clear()
-            action = _ACTIONS[place] = _run(definition, frame.index, path)
+            action = _ACTIONS[place] = _run(definition, frame.index, str(path))
             return deltas, action
         delta = returned() if len(state.stack) > 1 else _success(definition, state)
         apply(state, delta)
@@ -117,7 +123,7 @@ def next_action(state: State, version_of: VersionOf) -> tuple[list[Delta], Actio
 
 def _success(definition: PipelineDefinition, state: State) -> Delta:
     output, note = definition.replied(state.data)
-    return ending(Status.SUCCESS, clean_note(note), output)
+    return ending(Status.SUCCESS, clean_note(note) if note else "", output)
 
 
 def _run(definition: PipelineDefinition, index: int, path: str) -> Action:

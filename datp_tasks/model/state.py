@@ -6,12 +6,11 @@ the result is, so that a journal of deltas can be read by people and folded agai
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from datp_tasks.model.payload import Json, encode
+from datp_tasks.model.payload import Json, decode, encode
 from datp_tasks.model.status import Status
 
 Delta = dict[str, Any]
@@ -118,10 +117,11 @@ class State:
     def to_json(self, data_json: str | None = None) -> str:
         """Compact: what has its default value is left out. `data_json`: that of the data."""
         packed: dict[str, Any] = {}
-        for name in ("open", "errors", "crashes", "sleeps", "said"):
-            value = getattr(self, name)
-            if value:
-                packed[name] = value
+        if self.open or self.errors or self.crashes or self.sleeps or self.said:
+            for name in ("open", "errors", "crashes", "sleeps", "said"):
+                value = getattr(self, name)
+                if value:
+                    packed[name] = value
         if self.undo:
             packed["undo"] = [
                 [u.pipeline, u.version, u.index, u.path, u.data, u.output] for u in self.undo
@@ -137,15 +137,20 @@ class State:
             e = self.ending
             output = data if e.output is self.data else encode(e.output)
             rollback = "true" if e.rollback else "false"
-            rest += f',"ending":["{e.status}",{encode(e.note)},{output},{rollback}]'
+            note = encode(e.note) if e.note else '""'
+            rest += f',"ending":["{e.status}",{note},{output},{rollback}]'
         return f'{{"stack":[{frames}],"data":{data}{rest}}}'
 
     @classmethod
     def from_json(cls, text: str) -> State:
-        packed = json.loads(text)
+        packed = decode(text)
+        stack = [PipelineFrame(*frame) for frame in packed["stack"]]
+        if len(packed) == 2:
+            # Most have nothing else.
+            return cls(stack, packed["data"])
         ending, decided, point = map(packed.get, ("ending", "decided", "point"))
         return cls(
-            stack=[PipelineFrame(*frame) for frame in packed["stack"]],
+            stack=stack,
             data=packed["data"],
             open=packed.get("open", False),
             errors=packed.get("errors", 0),
@@ -177,22 +182,35 @@ PASSED_UNDOABLE: Delta = {"k": "done", "undo": 1}
 _READY_JSON = {
     id(each): encode(each) for each in (BEGIN, CLOSE, CRASH, UNDONE, PASSED, PASSED_UNDOABLE)
 }
+#: What most of them write between two steps.
+_PASSED_ON = f"{encode(PASSED)}\n{encode(BEGIN)}"
 
 
 class Written(dict[str, Any]):
     """A delta whose JSON is known already, because that of its largest part is."""
 
     __slots__ = ("text",)
+    text: str
 
-    def __init__(self, delta: Delta, text: str) -> None:
-        super().__init__(delta)
-        self.text = text
+
+def _written(delta: Delta, text: str) -> Written:
+    # Without an `__init__` of its own, which would take longer than the copy.
+    written = Written(delta)
+    written.text = text
+    return written
 
 
 def delta_json(delta: Delta) -> str:
     if type(delta) is Written:
         return delta.text
     return _READY_JSON.get(id(delta)) or encode(delta)
+
+
+def delta_lines(deltas: Sequence[Delta]) -> str:
+    """Deltas as the journal and `deltaL` have them: JSON, one a line."""
+    if len(deltas) == 2 and deltas[0] is PASSED and deltas[1] is BEGIN:
+        return _PASSED_ON
+    return "\n".join(map(delta_json, deltas))
 
 
 def done(output: Json, *, undoable: bool, text: str | None = None) -> Delta:
@@ -203,14 +221,13 @@ def done(output: Json, *, undoable: bool, text: str | None = None) -> Delta:
     if text is None:
         return delta
     undo = ',"undo":1' if undoable else ""
-    return Written(delta, f'{{"k":"done","out":{text}{undo}}}')
+    return _written(delta, f'{{"k":"done","out":{text}{undo}}}')
 
 
-def succeeded(output: Json, text: str) -> Delta:
-    """The end of a transaction whose output is known as JSON."""
-    delta = ending(Status.SUCCESS, "", output)
+def succeeded(delta: Delta, text: str) -> Delta:
+    """The end of a transaction, without a note, whose output is known as JSON."""
     head = f'{{"k":"end","status":"{Status.SUCCESS}","note":""'
-    return Written(delta, f'{head},"out":{text},"rollback":false}}')
+    return _written(delta, f'{head},"out":{text},"rollback":false}}')
 
 
 def passed(*, undoable: bool) -> Delta:
@@ -267,32 +284,6 @@ def decided(what: str, note: str, output: Json | None = None) -> Delta:
 def bound(kind: PointKind | None, path: str) -> Delta:
     """SQL has recorded a point of no return, or that it is forwarded; None: not any more."""
     return {"k": "point", "kind": kind, "path": path}
-
-
-#: Parts of a delta that are payloads, or may quote them.
-PAYLOADS = ("out", "data", "why", "log")
-
-
-def with_payloads(delta: Delta, change: Callable[[Any], Any]) -> Delta:
-    """A delta whose payloads are changed: sealed before it rests, opened before it is applied."""
-    parts = {name: change(delta[name]) for name in PAYLOADS if delta.get(name) is not None}
-    return {**delta, **parts} if parts else delta
-
-
-def state_with_payloads(state: State, change: Callable[[Any], Any]) -> State:
-    """The same for a state; a copy, but for what is no payload."""
-
-    def maybe(value: Json | None) -> Json | None:
-        return None if value is None else change(value)
-
-    ending, decision = state.ending, state.decided
-    return replace(
-        state,
-        data=change(state.data),
-        undo=[replace(u, data=change(u.data), output=maybe(u.output)) for u in state.undo],
-        ending=replace(ending, output=maybe(ending.output)) if ending else None,
-        decided=replace(decision, output=maybe(decision.output)) if decision else None,
-    )
 
 
 def apply(state: State, delta: Delta) -> None:

@@ -48,6 +48,8 @@ class Catalogue:
         self._in_use: dict[str, tuple[float, PipelineDefinition]] = {}
         self._versions: OrderedDict[tuple[str, str], PipelineDefinition] = OrderedDict()
         self._versions_lock = threading.Lock()
+        #: The one that was asked for last: transactions of a vector mostly pin the same.
+        self._last: tuple[tuple[str, str], PipelineDefinition | None] = (("", ""), None)
 
     def current(self, name: str) -> PipelineDefinition:
         """The version in use, for a new transaction."""
@@ -74,14 +76,19 @@ class Catalogue:
     def version(self, name: str, version: str) -> PipelineDefinition:
         """A version by its whole name, for a transaction that pins it."""
         key = (name, version)
+        last, definition = self._last
+        if last == key and definition is not None:
+            return definition
         with self._versions_lock:
             known = self._versions.get(key)
             if known is not None:
                 self._versions.move_to_end(key)
+                self._last = (key, known)
                 return known
         definition = self._load(name, version)
         with self._versions_lock:
             self._versions[key] = definition
+            self._last = (key, definition)
             while len(self._versions) > self._versions_max:
                 self._versions.popitem(last=False)
         return definition

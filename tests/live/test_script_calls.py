@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from redis.exceptions import ResponseError
 
+from datp_tasks.live import scripts
 from datp_tasks.live.live_types import Bell, Claimed, Held
 from datp_tasks.live.scripts import ScriptCall, ScriptRunner, script, script_names
 from datp_tasks.model.state import PASSED, Delta, delta_json
@@ -170,3 +171,17 @@ def test_a_vector_of_one_shard_is_one_call_and_one_entry_and_each_has_its_answer
     assert costs == [(1, 1)] * 3
     statuses = [stage.status(tx_id) for tx_id, _ in pairs]
     assert statuses == ["running" if word == "STALE" else "success" for word in wanted]
+
+
+def test_a_call_takes_no_more_transactions_than_a_limit_of_characters_allows(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = stage.live
+    runner: ScriptRunner = vars(live)["_runner"]
+    claims = [stage.claimed(stage.queued(shard="05")) for _ in range(5)]
+    long = ({"k": "done", "out": {"text": "x" * 1_000}},)
+    calls = [live.call_checkpoint(Held(each.tx_id, each.fence, long)) for each in claims]
+    monkeypatch.setattr(scripts, "CALL_BYTES_MAX", 2_000)
+    before = runner.calls
+    assert [reply[0] for reply in live.run(calls)] == ["OK"] * 5
+    assert runner.calls - before == 3

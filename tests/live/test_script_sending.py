@@ -34,7 +34,7 @@ def test_an_error_of_one_call_does_not_shift_the_replies_of_the_others(stage: St
         )
         for bell, queue in zip(bells, queues, strict=True)
     ]
-    replies = scripts.ScriptRunner(stage.redis)._send(calls, [[0], [1], [2]])
+    replies = scripts.ScriptRunner(stage.redis)._send(scripts._vectors(calls))
     assert [isinstance(reply, Exception) for reply in replies] == [False, True, False]
     assert (replies[0][0], replies[2][0]) == ("OK", "OK")
     stage.redis.delete(broken)

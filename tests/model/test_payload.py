@@ -13,7 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datp_tasks.model.payload import InexactNumber, NotJson, canonical, checked, encode, parse
+from datp_tasks.model.payload import (
+    InexactNumber,
+    NotJson,
+    canonical,
+    checked,
+    decode,
+    encode,
+    parse,
+)
 
 #: A busy machine must not make a test fail.
 CAREFREE: dict[str, Any] = {
@@ -197,3 +205,14 @@ def test_checked_json_comes_back_exactly_as_it_went_in(value: dict[str, Any]) ->
     assert text == encode(value)
     assert same(parse(text, what="data", bytes_max=10**7), value)
     assert canonical(parse(canonical(value), what="data", bytes_max=10**7)) == canonical(value)
+
+
+@pytest.mark.parametrize("text", ['{"a":1}', '{"a":[1.5,null,"ä"]}\n', '"text"', "[]"])
+def test_json_of_our_own_is_read_as_any_other(text: str) -> None:
+    assert decode(text) == json.loads(text)
+
+
+@pytest.mark.parametrize("text", ["", '{"a":1}}', '{"a":1} {"b":2}', '{"a":', "{'a':1}"])
+def test_json_of_our_own_that_is_damaged_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        decode(text)

@@ -210,6 +210,16 @@ def test_time_spent_in_steps_is_added_up_by_place(datp: Kit) -> None:
     assert 0 <= spent_s < 5
 
 
+def test_each_transaction_of_a_vector_is_counted_under_its_pipeline(datp: Kit) -> None:
+    declare(datp)
+    datp.submit_together("p", [{}, {}, {}], owner="ann")
+    datp.clock.advance(seconds=5)
+    datp.run_job("meter")
+    datp.clock.advance(seconds=5)
+    datp.run_job("meter")
+    assert metrics_of(datp).totals()[Label("pipeline", "master", "p", "ann")] == 3
+
+
 def test_every_event_that_queues_again_and_every_pipeline_is_counted_under_its_name(
     datp: Kit,
 ) -> None:

@@ -42,7 +42,7 @@ def test_every_include_is_included() -> None:
 def test_every_script_is_called_by_its_name() -> None:
     package = Path(datp_tasks.__file__).parent
     code = "\n".join(path.read_text() for path in package.rglob("*.py"))
-    named = re.findall(r'(?:\bscript|\b_frame)\("(\w+)"[,)]', code)
+    named = re.findall(r'(?:\bscript|\b_frame|\b_calls)\("(\w+)"[,)]', code)
     assert sorted(set(named)) == script_names()
 
 

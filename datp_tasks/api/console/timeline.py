@@ -14,7 +14,8 @@ from typing import Any
 
 from datp_tasks.model.journal import BrokenJournal, Entry, living_branch
 from datp_tasks.model.pipeline import PipelineDefinition
-from datp_tasks.model.state import PipelineFrame, State, apply, with_payloads
+from datp_tasks.model.state import PipelineFrame, State, apply
+from datp_tasks.model.state_payloads import with_payloads
 from datp_tasks.model.view import KINDS
 from datp_tasks.record.record_types import Summary
 
