@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from datp_tasks.live.keys import SHARED_LISTS, Keys
 from datp_tasks.live.scripts import Argument, Frame, ScriptCall, script
 
-#: Frames kept for reuse: some for each shard, script and node. Only tests, whose time moves, need
-#: more.
-FRAMES_MAX = 2_000
+#: Frames kept for reuse: some for each shard, script and node, and one for each place at which
+#: transactions of a shard go on.
+FRAMES_MAX = 10_000
 
 
 class Frames:
