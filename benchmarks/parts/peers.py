@@ -1,7 +1,8 @@
 """Beside us: DBOS and Dramatiq, three steps that do nothing and transfers on the same books.
 
-`make bench-peers` installs them into a virtualenv of their own. Two processes on every side; sides
-take turns and each ratio is taken within a round, as in the other parts.
+`make bench-peers` installs them into a virtualenv of their own. Two processes on every side (ours
+has three in `throughput`, so it is slower here); sides take turns and each ratio is taken within a
+round, as in the other parts.
 """
 
 from __future__ import annotations

@@ -107,7 +107,9 @@ class StepCaller:
         step_type = self._registry.get(action.step_type)
         limits = (action.step.timeout_s if action.step else None, step_type.timeout_s)
         limit_s = next((each for each in limits if each is not None), self._settings.step_timeout_s)
-        self._last = (action, step_type, limit_s)
+        if action.undo is None:
+            # One that undoes is made for its transaction alone, and holds the data of a step.
+            self._last = (action, step_type, limit_s)
         return step_type, limit_s
 
     # Calling.

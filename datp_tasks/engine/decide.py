@@ -158,7 +158,7 @@ class Decider:
 
     def _done(self, run: Run, output: Output) -> Move:
         run.crashed = False
-        undoable = self._registry.get(run.action.step_type).rollback_function is not None
+        undoable = self._type(run).rollback_function is not None
         if output.data is None:
             run.change(passed(undoable=undoable))
         else:

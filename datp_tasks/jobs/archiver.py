@@ -38,7 +38,7 @@ log = logging.getLogger("datp.archiver")
 JOURNAL_STUCK = "journal-stuck"
 #: Ends before the next run begins.
 RUN_S = 4.0
-#: Entries of the journal at a time: some megabytes for one COPY. What a busy installation leaves
+#: Entries of the journal at a time, as far as BYTES_MAX allows. What a busy installation leaves
 #: between two runs should fit: a transaction whose entries are read at two times has two rows.
 ENTRIES_MAX = 40_000
 #: Journal entries, and states, in memory at a time; one that is larger goes alone.

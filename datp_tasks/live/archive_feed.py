@@ -10,7 +10,7 @@ from datp_tasks.live.cluster_redis import servers_of
 from datp_tasks.live.live_types import flat_to_dict
 from datp_tasks.live.scripts import CALL_BYTES_MAX, call, script
 from datp_tasks.live.store import LiveStore
-from datp_tasks.model.journal import Entry, checked_text
+from datp_tasks.model.journal import Entry, with_head
 
 READ_MAX = 5_000
 #: A page may have so many times the entries of the one before it.
@@ -87,7 +87,7 @@ class ArchiveFeed:
         changes: dict[str, list[str]] = {}
         for flat in (flat for part in found.values() for _, flat in part):
             for tx_id, text in _texts(flat):
-                changes.setdefault(tx_id, []).append(checked_text(text))
+                changes.setdefault(tx_id, []).append(with_head(text))
         upto = {shard: _after(part[-1][0]) for shard, part in found.items() if part}
         marks = self._live.send([("INCR", self._mark(shard)) for shard in upto])
         return Drained(
@@ -135,7 +135,10 @@ class ArchiveFeed:
                 else:
                     behind.add(shard)
             left = (bytes_max - chars) * pages_read // max(1, chars * len(starts or shards))
-            count = max(1, min(PAGE_GROWTH * count, left, per_shard))
+            # In entries of the stream, of which each has the changes of a vector.
+            wanted = max((per_shard - sizes[shard] for shard in starts), default=0)
+            room = -(-wanted * pages_read // max(1, sum(sizes.values())))
+            count = max(1, min(PAGE_GROWTH * count, left, room))
         return found, behind | starts.keys()
 
     def drop_journal(self, drained: Drained) -> None:

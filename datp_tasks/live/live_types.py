@@ -115,8 +115,7 @@ class Refused:
 
 
 class Held(NamedTuple):
-    """A transaction that the caller holds: id, fence, and deltas not yet written. A tuple, because
-    each transaction of a round makes one."""
+    """A transaction that the caller holds: id, fence, and deltas not yet written."""
 
     tx_id: str
     fence: int

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("datp.transition")
 
 #: Answers that tell a fence which the caller did not have before.
-GIVES_FENCE = {("claim", "OK"), ("stop", "SEIZED")}
+GIVES_FENCE = {("claim", "OK"), ("claim", "NEW"), ("stop", "SEIZED")}
 
 
 def say(calls: Sequence[ScriptCall], replies: Sequence[Reply]) -> None:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+_HEAD = re.compile(r"@\d+ \d+ \d+ \S+ ")
 _ESCAPED = re.compile(r"\\[\\n]")
 
 
@@ -58,15 +59,15 @@ def place_of(text: str) -> tuple[int, int]:
     """The version of an entry and the one before it, from its text. The archiver passes texts on
     as they are, and only needs to know where they belong."""
     try:
-        version, before, _, _, _ = text.split(" ", 4)
-        return int(checked_text(version)[1:]), int(before)
+        version, before, _ = with_head(text).split(" ", 2)
+        return int(version[1:]), int(before)
     except ValueError as error:
         raise BrokenJournal(f"not an entry: {text[:80]!r}") from error
 
 
-def checked_text(text: str) -> str:
+def with_head(text: str) -> str:
     """An entry that begins as one: else it would become a part of the one before it."""
-    if text[:1] != "@":
+    if not _HEAD.match(text):
         raise BrokenJournal(f"not an entry: {text[:80]!r}")
     return text
 

@@ -1,4 +1,4 @@
-"""COPY: many rows as one stream, without a statement to parse and with one entry of the WAL a page.
+"""COPY: many rows as one stream, without a statement to parse and with less to log for each row.
 
 It is all or nothing, and it has no ON CONFLICT.
 """
@@ -9,21 +9,30 @@ import io
 
 import psycopg2
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 
 def copy_in(connection: Connection, statement: str, text: str) -> None:
-    """Rows in the text format of COPY. An error is one of the driver, not of SQLAlchemy."""
+    """Rows in the text format of COPY. Errors are those that a statement would have raised."""
     # The raw cursor is the only way to COPY with this driver.
     driver = connection.connection.driver_connection
     assert driver is not None
     try:
         with driver.cursor() as cursor:
-            cursor.copy_expert(statement, io.StringIO(text))
+            cursor.copy_expert(statement, io.BytesIO(text.encode()))
     except psycopg2.Error as error:
-        if driver.closed:
+        is_gone = bool(driver.closed)
+        if is_gone:
             # SQLAlchemy sees only its own statements fail, and would roll back what is gone.
             connection.invalidate(error)
-        raise
+        raise DBAPIError.instance(
+            statement,
+            None,
+            error,
+            psycopg2.Error,
+            hide_parameters=True,
+            connection_invalidated=is_gone,
+        ) from None
 
 
 def escaped(value: str) -> str:

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from psycopg2 import Error as DriverError
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from datp_tasks.clock import Clock
 from datp_tasks.errors import JournalRefused
@@ -88,7 +87,11 @@ class Journal:
         except DBAPIError as error:
             if isinstance(error, OperationalError) and (is_outage(error) or is_conflict(error)):
                 raise
-            raise JournalRefused(str(error.orig).strip().partition("\n")[0]) from error
+            # Not from that error: its other lines may quote what the rows hold.
+            raise JournalRefused(str(error.orig).strip().partition("\n")[0]) from None
+        except ValueError as error:
+            # The driver refuses a NUL or half of a character before PostgreSQL sees it.
+            raise JournalRefused(type(error).__name__) from None
 
     def _append(self, role: ArchiverRole, changes: ByTransaction, marks: Mapping[str, int]) -> int:
         # The first entry of a transaction follows version 0: most need no look at SQL.
@@ -97,16 +100,17 @@ class Journal:
             with self._engine.begin() as connection:
                 now = guard(connection, role)
                 rows, behind = self._new_rows(connection, changes, going_on)
-                copy_in(connection, Query.copy_in, _copy_text(rows, (self._now() or now)))
+                copy_in(connection, Query.copy_in, _copy_text(rows, self._now() or now))
                 written = len(rows) + len(self._catch_up(connection, behind))
                 _note_marks(connection, marks)
             return written
-        except DriverError:
-            # COPY took none of them. Some were read before, in a run that was cut off between SQL
-            # and Redis; or PostgreSQL refuses them for another reason, which inserting tells.
-            return self._append_one_by_one(role, changes, going_on, marks)
+        except IntegrityError:
+            # Some were read before, in a run that was cut off between SQL and Redis, and COPY takes
+            # all rows or none. What it refuses for another reason is refused once, not twice.
+            pass
+        return self._append_missing(role, changes, going_on, marks)
 
-    def _append_one_by_one(
+    def _append_missing(
         self,
         role: ArchiverRole,
         changes: ByTransaction,

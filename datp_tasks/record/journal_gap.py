@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
@@ -27,9 +28,11 @@ log = logging.getLogger("datp.archiver")
 
 #: Kind of the alert; its subject is the host and the folder.
 JOURNAL_FILES = "journal-files"
-#: Rows at a time (each has several entries, which may be large), and times a run.
+#: Rows at a time: each has several entries, which may be large.
 ROWS_MAX = 50
-PAGES_MAX = 40
+#: For how long the files are given what they lack before something new is recorded: longer than it
+#: took to record that, so that they come nearer.
+CATCH_UP_S = 1.0
 
 
 class Query(Queries, topic="journal_gap"):
@@ -69,7 +72,8 @@ class FilesAndGap:
 
     def catch_up(self) -> None:
         """Add what is missing, if something is and if it is possible by now."""
-        for _ in range(PAGES_MAX):
+        until_s = time.monotonic() + CATCH_UP_S
+        while True:
             gap = self._gap()
             if gap is None:
                 return
@@ -80,6 +84,8 @@ class FilesAndGap:
                 log.debug("the files of the journal still cannot be written: %s", error)
                 return
             self._move(page)
+            if time.monotonic() >= until_s:
+                return
 
     def _gap(self) -> Row[tuple[datetime, str, int]] | None:
         with self._engine.connect() as connection:

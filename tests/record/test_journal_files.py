@@ -175,7 +175,7 @@ def test_a_long_gap_is_filled_in_parts(
     world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_gap, "ROWS_MAX", 2)
-    monkeypatch.setattr(journal_gap, "PAGES_MAX", 2)
+    monkeypatch.setattr(journal_gap, "CATCH_UP_S", 0)
     with unwritable(folder):
         tx_ids = [world.kit.submit("wait", {}) for _ in range(11)]
         world.archive()
@@ -184,7 +184,7 @@ def test_a_long_gap_is_filled_in_parts(
         assert gaps(world)
     # More comes while it is being filled.
     move(world, tx_ids[0], 1)
-    for _ in range(4):
+    for _ in range(6):
         world.archive()
     assert gaps(world) == []
     assert in_files(folder) == {tx: world.entries(tx) for tx in tx_ids}

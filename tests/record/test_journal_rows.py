@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection
+from sqlalchemy.exc import OperationalError
 
 from datp_tasks import failpoints
+from datp_tasks.errors import JournalRefused, RoleLost
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.model.journal import chained_hash
 from datp_tasks.record.archiver_role import ArchiverRole
 from datp_tasks.record.copying import copy_in
+from datp_tasks.record.database import is_outage
 from datp_tasks.record.journal import Journal
 from datp_tasks.record.states import States
 from datp_tasks.testing import Kit
@@ -97,7 +101,7 @@ def test_a_row_has_its_entries_to_the_letter(
     if again:
         journal.append(role, plain, {})
     else:
-        monkeypatch.delattr(Journal, "_append_one_by_one")
+        monkeypatch.delattr(Journal, "_append_missing")
     text = '@1 0 0 claim \\ \\n \\N \\.\t\r,"\'é\u2028\n{"k":"a\\\\b\\n"}\n\\.'
     assert journal.append(role, {**plain, "t00-odd": [text]}, {}) == 2 - again
     [row] = journal.rows(["t00-odd"])
@@ -109,7 +113,7 @@ def test_a_row_has_its_entries_to_the_letter(
 def test_a_connection_that_is_lost_while_rows_are_copied_is_no_fault_of_theirs(
     datp: Kit, sound: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They go over a new connection, and the one that is gone does not come back from the pool."""
+    """It is an outage, and the connection that is gone does not come back from the pool."""
     tx_id = datp.submit("wait", {})
 
     def cut(connection: Connection, statement: str, text: str) -> None:
@@ -117,9 +121,48 @@ def test_a_connection_that_is_lost_while_rows_are_copied_is_no_fault_of_theirs(
         sound.sql("SELECT pg_terminate_backend(:pid, 5000)", pid=pid)
         copy_in(connection, statement, text)
 
-    monkeypatch.setattr("datp_tasks.record.journal.copy_in", cut)
+    with monkeypatch.context() as patch:
+        patch.setattr("datp_tasks.record.journal.copy_in", cut)
+        with pytest.raises(OperationalError) as raised:
+            sound.archive()
+    assert is_outage(raised.value)
     assert sound.archive().entries == 2
     assert len(sound.journal(tx_id)) == 1
+
+
+def test_what_postgresql_refuses_is_asked_for_once_and_not_quoted(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections = datp.connections
+    journal = Journal(connections.engine, connections.clock)
+    monkeypatch.delattr(Journal, "_append_missing")
+    refused = {"t00-refused": ['@1 0 0 claim \x00\n{"pan":"4111"}']}
+    with pytest.raises(JournalRefused) as raised:
+        journal.append(ArchiverRole("test", 10**15), refused, {})
+    told = "".join(traceback.format_exception(raised.value))
+    assert "0x00" in told
+    assert "4111" not in told
+
+
+def test_a_nul_beside_what_is_there_already_is_refused_too(datp: Kit) -> None:
+    """The driver refuses it in a statement, before PostgreSQL does."""
+    connections = datp.connections
+    journal = Journal(connections.engine, connections.clock)
+    role = ArchiverRole("test", 10**15)
+    known = {"t00-known": ["@1 0 0 claim "]}
+    journal.append(role, known, {})
+    with pytest.raises(JournalRefused):
+        journal.append(role, {**known, "t00-odd": ["@1 0 0 claim \x00"]}, {})
+
+
+def test_one_that_lost_the_role_adds_nothing_to_what_is_there(datp: Kit) -> None:
+    connections = datp.connections
+    journal = Journal(connections.engine, connections.clock)
+    known = {"t00-known": ["@1 0 0 claim "]}
+    journal.append(ArchiverRole("new", 10**15 + 1), known, {})
+    with pytest.raises(RoleLost):
+        journal.append(ArchiverRole("old", 10**15), {**known, "t00-b": ["@1 0 0 claim "]}, {})
+    assert journal.rows(["t00-b"]) == []
 
 
 def test_what_did_not_reach_sql_stays_in_redis(datp: Kit, sound: World) -> None:

@@ -54,25 +54,26 @@ local left, taken, times, entries, counted = {}, {}, {}, {}, {}
 local plain = 12
 
 local function claim(state, deltas, tx_id, sequence, held)
-  local status, number, last, before, json_version, owner, group, pipeline, kind, place, json,
-    expires, problem = unpack(redis.call('HMGET', state, 'status', 'sequence', 'fence', 'version',
-    'jsonVersion', 'owner', 'group', 'pipeline', 'stepType', 'place', 'state', 'expiresAt',
-    'problem'))
+  local status, found_sequence, found_fence, found_version, json_version, owner, group, pipeline,
+    found_type, place, json, expires_at, problem = unpack(redis.call('HMGET', state, 'status',
+    'sequence', 'fence', 'version', 'jsonVersion', 'owner', 'group', 'pipeline', 'stepType',
+    'place', 'state', 'expiresAt', 'problem'))
   if not status then
     left[#left + 1] = tx_id
     return {'UNKNOWN', ''}
   elseif status ~= 'queued' then
     return {'NOT_QUEUED', status}
-  elseif number ~= sequence then
-    return {'OLD_BELL', number}
+  elseif found_sequence ~= sequence then
+    return {'OLD_BELL', found_sequence}
   end
-  local is_new = before == '0' and last == '0' and redis.call('HLEN', state) == plain
-  local flat = not is_new and fields_of(state, json_version .. '/' .. last == held)
-  local told = before == json_version and {} or redis.call('LRANGE', deltas, 0, -1)
-  local fence = following(last, now)
-  local version = following(before, now)
-  local expired = expires and tonumber(expires) <= now
-  local opens = begin ~= '' and kind == step_type and not expired
+  local is_new = found_version == '0' and found_fence == '0'
+    and redis.call('HLEN', state) == plain
+  local fields = not is_new and fields_of(state, json_version .. '/' .. found_fence == held)
+  local before = found_version == json_version and {} or redis.call('LRANGE', deltas, 0, -1)
+  local fence = following(found_fence, now)
+  local version = following(found_version, now)
+  local expired = expires_at and tonumber(expires_at) <= now
+  local opens = begin ~= '' and found_type == step_type and not expired
   if opens then
     redis.call('HSET', state, 'status', 'running', 'fence', fence, 'node', node,
       'version', version, 'begun', '1')
@@ -84,15 +85,15 @@ local function claim(state, deltas, tx_id, sequence, held)
   if problem then
     redis.call('HDEL', state, 'problem')
   end
-  entry(entries, tx_id, version, before, fence, 'claim', opens and begin or '', node)
+  entry(entries, tx_id, version, found_version, fence, 'claim', opens and begin or '', node)
   tally(counted, 'started', group, pipeline, owner)
   left[#left + 1] = tx_id
   taken[#taken + 1] = tx_id
   put(times, now, tx_id)
   if is_new then
-    return {'NEW', fence, opens and 1 or 0, owner, group, pipeline, kind, place, json}
+    return {'NEW', fence, opens and 1 or 0, owner, group, pipeline, found_type, place, json}
   end
-  return {'OK', fence, opens and 1 or 0, flat, told}
+  return {'OK', fence, opens and 1 or 0, fields, before}
 end
 
 local answers = each(KEYS, 6, 2, ARGV, 5, claim)

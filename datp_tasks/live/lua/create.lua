@@ -38,6 +38,7 @@ local function create(state, tx_id, group, pipeline, owner, ...)
     return {'EXISTS', found}
   end
   local sequence = 1
+  -- `claim` counts these fields and the four that are always given.
   redis.call('HSET', state, 'status', 'queued', 'sequence', sequence, 'fence', 0,
     'version', 0, 'jsonVersion', 0, 'group', group, 'pipeline', pipeline, 'owner', owner, ...)
   put(placed, now, tx_id)
