@@ -155,14 +155,25 @@ def test_a_nul_beside_what_is_there_already_is_refused_too(datp: Kit) -> None:
         journal.append(role, {**known, "t00-odd": ["@1 0 0 claim \x00"]}, {})
 
 
-def test_one_that_lost_the_role_adds_nothing_to_what_is_there(datp: Kit) -> None:
+def test_one_that_loses_the_role_meanwhile_adds_nothing_to_what_is_there(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     connections = datp.connections
     journal = Journal(connections.engine, connections.clock)
+    old, new = ArchiverRole("old", 10**15), ArchiverRole("new", 10**15 + 1)
     known = {"t00-known": ["@1 0 0 claim "]}
-    journal.append(ArchiverRole("new", 10**15 + 1), known, {})
+    journal.append(old, known, {})
+    append_missing = Journal._append_missing
+
+    def overtaken(*arguments: Any) -> int:
+        monkeypatch.setattr(Journal, "_append_missing", append_missing)
+        journal.append(new, {"t00-other": ["@1 0 0 claim "]}, {})
+        return append_missing(*arguments)
+
+    monkeypatch.setattr(Journal, "_append_missing", overtaken)
     with pytest.raises(RoleLost):
-        journal.append(ArchiverRole("old", 10**15), {**known, "t00-b": ["@1 0 0 claim "]}, {})
-    assert journal.rows(["t00-b"]) == []
+        journal.append(old, {**known, "t00-late": ["@1 0 0 claim "]}, {})
+    assert journal.rows(["t00-late"]) == []
 
 
 def test_what_did_not_reach_sql_stays_in_redis(datp: Kit, sound: World) -> None:
