@@ -16,6 +16,11 @@ from benchmarks.report import LATEST, Figures, Report, save
 from benchmarks.stack import DATA, EMPTY_STEP_PROCESSES, PROCESSES, Stack
 
 
+#: A virtual machine that was busy is slower for a while, whatever it does: the same scripts took
+#: twice the CPU time right after a part that had kept both cores busy.
+REST_S = 30.0
+
+
 def main() -> int:
     options = _options()
     report = Report()
@@ -38,6 +43,8 @@ def main() -> int:
 def run_alone(name: str, bench: Bench) -> Figures:
     """One part, on servers that hold nothing of another, with processes that end with it."""
     bench.stack.renew()
+    if not bench.quick:
+        time.sleep(REST_S)
     try:
         figures: Figures = importlib.import_module(f"benchmarks.parts.{name}").run(bench)
     finally:

@@ -45,7 +45,7 @@ LONG_RUNNING_S = 600.0
 QUEUE_AGE_S = 120.0
 #: A queue with at most so many messages is short, and that it grows is ordinary.
 SHORT_MAX = 100
-#: A hundred of each shard: so many that were accepted together may lie in one.
+#: A hundred of each of 16 shards: so many that were accepted together may lie in one.
 LATE_MAX = 1_600
 #: One that waits shorter is just about to be taken.
 LATE_MS = 3_000
