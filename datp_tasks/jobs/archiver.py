@@ -24,6 +24,7 @@ from datp_tasks.failpoints import reach
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model import payload
+from datp_tasks.model.journal import BrokenJournal
 from datp_tasks.model.payload import encode
 from datp_tasks.process_name import unique_name
 from datp_tasks.record.alerts import Alerts
@@ -169,12 +170,15 @@ class Archiver:
         return self._drain(shards, ENTRIES_MAX) if shards else (0, set())
 
     def _drain(self, shards: Sequence[str], entries_max: int) -> tuple[int, set[str]]:
-        drained = self._feed.read_journal(
-            entries_max=entries_max,
-            bytes_max=BYTES_MAX,
-            entry_bytes_max=payload.OUTPUT_BYTES_MAX,
-            shards=shards,
-        )
+        try:
+            drained = self._feed.read_journal(
+                entries_max=entries_max,
+                bytes_max=BYTES_MAX,
+                entry_bytes_max=payload.OUTPUT_BYTES_MAX,
+                shards=shards,
+            )
+        except BrokenJournal as error:
+            return self._drain_in_parts(shards, entries_max, error)
         if not drained.count:
             return 0, set()
         reach("archiver.before_journal")
@@ -189,9 +193,10 @@ class Archiver:
         return drained.count, set(drained.behind)
 
     def _drain_in_parts(
-        self, shards: Sequence[str], stream_entries: int, error: JournalRefused
+        self, shards: Sequence[str], stream_entries: int, error: JournalRefused | BrokenJournal
     ) -> tuple[int, set[str]]:
-        """PostgreSQL did not take a batch: each shard alone, then fewer entries, then none.
+        """PostgreSQL did not take a batch, or one of its entries cannot be read: each shard alone,
+        then fewer entries, then none.
 
         A vector's entry of the stream is the smallest part, however many transactions it has.
         """

@@ -13,8 +13,10 @@ from datp_tasks.live.store import LiveStore
 from datp_tasks.model.journal import Entry, with_head
 
 READ_MAX = 5_000
-#: A page may have so many times the entries of the one before it.
+#: A page may have so many times the entries of the one before it, but no more than so many: those
+#: before it may have been small, and each of its own may have the changes of a whole vector.
 PAGE_GROWTH = 8
+PAGE_MAX = 200
 #: Length of a transaction id.
 TX_CHARS = 36
 
@@ -138,7 +140,7 @@ class ArchiveFeed:
             # In entries of the stream, of which each has the changes of a vector.
             wanted = max((per_shard - sizes[shard] for shard in starts), default=0)
             room = -(-wanted * pages_read // max(1, sum(sizes.values())))
-            count = max(1, min(PAGE_GROWTH * count, left, room))
+            count = max(1, min(PAGE_GROWTH * count, PAGE_MAX, left, room))
         return found, behind | starts.keys()
 
     def drop_journal(self, drained: Drained) -> None:

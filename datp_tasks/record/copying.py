@@ -13,7 +13,8 @@ from sqlalchemy.exc import DBAPIError
 
 
 def copy_in(connection: Connection, statement: str, text: str) -> None:
-    """Rows in the text format of COPY. Errors are those that a statement would have raised."""
+    """Rows in the text format of COPY; the statement must name UTF8. Errors are those that any
+    statement would have raised."""
     # The raw cursor is the only way to COPY with this driver.
     driver = connection.connection.driver_connection
     assert driver is not None

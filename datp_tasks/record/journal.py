@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from psycopg2.errors import UniqueViolation
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
@@ -104,10 +105,11 @@ class Journal:
                 written = len(rows) + len(self._catch_up(connection, behind))
                 _note_marks(connection, marks)
             return written
-        except IntegrityError:
+        except IntegrityError as error:
+            if not isinstance(error.orig, UniqueViolation):
+                raise
             # Some were read before, in a run that was cut off between SQL and Redis, and COPY takes
-            # all rows or none. What it refuses for another reason is refused once, not twice.
-            pass
+            # all rows or none.
         return self._append_missing(role, changes, going_on, marks)
 
     def _append_missing(

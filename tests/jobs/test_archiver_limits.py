@@ -164,6 +164,24 @@ def test_an_entry_that_is_refused_blocks_nothing_but_its_own_shard(
     assert all(world.journal(tx) and world.archived_version(tx) for tx in tx_ids)
 
 
+def test_an_entry_that_cannot_be_read_blocks_nothing_but_its_shard(make_world: MakeWorld) -> None:
+    world = make_world(shards=2)
+    live = world.kit.connections.live
+    tx_ids = [world.kit.submit("wait", {}) for _ in range(8)]
+    key = live.keys.in_shard("01", "journalX")
+    [[broken]] = [live.send([("XADD", key, "*", tx_ids[0], "no entry")])]
+    after = [world.kit.submit("wait", {}) for _ in range(8)]
+    for _ in range(2):
+        world.archive()
+        assert stuck(world) == ["shard 01"]
+    assert all(world.journal(tx) for tx in (*tx_ids, *after) if tx[1:3] == "00")
+    assert all(world.journal(tx) for tx in tx_ids)
+    live.send([("XDEL", key, broken)])
+    world.archive()
+    assert stuck(world) == []
+    assert all(world.journal(tx) for tx in after)
+
+
 def test_a_batch_that_is_too_much_for_postgresql_goes_in_parts(make_world: MakeWorld) -> None:
     """As a statement would that takes longer than its time limit."""
     world = make_world(shards=2, sql_statement_timeout_s=0.25)

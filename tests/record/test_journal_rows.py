@@ -131,16 +131,20 @@ def test_a_connection_that_is_lost_while_rows_are_copied_is_no_fault_of_theirs(
 
 
 def test_what_postgresql_refuses_is_asked_for_once_and_not_quoted(
-    datp: Kit, monkeypatch: pytest.MonkeyPatch
+    datp: Kit, sound: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connections = datp.connections
     journal = Journal(connections.engine, connections.clock)
     monkeypatch.delattr(Journal, "_append_missing")
-    refused = {"t00-refused": ['@1 0 0 claim \x00\n{"pan":"4111"}']}
-    with pytest.raises(JournalRefused) as raised:
-        journal.append(ArchiverRole("test", 10**15), refused, {})
+    refused = {"t00-refused": ['@1 0 0 claim \n{"pan":"4111"}']}
+    sound.sql("ALTER TABLE tx_journal ADD CONSTRAINT refused CHECK (tx_id <> 't00-refused')")
+    try:
+        with pytest.raises(JournalRefused) as raised:
+            journal.append(ArchiverRole("test", 10**15), refused, {})
+    finally:
+        sound.sql("ALTER TABLE tx_journal DROP CONSTRAINT refused")
     told = "".join(traceback.format_exception(raised.value))
-    assert "0x00" in told
+    assert "violates check constraint" in told
     assert "4111" not in told
 
 

@@ -1,6 +1,7 @@
 -- :name copy_in
 -- Add rows to journals from a stream; all or none.
-COPY tx_journal (tx_id, number, first_version, last_version, entries, hash, recorded_at) FROM STDIN
+COPY tx_journal (tx_id, number, first_version, last_version, entries, hash, recorded_at)
+FROM STDIN (ENCODING 'UTF8')
 
 -- :name insert_rows
 -- Add rows to journals; those that are there already are not returned.

@@ -4,7 +4,7 @@ DELETE FROM tx_state WHERE tx_id = ANY(%(tx_id)s)
 
 -- :name copy_in
 -- Take copies of states from a stream.
-COPY tx_state (tx_id, version, status, fields, archived_at) FROM STDIN
+COPY tx_state (tx_id, version, status, fields, archived_at) FROM STDIN (ENCODING 'UTF8')
 
 -- :name load
 -- The archived fields of transactions.
