@@ -128,8 +128,11 @@ class StepCaller:
         return outcome
 
     def _limited(self, run: Run, sql: Connection | None = None) -> Outcome:
-        with self.time_limit(self.timeout_s(run)):
-            return self.returned(run, self._called(run, self.type_of(run), sql))
+        step_type, limit_s = self._about(run.action)
+        if run.expires_at_ms is not None:
+            limit_s = self.timeout_s(run)
+        with self.time_limit(limit_s):
+            return self.returned(run, self._called(run, step_type, sql))
 
     def report_held(self, run: Run) -> None:
         """What a transactional step has reported, now that its row is free."""

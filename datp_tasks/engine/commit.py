@@ -164,13 +164,15 @@ class Committer:
     def _gone_on(self, run: Run, reply: Reply, writes: Writes) -> None:
         if reply[0] != "OK":
             return self._lost(run, reply)
-        if int(reply[3]) > run.switch_seq:
-            writes.refresh.append(run)
-        if reply[2] and run.state.ending is None and self._points.may_stop(run, reply[2]):
-            self._decider.stop(run)
-            writes.again.append((run, Next()))
-        else:
-            writes.staying.append(run)
+        if len(reply) > 1:
+            _, request, switch_seq = reply
+            if int(switch_seq) > run.switch_seq:
+                writes.refresh.append(run)
+            if request and run.state.ending is None and self._points.may_stop(run, request):
+                self._decider.stop(run)
+                writes.again.append((run, Next()))
+                return None
+        writes.staying.append(run)
         return None
 
     def _hand_over(

@@ -138,16 +138,11 @@ class Hop:
     ) -> tuple[list[Run], list[Reply]]:
         """Claim these in the round trip of the orders; and the replies to those."""
         begin = "" if step_type.is_unsafe else _OPENS
-        name = step_type.name
         kept = self._cache.take(tx_id for tx_id, _ in pairs)
-        calls = []
-        for tx, sequence in pairs:
-            held = kept[tx].name if tx in kept else ""
-            calls.append(
-                self._live.call_claim(
-                    tx, sequence, self._node, step_type=name, begin=begin, held=held
-                )
-            )
+        wanted = [
+            (tx, str(sequence), kept[tx].name if tx in kept else "") for tx, sequence in pairs
+        ]
+        calls = self._live.calls_claim(wanted, self._node, step_type.name, begin)
         replies = self._live.run([*orders, *calls])
         runs = []
         for (tx, _), reply in zip(pairs, replies[len(orders) :], strict=True):

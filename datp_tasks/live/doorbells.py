@@ -158,7 +158,8 @@ class Doorbells:
 
 
 def _pairs(texts: Sequence[str]) -> list[Pair]:
-    return [_waits(text).pair for text in texts]
+    """Those of what waits, without its owners: each vector makes one of each transaction."""
+    return [(tx_id, int(number)) for tx_id, number, _ in (each.split(" ", 2) for each in texts)]
 
 
 def _waits(text: str) -> Waits:

@@ -40,7 +40,14 @@ class Frames:
         self, name: str, own: Sequence[tuple[str, ...]], node: str, shared: tuple[Argument, ...]
     ) -> list[ScriptCall]:
         """One for each of these, whose own arguments begin with its id; its shard is asked once."""
-        shards = {each[0][1:3]: each[0] for each in own}
-        frames = {shard: self.frame(name, tx, node, shared) for shard, tx in shards.items()}
-        keys_of = self._keys.own
-        return [ScriptCall(frames[each[0][1:3]], keys_of(each[0]), each) for each in own]
+        known: dict[str, tuple[Frame, str, str]] = {}
+        calls = []
+        for each in own:
+            tx_id = each[0]
+            shard = tx_id[1:3]
+            if shard not in known:
+                frame = self.frame(name, tx_id, node, shared)
+                known[shard] = (frame, *self._keys.own_prefixes(shard))
+            frame, state, deltas = known[shard]
+            calls.append(ScriptCall(frame, (state + tx_id, deltas + tx_id), each))
+        return calls

@@ -153,8 +153,12 @@ class Keys:
 
     def own(self, tx_id: str) -> tuple[str, str]:
         """State and deltas: what most scripts take of each transaction."""
-        shard = f"{self.prefix}:{{{tx_id[1:3]}}}"
-        return f"{shard}:stateH:{tx_id}", f"{shard}:deltaL:{tx_id}"
+        state, deltas = self.own_prefixes(tx_id[1:3])
+        return state + tx_id, deltas + tx_id
+
+    def own_prefixes(self, shard: str) -> tuple[str, str]:
+        """What comes before the id in these two names."""
+        return f"{self.prefix}:{{{shard}}}:stateH:", f"{self.prefix}:{{{shard}}}:deltaL:"
 
     def of_tx(self, tx_id: str, name: str) -> str:
         """A list of the shard that the transaction lives in."""

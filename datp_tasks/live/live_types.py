@@ -66,14 +66,14 @@ class NewTransaction:
 
     def fields(self) -> dict[str, str]:
         """Those of the hash that its client decided, and where it begins."""
-        pairs = self.other_pairs()
+        pairs = self.own_pairs()
         first = {"owner": self.owner, "pipeline": self.pipeline, "group": self.group}
+        first |= {"stepType": self.step_type, "place": self.place, "priority": "in"}
         return first | dict(zip(pairs[::2], pairs[1::2], strict=True))
 
-    def other_pairs(self) -> list[str]:
-        """Names and values of the fields, but for owner, pipeline and group."""
-        pairs = ["stepType", self.step_type, "place", self.place]
-        pairs += ("priority", "in", "state", self.state_json)
+    def own_pairs(self) -> list[str]:
+        """Names and values of the fields that differ between those of one pipeline and owner."""
+        pairs = ["state", self.state_json]
         if self.metadata_json:
             pairs += ("metadata", self.metadata_json)
         if self.external_id:

@@ -8,17 +8,21 @@ from typing import Any
 from datp_tasks.live.live_types import Bell, Claimed, Refused, flat_to_dict
 from datp_tasks.live.scripts import Reply
 
-#: Of one that has never run, and of which its client said nothing special.
-NEW_FIELDS = ("owner", "group", "pipeline", "stepType", "place", "state")
-
 
 def claimed(tx_id: str, reply: Reply) -> Claimed | Refused:
     """What the claim script answered."""
     if reply[0] == "NEW":
-        _, fence, opened, *values = reply
-        return Claimed(
-            tx_id, int(fence), dict(zip(NEW_FIELDS, values, strict=True)), [], opened == 1
-        )
+        # It has never run, and its client said nothing special.
+        _, fence, opened, owner, group, pipeline, step_type, place, state = reply
+        fields = {
+            "owner": owner,
+            "group": group,
+            "pipeline": pipeline,
+            "stepType": step_type,
+            "place": place,
+            "state": state,
+        }
+        return Claimed(tx_id, int(fence), fields, [], opened == 1)
     if reply[0] == "OK":
         _, fence, opened, flat, deltas = reply
         return Claimed(tx_id, int(fence), flat_to_dict(flat), deltas, opened == 1)

@@ -94,8 +94,9 @@ class LiveStore(Reading):
         return bells, replies[len(new) :]
 
     def _call_create(self, new: NewTransaction) -> ScriptCall:
-        frame = self._frame("create", new.tx_id)
-        own = (new.tx_id, new.group, new.pipeline, new.owner, *new.other_pairs())
+        shared = (new.group, new.pipeline, new.step_type, new.place)
+        frame = self._frame("create", new.tx_id, arguments=shared)
+        own = (new.tx_id, new.owner, *new.own_pairs())
         return ScriptCall(frame, (self.keys.state(new.tx_id),), own)
 
     # The hop.
@@ -115,26 +116,15 @@ class LiveStore(Reading):
         worker still has ("<JSON version>/<fence>"), which need not be sent again.
         """
         held = held or {}
-        options = {"step_type": step_type, "begin": begin}
-        calls = [
-            self.call_claim(tx, sequence, node, held=held.get(tx, ""), **options)
-            for tx, sequence in bells
-        ]
-        replies = self.run(calls)
+        wanted = [(tx, str(sequence), held.get(tx, "")) for tx, sequence in bells]
+        replies = self.run(self.calls_claim(wanted, node, step_type, begin))
         return [claimed(tx, reply) for (tx, _), reply in zip(bells, replies, strict=True)]
 
-    def call_claim(
-        self,
-        tx_id: str,
-        sequence: int,
-        node: str,
-        *,
-        step_type: str = "",
-        begin: str = "",
-        held: str = "",
-    ) -> ScriptCall:
-        frame = self._frame("claim", tx_id, node, (node, step_type, begin))
-        return ScriptCall(frame, self._own(tx_id), (tx_id, str(sequence), held))
+    def calls_claim(
+        self, wanted: Sequence[tuple[str, ...]], node: str, step_type: str, begin: str
+    ) -> list[ScriptCall]:
+        """Of many, each as its id, sequence and what of it is held."""
+        return self._calls("claim", wanted, node, (node, step_type, begin))
 
     def call_checkpoint(
         self, held: Held, fields: tuple[str, ...] = (), *, snapshot: bool = False

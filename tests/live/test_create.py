@@ -64,6 +64,28 @@ def test_many_are_created_in_one_round_trip(stage: Stage) -> None:
     assert stage.live.sizes()["queuedZ"] == 2 * len(shards)
 
 
+def test_neighbours_of_different_pipelines_and_owners_keep_their_own(stage: Stage) -> None:
+    """Those of one pipeline share a call, in which what they share is said once."""
+    new = [stage.new() for _ in range(4)]
+    new[1] = replace(new[1], owner="bob")
+    new[2] = replace(new[2], pipeline="q", group="kyc", step_type="t/other", place="q/0")
+    bells = stage.live.create_many(new)
+    assert [bell and (bell.tx_id, bell.group, bell.owner) for bell in bells] == [
+        (new[0].tx_id, "master", "alice"),
+        (new[1].tx_id, "master", "bob"),
+        (new[2].tx_id, "kyc", "alice"),
+        (new[3].tx_id, "master", "alice"),
+    ]
+    names = ("owner", "pipeline", "group", "stepType", "place")
+    stored = [[stage.fields(each.tx_id)[name] for name in names] for each in new]
+    assert stored == [
+        ["alice", "p", "master", STEP, "p/0"],
+        ["bob", "p", "master", STEP, "p/0"],
+        ["alice", "q", "kyc", "t/other", "q/0"],
+        ["alice", "p", "master", STEP, "p/0"],
+    ]
+
+
 def test_an_external_id_is_a_field_and_reserves_no_key_of_its_own(stage: Stage) -> None:
     """Whether it is used already is what the unique index in SQL decides."""
     bell = stage.queued(external_id="order 17:b")

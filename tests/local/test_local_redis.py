@@ -81,6 +81,7 @@ def test_settings_and_access(new_redis: NewRedis) -> None:
         for name, value in (
             ("appendonly", "yes"),
             ("appendfsync", "everysec"),
+            ("auto-aof-rewrite-min-size", str(256 * 1024 * 1024)),
             ("maxmemory-policy", "noeviction"),
             ("save", ""),
             ("databases", "64"),

@@ -20,7 +20,7 @@ EACH_ARGV:
   lines        json  the deltas, one a line
   fields       pairs names and values of the hash
 Returns:
-  OK           version, request to stop or empty, switch sequence
+  OK           nothing, or the request to stop or empty and the switch sequence
   STALE        status found; another worker owns it
 ]]
 --- @include "clock"
@@ -58,7 +58,10 @@ local function checkpoint(state, deltas, tx_id, fence, lines, ...)
     put(due, now, tx_id)
   end
   entry(entries, tx_id, version, before, fence, 'step', lines, '')
-  return {'OK', version, request or '', switch_seq or '0'}
+  if request or switch_seq then
+    return {'OK', request or '', switch_seq or '0'}
+  end
+  return {'OK'}
 end
 
 local answers = each(KEYS, 3, 2, ARGV, 5, checkpoint)
