@@ -54,6 +54,7 @@ def test_the_urls_fit_the_servers(services: dict[str, Any]) -> None:
     redis = services["redis"]["command"][-1]
     assert "--appendonly yes" in redis
     assert "--maxmemory-policy noeviction" in redis
+    assert "--auto-aof-rewrite-min-size 256mb" in redis
     assert re.search(r"--maxmemory \S", redis)
 
 
