@@ -58,6 +58,17 @@ def test_the_current_version_is_the_one_in_use(
     assert catalogue.current("transfer").version == one.version
 
 
+def test_versions_that_are_asked_for_in_turn_are_not_mixed_up(
+    catalogue: Catalogue, pipeline_store: PipelineStore, define: Define
+) -> None:
+    """The one that was asked for last is remembered."""
+    kept = [define(description="one"), define(description="two"), define(name="payout")]
+    for definition in kept:
+        pipeline_store.apply(definition)
+    for definition in (*kept, *kept, kept[0], kept[0]):
+        assert catalogue.version(definition.name, definition.version) == definition
+
+
 def test_a_change_is_seen_after_the_reload_time(
     catalogue: Catalogue, pipeline_store: PipelineStore, define: Define, time_s: FakeTime
 ) -> None:
