@@ -148,15 +148,16 @@ def test_what_postgresql_refuses_is_asked_for_once_and_not_quoted(
     assert "4111" not in told
 
 
-def test_a_nul_beside_what_is_there_already_is_refused_too(datp: Kit) -> None:
-    """The driver refuses it in a statement, before PostgreSQL does."""
+@pytest.mark.parametrize("odd", ["\x00", "\ud800"], ids=["NUL", "half of a character"])
+def test_what_no_text_can_hold_is_refused_beside_what_is_there_already(datp: Kit, odd: str) -> None:
+    """PostgreSQL refuses the one, and Python the other before anything is sent."""
     connections = datp.connections
     journal = Journal(connections.engine, connections.clock)
     role = ArchiverRole("test", 10**15)
     known = {"t00-known": ["@1 0 0 claim "]}
     journal.append(role, known, {})
     with pytest.raises(JournalRefused):
-        journal.append(role, {**known, "t00-odd": ["@1 0 0 claim \x00"]}, {})
+        journal.append(role, {**known, "t00-odd": [f"@1 0 0 claim {odd}"]}, {})
 
 
 def test_one_that_loses_the_role_meanwhile_adds_nothing_to_what_is_there(
