@@ -129,6 +129,7 @@ class StepCaller:
 
     def _limited(self, run: Run, sql: Connection | None = None) -> Outcome:
         step_type, limit_s = self._about(run.action)
+        # Most have no expiry, and then one look is enough.
         if run.expires_at_ms is not None:
             limit_s = self.timeout_s(run)
         with self.time_limit(limit_s):

@@ -158,7 +158,8 @@ class Doorbells:
 
 
 def _pairs(texts: Sequence[str]) -> list[Pair]:
-    """Those of what waits, without its owners: each vector makes one of each transaction."""
+    """Id and sequence of each, without its owner. No `Waits` is made: each transaction of a vector
+    comes through here."""
     return [(tx_id, int(number)) for tx_id, number, _ in (each.split(" ", 2) for each in texts)]
 
 

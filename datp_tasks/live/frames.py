@@ -8,7 +8,7 @@ from datp_tasks.live.keys import SHARED_LISTS, Keys
 from datp_tasks.live.scripts import Argument, Frame, ScriptCall, script
 
 #: Frames kept for reuse: some for each shard, script and node, and one for each place at which
-#: transactions of a shard go on.
+#: transactions of a shard begin or go on.
 FRAMES_MAX = 10_000
 
 

@@ -72,7 +72,7 @@ class NewTransaction:
         return first | dict(zip(pairs[::2], pairs[1::2], strict=True))
 
     def own_pairs(self) -> list[str]:
-        """Names and values of the fields that differ between those of one pipeline and owner."""
+        """Names and values of what `create` is told of each, but for its owner."""
         pairs = ["state", self.state_json]
         if self.metadata_json:
             pairs += ("metadata", self.metadata_json)

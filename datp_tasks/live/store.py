@@ -1,7 +1,7 @@
 """The live store: one method per script, batch first, one round trip per batch.
 
-Methods that begin with `call_` only describe a script call, so that a hop can send different
-transitions of its transactions together with `run`.
+Methods that begin with `call_` or `calls_` only describe script calls, so that a hop can send
+different transitions of its transactions together with `run`.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class RedisServer(EmbeddedServer):
                 'save ""',
                 "appendonly yes",
                 f"appendfsync {self._appendfsync}",
-                # Rewriting takes a core for a while; a log of this size is read in a few seconds.
+                # Rewriting takes half a core for a while; a log of this size is read in seconds.
                 "auto-aof-rewrite-min-size 256mb",
                 "maxmemory-policy noeviction",
                 "tcp-keepalive 60",

@@ -80,6 +80,13 @@ def test_a_checkpoint_tells_about_a_cancel_alone(stage: Stage) -> None:
     assert stage.checkpoint(claim) == ["OK", "cancelled:enough", "0"]
 
 
+def test_a_vector_of_checkpoints_tells_each_its_own_news(stage: Stage) -> None:
+    claims = [stage.claimed() for _ in range(3)]
+    stage.live.stop(claims[1].tx_id, StopRequest.cancel("enough"), OTHER_NODE)
+    calls = [stage.live.call_checkpoint(Held(each.tx_id, each.fence)) for each in claims]
+    assert stage.live.run(calls) == [["OK"], ["OK", "cancelled:enough", "0"], ["OK"]]
+
+
 def test_a_checkpoint_leaves_the_transaction_with_its_node(stage: Stage) -> None:
     claim = stage.claimed()
     stage.checkpoint(claim)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from datp_tasks.live.live_types import Bell, Claimed
+from datp_tasks.live.scripts import ScriptRunner
 from tests.support.live_states import STATE_JSON, STEP, Stage
 
 
@@ -69,7 +70,10 @@ def test_neighbours_of_different_pipelines_and_owners_keep_their_own(stage: Stag
     new = [stage.new() for _ in range(4)]
     new[1] = replace(new[1], owner="bob")
     new[2] = replace(new[2], pipeline="q", group="kyc", step_type="t/other", place="q/0")
+    runner: ScriptRunner = vars(stage.live)["_runner"]
+    before = runner.calls
     bells = stage.live.create_many(new)
+    assert runner.calls == before + 2
     assert [bell and (bell.tx_id, bell.group, bell.owner) for bell in bells] == [
         (new[0].tx_id, "master", "alice"),
         (new[1].tx_id, "master", "bob"),

@@ -160,8 +160,8 @@ def test_a_vector_of_one_shard_is_one_call_and_one_entry_and_each_has_its_answer
         costs.append((runner.calls - before[0], stage.redis.xlen(journal) - before[1]))
         return [reply[0] for reply in replies]
 
-    wanted_of = [(tx_id, str(number), "") for tx_id, number in pairs]
-    calls = live.calls_claim(wanted_of, NODE, STEP, OPENS)
+    rung = [(tx_id, str(number), "") for tx_id, number in pairs]
+    calls = live.calls_claim(rung, NODE, STEP, OPENS)
     assert run([*calls, calls[0]]) == ["OK"] * size + ["NOT_QUEUED"]
     fences = [int(fields["fence"]) for fields in live.fields_many([tx for tx, _ in pairs])]
     held = [Held(tx, fence, (PASSED,)) for (tx, _), fence in zip(pairs, fences, strict=True)]

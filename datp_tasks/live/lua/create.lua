@@ -9,9 +9,9 @@ KEYS:
 ARGV:
   now_ms       int     time, or empty for the server's
   group        str     node group
-  pipeline     str     their pipeline
-  step_type    str     its first step
-  place        str     where that is
+  pipeline     str     of all
+  step_type    str     their first step
+  place        str     of that step
 EACH_KEYS:
   state        hash    the transaction
 EACH_ARGV:
