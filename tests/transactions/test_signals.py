@@ -278,6 +278,25 @@ def test_a_sleeper_that_dies_after_bringing_transactions_back_is_followed_by_ano
     assert datp.operator.doctor().violations == []
 
 
+def test_one_that_alone_is_missing_in_redis_comes_back_with_its_switch(datp: Kit) -> None:
+    """No loss of Redis is seen, so nothing but its rebuilding repeats what was said to it."""
+    tx_id = waiting(datp)
+    datp.run_job("archiver")
+    datp.lose_bells()
+    datp.client.set_switch(tx_id, "go", 7)
+    datp.clock.advance(seconds=2 * SIGNALS_AGAIN_S)
+    live, redis = datp.connections.live, datp.connections.redis
+    redis.delete(
+        live.keys.state(tx_id), live.keys.deltas(tx_id), live.keys.of_tx(tx_id, "journalX")
+    )
+    for name in ("queuedZ", "sleepingZ", "toArchiveZ"):
+        redis.zrem(live.keys.of_tx(tx_id, name), tx_id)
+    datp.lose_bells(False)
+    datp.run_job("reconciler")
+    assert datp.status(tx_id).output == {"go": 7}
+    assert datp.operator.doctor().violations == []
+
+
 @pytest.mark.parametrize("point", ["signal.after_sql", "cancel.after_record"])
 @pytest.mark.parametrize("where", ["asleep", "evicted"])
 def test_a_cancel_whose_client_died_is_asked_for_by_the_reconciler(
