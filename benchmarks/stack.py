@@ -73,7 +73,7 @@ class Stack:
     """PostgreSQL and Redis, each with its own data directory, and what a part starts on them.
 
     The database of the PostgreSQL server is migrated once and then only copied: `renew` gives
-    each part a database of its own and an empty Redis, so that no part meets what another left.
+    each part a database of its own and a new Redis, so that no part meets what another left.
     """
 
     def __init__(self, above: Path = DATA) -> None:
@@ -112,10 +112,9 @@ class Stack:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def renew(self) -> None:
-        """Stop all that was started, and give an empty Redis and a new database."""
+        """Stop all that was started, and give a new Redis and a new database."""
         self.stop_all()
-        self.redis.flushall()
-        self.shrink_log()
+        self._renew_redis()
         before = self._database
         if before:
             self.engine.dispose()
@@ -129,6 +128,14 @@ class Stack:
             # What is still to be written is not for the next part to wait for.
             sql.exec_driver_sql("CHECKPOINT")
         self.engine = create_engine(self.database_url)
+
+    def _renew_redis(self) -> None:
+        """A new process at the same address. Emptying the old one would not do: its memory stays in
+        pieces, and then a script costs up to twice as much."""
+        self.redis.flushall()
+        self.shrink_log()
+        self.redis_server.stop()
+        self.redis_server.start()
 
     def shrink_log(self) -> None:
         """Redis would rewrite its log some time, in the middle of a measurement."""
