@@ -71,7 +71,9 @@ def test_progress_is_news_and_what_is_known_is_not(house: ApiHouse, acme: httpx.
     assert (old.json()["sequence"], took_s < 3) == (known, True)
     _, news = poll_meanwhile(house, acme, tx_id, lambda: house.kit.client.wake(tx_id), after=known)
     found = news.json()
-    assert (found["sequence"], found["status"]) == (known + 1, "sleeping")
+    assert found["sequence"] == known + 1
+    # The step reports before it goes to sleep again, and the poll is answered at once.
+    assert found["status"] in ("running", "sleeping")
     _, end = poll_meanwhile(house, acme, tx_id, go(house, tx_id))
     assert end.json()["status"] == "success"
 
