@@ -15,8 +15,7 @@ from benchmarks.parts import DEFAULT, PARTS
 from benchmarks.report import LATEST, Figures, Report, save
 from benchmarks.stack import DATA, EMPTY_STEP_PROCESSES, PROCESSES, Stack
 
-#: A virtual machine that was busy is slower for a while, whatever it does: the same scripts took
-#: twice the CPU time right after a part that had kept both cores busy.
+#: A virtual machine that was busy is slower for a while, whatever it does.
 REST_S = 30.0
 
 
