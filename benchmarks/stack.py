@@ -65,9 +65,6 @@ class Counts:
     def __sub__(self, before: Counts) -> Counts:
         return Counts(*(getattr(self, f.name) - getattr(before, f.name) for f in fields(self)))
 
-    def times(self, factor: float) -> Counts:
-        return Counts(*(getattr(self, f.name) * factor for f in fields(self)))
-
 
 class Stack:
     """PostgreSQL and Redis, each with its own data directory, and what a part starts on them.

@@ -13,7 +13,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import Protocol
 
 from redis.exceptions import RedisError
@@ -287,8 +286,9 @@ def _grouped(bells: Iterable[Bell]) -> Iterator[list[Bell]]:
     A script call moves transactions of one shard: a vector from few shards needs few calls.
     """
 
-    def kind(bell: Bell) -> tuple[int, str, str, str, bool]:
-        return PRIORITIES[bell.priority], bell.group, bell.step_type, bell.place, bell.alone
-
-    for _, group in groupby(sorted(bells, key=kind), key=kind):
-        yield sorted(group, key=lambda bell: bell.tx_id[1:3])
+    groups: dict[tuple[int, str, str, str, bool], list[Bell]] = {}
+    for bell in bells:
+        kind = PRIORITIES[bell.priority], bell.group, bell.step_type, bell.place, bell.alone
+        groups.setdefault(kind, []).append(bell)
+    for kind in sorted(groups):
+        yield sorted(groups[kind], key=lambda bell: bell.tx_id[1:3])

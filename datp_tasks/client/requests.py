@@ -75,9 +75,10 @@ class Submitted:
     duplicate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Prepared:
-    """A request in the two shapes in which it is stored: `acceptance` in SQL, `new` in Redis."""
+    """A request in the two shapes in which it is stored: `acceptance` in SQL, `new` in Redis. Not
+    frozen, as these are not."""
 
     acceptance: Acceptance
     new: NewTransaction

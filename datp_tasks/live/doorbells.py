@@ -104,7 +104,7 @@ class Doorbells:
         self, line: str, due: Sequence[Waits], owner_max: int, message: Message | None
     ) -> ScriptCall:
         """The call by which a line is rung; `rung` reads its reply."""
-        texts = [" ".join(map(str, each)) for each in due]
+        texts = [f"{tx_id} {sequence} {owner}" for tx_id, sequence, owner in due]
         queue, text = message or (self._live.keys.in_shard("bells", "noQueue"), "")
         order: tuple[str | int, ...] = (line, RINGING_MS, WAITING_MS, owner_max, text, *texts)
         return call(script("ring"), (*self._keys(line), queue), order)

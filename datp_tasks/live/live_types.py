@@ -16,9 +16,10 @@ PRIORITIES = {"admin": 0, "out": 3, "in": 6, "out-later": 7, "in-later": 9}
 FIRST_SEQUENCE = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Bell:
-    """A hint that a transaction is due: everything needed to ring, nothing that is the record."""
+    """A hint that a transaction is due: everything needed to ring, nothing that is the record. Not
+    frozen, as NewTransaction is not: each transaction that is rung for makes one."""
 
     tx_id: str
     sequence: int
@@ -89,8 +90,8 @@ class NewTransaction:
         return pairs
 
     def bell(self, sequence: int) -> Bell:
-        where = (self.group, self.step_type, self.place)
-        return Bell(self.tx_id, sequence, *where, "in", owner=self.owner)
+        group, step_type, place = self.group, self.step_type, self.place
+        return Bell(self.tx_id, sequence, group, step_type, place, "in", False, self.owner)
 
 
 class Claimed(NamedTuple):

@@ -48,8 +48,8 @@ local step_type = ARGV[3]
 local begin = ARGV[4]
 
 local now = clock(now_ms)
+local score = string.format('%.0f', now)
 local left, taken, times, entries, counted = {}, {}, {}, {}, {}
-
 -- How many fields `create` gives to one of which its client said nothing special.
 local plain = 12
 
@@ -89,7 +89,7 @@ local function claim(state, deltas, tx_id, sequence, held)
   tally(counted, 'started', group, pipeline, owner)
   left[#left + 1] = tx_id
   taken[#taken + 1] = tx_id
-  put(times, now, tx_id)
+  put(times, score, tx_id)
   if is_new then
     return {'NEW', fence, opens and 1 or 0, owner, group, pipeline, found_type, place, json}
   end

@@ -36,6 +36,7 @@ local step_type = ARGV[4]
 local place = ARGV[5]
 
 local now = clock(now_ms)
+local score = string.format('%.0f', now)
 local placed, counted = {}, {}
 
 local function create(state, tx_id, owner, ...)
@@ -43,14 +44,13 @@ local function create(state, tx_id, owner, ...)
   if found then
     return {'EXISTS', found}
   end
-  local sequence = 1
   -- `claim` counts these fields and the JSON, which is always given.
-  redis.call('HSET', state, 'status', 'queued', 'sequence', sequence, 'fence', '0',
+  redis.call('HSET', state, 'status', 'queued', 'sequence', '1', 'fence', '0',
     'version', '0', 'jsonVersion', '0', 'group', group, 'pipeline', pipeline, 'owner', owner,
     'stepType', step_type, 'place', place, 'priority', 'in', ...)
-  put(placed, now, tx_id)
+  put(placed, score, tx_id)
   tally(counted, 'queued', group, pipeline, owner)
-  return {'OK', sequence}
+  return {'OK', 1}
 end
 
 local answers = each(KEYS, 3, 1, ARGV, 6, create)

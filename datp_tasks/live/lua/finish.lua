@@ -54,6 +54,7 @@ local archive_ms = ARGV[2]
 local channel = ARGV[3]
 
 local now = clock(now_ms)
+local score = string.format('%.0f', now + archive_ms)
 local over, unknown, due, entries, news, counted = {}, {}, {}, {}, {}, {}
 
 local function finish(state, deltas, tx_id, fence, status, lines, json)
@@ -81,7 +82,7 @@ local function finish(state, deltas, tx_id, fence, status, lines, json)
     redis.call('HSET', state, 'status', status, 'version', version)
   end
   redis.call('HDEL', state, 'node', 'wakeTime', 'wakeSwitch', 'cancel', 'problem', 'stepType')
-  put(due, now + archive_ms, tx_id)
+  put(due, score, tx_id)
   entry(entries, tx_id, version, before, last, 'final', lines, status)
   tally(counted, status, group, pipeline, owner)
   news[#news + 1] = 'completed:' .. tx_id .. ':' .. status

@@ -1,8 +1,7 @@
--- True while the caller's claim is the last one; then the status found and the fields asked for.
+-- True while the caller's claim is the last one; then the status found, and up to three fields that
+-- are asked for.
 local function holds(state, fence, ...)
   local found = redis.call('HMGET', state, 'status', 'fence', ...)
-  if not found[1] then
-    return false, 'UNKNOWN'
-  end
-  return found[1] == 'running' and found[2] == fence, found[1], unpack(found, 3, #found)
+  return found[1] == 'running' and found[2] == fence, found[1] or 'UNKNOWN',
+    found[3], found[4], found[5]
 end
