@@ -19,7 +19,7 @@ from datp_tasks.engine.points_of_no_return import PointsOfNoReturn
 from datp_tasks.engine.run import Run
 from datp_tasks.engine.state_cache import StateCache
 from datp_tasks.engine.worker_parts import Stores, ThisNode
-from datp_tasks.engine.writes import Order, Passage, Writes
+from datp_tasks.engine.writes import Answered, JointOrder, Order, Passage, Writes
 from datp_tasks.failpoints import reach
 from datp_tasks.live.live_types import Bell, flat_to_dict
 from datp_tasks.live.scripts import Reply
@@ -31,6 +31,9 @@ from datp_tasks.record.sql_errors import DBAPIError, OperationalError
 from datp_tasks.transactions.follow_record import follow_summaries
 
 log = logging.getLogger("datp.hop")
+
+#: What a checkpoint answers if no request to stop has come and no switch was set.
+NO_NEWS = ["OK"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +76,7 @@ class Committer:
             writes = Writes(may_go_on)
             for run, move in moves:
                 self._sort(run, move, writes)
-            for passage in writes.passages:
-                writes.orders += self._go_on(passage)
+            writes.joint_orders += [self._go_on(each) for each in writes.passages if each.runs]
             self._park(writes)
             self._end(writes.finals, writes)
             self._follow_sql(writes.refused, writes)
@@ -145,7 +147,7 @@ class Committer:
 
     # What each script call and its answer mean.
 
-    def _go_on(self, passage: Passage) -> list[Order]:
+    def _go_on(self, passage: Passage) -> JointOrder:
         action = passage.action
         moved = []
         for run in passage.runs:
@@ -159,21 +161,26 @@ class Committer:
             moved.append((run.tx_id, str(run.fence), delta_lines(run.take_deltas()), *fields))
         where = (action.step_type, action.place)
         calls = self._live.calls_checkpoint(moved, *where, snapshot=passage.snapshot)
-        return [(call, self._gone_on, run) for call, run in zip(calls, passage.runs, strict=True)]
+        return calls, self._gone_on, passage.runs
 
-    def _gone_on(self, run: Run, reply: Reply, writes: Writes) -> None:
+    def _gone_on(self, answered: Answered, writes: Writes) -> None:
+        for run, reply in answered:
+            if reply == NO_NEWS or self._stays(run, reply, writes):
+                writes.staying.append(run)
+
+    def _stays(self, run: Run, reply: Reply, writes: Writes) -> bool:
+        """Whether it goes on after the news that it gets with its checkpoint."""
         if reply[0] != "OK":
-            return self._lost(run, reply)
-        if len(reply) > 1:
-            _, request, switch_seq = reply
-            if int(switch_seq) > run.switch_seq:
-                writes.refresh.append(run)
-            if request and run.state.ending is None and self._points.may_stop(run, request):
-                self._decider.stop(run)
-                writes.again.append((run, Next()))
-                return None
-        writes.staying.append(run)
-        return None
+            self._lost(run, reply)
+            return False
+        _, request, switch_seq = reply
+        if int(switch_seq) > run.switch_seq:
+            writes.refresh.append(run)
+        if request and run.state.ending is None and self._points.may_stop(run, request):
+            self._decider.stop(run)
+            writes.again.append((run, Next()))
+            return False
+        return True
 
     def _hand_over(
         self,
@@ -278,8 +285,9 @@ class Committer:
                 ended.append(run)
             else:
                 writes.refused.append(run)
-        calls = self._live.calls_finish([_finish(run) for run in ended], self._node)
-        writes.orders += [(call, _finished, run) for call, run in zip(calls, ended, strict=True)]
+        if ended:
+            calls = self._live.calls_finish([_finish(run) for run in ended], self._node)
+            writes.joint_orders.append((calls, _finished, ended))
         return None
 
     def _end_one_by_one(self, runs: list[Run], error: DBAPIError, writes: Writes) -> None:
@@ -335,13 +343,17 @@ class Committer:
     # Sending.
 
     def _send(self, writes: Writes) -> None:
-        if writes.orders:
-            replies = self._live.run([call for call, _, _ in writes.orders])
+        orders, joint = writes.orders, writes.joint_orders
+        if orders or joint:
+            calls = [call for call, _, _ in orders]
+            replies = self._live.run([*calls, *(many for many, _, _ in joint)])
             if writes.finals:
                 reach("hop.after_finish")
             reach("hop.after_checkpoint")
-            for (_, answered, run), reply in zip(writes.orders, replies, strict=True):
+            for (_, answered, run), reply in zip(orders, replies, strict=False):
                 answered(run, reply, writes)
+            for (_, all_answered, runs), found in zip(joint, replies[len(orders) :], strict=True):
+                all_answered(zip(runs, found, strict=True), writes)
             self._follow_sql(writes.stale, writes)
         if writes.refresh:
             found = self._live.fields_many([run.tx_id for run in writes.refresh])
@@ -365,9 +377,8 @@ def _finish(run: Run) -> tuple[str, ...]:
     return run.tx_id, str(run.fence), ending_of(run).status, lines, run.state_json()
 
 
-def _finished(run: Run, reply: Reply, writes: Writes) -> None:
-    if reply[0] == "STALE":
-        writes.stale.append(run)
+def _finished(answered: Answered, writes: Writes) -> None:
+    writes.stale += [run for run, reply in answered if reply[0] == "STALE"]
 
 
 def _is_due(before: Action, run: Run) -> bool:

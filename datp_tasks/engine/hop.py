@@ -143,15 +143,15 @@ class Hop:
             (tx, str(sequence), kept[tx].name if tx in kept else "") for tx, sequence in pairs
         ]
         calls = self._live.calls_claim(wanted, self._node, step_type.name, begin)
-        replies = self._live.run([*orders, *calls])
+        *replies, claims = self._live.run([*orders, calls])
         runs = []
-        for (tx, _), reply in zip(pairs, replies[len(orders) :], strict=True):
+        for (tx, _), reply in zip(pairs, claims, strict=True):
             answer = claimed(tx, reply)
             if isinstance(answer, Claimed):
                 runs += self._read(answer, kept)
             else:
                 _log_refused(answer)
-        return runs, replies[: len(orders)]
+        return runs, replies
 
     def _read(self, claimed: Claimed, kept: Mapping[str, Kept]) -> list[Run]:
         """The transaction as it is now; nothing of one that this release cannot read.

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from datp_tasks.engine.decide import Move
 from datp_tasks.engine.run import Run
 from datp_tasks.live.live_types import Bell
-from datp_tasks.live.scripts import Reply, ScriptCall
+from datp_tasks.live.scripts import Reply, ScriptCall, ScriptCalls
 from datp_tasks.model.plan import Action
 
 #: A script call, what to do with its reply, and whose it is. `Writes`, which holds the orders, is
 #: given to them and not held by them: such reference cycles cost the garbage collector a tenth of a
 #: hop.
 Order = tuple[ScriptCall, "Callable[[Run, Reply, Writes], None]", Run]
+#: The same of many that make the same transition.
+JointOrder = tuple[ScriptCalls, "Callable[[Answered, Writes], None]", Sequence[Run]]
+#: Each with the reply to it.
+Answered = Iterable[tuple[Run, Reply]]
 
 
 @dataclass(slots=True)
@@ -42,6 +46,7 @@ class Writes:
         self.may_go_on = may_go_on
         self.passages: list[Passage] = []
         self.orders: list[Order] = []
+        self.joint_orders: list[JointOrder] = []
         self.finals: list[Run] = []
         self.parked: list[tuple[Run, str]] = []
         #: SQL has a final status or a newer fence, or Redis has one for what SQL let end.

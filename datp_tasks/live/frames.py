@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from datp_tasks.live.keys import SHARED_LISTS, Keys
-from datp_tasks.live.scripts import Argument, Frame, ScriptCall, script
+from datp_tasks.live.scripts import (
+    Argument,
+    Frame,
+    ScriptCalls,
+    Vector,
+    are_long,
+    script,
+    size_of,
+)
 
 #: Frames kept for reuse: some for each shard, script and node, and one for each place at which
 #: transactions of a shard begin or go on.
@@ -38,16 +47,24 @@ class Frames:
 
     def calls(
         self, name: str, own: Sequence[tuple[str, ...]], node: str, shared: tuple[Argument, ...]
-    ) -> list[ScriptCall]:
-        """One for each of these, whose own arguments begin with its id; its shard is asked once."""
-        known: dict[str, tuple[Frame, str, str]] = {}
-        calls = []
-        for each in own:
-            tx_id = each[0]
+    ) -> ScriptCalls:
+        """Of these, whose own arguments begin with their ids; each shard is asked about once."""
+        vectors: list[Vector] = []
+        replies: list[Any] = [None] * len(own)
+        filled: dict[str, tuple[Vector, str, str]] = {}
+        is_long = are_long(own)
+        for place, arguments in enumerate(own):
+            tx_id = arguments[0]
             shard = tx_id[1:3]
-            if shard not in known:
-                frame = self.frame(name, tx_id, node, shared)
-                known[shard] = (frame, *self._keys.own_prefixes(shard))
-            frame, state, deltas = known[shard]
-            calls.append(ScriptCall(frame, (state + tx_id, deltas + tx_id), each))
-        return calls
+            if shard not in filled or filled[shard][0].is_full:
+                vector = Vector.of(self.frame(name, tx_id, node, shared), replies)
+                vectors.append(vector)
+                filled[shard] = (vector, *self._keys.own_prefixes(shard))
+            vector, state, deltas = filled[shard]
+            vector.places.append(place)
+            vector.keys += (state + tx_id, deltas + tx_id)
+            vector.arguments.append(len(arguments))
+            vector.arguments += arguments
+            if is_long:
+                vector.size += size_of(arguments)
+        return ScriptCalls(script(name), own, vectors, replies)

@@ -6,7 +6,8 @@ A script answers with a word and details; the store turns words into results.
 
 A script whose header has the sections EACH_KEYS and EACH_ARGV moves a vector of transactions of
 one shard: what they share is sent once, and each has its own answer. Calls are described one by
-one; the runner puts those that share a frame into one EVALSHA.
+one, and the runner puts those that share a frame into one EVALSHA; or together, where all of a hop
+make the same transition.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from redis import Redis
 from redis.exceptions import NoScriptError, ResponseError
@@ -91,6 +93,27 @@ class ScriptCall(NamedTuple):
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class ScriptCalls:
+    """The same transition of many transactions. Its reply is the list of their replies."""
+
+    script: Script
+    #: Of each, beginning with its id.
+    arguments: Sequence[tuple[Argument, ...]]
+    vectors: list[Vector]
+    #: Where the vectors put the replies.
+    replies: list[Any]
+
+    def each(self) -> Iterator[tuple[ScriptCall, Reply]]:
+        """One by one, each with its reply, in the order in which they were sent."""
+        width = len(self.script.own_keys)
+        for vector in self.vectors:
+            keys = iter(vector.keys[len(vector.frame.keys) :])
+            for place in vector.places:
+                own = tuple(islice(keys, width))
+                yield ScriptCall(vector.frame, own, self.arguments[place]), self.replies[place]
+
+
 @cache
 def script(name: str) -> Script:
     source = flatten((FOLDER / f"{name}.lua").read_text())
@@ -150,22 +173,22 @@ class ScriptRunner:
         self.round_trips = 0
         self.calls = 0
 
-    def run(self, calls: Sequence[ScriptCall]) -> list[Reply]:
+    def run(self, calls: Sequence[ScriptCall | ScriptCalls]) -> list[Reply]:
         """The reply to each call. Those with one frame are served together, where the first is."""
         if not calls:
             return []
         replies: list[Any] = [None] * len(calls)
-        vectors = _vectors(calls)
-        for vector, reply in zip(vectors, self._send(vectors), strict=True):
-            vector.spread(reply, replies)
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise reply
+        vectors = vectors_of(calls, replies)
+        answers = self._send(vectors) if vectors else []
+        errors = [each.spread(answer) for each, answer in zip(vectors, answers, strict=True)]
+        for error in errors:
+            if error is not None:
+                raise error
         if transition_log.log.isEnabledFor(logging.DEBUG):
-            transition_log.say(calls, replies)
+            transition_log.say(one_by_one(calls, replies))
         return replies
 
-    def _send(self, vectors: Sequence[_Vector]) -> list[Any]:
+    def _send(self, vectors: Sequence[Vector]) -> list[Any]:
         replies = self.send([vector.command() for vector in vectors])
         missing = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if missing:
@@ -185,60 +208,89 @@ class ScriptRunner:
 
 
 @dataclass(slots=True)
-class _Vector:
-    """Calls that go together: their places among all calls, and what their command takes."""
+class Vector:
+    """Transactions that one call of a script moves."""
 
     frame: Frame
     keys: list[str]
     arguments: list[Argument]
+    #: The replies to all that were asked for together, and where those of this vector belong.
+    replies: list[Any]
     places: list[int]
     #: Characters in the arguments, where they are counted.
     size: int = 0
+
+    @classmethod
+    def of(cls, frame: Frame, replies: list[Any]) -> Self:
+        """One without transactions."""
+        return cls(frame, [*frame.keys], [*frame.arguments], replies, [])
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.places) >= CALL_TRANSACTIONS_MAX or self.size >= CALL_BYTES_MAX
 
     def command(self, *, with_source: bool = False) -> Command:
         script = self.frame.script
         head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
         return (*head, len(self.keys), *self.keys, *self.arguments)
 
-    def spread(self, reply: Any, replies: list[Any]) -> None:
-        """Give each transaction its answer; an error of the call is that of each."""
-        if not self.frame.script.own_keys or isinstance(reply, Exception):
-            for place in self.places:
-                replies[place] = reply
-            return
-        for place, answer in zip(self.places, reply, strict=True):
-            replies[place] = ResponseError(answer[1]) if answer[0] == "ERROR" else answer
+    def spread(self, answer: Any) -> Exception | None:
+        """Put the reply to each into its place; or the first error. An error of the call is that of
+        each."""
+        if isinstance(answer, Exception):
+            return answer
+        if not self.frame.script.own_keys:
+            self.replies[self.places[0]] = answer
+            return None
+        for place, reply in zip(self.places, answer, strict=True):
+            if reply[0] == "ERROR":
+                return ResponseError(reply[1])
+            self.replies[place] = reply
+        return None
 
 
-def _vectors(calls: Sequence[ScriptCall]) -> list[_Vector]:
+def one_by_one(
+    calls: Sequence[ScriptCall | ScriptCalls], replies: Sequence[Any]
+) -> Iterator[tuple[ScriptCall, Reply]]:
+    """Every transition with its reply."""
+    for call, reply in zip(calls, replies, strict=True):
+        if isinstance(call, ScriptCalls):
+            yield from call.each()
+        else:
+            yield call, reply
+
+
+def vectors_of(calls: Sequence[ScriptCall | ScriptCalls], replies: list[Any]) -> list[Vector]:
     """Those that share a frame go together, up to a limit; in the order of their first calls."""
-    vectors: list[_Vector] = []
-    together: dict[Frame, _Vector] = {}
-    # Only where all of them are long together can a vector be too long.
-    is_long = _size([each for call in calls for each in call.arguments]) >= CALL_BYTES_MAX
-    for place, (frame, keys, arguments) in enumerate(calls):
-        if not frame.script.own_keys:
-            alone = _Vector(frame, [*frame.keys, *keys], [*frame.arguments, *arguments], [place])
-            vectors.append(alone)
+    vectors: list[Vector] = []
+    together: dict[Frame, Vector] = {}
+    is_long = are_long(call.arguments for call in calls if isinstance(call, ScriptCall))
+    for place, call in enumerate(calls):
+        if isinstance(call, ScriptCalls):
+            replies[place] = call.replies
+            vectors += call.vectors
             continue
+        frame, keys, arguments = call
         vector = together.get(frame)
-        if (
-            vector is None
-            or vector.size >= CALL_BYTES_MAX
-            or len(vector.places) >= CALL_TRANSACTIONS_MAX
-        ):
-            vector = together[frame] = _Vector(frame, [*frame.keys], [*frame.arguments], [])
+        if vector is None or vector.is_full or not frame.script.own_keys:
+            vector = together[frame] = Vector.of(frame, replies)
             vectors.append(vector)
         vector.places.append(place)
         vector.keys += keys
-        vector.arguments.append(len(arguments))
+        if frame.script.own_keys:
+            vector.arguments.append(len(arguments))
         vector.arguments += arguments
         if is_long:
-            vector.size += _size(arguments)
+            vector.size += size_of(arguments)
     return vectors
 
 
-def _size(arguments: Sequence[Argument]) -> int:
+def are_long(arguments: Iterable[Sequence[Argument]]) -> bool:
+    """Only where all of them are long together can a vector be too long."""
+    return size_of([each for own in arguments for each in own]) >= CALL_BYTES_MAX
+
+
+def size_of(arguments: Sequence[Argument]) -> int:
     """Characters in them; numbers are short."""
     try:
         return sum(map(len, arguments))  # type: ignore[arg-type]

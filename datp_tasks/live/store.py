@@ -25,7 +25,15 @@ from datp_tasks.live.live_types import (
 )
 from datp_tasks.live.reading import Reading
 from datp_tasks.live.script_replies import bell_or_refused, bells_of, claimed
-from datp_tasks.live.scripts import Argument, Reply, ScriptCall, ScriptRunner, call, script
+from datp_tasks.live.scripts import (
+    Argument,
+    Reply,
+    ScriptCall,
+    ScriptCalls,
+    ScriptRunner,
+    call,
+    script,
+)
 from datp_tasks.model.plan import Position
 from datp_tasks.model.state import CRASH, delta_json
 from datp_tasks.model.stop_request import StopRequest
@@ -64,7 +72,7 @@ class LiveStore(Reading):
         """How long one that sleeps stays in memory after it was read or archived."""
         return SLEEPING_TTL_S * 1_000
 
-    def run(self, calls: Sequence[ScriptCall]) -> list[Reply]:
+    def run(self, calls: Sequence[ScriptCall | ScriptCalls]) -> list[Reply]:
         """Send calls in one round trip; replies in the same order."""
         return self._runner.run(calls)
 
@@ -117,12 +125,12 @@ class LiveStore(Reading):
         """
         held = held or {}
         wanted = [(tx, str(sequence), held.get(tx, "")) for tx, sequence in bells]
-        replies = self.run(self.calls_claim(wanted, node, step_type, begin))
+        (replies,) = self.run([self.calls_claim(wanted, node, step_type, begin)])
         return [claimed(tx, reply) for (tx, _), reply in zip(bells, replies, strict=True)]
 
     def calls_claim(
         self, wanted: Sequence[tuple[str, ...]], node: str, step_type: str, begin: str
-    ) -> list[ScriptCall]:
+    ) -> ScriptCalls:
         """Of many, each as its id, sequence and what of it is held."""
         return self._calls("claim", wanted, node, (node, step_type, begin))
 
@@ -130,12 +138,13 @@ class LiveStore(Reading):
         self, held: Held, fields: tuple[str, ...] = (), *, snapshot: bool = False
     ) -> ScriptCall:
         """Of one that stays at its step."""
-        own = (held.tx_id, str(held.fence), held.lines, *fields)
-        return self.calls_checkpoint([own], "", "", snapshot=snapshot)[0]
+        tx = held.tx_id
+        frame = self._frame("checkpoint", tx, arguments=("", "", "1" if snapshot else "0"))
+        return ScriptCall(frame, self._own(tx), (tx, str(held.fence), held.lines, *fields))
 
     def calls_checkpoint(
         self, held: Sequence[tuple[str, ...]], step_type: str, place: str, *, snapshot: bool
-    ) -> list[ScriptCall]:
+    ) -> ScriptCalls:
         """Of many that go on with the same step, each as its id, fence, lines and fields."""
         return self._calls("checkpoint", held, "", (step_type, place, "1" if snapshot else "0"))
 
@@ -173,11 +182,11 @@ class LiveStore(Reading):
         self, held: Held, node: str, status: str, state_json: str, *, follow_sql: bool = False
     ) -> ScriptCall:
         """`follow_sql`: the record is final, whichever node holds the live transaction."""
-        fence = "" if follow_sql else str(held.fence)
-        own = (held.tx_id, fence, status, held.lines, state_json)
-        return self.calls_finish([own], node)[0]
+        tx, fence = held.tx_id, "" if follow_sql else str(held.fence)
+        frame = self._frame("finish", tx, node, self._at_end)
+        return ScriptCall(frame, self._own(tx), (tx, fence, status, held.lines, state_json))
 
-    def calls_finish(self, ended: Sequence[tuple[str, ...]], node: str) -> list[ScriptCall]:
+    def calls_finish(self, ended: Sequence[tuple[str, ...]], node: str) -> ScriptCalls:
         """Of many that this node holds, each as its id, fence, status, lines and state."""
         return self._calls("finish", ended, node, self._at_end)
 

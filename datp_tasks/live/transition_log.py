@@ -6,7 +6,7 @@ Only at DEBUG, because there are thousands a second; at INFO a hop has one line 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ log = logging.getLogger("datp.transition")
 GIVES_FENCE = {("claim", "OK"), ("claim", "NEW"), ("stop", "SEIZED")}
 
 
-def say(calls: Sequence[ScriptCall], replies: Sequence[Reply]) -> None:
-    for call, reply in zip(calls, replies, strict=True):
+def say(answered: Iterable[tuple[ScriptCall, Reply]]) -> None:
+    for call, reply in answered:
         _, is_state, tx_id = call.keys[0].partition(":stateH:")
         if not is_state:
             continue

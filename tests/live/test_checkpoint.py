@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datp_tasks.live.live_types import Claimed, Held
-from datp_tasks.live.scripts import ScriptCall
+from datp_tasks.live.scripts import ScriptCalls
 from datp_tasks.model.journal import Entry
 from datp_tasks.model.state import done
 from datp_tasks.model.stop_request import StopRequest
@@ -26,7 +26,7 @@ def test_a_checkpoint_appends_its_deltas_under_one_new_version(stage: Stage) -> 
     assert stage.score(claim.tx_id, "toArchiveZ") is None
 
 
-def going_on(stage: Stage, claim: Claimed, *, place: str) -> list[ScriptCall]:
+def going_on(stage: Stage, claim: Claimed, *, place: str) -> ScriptCalls:
     own = (claim.tx_id, str(claim.fence), "")
     return stage.live.calls_checkpoint([own], "t/next", place, snapshot=False)
 
@@ -34,7 +34,7 @@ def going_on(stage: Stage, claim: Claimed, *, place: str) -> list[ScriptCall]:
 def test_a_checkpoint_says_where_its_transaction_goes_on(stage: Stage) -> None:
     claim = stage.claimed()
     held = Held(claim.tx_id, claim.fence)
-    stage.live.run(going_on(stage, claim, place="p/1"))
+    stage.live.run([going_on(stage, claim, place="p/1")])
     fields = stage.fields(claim.tx_id)
     assert (fields["stepType"], fields["place"]) == ("t/next", "p/1")
     stage.live.run([stage.live.call_checkpoint(held, ("begun", "1"))])
@@ -44,7 +44,7 @@ def test_a_checkpoint_says_where_its_transaction_goes_on(stage: Stage) -> None:
 
 def test_checkpoints_of_one_call_go_on_at_different_places(stage: Stage) -> None:
     first, second = stage.claimed(), stage.claimed()
-    stage.live.run([*going_on(stage, first, place="p/1"), *going_on(stage, second, place="q/1")])
+    stage.live.run([going_on(stage, first, place="p/1"), going_on(stage, second, place="q/1")])
     assert stage.fields(first.tx_id)["place"] == "p/1"
     assert stage.fields(second.tx_id)["place"] == "q/1"
 

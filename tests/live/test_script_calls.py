@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from redis.exceptions import ResponseError
 
 from datp_tasks.live import scripts
 from datp_tasks.live.live_types import Bell, Claimed, Held
-from datp_tasks.live.scripts import ScriptCall, ScriptRunner, script, script_names
+from datp_tasks.live.scripts import ScriptCall, ScriptCalls, ScriptRunner, script, script_names
 from datp_tasks.model.state import PASSED, Delta, delta_json
 from datp_tasks.model.stop_request import StopRequest
 from tests.support.live_states import HERE, NODE, OPENS, STATE_JSON, STEP, Stage
@@ -154,15 +156,15 @@ def test_a_vector_of_one_shard_is_one_call_and_one_entry_and_each_has_its_answer
     pairs = [(bell.tx_id, bell.sequence) for bell in bells]
     costs = []
 
-    def run(calls: list[ScriptCall]) -> list[str]:
+    def run(calls: Sequence[ScriptCall | ScriptCalls]) -> list[str]:
         before = runner.calls, stage.redis.xlen(journal)
         replies = live.run(calls)
         costs.append((runner.calls - before[0], stage.redis.xlen(journal) - before[1]))
-        return [reply[0] for reply in replies]
+        return [reply[0] for reply in (replies[0] if len(replies) == 1 else replies)]
 
     rung = [(tx_id, str(number), "") for tx_id, number in pairs]
-    calls = live.calls_claim(rung, NODE, STEP, OPENS)
-    assert run([*calls, calls[0]]) == ["OK"] * size + ["NOT_QUEUED"]
+    calls = live.calls_claim([*rung, rung[0]], NODE, STEP, OPENS)
+    assert run([calls]) == ["OK"] * size + ["NOT_QUEUED"]
     fences = [int(fields["fence"]) for fields in live.fields_many([tx for tx, _ in pairs])]
     held = [Held(tx, fence, (PASSED,)) for (tx, _), fence in zip(pairs, fences, strict=True)]
     stale = Held(held[3].tx_id, held[3].fence - 1, (PASSED,))

@@ -22,7 +22,16 @@ from datp_tasks.live.connect import make_redis
 from datp_tasks.live.invariants import Observed, check_transaction, look
 from datp_tasks.live.keys import LISTS
 from datp_tasks.live.live_types import Bell, Claimed, Held, NewTransaction, Restored, flat_to_dict
-from datp_tasks.live.scripts import FOLDER, Reply, Script, ScriptCall, header_sections, script_names
+from datp_tasks.live.scripts import (
+    FOLDER,
+    Reply,
+    Script,
+    ScriptCall,
+    ScriptCalls,
+    header_sections,
+    one_by_one,
+    script_names,
+)
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.journal import Entry, living_branch
 from datp_tasks.model.plan import Position
@@ -84,11 +93,13 @@ class WatchedStore(LiveStore):
         #: Transactions that left memory because SQL has them; others that are not here were lost.
         self.left: set[str] = set()
 
-    def run(self, calls: Sequence[ScriptCall]) -> list[Reply]:
-        before = self._standings(calls)
+    def run(self, calls: Sequence[ScriptCall | ScriptCalls]) -> list[Reply]:
+        each = [call for call, _ in one_by_one(calls, [None] * len(calls))]
+        before = self._standings(each)
         replies = super().run(calls)
-        after = self._standings(calls)
-        for call, reply, old, new in zip(calls, replies, before, after, strict=True):
+        after = self._standings(each)
+        answered = one_by_one(calls, replies)
+        for (call, reply), old, new in zip(answered, before, after, strict=True):
             called, keys = call.script, call.all_keys
             assert len(keys) == len(called.keys) + len(called.own_keys), called.name
             assert len({key[key.index("{") : key.index("}")] for key in keys}) == 1, keys
@@ -97,7 +108,7 @@ class WatchedStore(LiveStore):
             fits(called, called.own_arguments or called.arguments, call.arguments)
             assert reply[0] in called.answers, (called.name, reply)
             self.answers_seen.add((called.name, reply[0]))
-            if len(calls) == 1:
+            if len(each) == 1:
                 self._see_move(called, call.keys[0].rpartition(":")[2], old, new)
         return replies
 
