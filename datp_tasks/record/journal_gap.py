@@ -40,6 +40,7 @@ class Query(Queries, topic="journal_gap"):
     find_gap: str
     missing_rows: str
     move_gap: str
+    widen_gap: str
     forget_gap: str
 
 
@@ -63,6 +64,7 @@ class FilesAndGap:
         """Add what SQL has just got; where that is not possible, note that it is missing."""
         if self._gap() is not None:
             # In order: what is missing first, and this batch is part of it.
+            self._widen(changes)
             self.catch_up()
             return
         try:
@@ -119,12 +121,12 @@ class FilesAndGap:
             self._alerts.clear_alert(JOURNAL_FILES, self._subject, connection=connection)
         log.warning("the files of the journal in %s have everything again", self._subject)
 
+    def _widen(self, changes: Mapping[str, Sequence[Entry]]) -> None:
+        with self._engine.begin() as connection:
+            connection.exec_driver_sql(Query.widen_gap, {**self._name, **_firsts(changes)})
+
     def _note(self, changes: Mapping[str, Sequence[Entry]], error: OSError) -> None:
-        values = {
-            "tx_id": list(changes),
-            "version": [entries[0].version for entries in changes.values()],
-            "now": self._clock.now(),
-        }
+        values = {**_firsts(changes), "now": self._clock.now()}
         with self._engine.begin() as connection:
             connection.exec_driver_sql(Query.note_gap, {**self._name, **values})
             moment = connection.exec_driver_sql(Query.find_gap, self._name).one().moment
@@ -135,3 +137,11 @@ class FilesAndGap:
             )
             if self._alerts.raise_alert(JOURNAL_FILES, self._subject, text, connection=connection):
                 log.error("%s", text, extra={"event": f"alert.{JOURNAL_FILES}"})
+
+
+def _firsts(changes: Mapping[str, Sequence[Entry]]) -> dict[str, list[str] | list[int]]:
+    """The transactions, and the version of the first new entry of each."""
+    return {
+        "tx_id": list(changes),
+        "version": [entries[0].version for entries in changes.values()],
+    }

@@ -92,3 +92,17 @@ def test_a_checkpoint_leaves_the_transaction_with_its_node(stage: Stage) -> None
     stage.checkpoint(claim)
     assert stage.status(claim.tx_id) == "running"
     assert stage.live.running_on(NODE) == [claim.tx_id]
+
+
+def test_neighbours_in_a_vector_have_versions_of_their_own(stage: Stage) -> None:
+    claims = [stage.claimed() for _ in range(3)]
+    for _ in range(4):
+        stage.checkpoint(claims[1])
+    before = [int(stage.version(each.tx_id)) for each in claims]
+    assert before[0] == before[2] < before[1]
+    own = [(each.tx_id, str(each.fence), "") for each in claims]
+    stage.live.run([stage.live.calls_checkpoint(own, "t/next", "p/1", snapshot=False)])
+    after = [int(stage.version(each.tx_id)) for each in claims]
+    assert after == [version + 1 for version in before]
+    told = [stage.entries(each.tx_id)[-1] for each in claims]
+    assert [(each.version, each.before) for each in told] == list(zip(after, before, strict=True))

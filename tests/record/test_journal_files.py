@@ -191,6 +191,28 @@ def test_a_long_gap_is_filled_in_parts(
     assert in_files(folder) == {tx: world.entries(tx) for tx in tx_ids}
 
 
+def test_what_is_recorded_after_the_clock_went_back_is_added_too(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL fails over to a server whose clock is behind while the files are given what they
+    lack: the new row sorts before those that they have."""
+    monkeypatch.setattr(journal_gap, "ROWS_MAX", 2)
+    monkeypatch.setattr(journal_gap, "CATCH_UP_S", 0)
+    with unwritable(folder):
+        tx_ids = [world.kit.submit("wait", {}) for _ in range(7)]
+        world.archive()
+    for _ in range(2):
+        world.archive()
+        assert gaps(world)
+    world.kit.clock.advance(seconds=-60)
+    world.kit.client.set_switch(tx_ids[0], "other", 1)
+    for _ in range(8):
+        world.archive()
+    assert gaps(world) == []
+    versions = {tx: sorted(e.version for e in found) for tx, found in in_files(folder).items()}
+    assert versions == {tx: [each.version for each in world.entries(tx)] for tx in tx_ids}
+
+
 def test_half_a_batch_is_taken_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk takes the first half; what follows must be readable all the same."""
     files = JournalFiles(folder)
