@@ -90,12 +90,14 @@ class System:
         """Redis is asked, which learns of an end after SQL has committed it. One list at a time,
         which costs as much as the question for the end of Celery's chains."""
         ends_s = time.monotonic() + give_up_s
-        while busy := self._busy_list():
-            while self._counts([busy])[0]:
-                if time.monotonic() > ends_s:
-                    left = self.still_open()
-                    raise TimeoutError(f"{left} transactions have not ended after {give_up_s:g} s")
-                time.sleep(POLL_S)
+        busy = self._busy_list()
+        while busy:
+            if time.monotonic() > ends_s:
+                left = self.still_open()
+                raise TimeoutError(f"{left} transactions have not ended after {give_up_s:g} s")
+            time.sleep(POLL_S)
+            if not self._counts([busy])[0]:
+                busy = self._busy_list()
 
     def still_open(self) -> int:
         return sum(self._counts(self._lists))

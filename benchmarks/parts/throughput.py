@@ -6,7 +6,6 @@ neighbour hits both sides; the figures are medians.
 
 from __future__ import annotations
 
-import gc
 from contextlib import ExitStack, closing
 from statistics import median
 
@@ -36,11 +35,6 @@ def run(bench: Bench) -> Figures:
         step.doing("workers warm up")
         engine.start_worker()
         chain.start_worker()
-        # A full collection of this process looks at all that the benchmark has imported, for a
-        # tenth of a second, which is no cost of either side.
-        gc.collect()
-        gc.freeze()
-        exits.callback(gc.unfreeze)
         for name, (transactions, chains) in sizes.items():
             ours, theirs = [], []
             for number in range(rounds):

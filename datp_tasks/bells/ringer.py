@@ -285,7 +285,6 @@ def _grouped(bells: Iterable[Bell]) -> Iterator[list[Bell]]:
 
     A script call moves transactions of one shard: a vector from few shards needs few calls.
     """
-
     groups: dict[tuple[int, str, str, str, bool], list[Bell]] = {}
     for bell in bells:
         kind = PRIORITIES[bell.priority], bell.group, bell.step_type, bell.place, bell.alone

@@ -76,9 +76,11 @@ class Committer:
             writes = Writes(may_go_on)
             for run, move in moves:
                 self._sort(run, move, writes)
-            writes.joint_orders += [self._go_on(each) for each in writes.passages if each.runs]
+            writes.joint_orders += self._go_on(writes.passages)
             self._park(writes)
             self._end(writes.finals, writes)
+            if writes.ended:
+                writes.joint_orders.append(self._finish(writes.ended))
             self._follow_sql(writes.refused, writes)
             self._send(writes)
             staying += writes.staying
@@ -147,21 +149,29 @@ class Committer:
 
     # What each script call and its answer mean.
 
-    def _go_on(self, passage: Passage) -> JointOrder:
-        action = passage.action
-        moved = []
-        for run in passage.runs:
-            fields: tuple[str, ...] = ()
-            if run.mid_way:
-                fields = ("unsafe", "")
-                run.mid_way = False
-            if action.group != run.group:
-                run.group = action.group
-                fields += ("group", action.group)
-            moved.append((run.tx_id, str(run.fence), delta_lines(run.take_deltas()), *fields))
-        where = (action.step_type, action.place)
-        calls = self._live.calls_checkpoint(moved, *where, snapshot=passage.snapshot)
-        return calls, self._gone_on, passage.runs
+    def _go_on(self, passages: Sequence[Passage]) -> list[JointOrder]:
+        """Checkpoints of those that go on here: one order for all that come to the same place."""
+        together: dict[tuple[str, str, bool], tuple[list[Run], list[tuple[str, ...]]]] = {}
+        for passage in passages:
+            action = passage.action
+            to = action.step_type, action.place, passage.snapshot
+            runs, moved = together.setdefault(to, ([], []))
+            runs += passage.runs
+            for run in passage.runs:
+                fields: tuple[str, ...] = ()
+                if run.mid_way:
+                    fields = ("unsafe", "")
+                    run.mid_way = False
+                if action.group != run.group:
+                    run.group = action.group
+                    fields += ("group", action.group)
+                moved.append((run.tx_id, str(run.fence), delta_lines(run.take_deltas()), *fields))
+        checkpoints = self._live.calls_checkpoint
+        return [
+            (checkpoints(moved, step_type, place, snapshot=snapshot), self._gone_on, runs)
+            for (step_type, place, snapshot), (runs, moved) in together.items()
+            if runs
+        ]
 
     def _gone_on(self, answered: Answered, writes: Writes) -> None:
         for run, reply in answered:
@@ -169,7 +179,7 @@ class Committer:
                 writes.staying.append(run)
 
     def _stays(self, run: Run, reply: Reply, writes: Writes) -> bool:
-        """Whether it goes on after the news that it gets with its checkpoint."""
+        """Whether it goes on: its checkpoint tells of a stop or a switch, or was refused."""
         if reply[0] != "OK":
             self._lost(run, reply)
             return False
@@ -279,16 +289,13 @@ class Committer:
         except DBAPIError as error:
             return self._end_one_by_one(runs, error, writes)
         reach("hop.after_final")
-        ended = []
         for run in runs:
-            if run.tx_id in won:
-                ended.append(run)
-            else:
-                writes.refused.append(run)
-        if ended:
-            calls = self._live.calls_finish([_finish(run) for run in ended], self._node)
-            writes.joint_orders.append((calls, _finished, ended))
+            (writes.ended if run.tx_id in won else writes.refused).append(run)
         return None
+
+    def _finish(self, ended: Sequence[Run]) -> JointOrder:
+        calls = self._live.calls_finish([_end_of(run) for run in ended], self._node)
+        return calls, _finished, ended
 
     def _end_one_by_one(self, runs: list[Run], error: DBAPIError, writes: Writes) -> None:
         """SQL refuses a value: find out whose, and let the neighbours end."""
@@ -350,7 +357,7 @@ class Committer:
             if writes.finals:
                 reach("hop.after_finish")
             reach("hop.after_checkpoint")
-            for (_, answered, run), reply in zip(orders, replies, strict=False):
+            for (_, answered, run), reply in zip(orders, replies[: len(orders)], strict=True):
                 answered(run, reply, writes)
             for (_, all_answered, runs), found in zip(joint, replies[len(orders) :], strict=True):
                 all_answered(zip(runs, found, strict=True), writes)
@@ -371,7 +378,7 @@ def _parked(run: Run, reply: Reply, writes: Writes) -> None:
     """SQL has marked it: whichever node holds the live one, it does not run."""
 
 
-def _finish(run: Run) -> tuple[str, ...]:
+def _end_of(run: Run) -> tuple[str, ...]:
     """What the script that ends it takes of it."""
     lines = delta_lines(run.take_deltas())
     return run.tx_id, str(run.fence), ending_of(run).status, lines, run.state_json()

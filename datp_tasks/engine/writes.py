@@ -15,9 +15,9 @@ from datp_tasks.model.plan import Action
 #: given to them and not held by them: such reference cycles cost the garbage collector a tenth of a
 #: hop.
 Order = tuple[ScriptCall, "Callable[[Run, Reply, Writes], None]", Run]
-#: The same of many that make the same transition.
+#: The same for transactions that make the same transition, whose replies are looked at together.
 JointOrder = tuple[ScriptCalls, "Callable[[Answered, Writes], None]", Sequence[Run]]
-#: Each with the reply to it.
+#: Transactions, each with the reply to its call.
 Answered = Iterable[tuple[Run, Reply]]
 
 
@@ -48,6 +48,8 @@ class Writes:
         self.orders: list[Order] = []
         self.joint_orders: list[JointOrder] = []
         self.finals: list[Run] = []
+        #: Those of them that SQL has let end.
+        self.ended: list[Run] = []
         self.parked: list[tuple[Run, str]] = []
         #: SQL has a final status or a newer fence, or Redis has one for what SQL let end.
         self.refused: list[Run] = []

@@ -1,9 +1,8 @@
-"""What calls of a script share, for transactions of one shard; with one frame they go together."""
+"""What calls of a script share, for transactions of one shard; and calls of many transactions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from datp_tasks.live.keys import SHARED_LISTS, Keys
 from datp_tasks.live.scripts import (
@@ -48,23 +47,20 @@ class Frames:
     def calls(
         self, name: str, own: Sequence[tuple[str, ...]], node: str, shared: tuple[Argument, ...]
     ) -> ScriptCalls:
-        """Of these, whose own arguments begin with their ids; each shard is asked about once."""
+        """Of these, whose own arguments begin with their ids: a vector for those of each shard, or
+        several if one would be too large."""
         vectors: list[Vector] = []
-        replies: list[Any] = [None] * len(own)
         filled: dict[str, tuple[Vector, str, str]] = {}
         is_long = are_long(own)
         for place, arguments in enumerate(own):
             tx_id = arguments[0]
             shard = tx_id[1:3]
             if shard not in filled or filled[shard][0].is_full:
-                vector = Vector.of(self.frame(name, tx_id, node, shared), replies)
+                vector = Vector.of(self.frame(name, tx_id, node, shared), [])
                 vectors.append(vector)
                 filled[shard] = (vector, *self._keys.own_prefixes(shard))
             vector, state, deltas = filled[shard]
-            vector.places.append(place)
-            vector.keys += (state + tx_id, deltas + tx_id)
-            vector.arguments.append(len(arguments))
-            vector.arguments += arguments
+            vector.add(place, (state + tx_id, deltas + tx_id), arguments)
             if is_long:
                 vector.size += size_of(arguments)
-        return ScriptCalls(script(name), own, vectors, replies)
+        return ScriptCalls(script(name), own, vectors)

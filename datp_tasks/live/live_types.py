@@ -1,4 +1,4 @@
-"""What the live store takes and gives: plain frozen data."""
+"""What the live store takes and gives: plain data."""
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ class Script:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame:
-    """What the calls of a vector share. Those with the same frame travel together."""
+    """What the calls of a vector share. Those that are described one by one and have the same frame
+    travel together."""
 
     script: Script
     keys: tuple[str, ...] = ()
@@ -95,23 +96,22 @@ class ScriptCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScriptCalls:
-    """The same transition of many transactions. Its reply is the list of their replies."""
+    """The same transition of many transactions, put together for their shards. Its reply is the
+    list of their replies."""
 
     script: Script
     #: Of each, beginning with its id.
     arguments: Sequence[tuple[Argument, ...]]
     vectors: list[Vector]
-    #: Where the vectors put the replies.
-    replies: list[Any]
 
-    def each(self) -> Iterator[tuple[ScriptCall, Reply]]:
-        """One by one, each with its reply, in the order in which they were sent."""
+    def each(self) -> Iterator[tuple[int, ScriptCall]]:
+        """One by one, in the order in which they are sent, with their places."""
         width = len(self.script.own_keys)
         for vector in self.vectors:
             keys = iter(vector.keys[len(vector.frame.keys) :])
             for place in vector.places:
                 own = tuple(islice(keys, width))
-                yield ScriptCall(vector.frame, own, self.arguments[place]), self.replies[place]
+                yield place, ScriptCall(vector.frame, own, self.arguments[place])
 
 
 @cache
@@ -174,16 +174,13 @@ class ScriptRunner:
         self.calls = 0
 
     def run(self, calls: Sequence[ScriptCall | ScriptCalls]) -> list[Reply]:
-        """The reply to each call. Those with one frame are served together, where the first is."""
-        if not calls:
-            return []
+        """The reply to each call; an error of one is raised when all were sent. Calls with one
+        frame are served together, where the first is."""
         replies: list[Any] = [None] * len(calls)
         vectors = vectors_of(calls, replies)
         answers = self._send(vectors) if vectors else []
-        errors = [each.spread(answer) for each, answer in zip(vectors, answers, strict=True)]
-        for error in errors:
-            if error is not None:
-                raise error
+        for vector, answer in zip(vectors, answers, strict=True):
+            vector.spread(answer)
         if transition_log.log.isEnabledFor(logging.DEBUG):
             transition_log.say(one_by_one(calls, replies))
         return replies
@@ -209,21 +206,28 @@ class ScriptRunner:
 
 @dataclass(slots=True)
 class Vector:
-    """Transactions that one call of a script moves."""
+    """What one EVALSHA takes: transactions of one shard, or a call that is about none."""
 
     frame: Frame
     keys: list[str]
     arguments: list[Argument]
-    #: The replies to all that were asked for together, and where those of this vector belong.
-    replies: list[Any]
+    #: Where its replies belong among those to all that were described together.
     places: list[int]
+    replies: list[Any]
     #: Characters in the arguments, where they are counted.
     size: int = 0
 
     @classmethod
     def of(cls, frame: Frame, replies: list[Any]) -> Self:
-        """One without transactions."""
-        return cls(frame, [*frame.keys], [*frame.arguments], replies, [])
+        """One to which transactions are added."""
+        return cls(frame, [*frame.keys], [*frame.arguments], [], replies)
+
+    def add(self, place: int, keys: tuple[str, ...], arguments: tuple[Argument, ...]) -> None:
+        """One more transaction."""
+        self.places.append(place)
+        self.keys += keys
+        self.arguments.append(len(arguments))
+        self.arguments += arguments
 
     @property
     def is_full(self) -> bool:
@@ -234,19 +238,17 @@ class Vector:
         head = ("EVAL", script.source) if with_source else ("EVALSHA", script.sha)
         return (*head, len(self.keys), *self.keys, *self.arguments)
 
-    def spread(self, answer: Any) -> Exception | None:
-        """Put the reply to each into its place; or the first error. An error of the call is that of
-        each."""
+    def spread(self, answer: Any) -> None:
+        """Put the reply to each into its place; an error of the call or of one is raised."""
         if isinstance(answer, Exception):
-            return answer
+            raise answer
         if not self.frame.script.own_keys:
             self.replies[self.places[0]] = answer
-            return None
+            return
         for place, reply in zip(self.places, answer, strict=True):
             if reply[0] == "ERROR":
-                return ResponseError(reply[1])
+                raise ResponseError(reply[1])
             self.replies[place] = reply
-        return None
 
 
 def one_by_one(
@@ -255,31 +257,34 @@ def one_by_one(
     """Every transition with its reply."""
     for call, reply in zip(calls, replies, strict=True):
         if isinstance(call, ScriptCalls):
-            yield from call.each()
+            yield from ((one, reply[place]) for place, one in call.each())
         else:
             yield call, reply
 
 
 def vectors_of(calls: Sequence[ScriptCall | ScriptCalls], replies: list[Any]) -> list[Vector]:
-    """Those that share a frame go together, up to a limit; in the order of their first calls."""
+    """What is sent for these, in the order of their first calls. Those that are described one by
+    one and share a frame go together, up to a limit."""
     vectors: list[Vector] = []
     together: dict[Frame, Vector] = {}
     is_long = are_long(call.arguments for call in calls if isinstance(call, ScriptCall))
     for place, call in enumerate(calls):
         if isinstance(call, ScriptCalls):
-            replies[place] = call.replies
+            found = replies[place] = [None] * len(call.arguments)
+            for vector in call.vectors:
+                vector.replies = found
             vectors += call.vectors
             continue
         frame, keys, arguments = call
-        vector = together.get(frame)
-        if vector is None or vector.is_full or not frame.script.own_keys:
-            vector = together[frame] = Vector.of(frame, replies)
-            vectors.append(vector)
-        vector.places.append(place)
-        vector.keys += keys
-        if frame.script.own_keys:
-            vector.arguments.append(len(arguments))
-        vector.arguments += arguments
+        if not frame.script.own_keys:
+            both = [*frame.keys, *keys], [*frame.arguments, *arguments]
+            vectors.append(Vector(frame, *both, [place], replies))
+            continue
+        if frame not in together or together[frame].is_full:
+            together[frame] = Vector.of(frame, replies)
+            vectors.append(together[frame])
+        vector = together[frame]
+        vector.add(place, keys, arguments)
         if is_long:
             vector.size += size_of(arguments)
     return vectors

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import DataError
 
 from datp_tasks import Abort, Call, Fail, Pipeline, Sleep
 from datp_tasks.engine import guard
+from datp_tasks.live.scripts import ScriptRunner
 from datp_tasks.model.status import Status
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -116,6 +119,83 @@ def test_a_vector_shares_round_trips_and_commits(
     assert costs[1] == costs[2]
     # The claim, the checkpoint between two steps, and the end, which is the commit.
     assert costs[2] == (3, 1)
+
+
+@pytest.fixture
+def one_shard(datp_servers: Servers) -> Iterator[Kit]:
+    kit = Kit(datp_servers, shards=1)
+    yield kit
+    kit.close()
+
+
+def calls_of_scripts(kit: Kit, step_type: str, pairs: Pairs) -> int:
+    runner: ScriptRunner = vars(kit.connections.live)["_runner"]
+    before = runner.calls
+    assert ring(kit, step_type, pairs) == len(pairs)
+    return runner.calls - before
+
+
+def test_those_of_a_vector_that_come_to_the_same_place_share_a_call_whatever_their_neighbours_do(
+    one_shard: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit = one_shard
+    monkeypatch.setattr(kit.connections.bells.costs, "publish", lambda: None)
+    monkeypatch.setattr(kit.connections.bells.counts, "send", lambda: None)
+
+    @kit.step("t/take")
+    def take(ctx: Any, data: Data) -> Data:
+        return data
+
+    @take.rollback
+    def give_back(ctx: Any, data: Data, output: Data) -> None:
+        pass
+
+    @kit.step("t/perhaps")
+    def perhaps(ctx: Any, data: Data) -> Data:
+        if data["fails"]:
+            raise Fail("no")
+        return data
+
+    kit.use(Pipeline("back").step("t/take").step("t/perhaps").step("t/perhaps").build())
+    costs = []
+    for order in ([0, 1] * 8, [0] * 8 + [1] * 8, [0, 1] * 8, [0, 1]):
+        pairs = queue(kit, "back", [{"fails": bool(fails)} for fails in order])
+        costs.append(calls_of_scripts(kit, "t/take", pairs))
+        ended = [kit.status(tx_id).status for tx_id, _ in pairs]
+        assert ended == [Status.FAILED if fails else Status.SUCCESS for fails in order]
+    # The first time Redis gets to know the scripts. Claim, checkpoint, the two ways on, and the
+    # ends, of which those that were undone may come later.
+    assert costs[1] == costs[2] == costs[3] <= 6
+
+
+def test_ends_that_are_stored_one_by_one_share_a_call(
+    one_shard: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kit = one_shard
+    monkeypatch.setattr(kit.connections.bells.costs, "publish", lambda: None)
+    monkeypatch.setattr(kit.connections.bells.counts, "send", lambda: None)
+    kit.use(Pipeline("p").step("t/pass").build())
+
+    @kit.step("t/pass")
+    def done(ctx: Any, data: Data) -> Data:
+        return data
+
+    record = kit.connections.record
+    finish_many = record.finish_many
+
+    def refuses_many(finals: Sequence[Any]) -> Any:
+        if len(finals) > 1:
+            raise DataError("", {}, ValueError("a value that SQL refuses"))
+        return finish_many(finals)
+
+    costs = []
+    for size in (2, 2, 8):
+        pairs = queue(kit, "p", [{"n": 1}] * size)
+        with monkeypatch.context() as patch:
+            patch.setattr(record, "finish_many", refuses_many)
+            costs.append(calls_of_scripts(kit, "t/pass", pairs))
+        assert {kit.status(tx_id).status for tx_id, _ in pairs} == {Status.SUCCESS}
+    assert costs[1] == costs[2] == 2
 
 
 @pytest.mark.parametrize("what", ["ok", "sleep", "call", "break"])

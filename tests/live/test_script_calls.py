@@ -9,7 +9,14 @@ from redis.exceptions import ResponseError
 
 from datp_tasks.live import scripts
 from datp_tasks.live.live_types import Bell, Claimed, Held
-from datp_tasks.live.scripts import ScriptCall, ScriptCalls, ScriptRunner, script, script_names
+from datp_tasks.live.scripts import (
+    ScriptCall,
+    ScriptCalls,
+    ScriptRunner,
+    one_by_one,
+    script,
+    script_names,
+)
 from datp_tasks.model.state import PASSED, Delta, delta_json
 from datp_tasks.model.stop_request import StopRequest
 from tests.support.live_states import HERE, NODE, OPENS, STATE_JSON, STEP, Stage
@@ -160,7 +167,7 @@ def test_a_vector_of_one_shard_is_one_call_and_one_entry_and_each_has_its_answer
         before = runner.calls, stage.redis.xlen(journal)
         replies = live.run(calls)
         costs.append((runner.calls - before[0], stage.redis.xlen(journal) - before[1]))
-        return [reply[0] for reply in (replies[0] if len(replies) == 1 else replies)]
+        return [reply[0] for _, reply in one_by_one(calls, replies)]
 
     rung = [(tx_id, str(number), "") for tx_id, number in pairs]
     calls = live.calls_claim([*rung, rung[0]], NODE, STEP, OPENS)

@@ -67,6 +67,8 @@ def test_calls_of_many_shards_are_answered_in_the_order_in_which_they_were_asked
 ) -> None:
     claims = [stage.claimed(stage.queued(shard=f"{n % 3:02d}")) for n in range(9)]
     stale = claims[4] = claims[4]._replace(fence=claims[4].fence - 1)
+    # Redis knows the script by then.
+    stage.checkpoint(stage.claimed())
     runner: ScriptRunner = vars(stage.live)["_runner"]
     before = runner.round_trips, runner.calls
     (replies,) = stage.live.run([checkpoints(stage, claims)])
@@ -78,6 +80,10 @@ def test_calls_of_many_shards_are_answered_in_the_order_in_which_they_were_asked
 
 
 def test_calls_of_many_go_with_other_calls_in_one_round_trip(stage: Stage) -> None:
+    # Redis knows the scripts by then.
+    stage.checkpoint(stage.claimed())
+    stage.parked()
+    stage.finish(stage.claimed())
     claims = [stage.claimed() for _ in range(3)]
     parked, ended = stage.claimed(), stage.claimed()
     park = stage.live.call_park(Held(parked.tx_id, parked.fence), NODE, "{}", "a doubt")
@@ -93,6 +99,8 @@ def test_calls_of_many_go_with_other_calls_in_one_round_trip(stage: Stage) -> No
 
 def test_more_than_a_call_may_take_are_moved_by_several(stage: Stage) -> None:
     count = CALL_TRANSACTIONS_MAX + 1
+    # Redis knows the script by then.
+    stage.claimed()
     bells = [stage.queued(shard="05") for _ in range(count)]
     pairs = [(bell.tx_id, bell.sequence) for bell in bells]
     runner: ScriptRunner = vars(stage.live)["_runner"]

@@ -94,7 +94,9 @@ class WatchedStore(LiveStore):
         self.left: set[str] = set()
 
     def run(self, calls: Sequence[ScriptCall | ScriptCalls]) -> list[Reply]:
-        each = [call for call, _ in one_by_one(calls, [None] * len(calls))]
+        each: list[ScriptCall] = []
+        for call in calls:
+            each += [call] if isinstance(call, ScriptCall) else [one for _, one in call.each()]
         before = self._standings(each)
         replies = super().run(calls)
         after = self._standings(each)

@@ -1,10 +1,9 @@
 -- The next fence or version. It follows the clock, so that it does not go backwards when Redis
--- loses its last writes. A text is made once: most of a vector get the same.
-local last_previous, last_now, last_text
+-- loses its last writes. A text is made once for what follows the same: most of a vector do.
+local texts, of_now = {}, nil
 local function following(previous, now)
-  if previous ~= last_previous or now ~= last_now then
-    last_text = string.format('%.0f', math.max(tonumber(previous or 0) + 1, now))
-    last_previous, last_now = previous, now
-  end
-  return last_text
+  texts, of_now = now == of_now and texts or {}, now
+  local last = previous or '0'
+  texts[last] = texts[last] or string.format('%.0f', math.max(tonumber(last) + 1, now))
+  return texts[last]
 end
