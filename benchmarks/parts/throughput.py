@@ -23,7 +23,7 @@ QUICK = {"three": (600, 40), "ten": (300, 12)}
 
 
 def run(bench: Bench) -> Figures:
-    rounds = bench.choose(9, 3)
+    rounds = bench.choose(13, 3)
     sizes = bench.choose(FULL, QUICK)
     figures: Figures = {}
     rows = []
