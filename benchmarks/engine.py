@@ -87,8 +87,8 @@ class System:
         return len(requests) / took_s
 
     def wait_for_all(self, give_up_s: float = GIVE_UP_S) -> None:
-        """Redis is asked, which learns of an end after SQL has committed it. One list at a time,
-        which costs as much as the question for the end of Celery's chains."""
+        """Redis is asked, which learns of an end after SQL has committed it. Mostly one list
+        alone, which costs as much as the question for the end of Celery's chains."""
         ends_s = time.monotonic() + give_up_s
         busy = self._busy_list()
         while busy:

@@ -19,8 +19,8 @@ TITLES = {
     "redis_bytes": "bytes sent to Redis",
 }
 OPEN = "SELECT count(*) FROM tx_summary WHERE completed_at IS NULL"
-#: Redis learns of an end so much later.
-FOLLOW_S = 0.3
+#: For so long Redis is given time to hear of the last ends.
+FOLLOW_S = 0.5
 
 
 def run(bench: Bench) -> Figures:

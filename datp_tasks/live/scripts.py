@@ -174,8 +174,8 @@ class ScriptRunner:
         self.calls = 0
 
     def run(self, calls: Sequence[ScriptCall | ScriptCalls]) -> list[Reply]:
-        """The reply to each call; an error of one is raised when all were sent. Calls with one
-        frame are served together, where the first is."""
+        """The reply to each call; an error of one is raised when all were sent. Those that are
+        described one by one and share a frame are served together, where the first is."""
         replies: list[Any] = [None] * len(calls)
         vectors = vectors_of(calls, replies)
         answers = self._send(vectors) if vectors else []
@@ -206,7 +206,7 @@ class ScriptRunner:
 
 @dataclass(slots=True)
 class Vector:
-    """What one EVALSHA takes: transactions of one shard, or a call that is about none."""
+    """What one EVALSHA takes: transactions of one shard, or the call of a script that takes one at a time."""
 
     frame: Frame
     keys: list[str]

@@ -40,7 +40,7 @@ class Query(Queries, topic="journal_gap"):
     find_gap: str
     missing_rows: str
     move_gap: str
-    widen_gap: str
+    recorded_at: str
     forget_gap: str
 
 
@@ -62,15 +62,29 @@ class FilesAndGap:
 
     def append(self, changes: Mapping[str, Sequence[Entry]], now_ms: int) -> None:
         """Add what SQL has just got; where that is not possible, note that it is missing."""
-        if self._gap() is not None:
+        gap = self._gap()
+        if gap is not None:
+            self._add_earlier(changes, now_ms, gap.moment)
             # In order: what is missing first, and this batch is part of it.
-            self._widen(changes)
             self.catch_up()
             return
         try:
             self._files.append(changes, now_ms)
         except OSError as error:
             self._note(changes, error)
+
+    def _add_earlier(
+        self, changes: Mapping[str, Sequence[Entry]], now_ms: int, moment: datetime
+    ) -> None:
+        """Add at once what would be passed over: the clock of PostgreSQL went back, and in its
+        order this batch comes before what the files were given last."""
+        recorded_at = self._recorded_at(changes)
+        if recorded_at is None or recorded_at > moment:
+            return
+        try:
+            self._files.append(changes, now_ms)
+        except OSError:
+            self._move_to(recorded_at, "", 0)
 
     def catch_up(self) -> None:
         """Add what is missing, if something is and if it is possible by now."""
@@ -112,21 +126,31 @@ class FilesAndGap:
     def _move(self, page: Sequence[Row[tuple[object, ...]]]) -> None:
         if len(page) == ROWS_MAX:
             last = page[-1]
-            place = {"moment": last.recorded_at, "tx_id": last.tx_id, "number": last.number}
-            with self._engine.begin() as connection:
-                connection.exec_driver_sql(Query.move_gap, {**self._name, **place})
+            self._move_to(last.recorded_at, last.tx_id, last.number)
             return
         with self._engine.begin() as connection:
             connection.exec_driver_sql(Query.forget_gap, self._name)
             self._alerts.clear_alert(JOURNAL_FILES, self._subject, connection=connection)
         log.warning("the files of the journal in %s have everything again", self._subject)
 
-    def _widen(self, changes: Mapping[str, Sequence[Entry]]) -> None:
+    def _move_to(self, moment: datetime, tx_id: str, number: int) -> None:
+        place = {"moment": moment, "tx_id": tx_id, "number": number}
         with self._engine.begin() as connection:
-            connection.exec_driver_sql(Query.widen_gap, {**self._name, **_firsts(changes)})
+            connection.exec_driver_sql(Query.move_gap, {**self._name, **place})
+
+    def _recorded_at(self, changes: Mapping[str, Sequence[Entry]]) -> datetime | None:
+        """When a batch was recorded: by one statement, so one transaction tells it of all."""
+        with self._engine.connect() as connection:
+            values = {"tx_id": next(iter(changes), "")}
+            found = connection.exec_driver_sql(Query.recorded_at, values).first()
+        return None if found is None else found.recorded_at
 
     def _note(self, changes: Mapping[str, Sequence[Entry]], error: OSError) -> None:
-        values = {**_firsts(changes), "now": self._clock.now()}
+        values = {
+            "tx_id": list(changes),
+            "version": [entries[0].version for entries in changes.values()],
+            "now": self._clock.now(),
+        }
         with self._engine.begin() as connection:
             connection.exec_driver_sql(Query.note_gap, {**self._name, **values})
             moment = connection.exec_driver_sql(Query.find_gap, self._name).one().moment
@@ -137,11 +161,3 @@ class FilesAndGap:
             )
             if self._alerts.raise_alert(JOURNAL_FILES, self._subject, text, connection=connection):
                 log.error("%s", text, extra={"event": f"alert.{JOURNAL_FILES}"})
-
-
-def _firsts(changes: Mapping[str, Sequence[Entry]]) -> dict[str, list[str] | list[int]]:
-    """The transactions, and the version of the first new entry of each."""
-    return {
-        "tx_id": list(changes),
-        "version": [entries[0].version for entries in changes.values()],
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -191,8 +191,9 @@ def test_a_long_gap_is_filled_in_parts(
     assert in_files(folder) == {tx: world.entries(tx) for tx in tx_ids}
 
 
+@pytest.mark.parametrize("fails_again", [False, True])
 def test_what_is_recorded_after_the_clock_went_back_is_added_too(
-    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch, fails_again: bool
 ) -> None:
     """PostgreSQL fails over to a server whose clock is behind while the files are given what they
     lack: the new row sorts before those that they have."""
@@ -206,9 +207,12 @@ def test_what_is_recorded_after_the_clock_went_back_is_added_too(
         assert gaps(world)
     world.kit.clock.advance(seconds=-60)
     world.kit.client.set_switch(tx_ids[0], "other", 1)
-    for _ in range(8):
+    with unwritable(folder) if fails_again else nullcontext():
+        world.archive()
+    for _ in range(7):
         world.archive()
     assert gaps(world) == []
+    # Redis has the same clock here, so its files are not in the order of versions.
     versions = {tx: sorted(e.version for e in found) for tx, found in in_files(folder).items()}
     assert versions == {tx: [each.version for each in world.entries(tx)] for tx in tx_ids}
 

@@ -23,19 +23,9 @@ ORDER BY recorded_at, tx_id, number LIMIT %(limit)s
 UPDATE job_mark SET moment = %(moment)s, tx_id = %(tx_id)s, number = %(number)s
 WHERE name = %(name)s
 
--- :name widen_gap
--- Let the gap begin before what was just recorded, if that sorts before where the files are: the
--- clock of PostgreSQL went back. What is between the two gets into the files a second time.
-UPDATE job_mark m
-SET moment = first.recorded_at, tx_id = first.tx_id, number = first.number - 1
-FROM (
-    SELECT j.recorded_at, j.tx_id, j.number
-    FROM unnest(%(tx_id)s::text[], %(version)s::bigint[]) AS v (tx_id, version)
-    JOIN tx_journal j ON j.tx_id = v.tx_id AND j.last_version >= v.version
-    ORDER BY j.recorded_at, j.tx_id, j.number LIMIT 1
-) AS first
-WHERE m.name = %(name)s
-  AND (first.recorded_at, first.tx_id, first.number) <= (m.moment, m.tx_id, m.number)
+-- :name recorded_at
+-- When the newest row of a transaction was recorded.
+SELECT recorded_at FROM tx_journal WHERE tx_id = %(tx_id)s ORDER BY number DESC LIMIT 1
 
 -- :name forget_gap
 -- The files have everything.
