@@ -206,7 +206,7 @@ class ScriptRunner:
 
 @dataclass(slots=True)
 class Vector:
-    """What one EVALSHA takes: transactions of one shard, or the call of a script that takes one at a time."""
+    """What one EVALSHA takes: transactions of one shard, or one call of a script of another kind."""
 
     frame: Frame
     keys: list[str]
