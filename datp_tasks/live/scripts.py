@@ -206,7 +206,7 @@ class ScriptRunner:
 
 @dataclass(slots=True)
 class Vector:
-    """What one EVALSHA takes: transactions of one shard, or one call of a script of another kind."""
+    """What one EVALSHA takes: transactions of one shard, or the call of another kind of script."""
 
     frame: Frame
     keys: list[str]
