@@ -122,8 +122,11 @@ def test_a_vector_shares_round_trips_and_commits(
 
 
 @pytest.fixture
-def one_shard(datp_servers: Servers) -> Iterator[Kit]:
+def one_shard(datp_servers: Servers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kit]:
+    """Without what is sent once a second, however many transactions there were."""
     kit = Kit(datp_servers, shards=1)
+    monkeypatch.setattr(kit.connections.bells.costs, "publish", lambda: None)
+    monkeypatch.setattr(kit.connections.bells.counts, "send", lambda: None)
     yield kit
     kit.close()
 
@@ -136,11 +139,9 @@ def calls_of_scripts(kit: Kit, step_type: str, pairs: Pairs) -> int:
 
 
 def test_those_of_a_vector_that_come_to_the_same_place_share_a_call_whatever_their_neighbours_do(
-    one_shard: Kit, monkeypatch: pytest.MonkeyPatch
+    one_shard: Kit,
 ) -> None:
     kit = one_shard
-    monkeypatch.setattr(kit.connections.bells.costs, "publish", lambda: None)
-    monkeypatch.setattr(kit.connections.bells.counts, "send", lambda: None)
 
     @kit.step("t/take")
     def take(ctx: Any, data: Data) -> Data:
@@ -172,8 +173,6 @@ def test_ends_that_are_stored_one_by_one_share_a_call(
     one_shard: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kit = one_shard
-    monkeypatch.setattr(kit.connections.bells.costs, "publish", lambda: None)
-    monkeypatch.setattr(kit.connections.bells.counts, "send", lambda: None)
     kit.use(Pipeline("p").step("t/pass").build())
 
     @kit.step("t/pass")
