@@ -15,6 +15,7 @@ nothing has happened; after it, everything has, and only the answer is lost.
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,7 +40,8 @@ from datp_tasks.testing.eager import EagerRing, EagerSend
 
 #: What stands between a commit and the function that wanted it.
 _LIBRARIES = ("sqlalchemy.", "contextlib", "datp_tasks.record.sole_statement", __name__)
-_READS = ("select", "show", "set")
+#: Statements that only read, sent whole or prepared.
+_READ = re.compile(r"(discard plans; )?((execute|prepare) datp_)?(select|show|set)", re.IGNORECASE)
 
 #: Owner, name and original of everything that was replaced.
 _replaced: list[tuple[type, str, Any]] = []
@@ -136,7 +138,7 @@ def _autocommit(original: Any) -> Any:
             return _sql_is_away()
 
         alone = getattr(cursor.connection, "autocommit", False)
-        caller = _caller() if alone and not statement.lstrip().lower().startswith(_READS) else None
+        caller = _caller() if alone and not _READ.match(statement.lstrip()) else None
         if caller is None:
             act()
         else:

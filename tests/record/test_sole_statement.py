@@ -35,7 +35,7 @@ def kill(datp: Kit, pid: int) -> None:
 
 
 def test_rows_have_names_and_json_stays_text(sole: SoleStatements) -> None:
-    [row] = sole.execute("SELECT %(n)s AS n, '{\"a\": 1.10}'::json AS data", {"n": 7})
+    [row] = sole.execute("SELECT %(n)s::int AS n, '{\"a\": 1.10}'::json AS data", {"n": 7})
     assert (row.n, row.data) == (7, '{"a": 1.10}')
 
 
