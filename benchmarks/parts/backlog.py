@@ -1,69 +1,68 @@
 """Does a deep queue slow the workers down? The rate with 1,000 and with 300,000 queued.
 
-The worker is warm and stands still (SIGSTOP) while transactions are handed in; then it goes on
-until a thousand have ended, and stands still again. So both depths are measured in the same way,
-on the same number of transactions, with nothing but the worker at work.
-
-Filling a deep queue keeps a machine busy for a minute, and a virtual one is slower for some seconds
-after that, whatever it does: the CPU time of a worker, which knows nothing of the depth, rose by
-40 % and fell again. So both depths are measured after the same rest.
+Two systems, each with servers of its own, take turns: a virtual machine changes its speed by half
+within minutes, and filling the deep queue takes one. Each worker is warm and stands still (SIGSTOP)
+while a thousand transactions are handed in; then it goes on until a thousand have ended, and stands
+still again. So both depths are measured in the same way, on the same number of transactions, with
+nothing but one worker at work, and each keeps its depth.
 """
 
 from __future__ import annotations
 
-import os
-import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing
 
 from benchmarks.bench import Bench
 from benchmarks.engine import Engine
+from benchmarks.pauses import Pausable
 from benchmarks.report import Figures, Step
 from benchmarks.rounds import Rounds
-from datp_tasks.local.processes import ManagedProcess
+from benchmarks.stack import Stack
 
 POLL_S = 0.005
 GIVE_UP_S = 120.0
 CHUNK = 5_000
-#: After 10 s some of that is left, after 30 s nothing.
+#: A virtual machine that was busy for a minute is slower for some seconds after it.
 REST_S = 30.0
 
 
 def run(bench: Bench) -> Figures:
-    rounds = bench.choose(9, 2)
-    shallow, deep = bench.choose((1_000, 300_000), (200, 3_000))
-    rest_s = bench.choose(REST_S, 0.0)
-    engine = bench.engine
+    rounds = bench.choose(15, 2)
+    each, depth = bench.choose((1_000, 300_000), (200, 3_000))
     found = Rounds({"shallow": [], "deep": []})
-    with bench.report.progress("backlog", 2 * rounds + deep // CHUNK) as step:
-        step.doing("worker warms up")
-        engine.start_worker()
-        engine.many("three", 5 * shallow)
-        with _standing_still(engine) as worker:
-            bench.stack.rest()
-            time.sleep(rest_s)
-            for number in range(rounds):
-                step.doing(f"{shallow:,} queued, round {number + 1} of {rounds}")
-                _fill(engine, shallow, step)
-                found.found["shallow"].append(_rate(engine, worker, shallow))
+    with (
+        Stack() as other,
+        closing(Engine(other)) as deep,
+        ExitStack() as pauses,
+        bench.report.progress("backlog", 2 * rounds + depth // CHUNK) as step,
+    ):
+        engines = {"shallow": bench.engine, "deep": deep}
+        workers = {}
+        for name, engine in engines.items():
+            step.doing(f"worker of the {name} queue warms up")
+            engine.start_worker()
+            engine.many("three", 5 * each)
+            workers[name] = Pausable(*engine.workers)
+            pauses.enter_context(workers[name].paused())
+        _fill(deep, depth - each, step)
+        step.doing("the machine rests")
+        for stack in (bench.stack, other):
+            stack.rest()
+        time.sleep(bench.choose(REST_S, 0.0))
+        for number in range(rounds):
+            for name, engine in engines.items():
+                step.doing(f"{name} queue, round {number + 1} of {rounds}")
+                _fill(engine, each, step)
+                found.found[name].append(_rate(engine, workers[name], each))
                 step.done()
-            _fill(engine, deep, step)
-            step.doing("the machine rests")
-            bench.stack.rest()
-            time.sleep(rest_s)
-            for number in range(rounds):
-                step.doing(f"{deep:,} queued, round {number + 1} of {rounds}")
-                found.found["deep"].append(_rate(engine, worker, shallow))
-                step.done()
-    ratio = found.middle("deep") / found.middle("shallow")
+    ratio = found.ratio("deep", "shallow")
     bench.report.table(
-        f"The next {shallow:,} transactions of 3 steps: median and range of {rounds} rounds, "
-        f"ratio {ratio:.2f}",
+        f"The next {each:,} transactions of 3 steps: median and range of {rounds} rounds in turn, "
+        f"median of the ratios {ratio:.2f}",
         ("queued before", "tx/s", "range"),
         (
-            (f"{shallow:,}", *found.shown("shallow")),
-            (f"{deep:,}", *found.shown("deep")),
+            (f"{each:,}", *found.shown("shallow")),
+            (f"{depth:,}", *found.shown("deep")),
         ),
     )
     return {
@@ -71,32 +70,6 @@ def run(bench: Bench) -> Figures:
         "backlog_300k_tx_per_s": found.middle("deep"),
         "backlog_300k_ratio": ratio,
     }
-
-
-class Worker:
-    """All processes of a worker: they are one group."""
-
-    def __init__(self, process: ManagedProcess) -> None:
-        if process.pid is None:
-            raise AssertionError("the worker has ended")
-        self._group = process.pid
-
-    def stand_still(self) -> None:
-        os.killpg(self._group, signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        os.killpg(self._group, signal.SIGCONT)
-
-
-@contextmanager
-def _standing_still(engine: Engine) -> Iterator[Worker]:
-    """It moves only where `_rate` lets it, and can be stopped afterwards like any other."""
-    worker = Worker(engine.workers[0])
-    worker.stand_still()
-    try:
-        yield worker
-    finally:
-        worker.go_on()
 
 
 def _fill(engine: Engine, count: int, step: Step) -> None:
@@ -107,15 +80,14 @@ def _fill(engine: Engine, count: int, step: Step) -> None:
             step.done()
 
 
-def _rate(engine: Engine, worker: Worker, count: int) -> float:
+def _rate(engine: Engine, worker: Pausable, count: int) -> float:
     """How many end in a second, over the next so many."""
     before = engine.still_open()
     began_s = time.perf_counter()
-    worker.go_on()
-    while (ended := before - engine.still_open()) < count:
-        if time.perf_counter() - began_s > GIVE_UP_S:
-            raise TimeoutError(f"{ended} of {count} have ended after {GIVE_UP_S:g} s")
-        time.sleep(POLL_S)
-    took_s = time.perf_counter() - began_s
-    worker.stand_still()
+    with worker.moving():
+        while (ended := before - engine.still_open()) < count:
+            if time.perf_counter() - began_s > GIVE_UP_S:
+                raise TimeoutError(f"{ended} of {count} have ended after {GIVE_UP_S:g} s")
+            time.sleep(POLL_S)
+        took_s = time.perf_counter() - began_s
     return ended / took_s

@@ -1,21 +1,25 @@
 """The rate that lasts: with beat and all its jobs at work, beside a short peak without them.
 
-The peak is a few thousand at once with no beat, measured before and after: a virtual machine that
-was busy for half a minute is slower, and that must not look like a cost of beat. In between beat
-runs, and a hundred thousand go through; as many as made the peak are on their way at any time. The
-archiver drains the journal and copies ended states to SQL meanwhile: a few seconds after their end
-instead of a minute, so that this work is part of the run and not left for after it.
+The peak is a few thousand at once with no beat. A hundred thousand go through the system with beat
+meanwhile; as many as made the peak are on their way at any time. The archiver drains the journal
+and copies ended states to SQL: a few seconds after their end instead of a minute, so that this work
+is part of the run and not left for after it.
+
+The peak has servers of its own, and both take turns: a virtual machine changes its speed by half
+within minutes. Workers and beat of the one stand still (SIGSTOP) during the turn of the other; what
+their servers do in the background goes on. Ratio of all transactions to all time of both sides.
 """
 
 from __future__ import annotations
 
 import time
-from statistics import median
+from contextlib import ExitStack, closing
+from statistics import harmonic_mean
 
 from benchmarks.bench import Bench
 from benchmarks.engine import POLL_S, Engine
+from benchmarks.pauses import Pausable
 from benchmarks.report import Figures, Step
-from benchmarks.rounds import shown
 from benchmarks.stack import EMPTY_STEP_PROCESSES, Stack
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.local.processes import ManagedProcess
@@ -29,40 +33,48 @@ ARCHIVED = "SELECT count(*) FROM tx_state"
 
 
 def run(bench: Bench) -> Figures:
-    rounds = bench.choose(4, 1)
+    turns = bench.choose(10, 2)
     at_once, total = bench.choose((5_000, 100_000), (300, 1_500))
-    engine = Engine(
-        bench.stack,
-        processes=EMPTY_STEP_PROCESSES,
-        delay_before_archiving_s=ARCHIVING_DELAY_S,
-    )
-    with bench.report.progress("sustained", 2 * rounds + -(-total // CHUNK)) as step:
-        try:
-            step.doing("worker warms up")
+    with (
+        Stack() as other,
+        closing(_engine(bench.stack)) as lasting,
+        closing(_engine(other)) as short,
+        ExitStack() as pauses,
+        bench.report.progress("sustained", turns + -(-total // CHUNK)) as step,
+    ):
+        step.doing("workers warm up")
+        for engine in (short, lasting):
             engine.start_worker()
             engine.many("three", at_once)
-            before = _peaks(engine, at_once, rounds, step)
-            step.doing("beat starts, the journal is drained")
-            beat = _start_beat(bench.stack, engine)
-            per_s = _flow(engine, total, at_once, step)
-            waiting = engine.connections.live.sizes()["toArchiveZ"]
-            journal = ArchiveFeed(engine.connections.live).journal_length()
-            archived = bench.stack.sql(ARCHIVED)
-            engine.check_all_succeeded()
-            bench.stack.stop(beat)
-            bench.stack.rest()
-            after = _peaks(engine, at_once, rounds, step)
-            engine.check_all_succeeded()
-        finally:
-            engine.close()
-    peak = median(before + after)
+        peak_side = Pausable(*short.workers)
+        pauses.enter_context(peak_side.paused())
+        step.doing("beat starts, the journal is drained")
+        beat = _start_beat(bench.stack, lasting)
+        lasting_side = Pausable(*lasting.workers, beat)
+        pauses.enter_context(lasting_side.paused())
+        peaks: list[float] = []
+        flow = Flow(lasting, total, open_max=at_once)
+        for turn in range(turns):
+            step.doing(f"peak, turn {turn + 1} of {turns}")
+            with peak_side.moving():
+                peaks.append(short.many("three", at_once))
+            step.done()
+            with lasting_side.moving():
+                flow.submit(total // turns, step)
+                if turn == turns - 1:
+                    flow.end()
+        waiting = lasting.connections.live.sizes()["toArchiveZ"]
+        journal = ArchiveFeed(lasting.connections.live).journal_length()
+        archived = bench.stack.sql(ARCHIVED)
+        lasting.check_all_succeeded()
+    per_s = total / flow.took_s
+    peak = harmonic_mean(peaks)
     ratio = per_s / peak
     bench.report.table(
         f"{total:,} transactions of 3 steps in a row with beat and all its jobs",
         ("", "figure"),
         (
-            (f"a second, without beat, {at_once:,} at once, before", _figure(before)),
-            ("the same after it", _figure(after)),
+            (f"a second, without beat, {at_once:,} at once, {turns} turns", _figure(peak, peaks)),
             ("a second, with beat, until all are final", f"{per_s:,.0f}"),
             ("ratio", f"{ratio:.2f}"),
             ("journal entries not yet in SQL at the end", f"{journal:,}"),
@@ -78,18 +90,12 @@ def run(bench: Bench) -> Figures:
     }
 
 
-def _peaks(engine: Engine, at_once: int, rounds: int, step: Step) -> list[float]:
-    found = []
-    for number in range(rounds):
-        step.doing(f"peak, round {number + 1} of {rounds}")
-        found.append(engine.many("three", at_once))
-        step.done()
-    return found
+def _engine(stack: Stack) -> Engine:
+    return Engine(stack, processes=EMPTY_STEP_PROCESSES, delay_before_archiving_s=ARCHIVING_DELAY_S)
 
 
-def _figure(peaks: list[float]) -> str:
-    middle, spread = shown(peaks)
-    return f"{middle} ({spread})"
+def _figure(peak: float, peaks: list[float]) -> str:
+    return f"{peak:,.0f} ({min(peaks):,.0f}-{max(peaks):,.0f})"
 
 
 def _start_beat(stack: Stack, engine: Engine) -> ManagedProcess:
@@ -104,18 +110,33 @@ def _start_beat(stack: Stack, engine: Engine) -> ManagedProcess:
     return beat
 
 
-def _flow(engine: Engine, total: int, open_max: int, step: Step) -> float:
-    """Transactions a second, with about so many on their way at any time."""
-    left = total
-    began_s = time.perf_counter()
-    while left:
-        step.doing(f"{total - left:,} handed in")
-        if engine.still_open() >= open_max:
-            time.sleep(POLL_S)
-            continue
-        chunk = min(CHUNK, left)
-        engine.client.submit_many(engine.requests("three", chunk))
-        left -= chunk
-        step.done()
-    engine.wait_for_all(GIVE_UP_S)
-    return total / (time.perf_counter() - began_s)
+class Flow:
+    """Transactions one after the other, with about so many on their way at any time."""
+
+    def __init__(self, engine: Engine, total: int, *, open_max: int) -> None:
+        self._engine = engine
+        self._total = total
+        self._open_max = open_max
+        self._submitted = 0
+        #: Of the turns so far.
+        self.took_s = 0.0
+
+    def submit(self, count: int, step: Step) -> None:
+        began_s = time.perf_counter()
+        ends = self._submitted + count
+        while self._submitted < ends:
+            step.doing(f"{self._submitted:,} of {self._total:,} handed in")
+            if self._engine.still_open() >= self._open_max:
+                time.sleep(POLL_S)
+                continue
+            chunk = min(CHUNK, ends - self._submitted)
+            self._engine.client.submit_many(self._engine.requests("three", chunk))
+            self._submitted += chunk
+            step.done()
+        self.took_s += time.perf_counter() - began_s
+
+    def end(self) -> None:
+        """Wait for all that are on their way."""
+        began_s = time.perf_counter()
+        self._engine.wait_for_all(GIVE_UP_S)
+        self.took_s += time.perf_counter() - began_s

@@ -43,7 +43,8 @@ def on_its_connection(engine: Engine, sql: str) -> list[Any]:
 
 
 def known(engine: Engine) -> set[str]:
-    return {row.name for row in on_its_connection(engine, "SELECT name FROM pg_prepared_statements")}
+    rows = on_its_connection(engine, "SELECT name FROM pg_prepared_statements")
+    return {row.name for row in rows}
 
 
 def count(sole: SoleStatements, tx_id: str) -> int:
@@ -139,7 +140,7 @@ def test_a_plan_for_an_empty_table_is_not_used_when_it_has_grown(
     monkeypatch: pytest.MonkeyPatch, sole: SoleStatements, engine: Engine
 ) -> None:
     now_s = time.monotonic()
-    monkeypatch.setattr(sole_statement.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
     # As PostgreSQL decides by itself after some executions, but at once.
     on_its_connection(engine, "SET plan_cache_mode = force_generic_plan")
     on_its_connection(engine, "TRUNCATE step_begun; ANALYZE step_begun")
