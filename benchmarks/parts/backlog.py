@@ -27,7 +27,7 @@ REST_S = 30.0
 
 
 def run(bench: Bench) -> Figures:
-    rounds = bench.choose(15, 2)
+    rounds = bench.choose(41, 2)
     each, depth = bench.choose((1_000, 300_000), (200, 3_000))
     found = Rounds({"shallow": [], "deep": []})
     with (

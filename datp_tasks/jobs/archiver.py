@@ -13,10 +13,12 @@ Crash:    nothing leaves Redis before it is committed in SQL; entries that are r
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from datp_tasks.errors import JournalRefused, RoleLost
@@ -26,6 +28,7 @@ from datp_tasks.live.store import LiveStore
 from datp_tasks.model import payload
 from datp_tasks.model.journal import BrokenJournal
 from datp_tasks.model.payload import encode
+from datp_tasks.model.status import FINAL
 from datp_tasks.process_name import unique_name
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.archiver_role import ArchiverRole
@@ -87,7 +90,8 @@ def run_once(live: LiveStore, tables: ArchiverTables, *, limits: Limits) -> Resu
     if not archiver.take_role():
         return Result(entries=0, copied=0, archived=0)
     try:
-        return archiver.work()
+        with _collector_paused():
+            return archiver.work()
     except RoleLost as error:
         log.warning("%s", error)
         return archiver.result
@@ -251,9 +255,22 @@ class Archiver:
             reach("archiver.after_states")
         # Also those that are gone from Redis: confirming takes them off the list.
         archived = self._live.confirm_archived_many(
-            [(tx, fields.get("version", "")) for tx, (fields, _) in found]
+            [written(tx, fields) for tx, (fields, _) in found]
         )
         return len(copies), archived
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Python's collector would look again and again at many thousand rows and states, of which none
+    refers to itself: a tenth of the time of a run."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def as_copy(tx_id: str, fields: dict[str, str], deltas: list[str]) -> StateCopy:
@@ -261,6 +278,13 @@ def as_copy(tx_id: str, fields: dict[str, str], deltas: list[str]) -> StateCopy:
     if deltas:
         fields["deltas"] = "\n".join(deltas)
     return StateCopy(tx_id, int(fields["version"]), fields["status"], encode(fields))
+
+
+def written(tx_id: str, fields: dict[str, str]) -> tuple[str, str, str]:
+    """As `confirm_archived_many` takes it."""
+    version, status = fields.get("version", ""), fields.get("status", "")
+    is_whole = version == fields.get("jsonVersion")
+    return tx_id, version, status if is_whole and status in FINAL else ""
 
 
 def _chars(copy: tuple[dict[str, str], list[str]]) -> int:

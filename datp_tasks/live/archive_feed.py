@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from datp_tasks.live.cluster_redis import servers_of
 from datp_tasks.live.live_types import flat_to_dict
 from datp_tasks.live.scripts import CALL_BYTES_MAX, call, script
 from datp_tasks.live.store import LiveStore
-from datp_tasks.model.journal import Entry, with_head
+from datp_tasks.model.journal import Entry, is_entry, not_an_entry
 
 READ_MAX = 5_000
 #: A page may have so many times the entries of the one before it, but no more than so many: those
@@ -86,14 +87,16 @@ class ArchiveFeed:
         """
         shards = self._live.shards if shards is None else shards
         found, behind = self._read(shards, entries_max, bytes_max, entry_bytes_max)
-        changes: dict[str, list[str]] = {}
+        changes: dict[str, list[str]] = defaultdict(list)
         for flat in (flat for part in found.values() for _, flat in part):
             for tx_id, text in _texts(flat):
-                changes.setdefault(tx_id, []).append(with_head(text))
+                if not is_entry(text):
+                    raise not_an_entry(text)
+                changes[tx_id].append(text)
         upto = {shard: _after(part[-1][0]) for shard, part in found.items() if part}
         marks = self._live.send([("INCR", self._mark(shard)) for shard in upto])
         return Drained(
-            changes,
+            dict(changes),
             marks=dict(zip(upto, marks, strict=True)),
             upto=upto,
             count=sum(map(len, changes.values())),

@@ -289,14 +289,12 @@ class LiveStore(Reading):
             calls.append(call(script("take_over"), keys, order))
         return bells_of([tx for tx, _, _ in taken], self.run(calls))
 
-    def confirm_archived_many(self, written: Sequence[tuple[str, str]]) -> int:
-        """Transactions whose given version is in SQL may leave; how many do."""
+    def confirm_archived_many(self, written: Sequence[tuple[str, str, str]]) -> int:
+        """Transactions that are in SQL may leave; how many do. Each as its id, its version there,
+        and its status if it had ended and no delta followed its JSON."""
         stay_ms = (self._settings.state_ttl_s * 1_000, self.sleeping_ttl_ms)
-        calls = []
-        for tx, version in written:
-            frame = self._frame("confirm_archived", tx, arguments=stay_ms)
-            calls.append(ScriptCall(frame, self._own(tx), (tx, version)))
-        return sum(reply[0] == "OK" and reply[1] == 1 for reply in self.run(calls))
+        (replies,) = self.run([self._calls("confirm_archived", written, "", stay_ms)])
+        return sum(reply[0] == "OK" and reply[1] == 1 for reply in replies)
 
     def restore_many(self, wanted: Sequence[Restored]) -> list[Bell | Refused]:
         """Bring transactions back from SQL; what is newer here stays."""

@@ -17,7 +17,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_HEAD = re.compile(r"@\d+ \d+ \d+ \S+ ")
+#: Whether a text begins as that of an entry, with its version, the one before, fence and kind: what
+#: does not would become a part of the entry before it.
+is_entry = re.compile(r"@(\d+) (\d+) \d+ \S+ ").match
 _ESCAPED = re.compile(r"\\[\\n]")
 
 
@@ -44,7 +46,7 @@ class Entry(NamedTuple):
             version, before, fence, kind, extra = head[1:].split(" ", 4)
             return cls(int(version), int(before), int(fence), kind, lines, _unescaped(extra))
         except ValueError as error:
-            raise BrokenJournal(f"not an entry: {head[:80]!r}") from error
+            raise not_an_entry(head) from error
 
     def without_payload(self) -> Entry:
         """What happened and when, but nothing of what it was about."""
@@ -58,22 +60,19 @@ class Entry(NamedTuple):
 def place_of(text: str) -> tuple[int, int]:
     """The version of an entry and the one before it, from its text. The archiver passes texts on
     as they are, and only needs to know where they belong."""
-    try:
-        version, before, _ = with_head(text).split(" ", 2)
-        return int(version[1:]), int(before)
-    except ValueError as error:
-        raise BrokenJournal(f"not an entry: {text[:80]!r}") from error
-
-
-def with_head(text: str) -> str:
-    """An entry that begins as one: else it would become a part of the one before it."""
-    if not _HEAD.match(text):
-        raise BrokenJournal(f"not an entry: {text[:80]!r}")
-    return text
+    found = is_entry(text)
+    if found is None:
+        raise not_an_entry(text)
+    version, before = found.groups()
+    return int(version), int(before)
 
 
 class BrokenJournal(Exception):
     """The journal of a transaction does not lead to a state; the message says where it breaks."""
+
+
+def not_an_entry(text: str) -> BrokenJournal:
+    return BrokenJournal(f"not an entry: {text[:80]!r}")
 
 
 def texts_of(text: str) -> list[str]:

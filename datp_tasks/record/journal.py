@@ -40,6 +40,8 @@ MARGIN = timedelta(minutes=2)
 
 #: Transaction -> its entries, as text.
 ByTransaction = Mapping[str, Sequence[str]]
+#: Transaction -> the version of the first of its entries, and the one before that.
+Places = Mapping[str, tuple[int, int]]
 
 
 class Query(Queries, topic="journal"):
@@ -69,10 +71,11 @@ class Row(NamedTuple):
     erased_hash: str | None = None
 
     @classmethod
-    def after(cls, head: Row | None, tx_id: str, texts: Sequence[str]) -> Row:
+    def after(cls, head: Row | None, tx_id: str, texts: Sequence[str], first: int) -> Row:
+        """With entries of which the first has this version."""
         text = "\n".join(texts)
         number, previous = (head.number + 1, head.hash) if head else (1, "")
-        first, last = place_of(texts[0])[0], place_of(texts[-1])[0]
+        last = place_of(texts[-1])[0] if len(texts) > 1 else first
         return cls(tx_id, number, first, last, text, chained_hash(previous, tx_id, text))
 
 
@@ -95,12 +98,11 @@ class Journal:
             raise JournalRefused(type(error).__name__) from None
 
     def _append(self, role: ArchiverRole, changes: ByTransaction, marks: Mapping[str, int]) -> int:
-        # The first entry of a transaction follows version 0: most need no look at SQL.
-        going_on = [tx for tx, texts in changes.items() if place_of(texts[0])[1]]
+        places = {tx: place_of(texts[0]) for tx, texts in changes.items()}
         try:
             with self._engine.begin() as connection:
                 now = guard(connection, role)
-                rows, behind = self._new_rows(connection, changes, going_on)
+                rows, behind = self._new_rows(connection, changes, places)
                 copy_in(connection, Query.copy_in, _copy_text(rows, self._now() or now))
                 written = len(rows) + len(self._catch_up(connection, behind))
                 _note_marks(connection, marks)
@@ -110,19 +112,19 @@ class Journal:
                 raise
             # Some were read before, in a run that was cut off between SQL and Redis, and COPY takes
             # all rows or none.
-        return self._append_missing(role, changes, going_on, marks)
+        return self._append_missing(role, changes, places, marks)
 
     def _append_missing(
         self,
         role: ArchiverRole,
         changes: ByTransaction,
-        going_on: Sequence[str],
+        places: Places,
         marks: Mapping[str, int],
     ) -> int:
         """The same where some rows are there already: those are left out."""
         with self._engine.begin() as connection:
             guard(connection, role)
-            rows, behind = self._new_rows(connection, changes, going_on)
+            rows, behind = self._new_rows(connection, changes, places)
             written = self._insert(connection, rows)
             refused = {row.tx_id: changes[row.tx_id] for row in rows if row.tx_id not in written}
             written |= self._catch_up(connection, {**refused, **behind})
@@ -130,13 +132,19 @@ class Journal:
         return len(written)
 
     def _new_rows(
-        self, connection: Connection, changes: ByTransaction, going_on: Sequence[str]
+        self, connection: Connection, changes: ByTransaction, places: Places
     ) -> tuple[list[Row], ByTransaction]:
-        """A row for each transaction, and the changes of those that need a closer look first."""
-        heads = self._heads(connection, going_on)
-        behind = {tx: changes[tx] for tx, head in heads.items() if _is_behind(head, changes[tx])}
+        """A row for each transaction, and the changes of those that need a closer look first: some
+        were recorded before, or the clock of Redis went back."""
+        # The first entry of a transaction follows version 0: most need no look at SQL.
+        heads = self._heads(connection, [tx for tx, (_, before) in places.items() if before])
+        behind = {
+            tx: changes[tx] for tx, head in heads.items() if places[tx][0] <= head.last_version
+        }
         rows = [
-            Row.after(heads.get(tx), tx, texts) for tx, texts in changes.items() if tx not in behind
+            Row.after(heads.get(tx), tx, texts, places[tx][0])
+            for tx, texts in changes.items()
+            if tx not in behind
         ]
         return rows, behind
 
@@ -158,7 +166,7 @@ class Journal:
             new = [text for text in texts if text not in known]
             if new:
                 head = recorded[tx][-1] if tx in recorded else None
-                rows.append(Row.after(head, tx, new))
+                rows.append(Row.after(head, tx, new, place_of(new[0])[0]))
         return self._insert(connection, rows)
 
     def _insert(self, connection: Connection, rows: Sequence[Row]) -> set[str]:
@@ -237,11 +245,6 @@ def _note_marks(connection: Connection, marks: Mapping[str, int]) -> dict[str, i
 def rows_of(connection: Connection, tx_ids: Sequence[str]) -> Iterator[Row]:
     for row in connection.exec_driver_sql(Query.rows, {"tx_id": list(tx_ids)}):
         yield Row(*row)
-
-
-def _is_behind(head: Row, texts: Sequence[str]) -> bool:
-    """Some were recorded before, or the clock of Redis went back: that needs a closer look."""
-    return place_of(texts[0])[0] <= head.last_version
 
 
 def _copy_text(rows: Sequence[Row], now: datetime) -> str:

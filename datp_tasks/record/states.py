@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from psycopg2.errors import UniqueViolation
 from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import IntegrityError
 
 from datp_tasks.clock import Clock
 from datp_tasks.record.archiver_role import ArchiverRole, guard
@@ -50,9 +52,21 @@ class States:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock
+        #: None of those that were saved last had a copy before. Then the next ones are taken for
+        #: new, too, without a look at each: COPY refuses all of them if one is not.
+        self._are_new = False
 
     def save(self, role: ArchiverRole, copies: Sequence[StateCopy]) -> None:
         """Keep these copies; an older version never replaces a newer one."""
+        if self._are_new:
+            try:
+                with self._engine.begin() as connection:
+                    self._copy_in(connection, copies, guard(connection, role))
+            except IntegrityError as error:
+                if not isinstance(error.orig, UniqueViolation):
+                    raise
+            else:
+                return
         with self._engine.begin() as connection:
             # The archiver that has the role is the only writer here, so what is read stays true.
             now = guard(connection, role)
@@ -61,7 +75,12 @@ class States:
             replaced = [copy.tx_id for copy in new if copy.tx_id in found]
             if replaced:
                 connection.exec_driver_sql(Query.delete, {"tx_id": replaced})
-            copy_in(connection, Query.copy_in, copy_text(new, (self._given() or now).isoformat()))
+            self._copy_in(connection, new, now)
+            self._are_new = not found
+
+    def _copy_in(self, connection: Connection, copies: Sequence[StateCopy], now: datetime) -> None:
+        text = copy_text(copies, (self._clock.now() or now).isoformat())
+        copy_in(connection, Query.copy_in, text)
 
     def load(self, tx_ids: Iterable[str]) -> dict[str, dict[str, str]]:
         """The fields of each transaction that was archived."""
@@ -82,6 +101,3 @@ class States:
         values = with_array_texts({"tx_id": list(tx_ids)})
         rows = connection.exec_driver_sql(Query.versions, values)
         return {row.tx_id: row.version for row in rows}
-
-    def _given(self) -> datetime | None:
-        return self._clock.now()

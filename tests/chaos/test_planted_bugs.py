@@ -69,10 +69,10 @@ def archive_without_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever version was written, the one that is there now counts as archived."""
     confirm = LiveStore.confirm_archived_many
 
-    def careless(live: LiveStore, written: Sequence[tuple[str, str]]) -> int:
-        ids = [tx_id for tx_id, _ in written]
+    def careless(live: LiveStore, written: Sequence[tuple[str, str, str]]) -> int:
+        ids = [tx_id for tx_id, *_ in written]
         versions = [fields.get("version", "") for fields in live.fields_many(ids)]
-        return confirm(live, list(zip(ids, versions, strict=True)))
+        return confirm(live, [(tx, version, "") for tx, version in zip(ids, versions, strict=True)])
 
     monkeypatch.setattr(LiveStore, "confirm_archived_many", careless)
 

@@ -88,7 +88,7 @@ def test_a_node_that_comes_late_lets_go_of_what_has_ended(stage: Stage, left: bo
     stage.finish(claim, "expired", node=OTHER_NODE, json="", follow_sql=True)
     assert stage.faults(claim.tx_id) == ["final, but with runningS"]
     if left:
-        stage.live.confirm_archived_many([(claim.tx_id, stage.version(claim.tx_id))])
+        stage.live.confirm_archived_many([(claim.tx_id, stage.version(claim.tx_id), "")])
         for key in (stage.live.keys.state(claim.tx_id), stage.live.keys.deltas(claim.tx_id)):
             stage.redis.delete(key)
     assert stage.finish(claim, node=NODE)[0] == ("UNKNOWN" if left else "FINAL")

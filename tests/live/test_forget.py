@@ -18,7 +18,7 @@ def read_out(stage: Stage) -> None:
 def test_what_has_ended_and_is_archived_is_forgotten(loose_stage: Stage) -> None:
     tx_id = loose_stage.finished().tx_id
     version = loose_stage.live.fields_many([tx_id])[0]["version"]
-    loose_stage.live.confirm_archived_many([(tx_id, version)])
+    loose_stage.live.confirm_archived_many([(tx_id, version, "")])
     read_out(loose_stage)
     assert forget_many(loose_stage.live, [tx_id]) == set()
     assert loose_stage.redis.exists(loose_stage.live.keys.deltas(tx_id)) == 0
@@ -43,6 +43,6 @@ def test_what_goes_on_stays(loose_stage: Stage) -> None:
 def test_what_is_on_its_way_to_sql_stays(loose_stage: Stage) -> None:
     tx_id = loose_stage.finished().tx_id
     version = loose_stage.live.fields_many([tx_id])[0]["version"]
-    loose_stage.live.confirm_archived_many([(tx_id, version)])
+    loose_stage.live.confirm_archived_many([(tx_id, version, "")])
     with loose_stage.nothing_changes():
         assert forget_many(loose_stage.live, [tx_id]) == {tx_id}

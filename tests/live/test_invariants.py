@@ -151,7 +151,7 @@ def test_one_that_sleeps_long_may_leave_memory_but_not_the_list_that_wakes_it(
     stage: Stage,
 ) -> None:
     tx_id = stage.sleeping(sleep_ms=10**9).tx_id
-    assert stage.live.confirm_archived_many([(tx_id, stage.version(tx_id))]) == 1
+    assert stage.live.confirm_archived_many([(tx_id, stage.version(tx_id), "")]) == 1
     assert stage.faults(tx_id) == []
     lose_state(stage, tx_id)
     assert stage.score(tx_id, "sleepingZ") is not None

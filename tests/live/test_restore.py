@@ -38,7 +38,7 @@ def left(stage: Stage) -> tuple[str, Restored, dict[str, str]]:
     """One that sleeps long and has left; what brings it back, and what it was."""
     tx_id = asleep(stage).tx_id
     fields, order = stage.fields(tx_id), stage.as_sql_has_it(tx_id, stage.folded(tx_id))
-    assert stage.live.confirm_archived_many([(tx_id, fields["version"])]) == 1
+    assert stage.live.confirm_archived_many([(tx_id, fields["version"], "")]) == 1
     stage.redis.delete(stage.live.keys.state(tx_id))
     stage.live.left.add(tx_id)
     return tx_id, order, fields

@@ -110,7 +110,7 @@ def test_json_goes_through_every_script_unchanged(stage: Stage) -> None:
     claim = stage.claimed(Bell(tx_id, 3, "", "", "", ""))
     stage.sleep(claim, switch="kyc", sleep_ms=1_000)
     assert stage.fields(tx_id)["state"] == STATE_JSON
-    live.confirm_archived_many([(tx_id, stage.version(tx_id))])
+    live.confirm_archived_many([(tx_id, stage.version(tx_id), "")])
     live.wake_many([tx_id], only_due=False)
     claim = stage.claimed(Bell(tx_id, 4, "", "", "", ""))
     stage.finish(claim)

@@ -131,7 +131,7 @@ def test_a_switch_that_is_set_while_it_sleeps_makes_it_due_for_the_archive_again
     stage: Stage,
 ) -> None:
     claim = stage.sleeping()
-    stage.live.confirm_archived_many([(claim.tx_id, stage.version(claim.tx_id))])
+    stage.live.confirm_archived_many([(claim.tx_id, stage.version(claim.tx_id), "")])
     assert stage.score(claim.tx_id, "toArchiveZ") is None
     stage.live.set_switch(claim.tx_id, "kyc", "1")
     assert stage.score(claim.tx_id, "toArchiveZ") == stage.now_ms

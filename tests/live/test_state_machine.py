@@ -19,6 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from datp_tasks.jobs.archiver import written
 from datp_tasks.live import store
 from datp_tasks.live.invariants import Observed, check_all, check_transaction, look
 from datp_tasks.live.live_types import Bell, Claimed, Held, NewTransaction, Refused, Restored
@@ -128,7 +129,7 @@ class LiveMachine(RuleBasedStateMachine):
         #: Of all workers that ever claimed anything; they never forget.
         self.holds: list[Hold] = []
         #: Transaction and version, as an archiver once read them.
-        self.reads: list[tuple[str, str]] = []
+        self.reads: list[tuple[str, str, str]] = []
         self.images: list[Image] = []
         #: What the last operation must have written into the journal.
         self.log: Log = []
@@ -533,7 +534,8 @@ class LiveMachine(RuleBasedStateMachine):
         due = [tx for tx in self.model.values() if tx.archive_due]
         if due:
             tx = dice.likely(due, lambda tx: tx.status == "sleeping")
-            self.reads.append((tx.tx_id, str(tx.version)))
+            (fields,) = self.live.fields_many([tx.tx_id])
+            self.reads.append(written(tx.tx_id, fields))
             if dice.yes():
                 self._confirm(self.reads[-1])
 
@@ -543,7 +545,7 @@ class LiveMachine(RuleBasedStateMachine):
             return
         self._confirm(dice.one_of(self.reads))
 
-    def _confirm(self, read: tuple[str, str]) -> None:
+    def _confirm(self, read: tuple[str, str, str]) -> None:
         tx = self.model[read[0]]
         if tx.gone or (tx.is_idle and read[1] != str(tx.version)):
             self._nothing_changes(lambda: self.live.confirm_archived_many([read]), 0)
@@ -717,7 +719,7 @@ class LiveMachine(RuleBasedStateMachine):
             ]
             assert answers == [Refused(tx_id, "UNKNOWN", "")] * 4
             self.live.follow_sql([(tx_id, "expired")])
-            self.live.confirm_archived_many([(tx_id, "1")])
+            self.live.confirm_archived_many([(tx_id, "1", "")])
             self.live.note_problems([(tx_id, 1)], "what")
             assert self.live.ring_again_many([tx_id]) == [Refused(tx_id, "NOT_QUEUED", "UNKNOWN")]
             assert self.live.resolve(Held(tx_id, 1), 1, "{}", HERE) == Refused(

@@ -73,7 +73,7 @@ def test_what_does_not_sleep_is_not_woken(
 
 def test_one_whose_state_has_left_is_found_until_it_was_brought_back(stage: Stage) -> None:
     claim = stage.sleeping(sleep_ms=10**9)
-    stage.live.confirm_archived_many([(claim.tx_id, stage.version(claim.tx_id))])
+    stage.live.confirm_archived_many([(claim.tx_id, stage.version(claim.tx_id), "")])
     stage.redis.delete(stage.live.keys.state(claim.tx_id))
     stage.clock.advance(seconds=10**6)
     for only_due in (True, False):

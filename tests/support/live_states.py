@@ -248,7 +248,7 @@ class Stage:
 
     def archived(self) -> Claimed:
         claim = self.finished()
-        assert self.live.confirm_archived_many([(claim.tx_id, self.version(claim.tx_id))]) == 1
+        assert self.live.confirm_archived_many([(claim.tx_id, self.version(claim.tx_id), "")]) == 1
         return claim
 
     def gone(self) -> Claimed:

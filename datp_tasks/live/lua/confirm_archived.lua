@@ -18,6 +18,7 @@ EACH_KEYS:
 EACH_ARGV:
   tx_id        str   transaction id
   version      int   that was written to SQL
+  ended_as     str   its status, if it had ended and no delta followed its JSON; else empty
 Returns:
   OK           1 if it leaves, else 0
   CHANGED      version found; it stays due
@@ -34,7 +35,16 @@ local sleeping_ms = ARGV[3]
 local now = clock(now_ms)
 local settled = {}
 
-local function confirm_archived(state, deltas, tx_id, version)
+local function confirm_archived(state, deltas, tx_id, version, ended_as)
+  if ended_as ~= '' then
+    -- Nearly all: what SQL has is what is here, so nothing else need be read.
+    local found = redis.call('HMGET', state, 'version', 'status')
+    if found[1] == version and found[2] == ended_as then
+      settled[#settled + 1] = tx_id
+      redis.call('PEXPIRE', state, final_ms)
+      return {'OK', 1}
+    end
+  end
   local found_version, status, wake, json_version =
     unpack(redis.call('HMGET', state, 'version', 'status', 'wakeTime', 'jsonVersion'))
   if not status then
