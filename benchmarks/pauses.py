@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from datp_tasks.local.processes import ManagedProcess
 
@@ -37,4 +37,6 @@ class Pausable:
 
     def _signal(self, number: signal.Signals) -> None:
         for group in self._groups:
-            os.killpg(group, number)
+            # One that has ended must not keep the others standing.
+            with suppress(ProcessLookupError):
+                os.killpg(group, number)

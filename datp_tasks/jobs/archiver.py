@@ -255,7 +255,7 @@ class Archiver:
             reach("archiver.after_states")
         # Also those that are gone from Redis: confirming takes them off the list.
         archived = self._live.confirm_archived_many(
-            [written(tx, fields) for tx, (fields, _) in found]
+            [as_confirmed(tx, fields) for tx, (fields, _) in found]
         )
         return len(copies), archived
 
@@ -265,8 +265,8 @@ def _collector_paused() -> Iterator[None]:
     """Python's collector would look again and again at many thousand rows and states, of which none
     refers to itself: a tenth of the time of a run."""
     was_enabled = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()
         yield
     finally:
         if was_enabled:
@@ -280,7 +280,7 @@ def as_copy(tx_id: str, fields: dict[str, str], deltas: list[str]) -> StateCopy:
     return StateCopy(tx_id, int(fields["version"]), fields["status"], encode(fields))
 
 
-def written(tx_id: str, fields: dict[str, str]) -> tuple[str, str, str]:
+def as_confirmed(tx_id: str, fields: dict[str, str]) -> tuple[str, str, str]:
     """As `confirm_archived_many` takes it."""
     version, status = fields.get("version", ""), fields.get("status", "")
     is_whole = version == fields.get("jsonVersion")

@@ -16,7 +16,8 @@ from hashlib import sha256
 from typing import NamedTuple
 
 #: A plan is made for tables as large as they are then: for a nearly empty one it reads all rows.
-#: After a second it is made anew, so that it never reads all rows of a table that has grown.
+#: After a second it is made anew, so that it does not read all rows of a table that has grown.
+#: (Where a pooler shares connections, a plan may be kept until another client discards it.)
 PLAN_MAX_S = 1.0
 
 _PARAMETER = re.compile(r"%\((\w+)\)s")

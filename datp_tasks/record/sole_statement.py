@@ -32,12 +32,12 @@ log = logging.getLogger("datp.record")
 PLANS = "datp_plans"
 #: The name is not known, or known already, or stands for columns that have other types by now.
 MISSES = (InvalidSqlStatementName, DuplicatePreparedStatement, FeatureNotSupported)
-#: So many misses, and one of ten statements more, are what restarts and poolers cause. Beyond that
+#: This many misses plus a tenth of all statements are what restarts and poolers cause. Beyond that
 #: something forgets what is prepared again and again, and each miss is a round trip.
 MISSES_MAX = 100
 GIVEN_UP = (
-    "PostgreSQL often does not know statements that were prepared: a pooler or a hook of the pool "
-    "resets connections. They are sent whole from now on, which takes PostgreSQL longer."
+    "PostgreSQL often cannot execute what was prepared on a connection, for example because a "
+    "pooler resets connections. Statements are sent whole from now on, which takes it longer."
 )
 
 
@@ -90,6 +90,9 @@ class SoleStatements:
                 self._note_miss()
                 if isinstance(error, InvalidSqlStatementName):
                     plans.names.discard(statement.name)
+                elif isinstance(error, FeatureNotSupported):
+                    # The name cannot be used any more: the next user gets a new connection.
+                    lent.invalidate(error, soft=True)
             else:
                 return
         execute(cursor, sql, values)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -233,6 +235,33 @@ def test_an_archiver_that_finds_another_one_writing_leaves_without_an_alert(
     assert stuck(world) == []
     world.archive()
     assert all(world.journal(tx) for tx in tx_ids)
+
+
+# Python's collector.
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+@pytest.mark.parametrize("breaks", [False, True])
+def test_the_collector_is_paused_for_a_run_and_then_as_it_was(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, is_on: bool, breaks: bool
+) -> None:
+    world = make_world()
+    was_on: list[bool] = []
+
+    def work(run: archiver.Archiver) -> archiver.Result:
+        was_on.append(gc.isenabled())
+        if breaks:
+            raise SimulatedCrash("archiver")
+        return run.result
+
+    monkeypatch.setattr(archiver.Archiver, "work", work)
+    try:
+        (gc.enable if is_on else gc.disable)()
+        with pytest.raises(SimulatedCrash) if breaks else nullcontext():
+            world.archive()
+        assert (was_on, gc.isenabled()) == ([False], is_on)
+    finally:
+        gc.enable()
 
 
 # A copy must not be newer than the journal that leads to it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from datp_tasks.jobs.archiver import written
+from datp_tasks.jobs.archiver import as_confirmed
 from datp_tasks.live import store
 from datp_tasks.live.live_types import Bell, Claimed
 from datp_tasks.model.stop_request import StopRequest
@@ -20,10 +20,10 @@ def test_an_archived_state_stays_for_a_while(stage: Stage) -> None:
     assert ttl_ms - 60_000 < stage.redis.pttl(stage.live.keys.state(claim.tx_id)) <= ttl_ms
 
 
-def test_one_that_is_there_as_it_was_written_leaves_without_another_look(stage: Stage) -> None:
+def test_one_that_is_there_as_it_was_written_leaves(stage: Stage) -> None:
     claim = stage.finished()
     (fields,) = stage.live.fields_many([claim.tx_id])
-    as_written = written(claim.tx_id, fields)
+    as_written = as_confirmed(claim.tx_id, fields)
     assert as_written == (claim.tx_id, fields["version"], "success")
     assert stage.live.confirm_archived_many([as_written]) == 1
     assert stage.score(claim.tx_id, "toArchiveZ") is None
@@ -39,7 +39,7 @@ def test_one_that_goes_on_under_the_version_of_its_end_does_not_leave(stage: Sta
     assert stage.redis.pttl(stage.live.keys.state(claim.tx_id)) == -1
 
 
-def test_one_that_ended_otherwise_since_it_was_written_stays_due(stage: Stage) -> None:
+def test_one_that_ended_and_changed_since_it_was_written_stays_due(stage: Stage) -> None:
     claim = stage.finished()
     older = str(int(stage.version(claim.tx_id)) - 1)
     assert stage.live.confirm_archived_many([(claim.tx_id, older, "success")]) == 0
@@ -50,7 +50,7 @@ def test_one_with_deltas_after_its_json_is_looked_at(stage: Stage) -> None:
     claim = stage.claimed()
     stage.finish(claim, "expired", json="", follow_sql=True)
     (fields,) = stage.live.fields_many([claim.tx_id])
-    assert written(claim.tx_id, fields) == (claim.tx_id, fields["version"], "")
+    assert as_confirmed(claim.tx_id, fields) == (claim.tx_id, fields["version"], "")
 
 
 def test_deltas_leave_together_with_their_state(stage: Stage) -> None:
