@@ -40,12 +40,13 @@ async def unmoved(request: Request, look: Callable[[], Awaitable[Summary]]) -> A
     try:
         yield
     except TransactionError as error:
-        check_match(request, await look())
+        found = await look()
+        check_match(request, found)
         if isinstance(error, TransactionHeld) and wanted_match(request) is not None:
             await _moved(request, look)
         if isinstance(error, TransactionMoved):
             # It moved, and moved back: the client may simply ask again.
-            raise TransactionError(str(error)) from None
+            raise _precondition_failed(found) from None
         raise
 
 
@@ -60,12 +61,16 @@ def check_match(request: Request, summary: Summary) -> None:
     """Refuse an action whose client saw the transaction as it is no more."""
     matches = wanted_match(request)
     if matches is not None and not matches(summary):
-        raise Problem(
-            412,
-            "precondition-failed",
-            f"The transaction is {summary.status}, its ETag {etag_of(summary)}.",
-            headers={"ETag": etag_of(summary)},
-        )
+        raise _precondition_failed(summary)
+
+
+def _precondition_failed(summary: Summary) -> Problem:
+    return Problem(
+        412,
+        "precondition-failed",
+        f"The transaction is {summary.status}, its ETag {etag_of(summary)}.",
+        headers={"ETag": etag_of(summary)},
+    )
 
 
 def unless_same(request: Request, summary: Summary, response: Response) -> Response:

@@ -129,6 +129,26 @@ def test_what_moves_between_the_check_and_the_action_is_not_acted_on(
     assert again.status_code in (200, 202)
 
 
+@pytest.mark.parametrize("path", ACTIONS)
+def test_what_moved_and_moved_back_is_told_as_moved(
+    acme: httpx.Client, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """It was another one when the action looked at it, and is the same again for the answer."""
+    tx_id = asleep(acme)
+    url = f"/v1/transactions/{tx_id}"
+    etag = acme.get(url).headers["ETag"]
+
+    def moved(_sender: SignalSender, _tx_id: str, _only_if: Any) -> Any:
+        raise TransactionMoved(f"{tx_id} is not as it was seen any more: running")
+
+    monkeypatch.setattr(SignalSender, "_seen", moved)
+    method = "PUT" if path.startswith("switches") else "POST"
+    headers = {"If-Match": etag}
+    answer = acme.request(method, f"{url}/{path}", json=ACTIONS[path], headers=headers)
+    assert answer.status_code == 412
+    assert answer.headers["ETag"] == etag
+
+
 def test_a_signal_is_kept_only_for_the_row_that_was_seen(
     house: ApiHouse, acme: httpx.Client
 ) -> None:
