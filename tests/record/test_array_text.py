@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -12,9 +11,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine
 
 from datp_tasks.record.array_text import array_text, if_any, with_array_texts
-from datp_tasks.record.database import make_engine
 from datp_tasks.record.sole_statement import SoleStatements
-from datp_tasks.testing import Kit
 
 TEXTS = [
     *("", "a", "NULL", "null", "a,b", "{}", '"', "\\", '\\"', "it's", "%s", " a ", "\n\t", "\x01"),
@@ -35,13 +32,6 @@ KINDS: list[tuple[str, list[Any]]] = [
     ),
     ("text", []),
 ]
-
-
-@pytest.fixture
-def engine(datp: Kit) -> Iterator[Engine]:
-    engine = make_engine(datp.settings)
-    yield engine
-    engine.dispose()
 
 
 def read_back(engine: Engine, kind: str, column: list[Any]) -> list[Any]:

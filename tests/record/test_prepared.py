@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,27 +12,13 @@ from sqlalchemy.exc import IntegrityError
 
 from datp_tasks.record import prepared as prepared_statements
 from datp_tasks.record import sole_statement
-from datp_tasks.record.database import make_engine
 from datp_tasks.record.prepared import PLAN_MAX_S, Plans, prepared
 from datp_tasks.record.sole_statement import SoleStatements
-from datp_tasks.testing import Kit
 
 BEGUN = """
 INSERT INTO step_begun VALUES (%(tx_id)s, 'k', 1, coalesce(%(now)s, now())) RETURNING tx_id
 """
 COUNT = "SELECT count(*) AS n FROM step_begun WHERE tx_id = %(tx_id)s"
-
-
-@pytest.fixture
-def engine(datp: Kit) -> Iterator[Engine]:
-    engine = make_engine(datp.settings)
-    yield engine
-    engine.dispose()
-
-
-@pytest.fixture
-def sole(engine: Engine) -> SoleStatements:
-    return SoleStatements(engine)
 
 
 def on_its_connection(engine: Engine, sql: str) -> list[Any]:

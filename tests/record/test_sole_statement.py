@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,18 +14,6 @@ from datp_tasks.record.sole_statement import SoleStatements
 from datp_tasks.testing import Kit
 
 PID = "SELECT pg_backend_pid() AS pid"
-
-
-@pytest.fixture
-def engine(datp: Kit) -> Iterator[Engine]:
-    engine = make_engine(datp.settings)
-    yield engine
-    engine.dispose()
-
-
-@pytest.fixture
-def sole(engine: Engine) -> SoleStatements:
-    return SoleStatements(engine)
 
 
 def kill(datp: Kit, pid: int) -> None:
