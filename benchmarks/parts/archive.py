@@ -113,7 +113,7 @@ def _writing(stack: Stack, travellers: Travellers, rows: int) -> dict[str, float
     connections = travellers.connections
     due = connections.live.due("toArchiveZ", batch_max=rows)
     found = zip(due, ArchiveFeed(connections.live).copies(due), strict=True)
-    copies = [as_copy(tx, fields, deltas) for tx, (fields, deltas) in found]
+    copies = [as_copy(tx, copied) for tx, copied in found if copied]
     with stack.engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE raw_state (LIKE tx_state INCLUDING ALL)")
     states = States(connections.engine, connections.clock)

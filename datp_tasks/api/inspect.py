@@ -23,7 +23,6 @@ from datp_tasks.api.transactions import ACTION, TxId, note_read, show
 from datp_tasks.errors import TransactionFinal
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.model.actor import Role
-from datp_tasks.model.view import View
 from datp_tasks.record.database import translate_outage
 from datp_tasks.transactions.views import view_of_copy
 
@@ -222,22 +221,18 @@ async def _decide(request: Request, tx_id: str, wanted: ResolveIn) -> Response:
 
 
 def _state(services: Services, tx_id: str) -> dict[str, Any]:
-    fields, changes = ArchiveFeed(services.live).copies([tx_id])[0]
-    if fields:
-        return {"txId": tx_id, "source": "live", **_view_json(fields, changes)}
+    live = ArchiveFeed(services.live).states([tx_id])[0]
+    if live:
+        return {"txId": tx_id, "source": "live", **_shown(live)}
     with translate_outage():
         archived = services.transactions.states.load([tx_id])
     if tx_id not in archived:
         raise not_found("state of this transaction yet")
-    copy = archived[tx_id]
-    return {"txId": tx_id, "source": "archive", **_shown(view_of_copy(copy), copy)}
+    return {"txId": tx_id, "source": "archive", **_shown(archived[tx_id])}
 
 
-def _view_json(fields: dict[str, str], changes: list[str]) -> dict[str, Any]:
-    return _shown(View.from_fields(fields, changes), fields)
-
-
-def _shown(view: View, fields: dict[str, str]) -> dict[str, Any]:
+def _shown(fields: dict[str, str]) -> dict[str, Any]:
+    view = view_of_copy(fields)
     return {
         "status": view.status,
         "version": view.version,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
@@ -34,6 +35,8 @@ from datp_tasks.live.scripts import Reply, ScriptCall
 
 log = logging.getLogger("datp.bells")
 
+#: So long what a bell has found is taken to be so still: a worker answers once for each hop.
+FOUND_S = 1.0
 #: In the name of a line, where an owner is not known: a transaction of an earlier release.
 NO_OWNER = "?"
 
@@ -89,6 +92,8 @@ class Ringer:
         self._doorbells = doorbells
         self._pending: deque[Bell] = deque()
         self._sending = threading.Lock()
+        #: By the clock of this process: it only decides how many are accepted together.
+        self._busy_until_s = 0.0
         #: Counted for the benchmark and for tests.
         self.messages = 0
 
@@ -137,6 +142,7 @@ class Ringer:
         return order, lambda reply: self._rung_along(line, Doorbells.rung(reply))
 
     def _rung_along(self, line: Line, rung: Rung) -> None:
+        self._note(rung)
         if rung == "SENT":
             self.messages += 1
         elif rung != "SEND":
@@ -145,6 +151,15 @@ class Ringer:
             except Exception as error:
                 # Their transactions are accepted: they are rung for later, and no error is told.
                 log.warning("%d bells could not be rung now: %s", len(rung), error)
+
+    @property
+    def found_busy(self) -> bool:
+        """Whether the last bell, a moment ago, found a message that no worker had taken yet: then
+        workers have something to do, and what comes a little later starts no later."""
+        return time.monotonic() < self._busy_until_s
+
+    def _note(self, rung: Rung) -> None:
+        self._busy_until_s = 0.0 if rung in ("SEND", "SENT") else time.monotonic() + FOUND_S
 
     def waiting(self, group: str) -> int:
         """How many wait for a message of their own to the node group."""
@@ -204,10 +219,15 @@ class Ringer:
     def _ring_all(self, line: Line, due: list[Waits], size: int, owner_max: int) -> list[Waits]:
         """Each goes with a message that is on its way, or gets one; those without room."""
         left: list[Waits] = []
+        is_first = True
         while due:
             together = due[:CALL_PAIRS_MAX]
             message = self._message(line, due[:size], line.name) if self._posts else None
             rung = self._ring(line, together, owner_max, message)
+            if is_first:
+                # The next ones find the message of this one.
+                self._note(rung)
+                is_first = False
             if rung == "SEND":
                 self._send_vectors(line, [_pairs(due[:size])], line.name)
                 due = due[size:]

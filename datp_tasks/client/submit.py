@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -45,7 +45,7 @@ log = logging.getLogger("datp.client")
 #: Beyond a few hundred rows in one commit the gain is below what can be measured.
 BATCH_MAX = 500
 #: Of many requests the first few are accepted alone, each batch twice as many as the one before, so
-#: that workers have something to do while the others are.
+#: that workers have something to do while the others are; unless they have.
 FIRST_BATCH_MAX = 100
 Preparing = Prepared | RequestError | PipelineError
 #: What can be accepted, or the answer to a request that need not or cannot be.
@@ -98,7 +98,7 @@ class RequestAcceptor:
         self, requests: Sequence[Request]
     ) -> list[Submitted | RequestError | PipelineError]:
         answers: list[Submitted | RequestError | PipelineError] = []
-        for batch in _batches(requests):
+        for batch in _batches(requests, lambda: self.ringer.found_busy):
             try:
                 answers += self._submit_batch(batch)
             except DataKeyGone as error:
@@ -221,11 +221,15 @@ class RequestAcceptor:
         )
 
 
-def _batches(requests: Sequence[Request]) -> Iterator[Sequence[Request]]:
-    """What is accepted by one commit each."""
+def _batches(
+    requests: Sequence[Request], are_busy: Callable[[], bool]
+) -> Iterator[Sequence[Request]]:
+    """What is accepted by one commit each. Before each is asked whether workers are busy."""
     start, size = 0, BATCH_MAX
     if len(requests) > BATCH_MAX:
         size = min(FIRST_BATCH_MAX, BATCH_MAX)
     while start < len(requests):
+        if are_busy():
+            size = BATCH_MAX
         yield requests[start : start + size]
         start, size = start + size, min(2 * size, BATCH_MAX)

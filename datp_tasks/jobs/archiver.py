@@ -23,11 +23,10 @@ from dataclasses import dataclass
 
 from datp_tasks.errors import JournalRefused, RoleLost
 from datp_tasks.failpoints import reach
-from datp_tasks.live.archive_feed import ArchiveFeed
+from datp_tasks.live.archive_feed import ArchiveFeed, Copied
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model import payload
 from datp_tasks.model.journal import BrokenJournal
-from datp_tasks.model.payload import encode
 from datp_tasks.model.status import FINAL
 from datp_tasks.process_name import unique_name
 from datp_tasks.record.alerts import Alerts
@@ -50,11 +49,13 @@ BYTES_MAX = 67_108_864
 #: A state holds its input and the outputs of steps that may be undone: about so many of them.
 OUTPUTS_IN_A_STATE = 8
 #: So many times as many states are read at a time as before, if those were small: each reading
-#: waits for the vectors of busy workers.
+#: waits for the vectors of busy workers. But no more than so many, so that what is made of them
+#: finds them in the cache of the processor.
 PART_GROWTH = 8
+PART_MAX = 500
 
-#: A transaction, its fields, and the deltas since its JSON.
-Found = tuple[str, tuple[dict[str, str], list[str]]]
+#: A transaction whose state is due, and the state if Redis has it.
+Found = tuple[str, Copied | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +239,9 @@ class Archiver:
             part = due[len(found) : len(found) + at_a_time]
             copies = self._feed.copies(part)
             found += zip(part, copies, strict=True)
-            chars += sum(map(_chars, copies))
+            chars += sum([len(copy.fields) for copy in copies if copy])
             fitting = (bytes_max - chars) * len(found) // max(1, chars)
-            at_a_time = max(1, min(PART_GROWTH * at_a_time, fitting))
+            at_a_time = max(1, min(PART_GROWTH * at_a_time, fitting, PART_MAX))
         # Each shard gives only its share of a batch.
         fullest = max(Counter(tx[1:3] for tx in due).values(), default=0)
         is_full = fullest >= self._live.share_of(batch_max) or len(due) >= batch_max
@@ -248,14 +249,14 @@ class Archiver:
 
     def save_states(self, found: Sequence[Found]) -> tuple[int, int]:
         """How many SQL got, and how many of them leave."""
-        copies = [as_copy(tx, fields, deltas) for tx, (fields, deltas) in found if fields]
+        copies = [as_copy(tx, copied) for tx, copied in found if copied]
         if copies:
             reach("archiver.before_states")
             self._states.save(self._role, copies)
             reach("archiver.after_states")
         # Also those that are gone from Redis: confirming takes them off the list.
         archived = self._live.confirm_archived_many(
-            [as_confirmed(tx, fields) for tx, (fields, _) in found]
+            [as_confirmed(tx, copied) for tx, copied in found]
         )
         return len(copies), archived
 
@@ -273,20 +274,14 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def as_copy(tx_id: str, fields: dict[str, str], deltas: list[str]) -> StateCopy:
-    """What SQL keeps: the fields, and the deltas since the JSON as one more."""
-    if deltas:
-        fields["deltas"] = "\n".join(deltas)
-    return StateCopy(tx_id, int(fields["version"]), fields["status"], encode(fields))
+def as_copy(tx_id: str, copied: Copied) -> StateCopy:
+    """What SQL keeps."""
+    return StateCopy(tx_id, int(copied.version), copied.status, copied.fields)
 
 
-def as_confirmed(tx_id: str, fields: dict[str, str]) -> tuple[str, str, str]:
+def as_confirmed(tx_id: str, copied: Copied | None) -> tuple[str, str, str]:
     """As `confirm_archived_many` takes it."""
-    version, status = fields.get("version", ""), fields.get("status", "")
-    is_whole = version == fields.get("jsonVersion")
-    return tx_id, version, status if is_whole and status in FINAL else ""
-
-
-def _chars(copy: tuple[dict[str, str], list[str]]) -> int:
-    fields, deltas = copy
-    return sum(map(len, fields.values())) + sum(map(len, deltas))
+    if copied is None:
+        return tx_id, "", ""
+    is_done = copied.is_whole and copied.status in FINAL
+    return tx_id, copied.version, copied.status if is_done else ""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 from datp_tasks.live.cluster_redis import servers_of
 from datp_tasks.live.live_types import flat_to_dict
 from datp_tasks.live.scripts import CALL_BYTES_MAX, call, script
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.journal import Entry, is_entry, not_an_entry
+from datp_tasks.model.payload import encode
 
 READ_MAX = 5_000
 #: A page may have so many times the entries of the one before it, but no more than so many: those
@@ -42,6 +43,24 @@ class Drained:
     def entries(self) -> dict[str, list[Entry]]:
         """The changes, read in full."""
         return {tx: list(map(Entry.from_text, texts)) for tx, texts in self.changes.items()}
+
+
+class Copied(NamedTuple):
+    """A state at one version. Of its fields there is only the text that SQL keeps: thousands of
+    copies are in memory at a time."""
+
+    version: str
+    status: str
+    #: As JSON.
+    fields: str
+    #: No delta has followed the JSON of its state.
+    is_whole: bool
+
+    @classmethod
+    def of(cls, fields: dict[str, str], deltas: list[str]) -> Self:
+        is_whole = not _has_deltas(fields)
+        text = encode(_with_deltas(fields, deltas))
+        return cls(fields["version"], fields["status"], text, is_whole)
 
 
 class ArchiveFeed:
@@ -89,9 +108,10 @@ class ArchiveFeed:
         found, behind = self._read(shards, entries_max, bytes_max, entry_bytes_max)
         changes: dict[str, list[str]] = defaultdict(list)
         for flat in (flat for part in found.values() for _, flat in part):
-            for tx_id, text in _texts(flat):
-                if not is_entry(text):
-                    raise not_an_entry(text)
+            tx_ids, texts = _columns(flat)
+            if not all(map(is_entry, texts)):
+                raise not_an_entry(next(text for text in texts if not is_entry(text)))
+            for tx_id, text in zip(tx_ids, texts, strict=True):
                 changes[tx_id].append(text)
         upto = {shard: _after(part[-1][0]) for shard, part in found.items() if part}
         marks = self._live.send([("INCR", self._mark(shard)) for shard in upto])
@@ -162,7 +182,7 @@ class ArchiveFeed:
                 command = ("XRANGE", self._journal(shard), start, "+", "COUNT", READ_MAX)
                 page = self._live.send([command])[0]
                 for _, flat in page:
-                    for tx_id, text in _texts(flat):
+                    for tx_id, text in zip(*_columns(flat), strict=True):
                         if tx_id in wanted:
                             found.setdefault(tx_id, []).append(Entry.from_text(text))
                 if len(page) < READ_MAX:
@@ -190,7 +210,19 @@ class ArchiveFeed:
 
     # States.
 
-    def copies(self, tx_ids: Sequence[str]) -> list[tuple[dict[str, str], list[str]]]:
+    def copies(self, tx_ids: Sequence[str]) -> list[Copied | None]:
+        """Each transaction as it is now; None for those that are not here."""
+        return [
+            Copied.of(fields, deltas) if fields else None
+            for fields, deltas in self._read_states(tx_ids)
+        ]
+
+    def states(self, tx_ids: Sequence[str]) -> list[dict[str, str]]:
+        """Their fields, with the deltas since the JSON of the state as one more, if there are any;
+        none for those that are not here."""
+        return [_with_deltas(*each) for each in self._read_states(tx_ids)]
+
+    def _read_states(self, tx_ids: Sequence[str]) -> list[tuple[dict[str, str], list[str]]]:
         """Fields of each transaction, and the deltas since its JSON was written."""
         commands = [("HGETALL", self._keys.state(tx)) for tx in tx_ids]
         states = dict(zip(tx_ids, map(_fields, self._live.send(commands)), strict=True))
@@ -232,20 +264,25 @@ def _fields(answer: Any) -> dict[str, str]:
     return answer if isinstance(answer, dict) else flat_to_dict(answer)
 
 
+def _with_deltas(fields: dict[str, str], deltas: list[str]) -> dict[str, str]:
+    if deltas:
+        fields["deltas"] = "\n".join(deltas)
+    return fields
+
+
 def _has_deltas(fields: Mapping[str, str]) -> bool:
     """Something has changed since the JSON was written."""
     return fields.get("version") != fields.get("jsonVersion")
 
 
-def _texts(flat: Sequence[str]) -> Iterable[tuple[str, str]]:
+def _columns(flat: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     """A vector leaves one entry in the stream: names of transactions, and what happened to each.
 
     Releases before 0.2 wrote the field `e`: the transaction, a space, and what happened.
     """
-    pairs = zip(flat[::2], flat[1::2], strict=True)
     if flat[0] != "e":
-        return pairs
-    return [(text[:TX_CHARS], text[TX_CHARS + 1 :]) for _, text in pairs]
+        return flat[::2], flat[1::2]
+    return [text[:TX_CHARS] for text in flat[1::2]], [text[TX_CHARS + 1 :] for text in flat[1::2]]
 
 
 def _after(stream_id: str) -> str:

@@ -132,7 +132,7 @@ class Auditor:
         # In this order: the entries that led to a copy are read after the copy, and SQL has them
         # before they leave Redis.
         copies = self._states.load(ids)
-        live = dict(zip(ids, outgoing.copies(ids), strict=True))
+        live = dict(zip(ids, outgoing.states(ids), strict=True))
         waiting = outgoing.waiting_entries(ids)
         rows: dict[str, list[Row]] = {tx: [] for tx in ids}
         for row in self._journal.rows(ids):
@@ -142,9 +142,8 @@ class Auditor:
             known: list[tuple[str, View]] = []
             if each.tx_id in copies:
                 known.append(("its archived state", view_of_copy(copies[each.tx_id])))
-            fields, deltas = live[each.tx_id]
-            if fields:
-                known.append(("its live state", View.from_fields(fields, deltas)))
+            if live[each.tx_id]:
+                known.append(("its live state", view_of_copy(live[each.tx_id])))
             first = self._first_view(each)
             recorded, entries = rows[each.tx_id], waiting.get(each.tx_id, [])
             if not (recorded or entries) and self._was_dropped(each):

@@ -8,10 +8,10 @@ from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.live.invariants import Violation, check_all
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model.status import Status
-from datp_tasks.model.view import View
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.database import translate_outage
 from datp_tasks.record.journal import Journal
+from datp_tasks.transactions.views import view_of_copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,9 @@ class Doctor:
         live = self._live
         outgoing = ArchiveFeed(live)
         listed = live.listed("processingZ", rows_max=rows_max)
-        copies = outgoing.copies([tx for tx, _ in listed])
+        states = outgoing.states([tx for tx, _ in listed])
         silent_since_ms = live.server_now_ms() - self._node_stale_ms
-        nodes = sorted({fields["node"] for fields, _ in copies if "node" in fields})
+        nodes = sorted({fields["node"] for fields in states if "node" in fields})
         beats = live.beats(nodes)
         beating = {n for n, beat in zip(nodes, beats, strict=True) if (beat or 0) > silent_since_ms}
         return [
@@ -111,9 +111,9 @@ class Doctor:
                 step_type=fields.get("stepType", ""),
                 since_ms=int(since_ms),
                 orphaned=fields["node"] not in beating,
-                mid_step=View.from_fields(fields, deltas).state.open,
+                mid_step=view_of_copy(fields).state.open,
             )
-            for (tx, since_ms), (fields, deltas) in zip(listed, copies, strict=True)
+            for (tx, since_ms), fields in zip(listed, states, strict=True)
             if "node" in fields
         ]
 

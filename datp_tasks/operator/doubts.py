@@ -18,6 +18,7 @@ from datp_tasks.record.effects import EffectStore
 from datp_tasks.record.record_types import Summary
 from datp_tasks.record.step_starts import BegunSteps
 from datp_tasks.record.transactions import Record
+from datp_tasks.transactions.views import view_of_copy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +32,9 @@ class Doubts:
 
     def view(self, tx_id: str) -> View:
         """As it stands in doubt; raises if it does not exist, has ended or is not in doubt."""
-        fields, deltas = ArchiveFeed(self.live).copies([tx_id])[0]
+        fields = ArchiveFeed(self.live).states([tx_id])[0]
         if fields.get("status") == Status.IN_DOUBT:
-            return View.from_fields(fields, deltas)
+            return view_of_copy(fields)
         with translate_outage():
             found = self.record.summaries([tx_id])
         if not found:
@@ -45,10 +46,10 @@ class Doubts:
 
     def view_of_version(self, tx_id: str, version: str) -> View | None:
         """As it stands in doubt in that version; None if it has moved since."""
-        fields, deltas = ArchiveFeed(self.live).copies([tx_id])[0]
+        fields = ArchiveFeed(self.live).states([tx_id])[0]
         if fields.get("status") != Status.IN_DOUBT or fields.get("version") != version:
             return None
-        return View.from_fields(fields, deltas)
+        return view_of_copy(fields)
 
     def summary(self, tx_id: str) -> Summary:
         """What SQL has of a transaction that `view` has found."""

@@ -15,6 +15,7 @@ from datp_tasks.record.record_types import Summary
 from datp_tasks.record.transactions import Record
 from datp_tasks.transactions.locate import ask_many
 from datp_tasks.transactions.restore import Restorer
+from datp_tasks.transactions.views import view_of_copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +58,14 @@ class Situations:
     def read(self, summary: Summary) -> Situation | None:
         """None if Redis does not have it."""
         tx_id = summary.tx_id
-        asked = ask_many(self.restorer, [tx_id], ArchiveFeed(self.live).copies)
-        fields, deltas = asked.answers[0]
+        asked = ask_many(self.restorer, [tx_id], ArchiveFeed(self.live).states)
+        fields = asked.answers[0]
         if not fields:
             return None
         return Situation(
             summary=summary,
             fields=fields,
-            view=View.from_fields(fields, deltas),
+            view=view_of_copy(fields),
             now_ms=self.live.server_now_ms(),
             queued_ms=self.live.queued_since([tx_id])[0],
             rung_ms=self.live.score(tx_id, "queuedZ"),

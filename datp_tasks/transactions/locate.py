@@ -130,8 +130,7 @@ def is_missing(answer: object) -> bool:
     """Whether Redis does not have the transaction that this is the answer for."""
     if isinstance(answer, Refused):
         return answer.word == "UNKNOWN"
-    # A hash, or a hash with its deltas.
-    return answer == {} or answer == ({}, [])
+    return answer == {}
 
 
 def is_over(fields: Mapping[str, str]) -> bool:

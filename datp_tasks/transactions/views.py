@@ -61,7 +61,7 @@ class RecordedViews:
 
 
 def view_of_copy(fields: dict[str, str]) -> View:
-    """From an archived copy, which carries the deltas since its JSON as one more field."""
+    """From a copy, live or archived, which has the deltas since its JSON as one more field."""
     deltas = fields.get("deltas", "")
     return View.from_fields(fields, [deltas] if deltas else [])
 

@@ -197,6 +197,17 @@ def test_an_unknown_place_and_a_lone_bell_are_not_rung_along(house: Container, q
     assert house.bells.ringer.ring_along([]) is None
 
 
+def test_a_bell_that_is_rung_along_finds_out_whether_workers_are_busy(
+    house: Container, queue: str
+) -> None:
+    ringer = house.bells.ringer
+    for sequence, is_busy in ((1, False), (2, True)):
+        bell = Bell("t07-" + "0" * 32, sequence, queue, "util/fixed-reply", "posted/0", "in")
+        call, rung = ringer.ring_along([bell]) or pytest.fail("it needs a message of its own")
+        rung(house.live.run([call])[0])
+        assert ringer.found_busy == is_busy
+
+
 def test_what_was_accepted_is_answered_also_if_it_cannot_be_rung_for(
     datp: Kit, house: Container, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

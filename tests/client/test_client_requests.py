@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from datp_tasks import Pipeline, Request
+from datp_tasks.bells.ringer import Ringer
 from datp_tasks.client import submit
 from datp_tasks.client.requests import Submitted
 from datp_tasks.errors import (
@@ -169,21 +170,25 @@ def test_what_is_accepted_together_lies_in_few_shards_which_differ_each_time(dat
     assert len(lone) > 8
 
 
-def test_the_first_of_many_are_accepted_in_small_batches(
-    datp: Kit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Workers begin with those while the others are accepted."""
+@pytest.fixture
+def sizes(datp: Kit, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many each commit accepts: five at most, and two of many at first."""
     datp.lose_bells()
     monkeypatch.setattr(submit, "FIRST_BATCH_MAX", 2)
     monkeypatch.setattr(submit, "BATCH_MAX", 5)
-    sizes: list[int] = []
+    found: list[int] = []
     accept = Record.accept_many
 
     def accept_many(record: Record, wanted: Sequence[Acceptance]) -> list[Existing | None]:
-        sizes.append(len(wanted))
+        found.append(len(wanted))
         return accept(record, wanted)
 
     monkeypatch.setattr(Record, "accept_many", accept_many)
+    return found
+
+
+def test_the_first_of_many_are_accepted_in_small_batches(datp: Kit, sizes: list[int]) -> None:
+    """Workers begin with those while the others are accepted."""
     many = [Request(pipeline="p", input={"n": n}) for n in range(17)]
     answers = answers_of(datp, many)
     assert sizes == [2, 4, 5, 5, 1]
@@ -193,6 +198,28 @@ def test_the_first_of_many_are_accepted_in_small_batches(
     sizes.clear()
     answers_of(datp, many[:5])
     assert sizes == [5]
+
+
+@pytest.mark.parametrize(
+    ("busy", "expected"),
+    [
+        ([True] * 4, [5, 5, 5, 2]),
+        ([False, True, True, True], [2, 5, 5, 5]),
+        ([False, True, False, False], [2, 5, 5, 5]),
+        ([False] * 5, [2, 4, 5, 5, 1]),
+    ],
+)
+def test_while_workers_have_something_to_do_no_batch_is_small(
+    datp: Kit,
+    sizes: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    busy: list[bool],
+    expected: list[int],
+) -> None:
+    answers = iter(busy)
+    monkeypatch.setattr(Ringer, "found_busy", property(lambda _: next(answers)))
+    answers_of(datp, [Request(pipeline="p", input={"n": n}) for n in range(17)])
+    assert sizes == expected
 
 
 def answers_of(kit: Kit, requests: list[Request]) -> list[Any]:

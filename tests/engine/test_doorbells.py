@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import time
 from typing import Any
 
 import pytest
@@ -72,6 +73,35 @@ def test_one_after_another_shares_the_first_message(datp: Kit) -> None:
     for number in range(5):
         ringer.ring(bells(number, 1))
     assert messages.sent == [([(bells(0, 1)[0].tx_id, 0)], PLACE)]
+
+
+def test_a_ringer_knows_whether_workers_have_something_to_do(
+    datp: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ringer, _ = made(datp, 10)
+    live, doorbells = datp.connections.live, Doorbells(datp.connections.live)
+    found = [ringer.found_busy]
+    for number in range(4):
+        ringer.ring(bells(number, 1))
+        found.append(ringer.found_busy)
+        if number == 1:
+            # A worker takes all that waits.
+            live.run([doorbells.answering(PLACE, 10, 10)])
+    assert found == [False, False, True, False, True]
+
+    until_s = ringer._busy_until_s
+    for now_s, is_busy in ((until_s - 0.01, True), (until_s + 0.01, False)):
+        monkeypatch.setattr(time, "monotonic", lambda now_s=now_s: now_s)
+        assert ringer.found_busy == is_busy
+
+
+def test_a_message_that_a_ringer_has_just_sent_is_not_taken_for_busy_workers(datp: Kit) -> None:
+    ringer, _ = made(datp, 10)
+    # More than a vector: one message, and a second call for those that go with it.
+    ringer.ring(bells(0, 25))
+    found = [ringer.found_busy]
+    ringer.ring(bells(25, 25))
+    assert [*found, ringer.found_busy] == [False, True]
 
 
 def test_what_an_owner_has_in_excess_waits_in_its_own_line(datp: Kit) -> None:

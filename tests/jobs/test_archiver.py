@@ -18,10 +18,10 @@ from datp_tasks.jobs.archiver import Result
 from datp_tasks.live import store
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.model import payload
-from datp_tasks.model.view import View
 from datp_tasks.runtime import jobs
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
+from datp_tasks.transactions.views import view_of_copy
 from tests.support.archive_world import HOUR_S, Data, World
 
 NOTHING = Result(entries=0, copied=0, archived=0)
@@ -175,7 +175,7 @@ def test_an_older_version_never_replaces_a_newer_one(datp: Kit, world: World) ->
 
 def _overtake(kit: Kit, world: World, tx_id: str) -> None:
     kit.client.set_switch(tx_id, "other", 1)
-    fields, _ = ArchiveFeed(kit.connections.live).copies([tx_id])[0]
+    (fields,) = ArchiveFeed(kit.connections.live).states([tx_id])
     world.sql(
         "INSERT INTO tx_state (tx_id, version, status, fields, archived_at) "
         "VALUES (:tx, :version, 'sleeping', CAST(:fields AS json), now())",
@@ -211,12 +211,12 @@ def test_fields_and_deltas_of_a_copy_belong_together(
         return before + send(commands[position:])
 
     monkeypatch.setattr(live, "send", interrupted)
-    [(fields, deltas)] = ArchiveFeed(live).copies([tx_id])
+    (fields,) = ArchiveFeed(live).states([tx_id])
     assert readings == [1, 3][:reading]
     assert fields["jsonVersion"] == fields["version"]
     replay = datp.operator.replay(tx_id)
     assert replay.view is not None
-    assert View.from_fields(fields, deltas).state.to_json() == replay.view.state.to_json()
+    assert view_of_copy(fields).state.to_json() == replay.view.state.to_json()
     datp.lose_bells(False)
     assert world.ends(tx_id) == "success"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -15,6 +15,7 @@ from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.jobs import archiver
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.model import payload
+from datp_tasks.model.payload import OUTPUT_BYTES_MAX
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.archiver_role import ArchiverRole, guard
 from datp_tasks.testing import Kit
@@ -87,6 +88,26 @@ def test_a_batch_in_memory_is_bounded_by_bytes_and_the_rest_follows(
     found, is_full = world.archiver().read_states()
     assert 1 <= len(found) < 10
     assert is_full
+
+
+def test_many_small_states_are_read_in_parts_and_saved_together(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archiver, "PART_MAX", 3)
+    world = make_world(shards=1)
+    tx_ids = [world.kit.submit("wait", {}) for _ in range(10)]
+    parts: list[int] = []
+    read = ArchiveFeed.copies
+
+    def noted(feed: ArchiveFeed, wanted: Sequence[str]) -> Any:
+        parts.append(len(wanted))
+        return read(feed, wanted)
+
+    monkeypatch.setattr(ArchiveFeed, "copies", noted)
+    monkeypatch.setattr(archiver, "BYTES_MAX", archiver.OUTPUTS_IN_A_STATE * OUTPUT_BYTES_MAX)
+    found, is_full = world.archiver().read_states()
+    assert (parts, is_full) == ([1, 3, 3, 3], False)
+    assert sorted(tx for tx, _ in found) == sorted(tx_ids)
 
 
 def test_an_entry_that_is_larger_than_the_limit_goes_alone(

@@ -6,6 +6,7 @@ import pytest
 
 from datp_tasks.jobs.archiver import as_confirmed
 from datp_tasks.live import store
+from datp_tasks.live.archive_feed import Copied
 from datp_tasks.live.live_types import Bell, Claimed
 from datp_tasks.model.stop_request import StopRequest
 from tests.support.live_states import HERE, NODE, STATE_JSON, Stage, held
@@ -23,7 +24,7 @@ def test_an_archived_state_stays_for_a_while(stage: Stage) -> None:
 def test_one_that_is_there_as_it_was_written_leaves(stage: Stage) -> None:
     claim = stage.finished()
     (fields,) = stage.live.fields_many([claim.tx_id])
-    as_written = as_confirmed(claim.tx_id, fields)
+    as_written = as_confirmed(claim.tx_id, Copied.of(fields, []))
     assert as_written == (claim.tx_id, fields["version"], "success")
     assert stage.live.confirm_archived_many([as_written]) == 1
     assert stage.score(claim.tx_id, "toArchiveZ") is None
@@ -50,7 +51,7 @@ def test_one_with_deltas_after_its_json_is_looked_at(stage: Stage) -> None:
     claim = stage.claimed()
     stage.finish(claim, "expired", json="", follow_sql=True)
     (fields,) = stage.live.fields_many([claim.tx_id])
-    assert as_confirmed(claim.tx_id, fields) == (claim.tx_id, fields["version"], "")
+    assert as_confirmed(claim.tx_id, Copied.of(fields, [])) == (claim.tx_id, fields["version"], "")
 
 
 def test_deltas_leave_together_with_their_state(stage: Stage) -> None:

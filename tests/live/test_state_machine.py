@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 
 from datp_tasks.jobs.archiver import as_confirmed
 from datp_tasks.live import store
+from datp_tasks.live.archive_feed import Copied
 from datp_tasks.live.invariants import Observed, check_all, check_transaction, look
 from datp_tasks.live.live_types import Bell, Claimed, Held, NewTransaction, Refused, Restored
 from datp_tasks.live.scripts import ScriptCall, script
@@ -535,7 +536,7 @@ class LiveMachine(RuleBasedStateMachine):
         if due:
             tx = dice.likely(due, lambda tx: tx.status == "sleeping")
             (fields,) = self.live.fields_many([tx.tx_id])
-            self.reads.append(as_confirmed(tx.tx_id, fields))
+            self.reads.append(as_confirmed(tx.tx_id, Copied.of(fields, [])))
             if dice.yes():
                 self._confirm(self.reads[-1])
 

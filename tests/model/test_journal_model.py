@@ -187,6 +187,13 @@ def test_what_is_no_entry_is_an_error(text: str) -> None:
         place_of(text)
 
 
+@pytest.mark.parametrize("version", ["9" * 19, "9" * 5_000, "\u0661"])
+def test_a_version_that_no_column_holds_is_an_error(version: str) -> None:
+    for text in (f"@{version} 0 0 wake ", f"@1 {version} 0 wake ", f"@1 0 {version} wake "):
+        with pytest.raises(BrokenJournal, match="not an entry"):
+            place_of(text)
+
+
 def test_an_entry_without_its_mark_is_an_error() -> None:
     """It would become a part of the entry before it."""
     with pytest.raises(BrokenJournal, match="not an entry"):

@@ -104,7 +104,7 @@ def timeline_of(
 
 def _facts(services: Services, summary: Summary, replay: Replay) -> dict[str, Any]:
     """Where it is as the engine sees it."""
-    fields, _ = ArchiveFeed(services.live).copies([summary.tx_id])[0]
+    fields = ArchiveFeed(services.live).states([summary.tx_id])[0]
     view = replay.view
     switches = dict(view.switches) if view is not None else {}
     return {
