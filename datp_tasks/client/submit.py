@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 
@@ -26,6 +27,7 @@ from datp_tasks.errors import (
     SealError,
 )
 from datp_tasks.failpoints import reach
+from datp_tasks.garbage import collector_paused
 from datp_tasks.live.keys import shards_for
 from datp_tasks.live.live_types import FIRST_SEQUENCE
 from datp_tasks.live.redis_errors import RedisError
@@ -108,6 +110,13 @@ class RequestAcceptor:
         return answers
 
     def _submit_batch(
+        self, requests: Sequence[Request]
+    ) -> list[Submitted | RequestError | PipelineError]:
+        # What is made of each request is gone after the batch.
+        with collector_paused() if len(requests) >= FIRST_BATCH_MAX else nullcontext():
+            return self._submit(requests)
+
+    def _submit(
         self, requests: Sequence[Request]
     ) -> list[Submitted | RequestError | PipelineError]:
         prepared, good = self.prepare_many(requests)
