@@ -18,6 +18,7 @@ from datp_tasks.jobs.archiver import Result
 from datp_tasks.live import store
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.model import payload
+from datp_tasks.record.states import States
 from datp_tasks.runtime import jobs
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
@@ -218,6 +219,24 @@ def test_fields_and_deltas_of_a_copy_belong_together(
     assert replay.view is not None
     assert view_of_copy(fields).state.to_json() == replay.view.state.to_json()
     datp.lose_bells(False)
+    assert world.ends(tx_id) == "success"
+
+
+def test_a_copy_has_the_deltas_that_followed_its_json(datp: Kit, world: World) -> None:
+    tx_id = world.crashed("hop", "hop.after_step")
+    live = datp.connections.live
+    assert live.redis.llen(live.keys.deltas(tx_id)) > 0
+    archiver = world.archiver()
+    assert archiver.take_role()
+    (copied,) = ArchiveFeed(live).copies([tx_id])
+    assert archiver.save_states([(tx_id, copied)]) == (1, 0)
+    archiver.leave_role()
+    states = States(datp.connections.engine, datp.connections.clock)
+    replay = datp.operator.replay(tx_id)
+    assert replay.view is not None
+    in_sql = view_of_copy(states.load([tx_id])[tx_id])
+    assert in_sql.state.to_json() == replay.view.state.to_json()
+    datp.recover()
     assert world.ends(tx_id) == "success"
 
 
