@@ -383,6 +383,10 @@ class JournalRefused(DatpError):
     """PostgreSQL does not take entries of the journal, or not so many at a time."""
 
 
+class StatesRefused(DatpError):
+    """PostgreSQL does not take copies of states, or not so many at a time."""
+
+
 class RoleLost(DatpError):
     """Another node has the role of archiving by now."""
 

@@ -35,7 +35,7 @@ ARCHIVED = "SELECT count(*) FROM tx_state"
 
 def run(bench: Bench) -> Figures:
     turns = bench.choose(10, 2)
-    at_once, total = bench.choose((5_000, 100_000), (300, 1_500))
+    at_once, total = bench.choose((5_000, 100_000), (300, 1_200))
     bursts = max(1, total // turns // at_once)
     with (
         Stack() as other,

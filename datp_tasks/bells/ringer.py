@@ -35,7 +35,7 @@ from datp_tasks.live.scripts import Reply, ScriptCall
 
 log = logging.getLogger("datp.bells")
 
-#: So long what a bell has found is taken to be so still: a worker answers once for each hop.
+#: How long the finding of a bell counts. A worker answers once for each hop.
 FOUND_S = 1.0
 #: In the name of a line, where an owner is not known: a transaction of an earlier release.
 NO_OWNER = "?"
@@ -142,6 +142,7 @@ class Ringer:
         return order, lambda reply: self._rung_along(line, Doorbells.rung(reply))
 
     def _rung_along(self, line: Line, rung: Rung) -> None:
+        self._busy_until_s = 0.0
         self._note(rung)
         if rung == "SENT":
             self.messages += 1
@@ -154,18 +155,24 @@ class Ringer:
 
     @property
     def found_busy(self) -> bool:
-        """Whether the last bell, a moment ago, found a message that no worker had taken yet: then
-        workers have something to do, and what comes a little later starts no later."""
+        """Whether bells that rang last, a moment ago, found a message that no worker had taken yet:
+        then workers have something to do, and what is rung for a little later starts no later.
+
+        A guess, for all groups together: the message may be lost, or be so old that it counts as
+        lost while its worker has a long queue before it.
+        """
         return time.monotonic() < self._busy_until_s
 
     def _note(self, rung: Rung) -> None:
-        self._busy_until_s = 0.0 if rung in ("SEND", "SENT") else time.monotonic() + FOUND_S
+        if rung not in ("SEND", "SENT"):
+            self._busy_until_s = time.monotonic() + FOUND_S
 
     def waiting(self, group: str) -> int:
         """How many wait for a message of their own to the node group."""
         return 0 if self._doorbells is None else self._doorbells.waiting(group)
 
     def _send_pending(self) -> None:
+        self._busy_until_s = 0.0
         bells = []
         while self._pending:
             bells.append(self._pending.popleft())

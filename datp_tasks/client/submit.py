@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 
@@ -27,7 +26,6 @@ from datp_tasks.errors import (
     SealError,
 )
 from datp_tasks.failpoints import reach
-from datp_tasks.garbage import collector_paused
 from datp_tasks.live.keys import shards_for
 from datp_tasks.live.live_types import FIRST_SEQUENCE
 from datp_tasks.live.redis_errors import RedisError
@@ -47,7 +45,8 @@ log = logging.getLogger("datp.client")
 #: Beyond a few hundred rows in one commit the gain is below what can be measured.
 BATCH_MAX = 500
 #: Of many requests the first few are accepted alone, each batch twice as many as the one before, so
-#: that workers have something to do while the others are; unless they have.
+#: that workers have something to do while the others are. Where they are busy anyway, it would
+#: only cost commits.
 FIRST_BATCH_MAX = 100
 Preparing = Prepared | RequestError | PipelineError
 #: What can be accepted, or the answer to a request that need not or cannot be.
@@ -110,13 +109,6 @@ class RequestAcceptor:
         return answers
 
     def _submit_batch(
-        self, requests: Sequence[Request]
-    ) -> list[Submitted | RequestError | PipelineError]:
-        # What is made of each request is gone after the batch.
-        with collector_paused() if len(requests) >= FIRST_BATCH_MAX else nullcontext():
-            return self._submit(requests)
-
-    def _submit(
         self, requests: Sequence[Request]
     ) -> list[Submitted | RequestError | PipelineError]:
         prepared, good = self.prepare_many(requests)
@@ -233,7 +225,7 @@ class RequestAcceptor:
 def _batches(
     requests: Sequence[Request], are_busy: Callable[[], bool]
 ) -> Iterator[Sequence[Request]]:
-    """What is accepted by one commit each. Before each is asked whether workers are busy."""
+    """What is accepted by one commit each; whether workers are busy is asked before each commit."""
     start, size = 0, BATCH_MAX
     if len(requests) > BATCH_MAX:
         size = min(FIRST_BATCH_MAX, BATCH_MAX)

@@ -13,15 +13,16 @@ Crash:    nothing leaves Redis before it is committed in SQL; entries that are r
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from datp_tasks.errors import JournalRefused, RoleLost
+from datp_tasks.errors import JournalRefused, RoleLost, StatesRefused
 from datp_tasks.failpoints import reach
-from datp_tasks.garbage import collector_paused
 from datp_tasks.live.archive_feed import ArchiveFeed, Copied
 from datp_tasks.live.store import LiveStore
 from datp_tasks.model import payload
@@ -38,7 +39,8 @@ log = logging.getLogger("datp.archiver")
 
 #: Kind of the alert for a shard whose next entry PostgreSQL does not take.
 JOURNAL_STUCK = "journal-stuck"
-#: Ends before the next run begins.
+#: No batch begins later in a run. One takes half a second beside busy workers, so a run ends before
+#: the next one begins.
 RUN_S = 4.0
 #: Entries of the journal at a time, as far as BYTES_MAX allows. What a busy installation leaves
 #: between two runs should fit: a transaction whose entries are read at two times has two rows.
@@ -90,8 +92,7 @@ def run_once(live: LiveStore, tables: ArchiverTables, *, limits: Limits) -> Resu
     if not archiver.take_role():
         return Result(entries=0, copied=0, archived=0)
     try:
-        # The collector would take a tenth of the time of a run.
-        with collector_paused():
+        with _collector_paused():
             return archiver.work()
     except RoleLost as error:
         log.warning("%s", error)
@@ -239,7 +240,7 @@ class Archiver:
             part = due[len(found) : len(found) + at_a_time]
             copies = self._feed.copies(part)
             found += zip(part, copies, strict=True)
-            chars += sum([len(copy.fields) for copy in copies if copy])
+            chars += sum([len(copy.fields_json) for copy in copies if copy])
             fitting = (bytes_max - chars) * len(found) // max(1, chars)
             at_a_time = max(1, min(PART_GROWTH * at_a_time, fitting, PART_MAX))
         # Each shard gives only its share of a batch.
@@ -248,7 +249,23 @@ class Archiver:
         return found, is_full or len(found) < len(due)
 
     def save_states(self, found: Sequence[Found]) -> tuple[int, int]:
-        """How many SQL got, and how many of them leave."""
+        """How many SQL got, and how many of them leave. What PostgreSQL refuses, or cannot do in
+        time, is tried in halves; a state that it refuses alone stays due, and the others go on."""
+        try:
+            return self._save_together(found)
+        except StatesRefused as error:
+            if len(found) > 1:
+                middle = len(found) // 2
+                parts = [self.save_states(part) for part in (found[:middle], found[middle:])]
+                return sum(copied for copied, _ in parts), sum(archived for _, archived in parts)
+            log.error(
+                "PostgreSQL does not take the state of %s, which stays in Redis: %s",
+                *(found[0][0], error),
+                extra={"event": "archiver.state-refused"},
+            )
+            return 0, 0
+
+    def _save_together(self, found: Sequence[Found]) -> tuple[int, int]:
         copies = [as_copy(tx, copied) for tx, copied in found if copied]
         if copies:
             reach("archiver.before_states")
@@ -261,9 +278,22 @@ class Archiver:
         return len(copies), archived
 
 
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Python's collector would look again and again at many thousand rows and states, of which none
+    refers to itself: a tenth of the time of a run."""
+    was_enabled = gc.isenabled()
+    try:
+        gc.disable()
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def as_copy(tx_id: str, copied: Copied) -> StateCopy:
     """What SQL keeps."""
-    return StateCopy(tx_id, int(copied.version), copied.status, copied.fields)
+    return StateCopy(tx_id, int(copied.version), copied.status, copied.fields_json)
 
 
 def as_confirmed(tx_id: str, copied: Copied | None) -> tuple[str, str, str]:

@@ -51,8 +51,7 @@ class Copied(NamedTuple):
 
     version: str
     status: str
-    #: As JSON.
-    fields: str
+    fields_json: str
     #: No delta has followed the JSON of its state.
     is_whole: bool
 
@@ -265,7 +264,7 @@ def _fields(answer: Any) -> dict[str, str]:
 
 
 def _with_deltas(fields: dict[str, str], deltas: list[str]) -> dict[str, str]:
-    if deltas:
+    if fields and deltas:
         fields["deltas"] = "\n".join(deltas)
     return fields
 

@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 from psycopg2.errors import UniqueViolation
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from datp_tasks.clock import Clock
+from datp_tasks.errors import StatesRefused
 from datp_tasks.record.archiver_role import ArchiverRole, guard
 from datp_tasks.record.array_text import with_array_texts
 from datp_tasks.record.copying import copy_in, escaped
+from datp_tasks.record.database import is_conflict, is_outage
 from datp_tasks.record.queries import Queries
 
 
@@ -57,7 +59,20 @@ class States:
         self._are_new = False
 
     def save(self, role: ArchiverRole, copies: Sequence[StateCopy]) -> None:
-        """Keep these copies; an older version never replaces a newer one."""
+        """Keep these copies; an older version never replaces a newer one. Raises StatesRefused if
+        PostgreSQL refuses one of them, or cannot do so many in time."""
+        try:
+            self._save(role, copies)
+        except DBAPIError as error:
+            if isinstance(error, OperationalError) and (is_outage(error) or is_conflict(error)):
+                raise
+            # Not from that error: its other lines may quote what the rows hold.
+            raise StatesRefused(str(error.orig).strip().partition("\n")[0]) from None
+        except ValueError as error:
+            # Half of a character is no text that can be sent.
+            raise StatesRefused(type(error).__name__) from None
+
+    def _save(self, role: ArchiverRole, copies: Sequence[StateCopy]) -> None:
         if self._are_new:
             try:
                 with self._engine.begin() as connection:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -221,30 +220,6 @@ def test_while_workers_have_something_to_do_no_batch_is_small(
     monkeypatch.setattr(Ringer, "found_busy", property(lambda _: next(answers)))
     answers_of(datp, [Request(pipeline="p", input={"n": n}) for n in range(17)])
     assert sizes == expected
-
-
-@pytest.mark.parametrize("is_on", [True, False])
-def test_the_collector_is_paused_while_many_are_accepted(
-    datp: Kit, sizes: list[int], monkeypatch: pytest.MonkeyPatch, is_on: bool
-) -> None:
-    was_on: list[bool] = []
-    accept = Record.accept_many
-
-    def accept_many(record: Record, wanted: Sequence[Acceptance]) -> list[Existing | None]:
-        was_on.append(gc.isenabled())
-        return accept(record, wanted)
-
-    monkeypatch.setattr(Record, "accept_many", accept_many)
-    many = [Request(pipeline="p", input={"n": n}) for n in range(7)]
-    try:
-        (gc.enable if is_on else gc.disable)()
-        answers_of(datp, many)
-        answers_of(datp, many[:1])
-        # Of two, four and one; then of a lone one, for which it is not worth it.
-        assert was_on == [False, False, is_on, is_on]
-        assert gc.isenabled() == is_on
-    finally:
-        gc.enable()
 
 
 def answers_of(kit: Kit, requests: list[Request]) -> list[Any]:

@@ -104,6 +104,13 @@ def test_a_message_that_a_ringer_has_just_sent_is_not_taken_for_busy_workers(dat
     assert [*found, ringer.found_busy] == [False, True]
 
 
+def test_workers_are_busy_if_any_of_what_is_rung_finds_them_busy(datp: Kit) -> None:
+    ringer, _ = made(datp, 10)
+    ringer.ring(bells(0, 25))
+    ringer.ring([*bells(25, 25), *bells(100, 25, owner="bob")])
+    assert ringer.found_busy
+
+
 def test_what_an_owner_has_in_excess_waits_in_its_own_line(datp: Kit) -> None:
     ringer, messages = made(datp, 10)
     ringer.ring(bells(0, 1))

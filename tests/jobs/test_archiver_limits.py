@@ -6,9 +6,11 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from datetime import datetime
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
 from datp_tasks import failpoints
 from datp_tasks.failpoints import SimulatedCrash
@@ -18,6 +20,7 @@ from datp_tasks.model import payload
 from datp_tasks.model.payload import OUTPUT_BYTES_MAX
 from datp_tasks.record.alerts import Alerts
 from datp_tasks.record.archiver_role import ArchiverRole, guard
+from datp_tasks.record.states import StateCopy, States
 from datp_tasks.testing import Kit
 from datp_tasks.testing.servers import Servers
 from tests.support.archive_world import World
@@ -105,9 +108,18 @@ def test_many_small_states_are_read_in_parts_and_saved_together(
 
     monkeypatch.setattr(ArchiveFeed, "copies", noted)
     monkeypatch.setattr(archiver, "BYTES_MAX", archiver.OUTPUTS_IN_A_STATE * OUTPUT_BYTES_MAX)
-    found, is_full = world.archiver().read_states()
-    assert (parts, is_full) == ([1, 3, 3, 3], False)
-    assert sorted(tx for tx, _ in found) == sorted(tx_ids)
+    saved: list[int] = []
+    save = States.save
+
+    def noted_save(states: States, role: ArchiverRole, copies: Sequence[StateCopy]) -> None:
+        saved.append(len(copies))
+        save(states, role, copies)
+
+    monkeypatch.setattr(States, "save", noted_save)
+    world.archive()
+    # The last reading finds nothing left.
+    assert (parts, saved) == ([1, 3, 3, 3], [10])
+    assert all(world.archived_version(tx) for tx in tx_ids)
 
 
 def test_an_entry_that_is_larger_than_the_limit_goes_alone(
@@ -256,6 +268,45 @@ def test_an_archiver_that_finds_another_one_writing_leaves_without_an_alert(
     assert stuck(world) == []
     world.archive()
     assert all(world.journal(tx) for tx in tx_ids)
+
+
+def test_a_state_that_is_refused_holds_up_no_other(
+    make_world: MakeWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = make_world()
+    tx_ids = [world.kit.submit("wait", {"secret": "s3cr3t"}) for _ in range(7)]
+    world.sql(f"ALTER TABLE tx_state ADD CONSTRAINT refused CHECK (tx_id <> '{tx_ids[3]}')")
+    try:
+        assert world.archive().copied == 6
+    finally:
+        world.sql("ALTER TABLE tx_state DROP CONSTRAINT refused")
+    assert [tx for tx in tx_ids if not world.archived_version(tx)] == [tx_ids[3]]
+    assert tx_ids[3] in world.due()
+    [told] = [each for each in caplog.records if each.name == "datp.archiver"]
+    assert tx_ids[3] in told.getMessage()
+    assert "s3cr3t" not in caplog.text
+    assert world.archive().copied == 1
+    assert world.archived_version(tx_ids[3])
+
+
+def test_states_that_take_too_long_are_saved_in_parts(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world()
+    tx_ids = [world.kit.submit("wait", {}) for _ in range(7)]
+    copy_in = States._copy_in
+
+    def slow(
+        states: States, connection: Connection, copies: Sequence[StateCopy], now: datetime
+    ) -> None:
+        if len(copies) > 2:
+            connection.exec_driver_sql("SET LOCAL statement_timeout = '10ms'")
+            connection.exec_driver_sql("SELECT pg_sleep(5)")
+        copy_in(states, connection, copies, now)
+
+    monkeypatch.setattr(States, "_copy_in", slow)
+    assert world.archive().copied == 7
+    assert all(world.archived_version(tx) for tx in tx_ids)
 
 
 # Python's collector.

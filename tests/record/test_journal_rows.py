@@ -318,7 +318,7 @@ def test_an_audit_of_a_running_system_finds_nothing(
 
     reads: list[tuple[type, str]] = [
         (States, "load"),
-        (ArchiveFeed, "copies"),
+        (ArchiveFeed, "states"),
         (ArchiveFeed, "waiting_entries"),
         (Journal, "rows"),
     ]
