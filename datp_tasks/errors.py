@@ -69,7 +69,7 @@ DatpError
 │   ├── StepTypeInvalid       a step type is declared wrongly
 │   ├── StepTypeUnknown       this node does not offer that step type
 │   └── StepTimeout           a step ran longer than its timeout
-├── JournalRefused            PostgreSQL does not take entries of the journal
+├── ArchiveRefused            PostgreSQL does not take entries of the journal, or states
 ├── RoleLost                  another node archives by now
 └── StaleFence                another worker owns the transaction now
 """
@@ -379,12 +379,8 @@ class FilterInvalid(RequestError):
     """Which transactions are meant cannot be told from this."""
 
 
-class JournalRefused(DatpError):
-    """PostgreSQL does not take entries of the journal, or not so many at a time."""
-
-
-class StatesRefused(DatpError):
-    """PostgreSQL does not take copies of states, or not so many at a time."""
+class ArchiveRefused(DatpError):
+    """PostgreSQL does not take entries of the journal or states, or not so many at a time."""
 
 
 class RoleLost(DatpError):

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from datp_tasks.errors import JournalRefused, RoleLost, StatesRefused
+from datp_tasks.errors import ArchiveRefused, RoleLost
 from datp_tasks.failpoints import reach
 from datp_tasks.live.archive_feed import ArchiveFeed, Copied
 from datp_tasks.live.store import LiveStore
@@ -190,7 +190,7 @@ class Archiver:
         reach("archiver.before_journal")
         try:
             self._journal.append(self._role, drained.changes, drained.marks)
-        except JournalRefused as error:
+        except ArchiveRefused as error:
             return self._drain_in_parts(sorted(drained.upto), drained.stream_entries, error)
         if self._files:
             self._files.append(drained.entries, self._live.server_now_ms())
@@ -199,7 +199,7 @@ class Archiver:
         return drained.count, set(drained.behind)
 
     def _drain_in_parts(
-        self, shards: Sequence[str], stream_entries: int, error: JournalRefused | BrokenJournal
+        self, shards: Sequence[str], stream_entries: int, error: ArchiveRefused | BrokenJournal
     ) -> tuple[int, set[str]]:
         """PostgreSQL did not take a batch, or one of its entries cannot be read: each shard alone,
         then fewer entries, then none.
@@ -253,7 +253,7 @@ class Archiver:
         time, is tried in halves; a state that it refuses alone stays due, and the others go on."""
         try:
             return self._save_together(found)
-        except StatesRefused as error:
+        except ArchiveRefused as error:
             if len(found) > 1:
                 middle = len(found) // 2
                 parts = [self.save_states(part) for part in (found[:middle], found[middle:])]

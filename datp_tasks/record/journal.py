@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from datp_tasks.clock import Clock
-from datp_tasks.errors import JournalRefused
+from datp_tasks.errors import ArchiveRefused
 from datp_tasks.model.journal import (
     Entry,
     chained_hash,
@@ -92,10 +92,10 @@ class Journal:
             if isinstance(error, OperationalError) and (is_outage(error) or is_conflict(error)):
                 raise
             # Not from that error: its other lines may quote what the rows hold.
-            raise JournalRefused(str(error.orig).strip().partition("\n")[0]) from None
+            raise ArchiveRefused(str(error.orig).strip().partition("\n")[0]) from None
         except ValueError as error:
             # The driver refuses a NUL or half of a character before PostgreSQL sees it.
-            raise JournalRefused(type(error).__name__) from None
+            raise ArchiveRefused(type(error).__name__) from None
 
     def _append(self, role: ArchiverRole, changes: ByTransaction, marks: Mapping[str, int]) -> int:
         places = {tx: place_of(texts[0]) for tx, texts in changes.items()}

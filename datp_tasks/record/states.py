@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from datp_tasks.clock import Clock
-from datp_tasks.errors import StatesRefused
+from datp_tasks.errors import ArchiveRefused
 from datp_tasks.record.archiver_role import ArchiverRole, guard
 from datp_tasks.record.array_text import with_array_texts
 from datp_tasks.record.copying import copy_in, escaped
@@ -59,7 +59,7 @@ class States:
         self._are_new = False
 
     def save(self, role: ArchiverRole, copies: Sequence[StateCopy]) -> None:
-        """Keep these copies; an older version never replaces a newer one. Raises StatesRefused if
+        """Keep these copies; an older version never replaces a newer one. Raises ArchiveRefused if
         PostgreSQL refuses one of them, or cannot do so many in time."""
         try:
             self._save(role, copies)
@@ -67,10 +67,10 @@ class States:
             if isinstance(error, OperationalError) and (is_outage(error) or is_conflict(error)):
                 raise
             # Not from that error: its other lines may quote what the rows hold.
-            raise StatesRefused(str(error.orig).strip().partition("\n")[0]) from None
+            raise ArchiveRefused(str(error.orig).strip().partition("\n")[0]) from None
         except ValueError as error:
             # Half of a character is no text that can be sent.
-            raise StatesRefused(type(error).__name__) from None
+            raise ArchiveRefused(type(error).__name__) from None
 
     def _save(self, role: ArchiverRole, copies: Sequence[StateCopy]) -> None:
         if self._are_new:

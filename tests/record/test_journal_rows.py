@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
 from datp_tasks import failpoints
-from datp_tasks.errors import JournalRefused, RoleLost
+from datp_tasks.errors import ArchiveRefused, RoleLost
 from datp_tasks.failpoints import SimulatedCrash
 from datp_tasks.live.archive_feed import ArchiveFeed
 from datp_tasks.model.journal import chained_hash
@@ -139,7 +139,7 @@ def test_what_postgresql_refuses_is_asked_for_once_and_not_quoted(
     refused = {"t00-refused": ['@1 0 0 claim \n{"pan":"4111"}']}
     sound.sql("ALTER TABLE tx_journal ADD CONSTRAINT refused CHECK (tx_id <> 't00-refused')")
     try:
-        with pytest.raises(JournalRefused) as raised:
+        with pytest.raises(ArchiveRefused) as raised:
             journal.append(ArchiverRole("test", 10**15), refused, {})
     finally:
         sound.sql("ALTER TABLE tx_journal DROP CONSTRAINT refused")
@@ -156,7 +156,7 @@ def test_what_no_text_can_hold_is_refused_beside_what_is_there_already(datp: Kit
     role = ArchiverRole("test", 10**15)
     known = {"t00-known": ["@1 0 0 claim "]}
     journal.append(role, known, {})
-    with pytest.raises(JournalRefused):
+    with pytest.raises(ArchiveRefused):
         journal.append(role, {**known, "t00-odd": [f"@1 0 0 claim {odd}"]}, {})
 
 
