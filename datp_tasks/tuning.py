@@ -54,7 +54,7 @@ class Tuning:
     sleeper_batch_max: int = number(1_000, 1, 100_000, group_value="wakeupBatchSize")
     #: States per statement of the archiver, as far as its limit of bytes allows. Beside busy
     #: workers it mostly waits: as often for a small batch as for a large one.
-    archiver_batch_max: int = number(10_000, 1, 10_000, group_value="archiveBatchSize")
+    archiver_batch_max: int = number(5_000, 1, 10_000, group_value="archiveBatchSize")
     #: Between two looks for webhooks that are due: a receiver does not notice it.
     webhook_pause_ms: int = number(20, 1, 60_000, group_value="webhookPause")
     #: The same while all places are taken; the longer one of both counts.
