@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
-from datp_tasks.errors import RoleLost
+from datp_tasks.errors import ArchiveRefused, RoleLost
+from datp_tasks.record.database import is_conflict, is_outage
 from datp_tasks.record.queries import Queries
 
 #: SQLSTATEs of a statement that waited too long for a row: cancelled, or no lock.
@@ -38,3 +41,19 @@ def guard(connection: Connection, role: ArchiverRole) -> datetime:
         raise RoleLost("another node archives by now; this one was too slow")
     now: datetime = granted.now
     return now
+
+
+@contextmanager
+def translate_refusal() -> Iterator[None]:
+    """ArchiveRefused for what PostgreSQL refuses or does not do in time; an outage, or another
+    transaction in the way, is raised as it is."""
+    try:
+        yield
+    except DBAPIError as error:
+        if isinstance(error, OperationalError) and (is_outage(error) or is_conflict(error)):
+            raise
+        # Not from that error: its other lines may quote what the rows hold.
+        raise ArchiveRefused(str(error.orig).strip().partition("\n")[0]) from None
+    except ValueError as error:
+        # The driver refuses a NUL or half of a character before PostgreSQL sees it.
+        raise ArchiveRefused(type(error).__name__) from None

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 from psycopg2.errors import UniqueViolation
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError
 
 from datp_tasks.clock import Clock
-from datp_tasks.errors import ArchiveRefused
 from datp_tasks.model.journal import (
     Entry,
     chained_hash,
@@ -23,10 +22,9 @@ from datp_tasks.model.journal import (
     place_of,
     texts_of,
 )
-from datp_tasks.record.archiver_role import ArchiverRole, guard
+from datp_tasks.record.archiver_role import ArchiverRole, guard, translate_refusal
 from datp_tasks.record.array_text import with_array_texts
 from datp_tasks.record.copying import copy_in, escaped
-from datp_tasks.record.database import is_conflict, is_outage
 from datp_tasks.record.queries import Queries
 
 #: How far the mark of SQL leaps ahead once Redis is found behind it.
@@ -86,16 +84,8 @@ class Journal:
 
     def append(self, role: ArchiverRole, changes: ByTransaction, marks: Mapping[str, int]) -> int:
         """Record entries that were read from Redis, with the marks set there; rows written."""
-        try:
+        with translate_refusal():
             return self._append(role, changes, marks)
-        except DBAPIError as error:
-            if isinstance(error, OperationalError) and (is_outage(error) or is_conflict(error)):
-                raise
-            # Not from that error: its other lines may quote what the rows hold.
-            raise ArchiveRefused(str(error.orig).strip().partition("\n")[0]) from None
-        except ValueError as error:
-            # The driver refuses a NUL or half of a character before PostgreSQL sees it.
-            raise ArchiveRefused(type(error).__name__) from None
 
     def _append(self, role: ArchiverRole, changes: ByTransaction, marks: Mapping[str, int]) -> int:
         places = {tx: place_of(texts[0]) for tx, texts in changes.items()}

@@ -9,14 +9,12 @@ from typing import NamedTuple
 
 from psycopg2.errors import UniqueViolation
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError
 
 from datp_tasks.clock import Clock
-from datp_tasks.errors import ArchiveRefused
-from datp_tasks.record.archiver_role import ArchiverRole, guard
+from datp_tasks.record.archiver_role import ArchiverRole, guard, translate_refusal
 from datp_tasks.record.array_text import with_array_texts
 from datp_tasks.record.copying import copy_in, escaped
-from datp_tasks.record.database import is_conflict, is_outage
 from datp_tasks.record.queries import Queries
 
 
@@ -61,16 +59,8 @@ class States:
     def save(self, role: ArchiverRole, copies: Sequence[StateCopy]) -> None:
         """Keep these copies; an older version never replaces a newer one. Raises ArchiveRefused if
         PostgreSQL refuses one of them, or cannot do so many in time."""
-        try:
+        with translate_refusal():
             self._save(role, copies)
-        except DBAPIError as error:
-            if isinstance(error, OperationalError) and (is_outage(error) or is_conflict(error)):
-                raise
-            # Not from that error: its other lines may quote what the rows hold.
-            raise ArchiveRefused(str(error.orig).strip().partition("\n")[0]) from None
-        except ValueError as error:
-            # Half of a character is no text that can be sent.
-            raise ArchiveRefused(type(error).__name__) from None
 
     def _save(self, role: ArchiverRole, copies: Sequence[StateCopy]) -> None:
         if self._are_new:
